@@ -1,0 +1,113 @@
+# make demo   what it does, on this machine
+# make test   everything CI checks
+# make help   the rest
+#
+# Both need Python >= 3.11 and, to compile anything, a C++ compiler. They make an environment of their own in .venv.
+#   PYTHON=python3.12          which Python to make it from
+#   BE_SYSTEM_PYTHON=1         no environment: use PYTHON as it is, with the packages it has (no network needed)
+#   BE_REQUIRE_TIERS=unit,...  a skip in these test tiers is a failure
+#   PYTEST_ARGS="-k cache -x"  passed to pytest
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+WORKERS ?= auto
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+ifdef PYTHON
+CANDIDATES := $(PYTHON)
+else
+CANDIDATES := python3 python python3.14 python3.13 python3.12 python3.11
+endif
+
+# The first of CANDIDATES that runs and is new enough, or a message that says what was tried.
+define find_python
+found=; tried=; \
+for each in $(CANDIDATES); do \
+  version=$$("$$each" -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.version_info >= (3, 11))' 2>/dev/null) || continue; \
+  tried="$$tried $$each ($${version% *})"; \
+  if [ "$${version#* }" = True ]; then found=$$each; break; fi; \
+done; \
+if [ -z "$$found" ]; then \
+  echo "error: Python 3.11 or newer is needed; found:$${tried:- none of $(CANDIDATES)}." >&2; \
+  echo "hint: install one, then: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; \
+  exit 1; \
+fi
+endef
+
+ifdef BE_SYSTEM_PYTHON
+READY := system-python
+RUN = $(firstword $(CANDIDATES))
+export PYTHONPATH := $(CURDIR)$(addprefix :,$(PYTHONPATH))
+else
+READY := $(VENV)/ready
+RUN = $(VENV)/bin/python
+endif
+
+.PHONY: help demo test test-fast lint format bench clean system-python
+help:
+	@echo "make demo        compile kernels, call them from JAX, train a network with them"
+	@echo "make test        lint, types, layers, every test tier this machine can run"
+	@echo "make test-fast   the same without the packaging tier"
+	@echo "make lint        ruff, mypy, import-linter"
+	@echo "make format      let ruff format and fix"
+	@echo "make bench       the figures of benchmarks/"
+	@echo "make clean       remove the environment and every build product"
+
+# The environment is complete when its last file, the stamp, is there: an interrupted set-up starts anew.
+$(VENV)/ready: pyproject.toml
+	@$(find_python); \
+	echo "Making $(VENV) with $$found (once; a minute or two) ..."; \
+	rm -f $@; \
+	"$$found" -m venv --clear $(VENV) || { \
+	  echo "error: '$$found -m venv' failed." >&2; \
+	  echo "hint: on Debian and Ubuntu it is a package of its own: apt-get install python3-venv" >&2; \
+	  exit 1; }; \
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24' 'setuptools>=77'; \
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev,cuda13]'; \
+	touch $@
+
+system-python:
+	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed, PYTHON is %s" % sys.version)'
+	@$(RUN) -c 'import filelock, jax, jaxlib, ninja, packaging, platformdirs, pytest, rich' || { \
+	  echo "error: BE_SYSTEM_PYTHON is set, so nothing is installed, and $(RUN) lacks a package that is needed." >&2; \
+	  exit 1; }
+
+demo: $(READY)
+	@$(RUN) examples/demo.py
+
+# Each tool runs even if the one before found something; the last line says whether all passed.
+lint: $(READY)
+	@failed=; \
+	step() { \
+	  if ! $(RUN) -c "import $$1" 2>/dev/null && [ -n "$(BE_SYSTEM_PYTHON)" ] && [ -z "$(BE_REQUIRE_TIERS)" ]; then \
+	    echo "lint: $$1 is not installed: skipped"; return; \
+	  fi; \
+	  shift; echo "lint: $$*"; "$$@" || failed="$$failed $$1"; \
+	}; \
+	step ruff $(RUN) -m ruff check .; \
+	step ruff $(RUN) -m ruff format --check .; \
+	step mypy $(RUN) -m mypy; \
+	step importlinter $(RUN) -c 'from importlinter.cli import lint_imports_command as main; main()'; \
+	[ -z "$$failed" ] || { echo "error: lint found something, see above" >&2; exit 1; }
+
+test: lint
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+test-fast: lint
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
+
+format: $(READY)
+	@$(RUN) -m ruff check --fix . || true
+	@$(RUN) -m ruff format .
+
+bench: $(READY)
+	@$(RUN) -m benchmarks $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

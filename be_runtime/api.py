@@ -1,0 +1,408 @@
+"""The public functions: arguments in, compiled modules out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from be_toolchain.arch import parse_archs
+
+from . import pipeline
+from .cache import Store
+from .errors import ArgumentError
+from .module import CompiledModule
+from .options import BuildRequest, LoadOptions, check_name, check_optional_path
+from .process import PROCESS
+from .registry import Target
+from .request import (
+    CppOptions,
+    CudaOptions,
+    Functions,
+    StrPath,
+    cpp_request,
+    cuda_request,
+    default_name,
+    dir_units,
+    file_units,
+    inline_units,
+    load_options,
+)
+
+_LOAD_KEYS = frozenset(
+    {"build_directory", "verbose", "force_rebuild", "auto_register", "target_prefix", "ninja_workers", "allow_cuda_graph"}
+)
+
+
+def load_cuda_inline(
+    name: str,
+    cuda_sources: str | Sequence[str],
+    functions: Functions = None,
+    *,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    build_directory: StrPath | None = None,
+    verbose: bool = False,
+    compute_capability: str | None = None,
+    force_rebuild: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    ninja_workers: int | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+    allow_cuda_graph: bool = True,
+) -> CompiledModule:
+    """Compile CUDA source text and register its entry points as JAX FFI targets.
+
+    Parameters
+    ----------
+    name : str
+        Names the module, its cache entry and, unless `target_prefix` is given, its targets ``<name>.<function>``.
+    cuda_sources : str or list of str
+        CUDA C++; several texts are compiled as one, in order.
+    functions : dict, list of str or None
+        A mapping of function name to arg_spec tokens, such as ``{"vector_add": ["arg", "arg", "ret", "stream"]}``; a
+        list of names, whose arg_spec is read from their C++ signature; or None for the functions that a
+        ``// @BE name`` comment announces.
+    extra_cuda_cflags, extra_ldflags : list of str, optional
+        For nvcc and for the linker; each item reaches it as one argument.
+    extra_include_paths : list of path, optional
+        Folders to search for headers.
+    build_directory : path, optional
+        Keep the module here instead of in the cache.
+    verbose : bool
+        Print the commands and what they said to standard error.
+    compute_capability : str, optional
+        Such as ``"sm_86"``, ``"8.6"`` or ``"8.0,9.0"``. By default that of `set_compute_capabilities`, the variable
+        ``BE_COMPUTE_CAPABILITIES``, or the devices present.
+    force_rebuild : bool
+        Compile even if the cache holds a valid entry.
+    auto_register : bool
+        Register the targets; else use `CompiledModule.get_handler`.
+    target_prefix : str, optional
+        First part of the targets' names instead of `name`.
+    ninja_workers : int, optional
+        Compilers to run at a time; by default one for each processor.
+    optimization_level : int
+        0 to 3, for host and device code.
+    use_fast_math : bool
+        Pass ``--use_fast_math``: faster, less exact float arithmetic.
+    allow_cuda_graph : bool
+        Let JAX record calls into CUDA graphs. Pass False for an entry point that does more on the host than launch,
+        such as allocating memory. Takes part in registration only, never in compiling.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    ArgumentError, SpecError
+        Before anything is compiled.
+    ToolchainError
+        The toolchain is missing a part, or can't compile for the architecture.
+    BuildError
+        The source does not compile or link.
+    RegistrationError
+        A target of that name is live with other content.
+    """
+    request = cuda_request(
+        name,
+        inline_units(name, cuda_sources, "cuda_sources"),
+        functions,
+        extra_cuda_cflags=extra_cuda_cflags,
+        extra_ldflags=extra_ldflags,
+        extra_include_paths=extra_include_paths,
+        compute_capability=compute_capability,
+        optimization_level=optimization_level,
+        use_fast_math=use_fast_math,
+    )
+    options = load_options(
+        name,
+        build_directory=build_directory,
+        verbose=verbose,
+        force_rebuild=force_rebuild,
+        auto_register=auto_register,
+        target_prefix=target_prefix,
+        ninja_workers=ninja_workers,
+        allow_cuda_graph=allow_cuda_graph,
+    )
+    return _load(request, options)
+
+
+def load_cuda_file(
+    path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
+) -> CompiledModule:
+    """Compile a CUDA file and register its entry points as JAX FFI targets.
+
+    Parameters
+    ----------
+    path : path
+        A ``.cu`` file. Its own folder is searched for the headers that it includes.
+    functions : dict, list of str or None
+        As for `load_cuda_inline`.
+    name : str, optional
+        The module's name; by default the file's, without its ending.
+    **options
+        The keyword arguments of `load_cuda_inline`.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such file. Else as `load_cuda_inline`.
+    """
+    chosen = default_name(path, name)
+    compile_options, rest = _split(dict(options))
+    return _load(cuda_request(chosen, file_units(path), functions, **compile_options), load_options(chosen, **rest))
+
+
+def load_cuda_dir(
+    directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
+) -> CompiledModule:
+    """Compile every CUDA file of a folder into one module.
+
+    Each file is compiled by itself, several at a time. A name that several files define is private to each of them;
+    an entry point of such a name is offered as ``<file>.<function>``, any other as ``<function>``. What one file alone
+    defines, the others can declare and call.
+
+    Parameters
+    ----------
+    directory : path
+        Its ``*.cu`` files are the sources; folders below it are not read.
+    functions : dict, list of str or None
+        As for `load_cuda_inline`; a name applies to each file that defines it.
+    name : str, optional
+        The module's name; by default the folder's.
+    **options
+        The keyword arguments of `load_cuda_inline`.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such folder, or no source in it. Else as `load_cuda_inline`.
+    """
+    chosen = default_name(directory, name, "directory")
+    compile_options, rest = _split(dict(options))
+    return _load(
+        cuda_request(chosen, dir_units(directory, "cuda"), functions, **compile_options), load_options(chosen, **rest)
+    )
+
+
+def load_cpp_inline(
+    name: str,
+    cpp_sources: str | Sequence[str],
+    functions: Functions = None,
+    *,
+    extra_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    build_directory: StrPath | None = None,
+    verbose: bool = False,
+    force_rebuild: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    ninja_workers: int | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+) -> CompiledModule:
+    """Compile C++ source text and register its entry points as JAX FFI targets on CPU.
+
+    Parameters
+    ----------
+    name : str
+        Names the module, its cache entry and, unless `target_prefix` is given, its targets ``<name>.<function>``.
+    cpp_sources : str or list of str
+        C++17; several texts are compiled as one, in order.
+    functions : dict, list of str or None
+        As for `load_cuda_inline`. A ``stream`` parameter receives 0.
+    extra_cflags, extra_ldflags : list of str, optional
+        For the compiler and for the linker; each item reaches it as one argument.
+    extra_include_paths, build_directory, verbose, force_rebuild, auto_register, target_prefix, ninja_workers
+        As for `load_cuda_inline`.
+    optimization_level : int
+        0 to 3.
+    use_fast_math : bool
+        Pass ``-ffast-math``.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    ArgumentError, SpecError
+        Before anything is compiled.
+    ToolchainError
+        There is no C++ compiler.
+    BuildError
+        The source does not compile or link.
+    RegistrationError
+        A target of that name is live with other content.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> import be_runtime as brainevent
+    >>> module = brainevent.load_cpp_inline("doc_double", '''
+    ... #include "brainevent/common.h"
+    ... // @BE twice arg ret
+    ... void twice(const BE::Tensor x, BE::Tensor y) {
+    ...   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+    ... }''')
+    >>> x = jnp.arange(3, dtype=jnp.float32)
+    >>> jax.jit(jax.ffi.ffi_call("doc_double.twice", jax.ShapeDtypeStruct(x.shape, x.dtype)))(x).tolist()
+    [0.0, 2.0, 4.0]
+    """
+    request = cpp_request(
+        name,
+        inline_units(name, cpp_sources, "cpp_sources"),
+        functions,
+        extra_cflags=extra_cflags,
+        extra_ldflags=extra_ldflags,
+        extra_include_paths=extra_include_paths,
+        optimization_level=optimization_level,
+        use_fast_math=use_fast_math,
+    )
+    options = load_options(
+        name,
+        build_directory=build_directory,
+        verbose=verbose,
+        force_rebuild=force_rebuild,
+        auto_register=auto_register,
+        target_prefix=target_prefix,
+        ninja_workers=ninja_workers,
+    )
+    return _load(request, options)
+
+
+def load_cpp_file(
+    path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
+) -> CompiledModule:
+    """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
+    chosen = default_name(path, name)
+    compile_options, rest = _split(dict(options))
+    return _load(cpp_request(chosen, file_units(path), functions, **compile_options), load_options(chosen, **rest))
+
+
+def load_cpp_dir(
+    directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
+) -> CompiledModule:
+    """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
+    chosen = default_name(directory, name, "directory")
+    compile_options, rest = _split(dict(options))
+    return _load(
+        cpp_request(chosen, dir_units(directory, "cpp"), functions, **compile_options), load_options(chosen, **rest)
+    )
+
+
+def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments for the request, and those for the loading; an unknown one is refused by the request."""
+    rest = {key: options.pop(key) for key in _LOAD_KEYS & options.keys()}
+    return options, rest
+
+
+def _load(request: BuildRequest, options: LoadOptions) -> CompiledModule:
+    return pipeline.load(request, options, PROCESS.session(options))
+
+
+def set_cache_dir(path: StrPath) -> None:
+    """Keep compiled modules in another folder from now on.
+
+    Parameters
+    ----------
+    path : str or Path
+        Created on the first build.
+
+    Raises
+    ------
+    ArgumentError
+        Not a path.
+    """
+    folder = check_optional_path(path, "path")
+    if folder is None:
+        raise ArgumentError("path must be a path, not None")
+    PROCESS.choose_cache(folder)
+
+
+def get_cache_dir() -> Path:
+    """The folder that holds compiled modules; it need not exist yet."""
+    return PROCESS.cache_dir(PROCESS.settings())
+
+
+def clear_cache(name: str | None = None) -> int:
+    """Remove compiled modules from the cache.
+
+    Parameters
+    ----------
+    name : str, optional
+        Only the modules of this name.
+
+    Returns
+    -------
+    int
+        How many entries were removed. Modules that are loaded keep working.
+    """
+    if name is not None:
+        check_name(name)
+    return Store(get_cache_dir()).clear(name)
+
+
+def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
+    """Compile CUDA for these architectures from now on, where a load call names none.
+
+    Parameters
+    ----------
+    archs : str, sequence of str or None
+        ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or a list of such; None returns to the environment and the devices.
+
+    Raises
+    ------
+    ArchError
+        One of them is no architecture.
+    """
+    text = archs if isinstance(archs, str) or archs is None else ",".join(archs)
+    PROCESS.choose_archs(() if text is None else parse_archs(text))
+
+
+def list_registered_targets() -> tuple[str, ...]:
+    """The FFI targets that this process has registered, sorted."""
+    return PROCESS.registry.names()
+
+
+def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, content: str | None = None) -> None:
+    """Register an FFI handler under a name, keeping track of it as the load functions do.
+
+    Parameters
+    ----------
+    name : str
+        What ``jax.ffi.ffi_call`` takes.
+    handler : capsule
+        Such as `CompiledModule.get_handler` returns, or ``jax.ffi.pycapsule``.
+    platform : {"cpu", "CUDA"}
+        Where it runs; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``.
+    content : str, optional
+        Identifies the handler's code: registering the same content again does nothing. By default each handler
+        object is content of its own.
+
+    Raises
+    ------
+    RegistrationError
+        The name is live with other content.
+    ArgumentError
+        The name or platform is not allowed.
+    """
+    check_name(name)
+    platforms = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
+    if not isinstance(platform, str) or platform.lower() not in platforms:
+        raise ArgumentError(f"platform must be 'cpu' or 'CUDA', not {platform!r}")
+    target = Target(name=name, platform=platforms[platform.lower()], content=content or f"object:{id(handler)}")
+    PROCESS.registry.add([target], {name: lambda: handler})

@@ -1,0 +1,193 @@
+"""Runs a build plan with ninja in a folder, and reports what happened.
+
+This is the only file of be_runtime that starts processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import BuildError, BuildTimeoutError
+from .ninja import render_ninja, shell_command
+from .plan import BuildPlan, Edge
+
+_STATUS = "@be@"
+"""Begins each of ninja's status lines, so that they can't be mistaken for a compiler's output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One finished command.
+
+    Parameters
+    ----------
+    edge : Edge
+    output : str
+        All that it printed.
+    failed : bool
+    """
+
+    edge: Edge
+    output: str
+    failed: bool
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Takes ninja's output apart into steps, line by line."""
+
+    edges: dict[str, Edge]
+    on_step: Callable[[Step], None]
+    steps: list[Step] = field(default_factory=list)
+    loose: list[str] = field(default_factory=list)
+    _edge: Edge | None = None
+    _lines: list[str] = field(default_factory=list)
+
+    def feed(self, line: str) -> None:
+        if line.startswith(_STATUS):
+            self.flush()
+            self._edge = self.edges.get(line.removeprefix(_STATUS))
+        elif self._edge is None or line.startswith("ninja: "):
+            self.loose.append(line)
+        else:
+            self._lines.append(line)
+
+    def flush(self) -> None:
+        if self._edge is not None:
+            failed = bool(self._lines) and self._lines[0].startswith("FAILED: ")
+            output = "\n".join(self._lines[2:] if failed else self._lines)
+            step = Step(edge=self._edge, output=output, failed=failed)
+            self.steps.append(step)
+            self.on_step(step)
+        self._edge, self._lines = None, []
+
+
+def execute(
+    plan: BuildPlan,
+    folder: Path,
+    *,
+    ninja: Path,
+    jobs: int,
+    timeout_s: float | None = None,
+    targets: Sequence[str] = (),
+    on_step: Callable[[Step], None] = lambda step: None,
+) -> tuple[Step, ...]:
+    """Write the plan's files into a folder and run its commands there.
+
+    Parameters
+    ----------
+    folder : Path
+        Exists; commands run in it.
+    ninja : Path
+        The program.
+    jobs : int
+        Commands at a time.
+    timeout_s : float, optional
+        Seconds after which everything is stopped.
+    targets : sequence of str
+        What to make; everything by default.
+    on_step : callable
+        Called when a command has finished, from this thread.
+
+    Returns
+    -------
+    tuple of Step
+        In the order in which they finished.
+
+    Raises
+    ------
+    BuildError
+        A command failed; ``output`` is that of the first one.
+    BuildTimeoutError
+        The build was stopped.
+    """
+    _write_files(plan, folder)
+    reader = _Reader({edge.description: edge for edge in plan.edges}, on_step)
+    argv = (str(ninja), "-j", str(jobs), *targets)
+    environ = {**os.environ, "NINJA_STATUS": _STATUS}
+    try:
+        process = subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise BuildError(f"ninja can't be started: {error}", command=argv) from error
+    with _stopping(process, timeout_s) as timed_out:
+        assert process.stdout is not None
+        for line in process.stdout:
+            reader.feed(line.rstrip("\n"))
+        reader.flush()
+        code = process.wait()
+    if timed_out.is_set():
+        raise BuildTimeoutError(
+            f"the build was stopped after {timeout_s:g} s", command=argv, hints=("raise BE_COMPILE_TIMEOUT_S",)
+        )
+    if code != 0:
+        raise _failure(reader, argv)
+    return tuple(reader.steps)
+
+
+def _write_files(plan: BuildPlan, folder: Path) -> None:
+    for file in plan.files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Rewriting an unchanged file would make ninja build it again.
+        if not path.exists():
+            path.write_text(file.text, encoding="utf-8", errors="surrogateescape")
+    (folder / "build.ninja").write_text(render_ninja(plan.edges), encoding="utf-8", errors="surrogateescape")
+
+
+@contextlib.contextmanager
+def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterator[threading.Event]:
+    """Leaves no process behind: not at the time limit, not at an interrupt, not at an error of ours."""
+    timed_out = threading.Event()
+
+    def stop() -> None:
+        timed_out.set()
+        _kill_group(process)
+
+    timer = threading.Timer(timeout_s, stop) if timeout_s is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield timed_out
+    finally:
+        if timer is not None:
+            timer.cancel()
+        if process.poll() is None:
+            _kill_group(process)
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:
+    step = next((step for step in reader.steps if step.failed), None)
+    if step is None:
+        return BuildError("ninja failed", command=tuple(argv), output="\n".join(reader.loose))
+    return BuildError(f"{step.edge.description}: failed", command=step.edge.argv, output=step.output)
+
+
+def render_log(steps: Sequence[Step]) -> str:
+    """Commands and their output, for people."""
+    return "".join(f"$ {shell_command(step.edge.argv)}\n{step.output}{chr(10) if step.output else ''}" for step in steps)

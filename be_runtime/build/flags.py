@@ -1,0 +1,176 @@
+"""From options to the arguments of compilers and linkers.
+
+An author's own flag wins over ours: nvcc refuses a repeated ``-std`` or ``-O``, so ours is left out where theirs is
+given; g++ takes the last of two, so theirs come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from be_toolchain.arch import Arch, gencode_flags
+from be_toolchain.model import CudaToolkit, HostCompiler
+
+from ..options import CompileOptions
+
+_STANDARD = "c++17"
+_NVCC_ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
+_NVCC_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", "-dlto", "--dlink-time-opt")
+
+
+def has_flag(flags: Sequence[str], *names: str) -> bool:
+    """Whether a flag is given, alone or with a value behind ``=``.
+
+    Examples
+    --------
+    >>> has_flag(["--std=c++20"], "-std", "--std")
+    True
+    """
+    return any(flag == name or flag.startswith(name + "=") for flag in flags for name in names)
+
+
+def is_relocatable(flags: Sequence[str]) -> bool:
+    """Whether nvcc is asked for relocatable device code, which needs a device link."""
+    joined = " ".join(flags)
+    return any(flag in flags for flag in _NVCC_RELOCATABLE) or "-rdc true" in joined
+
+
+def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Folders to search for headers: `first` before the compiler's own, `last` as system headers after ``-I``."""
+    unique = list(dict.fromkeys(first))
+    rest = [folder for folder in dict.fromkeys(last) if folder not in unique]
+    return tuple(
+        part for option, folders in (("-I", unique), ("-isystem", rest)) for path in folders for part in (option, str(path))
+    )
+
+
+def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequence[str]) -> tuple[str, ...]:
+    """The host compiler's command for one author unit, up to the files."""
+    return (
+        str(compiler.path),
+        f"-std={_STANDARD}",
+        f"-O{options.optimization_level}",
+        *(("-ffast-math",) if options.use_fast_math else ()),
+        "-fPIC",
+        "-fvisibility=hidden",
+        *includes,
+        *options.cflags,
+    )
+
+
+def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tuple[str, ...]:
+    """The host compiler's command for the handler unit: ours alone, no flag of the author reaches it."""
+    return (
+        str(compiler.path),
+        f"-std={_STANDARD}",
+        "-O1",
+        "-fPIC",
+        "-fvisibility=hidden",
+        *include_flags(include_paths),
+    )
+
+
+def nvcc_compile(
+    toolkit: CudaToolkit,
+    compiler: HostCompiler,
+    options: CompileOptions,
+    archs: tuple[Arch, ...],
+    includes: Sequence[str],
+) -> tuple[str, ...]:
+    """Nvcc's command for one author unit, up to the files."""
+    flags = options.cflags
+    argv = [str(toolkit.nvcc)]
+    if not has_flag(flags, "-std", "--std"):
+        argv.append(f"-std={_STANDARD}")
+    if not any(flag.startswith("-O") or has_flag([flag], "--optimize") for flag in flags):
+        argv.append(f"-O{options.optimization_level}")
+        if options.optimization_level < 3:
+            argv += ["-Xptxas", f"-O{options.optimization_level}"]
+    if not has_flag(flags, *_NVCC_ARCH_FLAGS):
+        argv += gencode_flags(archs)
+    if not has_flag(flags, "-ccbin", "--compiler-bindir"):
+        argv += ["-ccbin", str(compiler.path)]
+    if options.use_fast_math:
+        argv.append("--use_fast_math")
+    argv += ["-Xcompiler", "-fPIC,-fvisibility=hidden"]
+    return (*argv, *includes, *flags)
+
+
+def nvcc_device_link(
+    toolkit: CudaToolkit, compiler: HostCompiler, options: CompileOptions, archs: tuple[Arch, ...]
+) -> tuple[str, ...]:
+    """Nvcc's command that links relocatable device code, up to the files."""
+    flags = options.cflags
+    arch_flags = () if has_flag(flags, *_NVCC_ARCH_FLAGS) else gencode_flags(archs)
+    lto = tuple(flag for flag in flags if flag in ("-dlto", "--dlink-time-opt"))
+    author_arch = _arch_arguments(flags)
+    ccbin = ("-ccbin", str(compiler.path))
+    return (str(toolkit.nvcc), "-dlink", *arch_flags, *author_arch, *lto, *ccbin, "-Xcompiler", "-fPIC", "-lcudadevrt")
+
+
+def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
+    """The author's own arch flags with their values, for a command that repeats them."""
+    found: list[str] = []
+    for index, flag in enumerate(flags):
+        if has_flag([flag], *_NVCC_ARCH_FLAGS):
+            found.append(flag)
+            if "=" not in flag and index + 1 < len(flags):
+                found.append(flags[index + 1])
+    return tuple(found)
+
+
+def link(
+    compiler: HostCompiler,
+    toolkit: CudaToolkit | None,
+    ldflags: Sequence[str],
+    library_dirs: Sequence[Path],
+    list_folder: Callable[[Path], Sequence[str]],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The linker's command in two parts: what stands before the objects and what stands behind them.
+
+    Parameters
+    ----------
+    ldflags : sequence of str
+        The author's.
+    library_dirs : sequence of Path
+        Where a ``-l`` name is looked up, best first.
+    list_folder : callable
+        The names in a folder; empty when there is none.
+    """
+    head = (str(compiler.path), "-shared", "-fPIC")
+    tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
+    for flag in ldflags:
+        tail += _link_flag(flag, library_dirs, list_folder)
+    tail += [f"-L{folder}" for folder in library_dirs]
+    if toolkit is not None:
+        tail += [*_cudart(toolkit), "-ldl", "-lpthread", "-lrt"]
+    return head, tuple(tail)
+
+
+def _cudart(toolkit: CudaToolkit) -> list[str]:
+    if toolkit.cudart_static is not None:
+        return [str(toolkit.cudart_static)]
+    shared = toolkit.cudart_shared
+    assert shared is not None, "a complete toolkit has a cudart"
+    return [str(shared), f"-Wl,-rpath,{shared.parent}"]
+
+
+def _link_flag(flag: str, library_dirs: Sequence[Path], list_folder: Callable[[Path], Sequence[str]]) -> list[str]:
+    """One of the author's flags as the host compiler takes it.
+
+    A wheel holds ``libcublas.so.13`` but no ``libcublas.so``, which ``-lcublas`` needs: the versioned file is linked
+    instead, and found again at run time through its folder.
+    """
+    if flag.startswith("-rpath="):
+        return [f"-Wl,-rpath,{flag.removeprefix('-rpath=')}"]
+    if flag.startswith("-l") and not flag.startswith("-l:"):
+        library = flag.removeprefix("-l")
+        for folder in library_dirs:
+            names = list_folder(folder)
+            if f"lib{library}.so" in names:
+                return [flag, f"-Wl,-rpath,{folder}"]
+            versioned = sorted(name for name in names if name.startswith(f"lib{library}.so."))
+            if versioned:
+                return [str(folder / versioned[-1]), f"-Wl,-rpath,{folder}"]
+    return [flag]

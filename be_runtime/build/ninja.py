@@ -1,0 +1,61 @@
+r"""A build plan as ninja's text.
+
+Ninja hands each command to ``/bin/sh``, so every argument is quoted twice: for the shell, then for ninja. A ninja file
+can't hold a newline inside a value, so an argument with one is spelt with a shell variable that holds it.
+
+The format is that of https://ninja-build.org/manual.html#ref_lexer.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from .plan import Edge
+
+_NEWLINE_VARIABLE = r"""n=$(printf '\nx'); n=${n%x}; """
+
+
+def escape_value(text: str) -> str:
+    """A text as the value of a ninja variable."""
+    return text.replace("$", "$$")
+
+
+def escape_path(text: str) -> str:
+    """A path as ninja spells it in a build statement.
+
+    Examples
+    --------
+    >>> print(escape_path("a b:c"))
+    a$ b$:c
+    """
+    return text.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+
+def shell_command(argv: Sequence[str]) -> str:
+    r"""One line for ``/bin/sh`` that runs `argv` with every argument intact.
+
+    Examples
+    --------
+    >>> shell_command(["cc", "a b"])
+    "cc 'a b'"
+    """
+    if not any("\n" in argument for argument in argv):
+        return shlex.join(argv)
+    quoted = ('"$n"'.join(shlex.quote(part) for part in argument.split("\n")) for argument in argv)
+    return _NEWLINE_VARIABLE + " ".join(quoted)
+
+
+def render_ninja(edges: Sequence[Edge]) -> str:
+    """The text of ``build.ninja`` for a graph of commands."""
+    lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $what", ""]
+    for edge in edges:
+        outputs = " ".join(map(escape_path, edge.outputs))
+        inputs = " ".join(map(escape_path, edge.inputs))
+        lines += [
+            f"build {outputs}: run {inputs}",
+            f"  argv = {escape_value(shell_command(edge.argv))}",
+            f"  what = {escape_value(edge.description)}",
+            "",
+        ]
+    return "\n".join(lines)

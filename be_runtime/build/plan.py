@@ -1,0 +1,52 @@
+"""What a build consists of, as values: files to write, commands to run and what they read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LIBRARY = "module.so"
+"""The file that every build makes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedFile:
+    """A file that is written before the build starts; `path` is relative to the build folder."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """One command of the build graph.
+
+    Parameters
+    ----------
+    argv : tuple of str
+        The command; paths in it are absolute or relative to the build folder.
+    inputs, outputs : tuple of str
+        What it reads and writes, relative to the build folder.
+    description : str
+        For the progress line: what is being made.
+    depfile : str or None
+        Where it lists the files it read, in make's format.
+    """
+
+    argv: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    description: str
+    depfile: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """A whole build: generated files and the graph of commands."""
+
+    files: tuple[GeneratedFile, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def depfiles(self) -> tuple[str, ...]:
+        """Every depfile that the build writes."""
+        return tuple(edge.depfile for edge in self.edges if edge.depfile is not None)

@@ -1,0 +1,67 @@
+"""A line on the terminal that says what a long build is doing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from .execute import Step
+from .plan import Edge
+
+_DELAY_S = 1.0
+
+
+class Progress:
+    """Shows a line once a build has taken a second, where standard error is a terminal; else nothing.
+
+    Parameters
+    ----------
+    name : str
+        The module that is built.
+    edges : sequence of Edge
+        Its commands.
+    """
+
+    def __init__(self, name: str, edges: Sequence[Edge]) -> None:
+        self._name = name
+        self._left = [edge.description for edge in edges]
+        self._total = len(edges)
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def step(self, step: Step) -> None:
+        """A command has finished."""
+        if step.edge.description in self._left:
+            self._left.remove(step.edge.description)
+
+    def __enter__(self) -> Progress:
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._thread = threading.Thread(target=self._show, daemon=True, args=(time.monotonic(),))
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _show(self, start: float) -> None:
+        if self._done.wait(_DELAY_S):
+            return
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        with console.status(self._line(start)) as status:
+            while not self._done.wait(0.2):
+                status.update(self._line(start))
+        console.print(f"built {self._name} in {time.monotonic() - start:.1f} s", style="dim", highlight=False)
+
+    def _line(self, start: float) -> str:
+        finished = self._total - len(self._left)
+        doing = f": {self._left[0]}" if self._left else ""
+        return f"building {self._name} [{finished}/{self._total}] {time.monotonic() - start:.0f} s{doing}"

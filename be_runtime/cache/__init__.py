@@ -1,0 +1,21 @@
+"""The build cache: keys that explain themselves, entries that prove themselves before they are used."""
+
+from be_runtime.cache.key import CacheKey, make_key
+from be_runtime.cache.location import CacheWarning, usable_cache_dir
+from be_runtime.cache.manifest import FileRecord, Manifest
+from be_runtime.cache.output import BuildOutput
+from be_runtime.cache.shadow import shadowing_paths
+from be_runtime.cache.store import Entry, Store
+
+__all__ = [
+    "BuildOutput",
+    "CacheKey",
+    "CacheWarning",
+    "Entry",
+    "FileRecord",
+    "Manifest",
+    "Store",
+    "make_key",
+    "shadowing_paths",
+    "usable_cache_dir",
+]

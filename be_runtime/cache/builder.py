@@ -1,0 +1,61 @@
+"""The way of a miss: one process builds in a staging folder and publishes, the others wait and find the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from be_runtime.cache.guard import cache_errors
+from be_runtime.cache.key import CacheKey
+from be_runtime.cache.layout import lock_file
+from be_runtime.cache.lock import Flock, OnWait, key_lock
+from be_runtime.cache.lookup import Lookup, look_up
+from be_runtime.cache.output import BuildOutput
+from be_runtime.cache.publish import open_stage, publish, trim
+from be_runtime.cache.staging import builder_of, make_staging, remove_tree
+
+Build = Callable[[Path], BuildOutput]
+
+
+def build_once(
+    base: str,
+    key: CacheKey,
+    build: Build,
+    *,
+    force: bool,
+    timeout_s: float | None,
+    on_wait: OnWait | None,
+    flock: Flock,
+) -> tuple[Lookup, bool]:
+    """Build under the key's lock, unless another process did while this one waited.
+
+    Returns
+    -------
+    tuple of (Lookup, bool)
+        The valid entry, with the reason as its problem when it was built here; whether it was.
+    """
+    with key_lock(
+        lock_file(base, key.digest),
+        timeout_s=timeout_s,
+        on_wait=on_wait,
+        holder=lambda: builder_of(base, key.digest),
+        flock=flock,
+    ):
+        found = Lookup(problem="a new build was asked for") if force else look_up(base, key.digest)
+        return (_build(base, key, build, found), True) if found.manifest is None else (found, False)
+
+
+def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> Lookup:
+    """Build, publish, and remove what is superseded; whatever happens, the staging folder goes."""
+    with cache_errors(base):
+        folder = make_staging(base, key.digest)
+    try:
+        with cache_errors(base):
+            stage = open_stage(folder)
+        output = build(Path(stage.work))
+        with cache_errors(base):
+            path, manifest = publish(base, key, stage, output)
+    finally:
+        remove_tree(folder)
+    trim(base, key.digest, found.damaged)
+    return Lookup(folder=path, manifest=manifest, problem=found.problem)

@@ -1,0 +1,221 @@
+"""Cache keys of labelled, framed fields: different inputs can't collide, and a key says what changed. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+_FORMAT = b"be-cache-key-1"
+_TEXT, _BYTES, _ITEMS = b"s", b"b", b"l"
+_LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """Everything a build depends on that is known before it starts.
+
+    Parameters
+    ----------
+    kind : str
+        What is cached: kinds never share an entry, whatever their fields.
+    fields : tuple of (str, bytes)
+        Labels and encoded values, as `make_key` writes them.
+
+    Attributes
+    ----------
+    digest : str
+        SHA-256, 64 hexadecimal digits, over the length-framed kind, labels and values.
+
+    Examples
+    --------
+    >>> old = make_key("module", ("name", "add"), ("flags", ("-O2", "-g")))
+    >>> new = make_key("module", ("name", "add"), ("flags", ("-O3", "-g")))
+    >>> old.digest == new.digest
+    False
+    >>> old.explain(new)
+    ("flags: removed '-O2'; added '-O3'",)
+    """
+
+    kind: str
+    fields: tuple[tuple[str, bytes], ...]
+    digest: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        labels = [label for label, _ in self.fields]
+        for text in (self.kind, *labels):
+            _require_label(text)
+        if len(set(labels)) != len(labels):
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise ValueError(f"the cache key has the field {twice!r} twice")
+        parts = [_FORMAT, self.kind.encode()]
+        for label, value in self.fields:
+            parts += (label.encode(), value)
+        object.__setattr__(self, "digest", hashlib.sha256(_frame(parts)).hexdigest())
+
+    @property
+    def short(self) -> str:
+        """The first 16 digits of `digest`, for file names and messages."""
+        return self.digest[:16]
+
+    @property
+    def name(self) -> str:
+        """The text of the field ``name``: the module this key belongs to, or an empty string."""
+        value = dict(self.fields).get("name", b"")
+        return value[1:].decode("utf-8", "replace") if value[:1] == _TEXT else ""
+
+    def explain(self, other: CacheKey) -> tuple[str, ...]:
+        """What changes from this key to `other`, one line a field, each beginning with the field's label."""
+        here, there = dict(self.fields), dict(other.fields)
+        lines = [] if self.kind == other.kind else [f"kind: {self.kind!r} -> {other.kind!r}"]
+        for label in (*here, *(label for label in there if label not in here)):
+            if label not in there:
+                lines.append(f"{label}: removed {_shown(here[label])}")
+            elif label not in here:
+                lines.append(f"{label}: added {_shown(there[label])}")
+            elif here[label] != there[label]:
+                lines.append(f"{label}: {_changed(here[label], there[label])}")
+        return tuple(lines)
+
+    def to_json(self) -> str:
+        """The whole key as JSON, text left readable; `from_json` is its inverse."""
+        rows = [{"label": label, **_to_document(value)} for label, value in self.fields]
+        return json.dumps({"kind": self.kind, "fields": rows}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> CacheKey:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            The text is not such a key.
+        """
+        try:
+            document = json.loads(text)
+            fields = tuple((row["label"], _from_document(row)) for row in document["fields"])
+            return cls(document["kind"], fields)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a cache key: {error!r}") from error
+
+
+def make_key(kind: str, *fields: tuple[str, str | bytes | Sequence[str]]) -> CacheKey:
+    """Make a key from labelled values; the order of the fields does not matter.
+
+    Parameters
+    ----------
+    kind : str
+        What is cached, such as ``"module"``.
+    *fields : tuple of (str, str or bytes or list or tuple of str)
+        A label and its value. The field ``name`` names the module for listing and clearing.
+        ``"a"``, ``b"a"`` and ``("a",)`` are three different values.
+
+    Raises
+    ------
+    TypeError
+        A value is of a type whose content the key can't observe exactly: None, a number, a path, a set.
+    ValueError
+        A label is empty, not printable, or given twice.
+    """
+    return CacheKey(kind, tuple(sorted((label, _encode(label, value)) for label, value in fields)))
+
+
+def _require_label(text: str) -> None:
+    """Labels and kinds are shown to people and keep one spelling in every encoding."""
+    if not isinstance(text, str):
+        raise TypeError(f"a cache key's labels are str, not {type(text).__name__}")
+    if not text or not text.isprintable():
+        raise ValueError(f"a cache key's labels are printable and not empty: {text!r}")
+
+
+def _frame(parts: Sequence[bytes]) -> bytes:
+    """Each part after its length: one reading only."""
+    return b"".join([len(part).to_bytes(8, "little") + part for part in parts])
+
+
+def _unframe(data: bytes) -> Iterator[bytes]:
+    """The parts of `_frame`; ValueError when the data is no such thing."""
+    at = 0
+    while at < len(data):
+        end = at + 8 + int.from_bytes(data[at : at + 8], "little")
+        if end > len(data) or at + 8 > len(data):
+            raise ValueError("a frame is longer than its data")
+        yield data[at + 8 : end]
+        at = end
+
+
+def _encode(label: str, value: object) -> bytes:
+    """A tag for the type, then the content."""
+    if isinstance(value, str):
+        return _TEXT + value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return _BYTES + value
+    if isinstance(value, tuple | list) and all(isinstance(item, str) for item in value):
+        return _ITEMS + _frame([item.encode("utf-8", "surrogatepass") for item in value])
+    raise TypeError(
+        f"the cache key's field {label!r} is {value!r}: only str, bytes and lists of str can be observed exactly"
+    )
+
+
+def _decode(value: bytes) -> str | tuple[str, ...] | None:
+    """The text or the texts in an encoded value, None where they would not encode back to the same bytes."""
+    try:
+        if value[:1] == _TEXT:
+            return value[1:].decode("utf-8")
+        if value[:1] == _ITEMS:
+            return tuple(part.decode("utf-8") for part in _unframe(value[1:]))
+    except ValueError:
+        return None
+    return None
+
+
+def _to_document(value: bytes) -> dict[str, object]:
+    """An encoded value as a JSON object, readable where it is text."""
+    plain = _decode(value)
+    if plain is None:
+        return {"hex": value.hex()}
+    return {"text": plain} if isinstance(plain, str) else {"items": plain}
+
+
+def _from_document(row: dict[str, object]) -> bytes:
+    """The inverse of `_to_document`."""
+    if "hex" in row:
+        return bytes.fromhex(str(row["hex"]))
+    return _encode(str(row["label"]), row["text"] if "text" in row else row["items"])
+
+
+def _shown(value: bytes) -> str:
+    """A value for a message: as it is when short, else its size and the begin of its hash."""
+    plain = _decode(value)
+    text = repr(plain) if plain is not None else repr(value[1:])
+    if len(text) <= _LONGEST_SHOWN:
+        return text
+    return f"<{len(value) - 1} bytes, sha256 {hashlib.sha256(value).hexdigest()[:12]}>"
+
+
+def _changed(old: bytes, new: bytes) -> str:
+    """What differs between two values of one field."""
+    here, there = _decode(old), _decode(new)
+    if isinstance(here, tuple) and isinstance(there, tuple):
+        return _changed_items(here, there) or f"{_shown(old)} -> {_shown(new)}"
+    if isinstance(here, str) and isinstance(there, str) and ("\n" in here or "\n" in there):
+        return _changed_line(here, there)
+    return f"{_shown(old)} -> {_shown(new)}"
+
+
+def _changed_items(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    """The items that only one of the lists holds; empty when they differ in order or number alone."""
+    gone = [f"removed {item!r}" for item in old if item not in new]
+    come = [f"added {item!r}" for item in new if item not in old]
+    return "; ".join(gone + come)
+
+
+def _changed_line(old: str, new: str) -> str:
+    """The first line that differs."""
+    here, there = old.split("\n"), new.split("\n")
+    at = next((i for i, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None)
+    if at is None:
+        at = min(len(here), len(there))
+    lines = (repr(text[at].strip()) if at < len(text) else "its end" for text in (here, there))
+    return f"line {at + 1}: " + " -> ".join(lines)

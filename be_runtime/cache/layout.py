@@ -1,0 +1,83 @@
+"""Where the parts of a cache lie below its root. Pure.
+
+::
+
+    <root>/[user-<uid>/]kernels-v1/CACHEDIR.TAG
+                                   staging/<short>.<host>.<pid>.<random>/  builds in progress, entries being deleted
+                                   ab/ab12…/<variant>/                     an entry: manifest.json, key.json, outputs
+                                   ab/ab12….lock                           held while the key is being built
+
+The user's folder is there only below a root that all users share. Two digits of fan-out keep folders small with
+10,000 entries, and a look-up lists no folder but its own key's.
+
+Paths are text in the whole package: a warm load looks at dozens of files, and making a Path costs more than the
+system call it is for.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+MANIFEST = "manifest.json"
+KEY = "key.json"
+RESERVED = frozenset({MANIFEST, KEY})
+
+_FAN = re.compile(r"[0-9a-f]{2}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
+
+
+def base_folder(home: str) -> str:
+    """The folder that holds all we write: another layout would get another name."""
+    return f"{home}/kernels-v1"
+
+
+def staging_root(base: str) -> str:
+    """The folder of builds in progress, on the entries' own file system so that one rename publishes."""
+    return f"{base}/staging"
+
+
+def fan_folder(base: str, digest: str) -> str:
+    """The folder of a 256th of all keys."""
+    return f"{base}/{digest[:2]}"
+
+
+def key_folder(base: str, digest: str) -> str:
+    """The folder of one key's variants."""
+    return f"{base}/{digest[:2]}/{digest}"
+
+
+def lock_file(base: str, digest: str) -> str:
+    """The file locked while one key is built: beside the key's folder, so that both can come and go."""
+    return f"{base}/{digest[:2]}/{digest}.lock"
+
+
+def variant_name(created_ns: int, random: str) -> str:
+    """A variant's folder name: names sort by age, and no two builds share one."""
+    return f"{created_ns:016x}-{random}"
+
+
+def is_fan(name: str) -> bool:
+    """Whether a name is one of our fan-out folders."""
+    return _FAN.fullmatch(name) is not None
+
+
+def is_digest(name: str) -> bool:
+    """Whether a name is a key's folder."""
+    return _DIGEST.fullmatch(name) is not None
+
+
+def is_variant(name: str) -> bool:
+    """Whether a name is an entry's folder."""
+    return _VARIANT.fullmatch(name) is not None
+
+
+def output_problem(name: str) -> str | None:
+    """Why a name can't be an entry's output; None when it can."""
+    path = PurePosixPath(name)
+    if not name or "\0" in name or path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
+        return "not a plain relative path"
+    if name in RESERVED:
+        return "a name the cache keeps for itself"
+    return None

@@ -1,0 +1,145 @@
+"""One build of a key at a time, by a lock that the kernel releases.
+
+`flock` on an open file ends with the process that holds it, however that process ends, so no lock is ever stale and
+the files left behind mean nothing. Compilers do not inherit it (descriptors close on exec). It is used directly: a
+library that falls back to lock files by existence would bring stale locks back, and costs more to import than a
+look-up in the cache takes.
+
+Some network file systems have no `flock`, or one that each node keeps to itself. Then two builds may run at once,
+and both publish by a rename: time is lost, no entry is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from be_runtime.cache.guard import cache_errors
+from be_runtime.errors import CacheError
+
+Flock = Callable[[int, int], None]
+OnWait = Callable[[float], object]
+
+_UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+_HELD = frozenset({errno.EAGAIN, errno.EACCES})
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
+_REPORT_EVERY_S = 1.0
+
+
+@contextlib.contextmanager
+def key_lock(
+    path: str,
+    *,
+    timeout_s: float | None = None,
+    on_wait: OnWait | None = None,
+    holder: Callable[[], str] = lambda: "another process",
+    flock: Flock = fcntl.flock,
+) -> Iterator[None]:
+    """Hold the lock on `path` for the length of the block; do without where the file system has no locks.
+
+    Parameters
+    ----------
+    path : str
+        The lock file, made when it is missing.
+    timeout_s : float, optional
+        Longest wait; None waits as long as the holder lives.
+    on_wait : callable, optional
+        Called with the seconds waited so far, about once a second.
+    holder : callable
+        Says who holds the lock, for the error.
+    flock : callable
+        The locking primitive.
+
+    Raises
+    ------
+    CacheError
+        `timeout_s` passed, or the lock file can't be made.
+    """
+    with cache_errors(path):
+        descriptor = _acquire(path, flock, _Patience(path, timeout_s, on_wait, holder))
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def remove_if_free(path: str, flock: Flock = fcntl.flock) -> None:
+    """Delete a lock file that nobody holds; who waits for it notices, and makes a new one."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+        finally:
+            os.close(descriptor)
+
+
+class _Patience:
+    """How long a wait has been, whom it has told, and when it ends."""
+
+    def __init__(self, path: str, timeout_s: float | None, on_wait: OnWait | None, holder: Callable[[], str]) -> None:
+        self._path, self._timeout_s, self._on_wait, self._holder = path, timeout_s, on_wait, holder
+        self._began = time.monotonic()
+        self._reported = 0.0
+        self._poll_s = _FIRST_POLL_S
+
+    def pause(self) -> None:
+        """Sleep a little; raise when the time is over."""
+        waited = time.monotonic() - self._began
+        if self._timeout_s is not None and waited >= self._timeout_s:
+            raise CacheError(
+                f"waited {waited:.1f} s for {self._holder()} to finish the same build",
+                hints=("wait longer: BE_LOCK_TIMEOUT_S", f"or end that process; the lock is {self._path}"),
+            )
+        if self._on_wait is not None and waited - self._reported >= _REPORT_EVERY_S:
+            self._reported = waited
+            self._on_wait(waited)
+        time.sleep(self._poll_s)
+        self._poll_s = min(self._poll_s * 2, _LONGEST_POLL_S)
+
+
+def _acquire(path: str, flock: Flock, patience: _Patience) -> int | None:
+    """The locked descriptor, or None where there are no locks."""
+    while True:
+        descriptor = _open(path)
+        try:
+            locked = _try_lock(descriptor, flock)
+            if locked is None:
+                os.close(descriptor)
+                return None
+            if locked and os.fstat(descriptor).st_nlink > 0:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if not locked:
+            patience.pause()
+
+
+def _open(path: str) -> int:
+    """The lock file, with its folder: clearing the cache may take both away at any time."""
+    while True:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(os.path.dirname(path), 0o700)
+
+
+def _try_lock(descriptor: int, flock: Flock) -> bool | None:
+    """Whether the lock is ours now; None where locks are unsupported."""
+    try:
+        flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return None
+        if error.errno in _HELD:
+            return False
+        raise
+    return True

@@ -1,0 +1,168 @@
+"""From a finished build to an immutable entry, by one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from be_runtime.cache.examine import record_file
+from be_runtime.cache.guard import make_folder
+from be_runtime.cache.key import CacheKey
+from be_runtime.cache.layout import KEY, MANIFEST, fan_folder, key_folder, output_problem, variant_name
+from be_runtime.cache.lookup import variant_folders, write_private
+from be_runtime.cache.manifest import FileRecord, Manifest, render_manifest
+from be_runtime.cache.output import BuildOutput
+from be_runtime.cache.staging import discard
+from be_runtime.errors import CacheError
+
+MOST_VARIANTS = 4
+"""Entries of one key that stay side by side, for headers that are switched back and forth."""
+
+_CLOCK_FAULT_NS = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A build's two folders and the time it began, by the cache's file system's own clock."""
+
+    work: str
+    entry: str
+    began_ns: int
+
+
+def open_stage(folder: str) -> Stage:
+    """Make the folders for the build and for the entry inside a staging folder."""
+    stage = Stage(work=f"{folder}/build", entry=f"{folder}/entry", began_ns=os.stat(folder).st_ctime_ns)
+    os.mkdir(stage.work, 0o700)
+    os.mkdir(stage.entry, 0o700)
+    return stage
+
+
+def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tuple[str, Manifest]:
+    """Move a build's outputs into a new entry of `key`.
+
+    Returns
+    -------
+    tuple of (str, Manifest)
+        The entry's folder, which nobody changes any more but for its manifest's stats.
+
+    Raises
+    ------
+    CacheError
+        An output's name is not allowed, or the output is missing or no regular file.
+    OSError
+        The entry can't be written.
+    """
+    manifest = _describe(key, stage, output)
+    write_private(f"{stage.entry}/{KEY}", key.to_json())
+    write_private(f"{stage.entry}/{MANIFEST}", render_manifest(manifest))
+    name = variant_name(manifest.created_ns, os.urandom(4).hex())
+    return _rename_into_place(base, key.digest, stage.entry, name), manifest
+
+
+def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
+    """Remove a key's damaged entries and all but its newest few.
+
+    A removed library stays mapped where it is loaded: its file is unlinked, never written to.
+    """
+    for folder in {*damaged, *variant_folders(base, digest)[MOST_VARIANTS:]}:
+        with contextlib.suppress(OSError):
+            discard(base, folder, digest)
+
+
+def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
+    """Collect the outputs, hash everything, and note what changed meanwhile."""
+    recorded_ns = time.time_ns()
+    if not output.outputs:
+        raise CacheError(f"the build of {key.name or key.kind} made no outputs")
+    outputs = tuple(_collect(stage, name) for name in dict.fromkeys(output.outputs))
+    paths = _outside(stage.work, output.dependencies)
+    records = [_record_dependency(path) for path in paths]
+    uncertain = [path for path, record in zip(paths, records, strict=True) if record is None]
+    uncertain += [record.path for record in records if record and _changed_since(record, stage.began_ns, recorded_ns)]
+    return Manifest(
+        digest=key.digest,
+        kind=key.kind,
+        name=key.name,
+        created_ns=time.time_ns(),
+        recorded_ns=recorded_ns,
+        outputs=outputs,
+        dependencies=tuple(record for record in records if record is not None),
+        absent=tuple(path for path in dict.fromkeys(map(str, output.absent)) if not os.path.lexists(path)),
+        uncertain=tuple(uncertain),
+    )
+
+
+def _collect(stage: Stage, name: str) -> FileRecord:
+    """Move one output into the entry and hash it."""
+    problem = output_problem(name)
+    if problem is not None:
+        raise CacheError(f"the build's output {name!r} is {problem}")
+    source, target = f"{stage.work}/{name}", f"{stage.entry}/{name}"
+    try:
+        status = os.lstat(source)
+    except FileNotFoundError:
+        raise CacheError(f"the build did not make its output {name!r}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise CacheError(f"the build's output {name!r} is no regular file")
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    if status.st_nlink == 1:
+        os.rename(source, target)
+    else:
+        _copy(source, target)
+    os.chmod(target, 0o600)
+    return record_file(target, name)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file that another program holds a hard link to, such as a compiler launcher's cache."""
+    import shutil
+
+    shutil.copyfile(source, target)
+
+
+def _outside(work: str, paths: Iterable[Path]) -> list[str]:
+    """Absolute paths of the files outside the build's folder, each once, in order."""
+    found: dict[str, None] = {}
+    for path in map(str, paths):
+        full = path if path.startswith("/") else os.path.normpath(f"{work}/{path}")
+        if not full.startswith(f"{work}/"):
+            found[full] = None
+    return list(found)
+
+
+def _record_dependency(path: str) -> FileRecord | None:
+    """A dependency's record, None when it is gone already."""
+    try:
+        return record_file(path, path)
+    except FileNotFoundError:
+        return None
+
+
+def _changed_since(record: FileRecord, began_ns: int, recorded_ns: int) -> bool:
+    """Whether a file changed while the build ran; a time far in the future is a clock's fault, not an edit.
+
+    The build's begin is the staging folder's own change time. Where the cache and the file are on one machine's file
+    systems both come from one clock, so no margin is needed, and an edit just before the build is not in doubt.
+    """
+    return began_ns <= record.ctime_ns < recorded_ns + _CLOCK_FAULT_NS
+
+
+def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:
+    """Publish; the folders above may be cleared away by others at any time."""
+    folder = key_folder(base, digest)
+    while True:
+        make_folder(fan_folder(base, digest))
+        try:
+            make_folder(folder)
+            os.rename(entry, f"{folder}/{name}")
+        except FileNotFoundError:
+            if not os.path.isdir(entry):
+                raise
+            continue
+        return f"{folder}/{name}"

@@ -1,0 +1,188 @@
+"""The build cache: a valid entry at once, or one build however many processes ask.
+
+What only a miss or upkeep needs is imported there: a warm load pays for neither.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from be_runtime.cache.guard import find_base, prepare_base
+from be_runtime.cache.key import CacheKey
+from be_runtime.cache.lock import Flock, OnWait
+from be_runtime.cache.lookup import Lookup, look_up
+from be_runtime.cache.manifest import Manifest
+from be_runtime.cache.output import BuildOutput
+
+if TYPE_CHECKING:
+    from be_runtime.cache.upkeep import EntryInfo, PruneReport
+
+Build = Callable[[Path], BuildOutput]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A valid entry of the cache.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder, which is never changed: a newer build gets another folder.
+    manifest : Manifest
+        What it holds and what it was made from.
+    built : bool
+        Whether this very call built it.
+    reason : str
+        Why it was built, such as ``"/home/me/x.cuh changed"``; empty when it was found.
+    """
+
+    path: Path
+    manifest: Manifest
+    built: bool
+    reason: str = ""
+
+    def output(self, name: str) -> Path:
+        """The path of one of the build's outputs.
+
+        Raises
+        ------
+        KeyError
+            The build made no such output.
+        """
+        if not any(output.path == name for output in self.manifest.outputs):
+            raise KeyError(name)
+        return self.path / name
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The entries below one folder. Making a store touches no file.
+
+    Parameters
+    ----------
+    root : Path
+        The cache's folder, made at the first build. See `be_runtime.cache.guard` for who may own it.
+    flock : callable
+        The locking primitive.
+    """
+
+    root: Path
+    flock: Flock = field(default=fcntl.flock, kw_only=True, repr=False)
+
+    def get(self, key: CacheKey) -> Entry | None:
+        """The entry of a key if it is valid now: no lock is taken and no process started.
+
+        Raises
+        ------
+        CacheError
+            Another user could put files into the cache's folder.
+        """
+        base = find_base(str(self.root))
+        found = None if base is None else look_up(base, key.digest)
+        return None if found is None or found.manifest is None else _entry(found, built=False)
+
+    def get_or_build(
+        self,
+        key: CacheKey,
+        build: Build,
+        *,
+        force: bool = False,
+        lock_timeout_s: float | None = None,
+        on_wait: OnWait | None = None,
+    ) -> Entry:
+        """The entry of a key, built if there is no valid one.
+
+        Parameters
+        ----------
+        key : CacheKey
+            Of the request.
+        build : callable
+            Called with an empty folder to work in, at most once, while no other process builds the same key.
+            What it raises is passed on; nothing of the build stays then.
+        force : bool
+            Build even if a valid entry exists.
+        lock_timeout_s : float, optional
+            Longest wait for another process that builds the same key; None waits as long as that process lives.
+        on_wait : callable, optional
+            Called about once a second while waiting, with the seconds waited so far.
+
+        Raises
+        ------
+        CacheError
+            The cache's folder can't be used, the wait was too long, or the build did not make its outputs.
+        """
+        entry = None if force else self.get(key)
+        if entry is not None:
+            return entry
+        from be_runtime.cache.builder import build_once
+
+        base = prepare_base(str(self.root))
+        found, built = build_once(
+            base, key, build, force=force, timeout_s=lock_timeout_s, on_wait=on_wait, flock=self.flock
+        )
+        return _entry(found, built=built)
+
+    def clear(self, name: str | None = None) -> int:
+        """Remove the entries of one module, or all; files that the cache did not write stay.
+
+        Returns
+        -------
+        int
+            The number of entries removed.
+        """
+        from be_runtime.cache.upkeep import clear
+
+        base = find_base(str(self.root))
+        return 0 if base is None else clear(base, name)
+
+    def entries(self) -> Iterator[EntryInfo]:
+        """Every entry, valid or not, in no particular order."""
+        from be_runtime.cache.upkeep import scan
+
+        base = find_base(str(self.root))
+        return iter(()) if base is None else scan(base)
+
+    def prune(self, max_size_bytes: int | None = None, max_age_days: float | None = None) -> PruneReport:
+        """Remove damaged entries, those unused for long, then the longest unused until the rest is small enough.
+
+        Parameters
+        ----------
+        max_size_bytes : int, optional
+            Of all outputs together.
+        max_age_days : float, optional
+            Since an entry's last use, which is known to a day.
+        """
+        from be_runtime.cache.upkeep import PruneReport, prune
+
+        base = find_base(str(self.root))
+        return PruneReport() if base is None else prune(base, max_size_bytes, max_age_days)
+
+    def prune_if_due(self, max_size_bytes: int | None = None, max_age_days: float | None = None) -> PruneReport | None:
+        """`prune` unless that was done within a day: cheap enough to be called after every build."""
+        from be_runtime.cache.upkeep import is_prune_due, prune
+
+        base = find_base(str(self.root))
+        if base is None or not is_prune_due(base):
+            return None
+        return prune(base, max_size_bytes, max_age_days)
+
+    def explain(self, key: CacheKey) -> tuple[str, ...]:
+        """What sets `key` apart from the newest entry of the same kind and name, one line a field.
+
+        Reads every manifest, so it is for a person who asks why something is built again.
+        """
+        from be_runtime.cache.upkeep import newest_key
+
+        base = find_base(str(self.root))
+        older = None if base is None else newest_key(base, key)
+        return () if older is None else older.explain(key)
+
+
+def _entry(found: Lookup, *, built: bool) -> Entry:
+    """The entry that a look-up found, or a build made."""
+    assert found.manifest is not None, "the look-up found an entry"
+    return Entry(path=Path(found.folder), manifest=found.manifest, built=built, reason=found.problem if built else "")

@@ -1,0 +1,191 @@
+"""Signatures to C++ text: the author's translation unit with its trampolines, and the handlers that XLA calls.
+
+A module has two kinds of translation unit. An *author unit* holds one source of the author, followed by a trampoline
+for each of its entry points: a function with a fixed signature that unpacks a ``BE::detail::Call``. It is compiled
+with the author's compiler and flags. The *handler unit* holds, for each entry point, the functions that XLA calls; it
+includes nothing but our headers and ``xla/ffi/api/c_api.h`` and is compiled by the host compiler at the same time.
+
+An entry point gets two handlers, with and without the command-buffer trait, so that ``allow_cuda_graph`` chooses at
+registration and never compiles anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .dtypes import DType
+from .spec.model import EntryPoint, Param, Role, SourceText
+
+GRAPH_SUFFIX = "_graph"
+"""Ends the symbol of the handler that a command buffer may capture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """One entry point with the symbols that connect its two translation units and the library's outside.
+
+    Parameters
+    ----------
+    entry : EntryPoint
+    symbol : str
+        Unique in the library; a C identifier. The trampoline is ``be_call_<symbol>``, the handlers are
+        ``be_ffi_<symbol>`` and ``be_ffi_<symbol>_graph``.
+    export : str
+        The name under which the module offers it: the last part of its target's name.
+    """
+
+    entry: EntryPoint
+    symbol: str
+    export: str
+
+    @property
+    def trampoline(self) -> str:
+        """Symbol of the function in the author unit."""
+        return f"be_call_{self.symbol}"
+
+    def handler(self, *, allow_cuda_graph: bool) -> str:
+        """Symbol of the function that XLA calls."""
+        return f"be_ffi_{self.symbol}" + (GRAPH_SUFFIX if allow_cuda_graph else "")
+
+
+def c_string(text: str) -> str:
+    r"""A C string literal for `text`, also for quotes, control characters and anything beyond ASCII.
+
+    Examples
+    --------
+    >>> print(c_string('a "b"\n'))
+    "a \"b\"\012"
+    """
+    escapes = {0x22: '\\"', 0x5C: "\\\\"}
+    encoded = text.encode("utf-8", "surrogateescape")
+    body = "".join(escapes.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}") for byte in encoded)
+    return f'"{body}"'
+
+
+def line_directive(line: int, name: str) -> str:
+    """A ``#line`` that makes the compiler call what follows `name`, from `line` on."""
+    return f"#line {line} {c_string(name)}\n"
+
+
+def render_inline_source(sources: Sequence[SourceText]) -> str:
+    """Sources given as text, one after the other, each reported under its own name and line."""
+    return "".join(line_directive(1, source.name) + source.text + "\n" for source in sources)
+
+
+def render_include(path: str) -> str:
+    """A source given as a file: included where it lies, so that messages and its relative includes stay true."""
+    return f"#include {c_string(path)}\n"
+
+
+def render_author_unit(body: str, bindings: Sequence[Binding], *, check_launch: bool) -> str:
+    """The author's source, then a trampoline for each of its entry points.
+
+    Parameters
+    ----------
+    body : str
+        From `render_inline_source` or `render_include`.
+    bindings : sequence of Binding
+        The entry points that this source defines.
+    check_launch : bool
+        Whether the unit is compiled by a CUDA compiler, so that a failed launch can be asked for after each call.
+    """
+    parts = [body, line_directive(1, "be_runtime trampolines"), '#include "brainevent/common.h"\n']
+    parts.append('#include "brainevent/detail/call.h"\n')
+    parts.extend(_trampoline(binding, check_launch=check_launch) for binding in bindings)
+    return "".join(parts)
+
+
+def render_handler_unit(module: str, bindings: Sequence[Binding]) -> str:
+    """The functions that XLA calls, for every entry point of the module."""
+    parts = ['#include "brainevent/detail/handler.h"\n']
+    parts.extend(_handlers(module, binding) for binding in bindings)
+    return "\n".join(parts)
+
+
+def _trampoline(binding: Binding, *, check_launch: bool) -> str:
+    entry = binding.entry
+    signature = f"void {binding.trampoline}(const ::BE::detail::Call& be_call)"
+    call = f"{entry.call_name}({', '.join(_call_arguments(entry.params))});"
+    launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if check_launch else ""
+    return (
+        f'extern "C" __attribute__((visibility("hidden"))) {signature};\n'
+        f"{line_directive(entry.line, entry.source)}"
+        f"{signature} {{ {call}{launch_check} }}\n"
+    )
+
+
+def _call_arguments(params: Sequence[Param]) -> list[str]:
+    position = dict.fromkeys(Role, 0)
+    arguments = []
+    for param in params:
+        index = position[param.role]
+        position[param.role] += 1
+        arguments.append(_call_argument(param, index))
+    return arguments
+
+
+def _call_argument(param: Param, index: int) -> str:
+    match param.role:
+        case Role.ARG:
+            return f"be_call.args[{index}]"
+        case Role.RET:
+            return f"be_call.rets[{index}]"
+        case Role.STREAM:
+            return "::BE::detail::StreamValue{be_call.stream}"
+        case Role.ATTR:
+            return f"::BE::detail::attr<{_attr_type(_known(param.dtype))}>(be_call, {index})"
+
+
+def _attr_type(dtype: DType) -> str:
+    opaque = dtype.name in {"float16", "bfloat16", "complex64", "complex128"}
+    return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>" if opaque else dtype.cpp_type.replace("std::", "::std::")
+
+
+def _handlers(module: str, binding: Binding) -> str:
+    entry, symbol = binding.entry, binding.symbol
+    attrs = entry.with_role(Role.ATTR)
+    table = f"attrs_{symbol}" if attrs else "nullptr"
+    lines = [f'extern "C" void {binding.trampoline}(const BE::detail::Call&);']
+    if attrs:
+        lines.append(f"static constexpr BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
+    lines.append(f"static constexpr BE::detail::EntrySpec entry_{symbol}{{{_entry_row(module, binding, table)}}};")
+    for allow_cuda_graph, traits in ((False, "0"), (True, "XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE")):
+        lines += [
+            'extern "C" __attribute__((visibility("default")))',
+            f"XLA_FFI_Error* {binding.handler(allow_cuda_graph=allow_cuda_graph)}(XLA_FFI_CallFrame* frame) {{",
+            f"  return BE::detail::handle(frame, entry_{symbol}, {traits});",
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _entry_row(module: str, binding: Binding, table: str) -> str:
+    entry = binding.entry
+    attrs = entry.with_role(Role.ATTR)
+    usage = ", ".join(f"{param.name}={_known(param.dtype).numpy_scalar}(...)" for param in attrs)
+    fields = [
+        c_string(f"{module}.{binding.export}"),
+        binding.trampoline,
+        str(len(entry.with_role(Role.ARG))),
+        str(len(entry.with_role(Role.RET))),
+        str(len(attrs)),
+        "true" if entry.with_role(Role.STREAM) else "false",
+        table,
+        c_string(usage or "none"),
+    ]
+    return ", ".join(fields)
+
+
+def _attr_rows(attrs: Sequence[Param]) -> str:
+    """Rows of the attribute table, sorted by name's bytes as XLA sorts a call's attributes."""
+    rows = []
+    for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
+        size = len(param.name.encode())
+        rows.append(f"{{{c_string(param.name)}, {size}, XLA_FFI_DataType_{_known(param.dtype).xla_name}, {position}}}")
+    return ", ".join(rows)
+
+
+def _known(dtype: DType | None) -> DType:
+    assert dtype is not None, "discovery gives every attribute a type"
+    return dtype

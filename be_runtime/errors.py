@@ -1,0 +1,185 @@
+"""The error tree of be_runtime: state in fields, a stable code each, text only when rendered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpan:
+    """A place in a source text, for a message that points at it.
+
+    Parameters
+    ----------
+    file : str
+        The name shown to the user: a path, or the module's name for an inline source.
+    line, column : int
+        One-based position of the first character.
+    length : int
+        Characters to underline, at least one.
+    text : str
+        The whole source line, without its line ending.
+    """
+
+    file: str
+    line: int
+    column: int
+    length: int
+    text: str
+
+    def render(self) -> str:
+        """The location, the source line and a caret under the span."""
+        pad = "".join("\t" if char == "\t" else " " for char in self.text[: self.column - 1])
+        carets = "^" + "~" * (max(self.length, 1) - 1)
+        return f"{self.file}:{self.line}:{self.column}\n    {self.text}\n    {pad}{carets}"
+
+
+class BeRuntimeError(Exception):
+    """Base of every error that be_runtime raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What failed, naming the offending input.
+    span : SourceSpan, optional
+        Where in the user's source.
+    hints : tuple of str
+        What to do next, most likely first.
+    """
+
+    code: ClassVar[str] = "BE000"
+
+    def __init__(self, message: str, *, span: SourceSpan | None = None, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.hints = hints
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.span is not None:
+            parts.append(self.span.render())
+        parts.extend(f"hint: {hint}" for hint in self.hints)
+        return "\n".join(parts)
+
+
+class ArgumentError(BeRuntimeError, ValueError):
+    """An argument of a public function has a value that is not allowed."""
+
+    code = "BE101"
+
+
+class SourceNotFoundError(BeRuntimeError, FileNotFoundError):
+    """A source file or folder does not exist, or a folder holds no sources."""
+
+    code = "BE102"
+
+    def __str__(self) -> str:
+        return BeRuntimeError.__str__(self)
+
+
+class SpecError(BeRuntimeError, ValueError):
+    """An arg_spec, an annotation or a C++ signature can't be understood."""
+
+    code = "BE201"
+
+
+class EntryPointNotFoundError(SpecError):
+    """A named entry point is not in the source, or the source declares none."""
+
+    code = "BE202"
+
+
+class DuplicateEntryPointError(SpecError):
+    """Two entry points of one module would have the same name."""
+
+    code = "BE203"
+
+
+class BuildError(BeRuntimeError, RuntimeError):
+    """A compiler, the linker or ninja failed.
+
+    Parameters
+    ----------
+    message : str
+        What failed, in one line.
+    command : tuple of str
+        The command that failed, empty when none was started.
+    output : str
+        All it printed.
+    first_error : str
+        The first real diagnostic in `output`, with its source lines.
+    """
+
+    code = "BE301"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        command: tuple[str, ...] = (),
+        output: str = "",
+        first_error: str = "",
+        hints: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, hints=hints)
+        self.command = command
+        self.output = output
+        self.first_error = first_error
+
+    def __str__(self) -> str:
+        import shlex
+
+        parts = [self.message]
+        if self.first_error:
+            parts.append(self.first_error)
+        parts.extend(f"hint: {hint}" for hint in self.hints)
+        if self.command:
+            parts.append(f"command: {shlex.join(self.command)}")
+        if self.output and self.output.strip() != self.first_error.strip():
+            parts.append(f"full output:\n{self.output.rstrip()}")
+        return "\n".join(parts)
+
+
+class BuildTimeoutError(BuildError):
+    """A build ran longer than its limit and was stopped."""
+
+    code = "BE302"
+
+
+class CacheError(BeRuntimeError, RuntimeError):
+    """The cache folder can't be used."""
+
+    code = "BE401"
+
+
+class LoadError(BeRuntimeError, RuntimeError):
+    """A shared library was built but can't be loaded."""
+
+    code = "BE501"
+
+
+class RegistrationError(BeRuntimeError, ValueError):
+    """A name can't be registered as a JAX FFI target."""
+
+    code = "BE601"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One row of the documented table of errors."""
+
+    code: str
+    type: type[BeRuntimeError]
+    summary: str
+
+
+def error_codes() -> tuple[ErrorCode, ...]:
+    """Every error type with its stable code, for the docs and their test."""
+
+    def walk(kind: type[BeRuntimeError]) -> list[type[BeRuntimeError]]:
+        return [kind, *(sub for child in kind.__subclasses__() for sub in walk(child))]
+
+    rows = (ErrorCode(kind.code, kind, (kind.__doc__ or "").splitlines()[0]) for kind in walk(BeRuntimeError))
+    return tuple(sorted(rows, key=lambda row: row.code))

@@ -1,0 +1,173 @@
+#pragma once
+
+/// \file
+/// Errors of the host code around a kernel, and the macros that raise them.
+///
+/// Throw freely: the wrapper around an entry point turns every exception into an XLA error that
+/// names the function. None of this may be used in device code.
+
+#include <new>  // std::exception, far cheaper than <exception>
+
+#include "brainevent/dtype.h"
+#include "brainevent/portability.h"
+#include "brainevent/stream_to_text.h"
+#include "brainevent/text.h"
+
+namespace BE {
+
+/// A condition that an entry point asked for does not hold.
+///
+/// Copying never throws; `what()` is valid as long as any copy.
+class CheckError : public std::exception {
+ public:
+  explicit CheckError(const char* message) { what_.append(message); }
+  explicit CheckError(const internal::Text& message) noexcept : what_(message) {}
+  CheckError(const CheckError&) noexcept = default;
+  CheckError& operator=(const CheckError&) noexcept = default;
+  ~CheckError() override = default;
+
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  internal::Text what_;
+};
+
+/// A CUDA runtime call failed. `code()` is the `cudaError_t`.
+///
+/// Copying never throws; `what()` is valid as long as any copy.
+class CudaError : public std::exception {
+ public:
+  CudaError(int code, const internal::Text& message) noexcept : what_(message), code_(code) {}
+  CudaError(const CudaError&) noexcept = default;
+  CudaError& operator=(const CudaError&) noexcept = default;
+  ~CudaError() override = default;
+
+  const char* what() const noexcept override { return what_.c_str(); }
+  int code() const noexcept { return code_; }
+
+ private:
+  internal::Text what_;
+  int code_;
+};
+
+namespace internal {
+
+BE_COLD inline Text at_location(const char* file, int line) noexcept {
+  Text text;
+  text.append(file).append(':').append(line).append(": ");
+  return text;
+}
+
+/// Collects what follows `BE_CHECK(condition) <<`.
+class CheckMessage {
+ public:
+  BE_COLD CheckMessage(const char* file, int line, const char* condition) noexcept : text_(at_location(file, line)) {
+    text_.append("check failed: ").append(condition);
+  }
+
+  /// A literal of any length is one overload, so it instantiates nothing.
+  BE_COLD CheckMessage& operator<<(const char* value) {
+    separate();
+    text_.append(value);
+    return *this;
+  }
+
+  template <class T>
+  BE_COLD CheckMessage& operator<<(const T& value) {
+    separate();
+    stream_to_text(text_, value);
+    return *this;
+  }
+
+  /// A manipulator without an argument, such as `std::endl`. The template parameter only keeps
+  /// the body from being looked at in sources that have no stream.
+  template <class Char = char>
+  BE_COLD CheckMessage& operator<<(StdOstream<char>& (*manipulator)(StdOstream<char>&)) {
+    manipulate_text<Char>(text_, manipulator);
+    return *this;
+  }
+
+  const Text& text() const noexcept { return text_; }
+
+ private:
+  void separate() noexcept {
+    if (!separated_) text_.append(": ");
+    separated_ = true;
+  }
+
+  Text text_;
+  bool separated_ = false;
+};
+
+/// Throws what a CheckMessage has collected. `&` binds looser than `<<` and tighter than `?:`.
+struct CheckFailure {
+  [[noreturn]] BE_COLD void operator&(const CheckMessage& message) const { throw CheckError(message.text()); }
+};
+
+/// What usually lies behind a CUDA error that people meet when launching kernels.
+BE_COLD inline const char* cuda_error_hint(int code) noexcept {
+  switch (code) {
+    case 9: return "a grid or block dimension is 0 or too large; with an empty array, launch nothing";
+    case 98:
+    case 209:
+    case 222: return "the kernel was not compiled for this device's compute capability";
+    case 701: return "the block needs more registers or shared memory than the device has";
+    case 700: return "a kernel read or wrote outside its arrays; compute-sanitizer finds where";
+    case 900:
+      return "XLA is recording a CUDA graph, in which this call is not allowed; "
+             "load the module with allow_cuda_graph=False";
+    default: return nullptr;
+  }
+}
+
+[[noreturn]] BE_COLD inline void throw_cuda_error(int code, const char* name, const char* description, const char* call,
+                                                  const char* file, int line) {
+  Text text = at_location(file, line);
+  text.append(call).append(" failed: ").append(name).append(" (").append(code).append("): ");
+  text.append(description);
+  if (const char* hint = cuda_error_hint(code)) text.append("; ").append(hint);
+  throw CudaError(code, text);
+}
+
+}  // namespace internal
+}  // namespace BE
+
+/// `BE_CHECK(condition) << "text" << value;` throws `BE::CheckError` when the condition is false.
+///
+/// The error names the file, the line, the condition and the message. What follows `<<` is
+/// evaluated only then. An expression: usable without braces, and where a comma would be.
+#define BE_CHECK(...)                                 \
+  __builtin_expect(static_cast<bool>(__VA_ARGS__), 1) \
+      ? (void)0                                       \
+      : ::BE::internal::CheckFailure() & ::BE::internal::CheckMessage(__FILE__, __LINE__, #__VA_ARGS__)
+
+/// `BE_CUDA_CHECK(call);` throws `BE::CudaError` unless the call returns `cudaSuccess`.
+///
+/// The runtime's last error is cleared then, so that nobody reports the same failure again.
+/// The CUDA names are looked up where the macro is used, after `<cuda_runtime.h>`.
+#define BE_CUDA_CHECK(...) BE_INTERNAL_CUDA_CHECK(#__VA_ARGS__, __VA_ARGS__)
+
+/// Throws `BE::CudaError` when the kernel launches before it were refused: too large a grid, no
+/// code for the device. It does not wait, so a failure inside a running kernel shows later. It
+/// may be used while a CUDA graph is being recorded.
+#define BE_CHECK_KERNEL_LAUNCH() BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError())
+
+/// The same, and then waits for the device, so that a failure inside the kernel shows here.
+///
+/// For debugging: it stalls every stream, and CUDA forbids it while a graph is being recorded.
+/// Load a module that uses it with `allow_cuda_graph=False`.
+#define BE_CHECK_KERNEL_LAUNCH_SYNC()                                    \
+  do {                                                                   \
+    BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError());         \
+    BE_INTERNAL_CUDA_CHECK("kernel execution", cudaDeviceSynchronize()); \
+  } while (0)
+
+#define BE_INTERNAL_CUDA_CHECK(what, ...)                                                                          \
+  do {                                                                                                             \
+    const cudaError_t be_internal_status = (__VA_ARGS__);                                                          \
+    if (__builtin_expect(be_internal_status != cudaSuccess, 0)) {                                                  \
+      (void)cudaGetLastError();                                                                                    \
+      ::BE::internal::throw_cuda_error(static_cast<int>(be_internal_status), cudaGetErrorName(be_internal_status), \
+                                       cudaGetErrorString(be_internal_status), what, __FILE__, __LINE__);          \
+    }                                                                                                              \
+  } while (0)

@@ -1,0 +1,90 @@
+#pragma once
+
+/// \file
+/// Complex numbers for host and device code.
+///
+/// `std::complex` costs 260 ms of compile time and is not callable in device code, so these are our own. The layout is
+/// that of `std::complex`, `cuComplex` and numpy: the real part, then the imaginary part. Pointers may be cast between
+/// them; values convert from any class with `real()` and `imag()`, and explicitly back.
+
+#include "brainevent/portability.h"
+#include "brainevent/type_names.h"
+
+namespace BE {
+
+/// A number `real + imag * i`. Aligned to its size, so that the GPU loads it in one piece.
+///
+/// Multiplication is the schoolbook formula; it does not treat infinities as Annex G of C does.
+template <class Real>
+struct alignas(2 * sizeof(Real)) Complex {
+  using value_type = Real;
+
+  Real real;
+  Real imag;
+
+  Complex() noexcept = default;
+  BE_HD constexpr Complex(Real real_part, Real imag_part = Real(0)) noexcept : real(real_part), imag(imag_part) {}
+
+  /// From another precision of this class.
+  template <class Other>
+  BE_HD constexpr explicit Complex(const Complex<Other>& other) noexcept
+      : real(static_cast<Real>(other.real)), imag(static_cast<Real>(other.imag)) {}
+
+  /// From `std::complex<Real>` and its like.
+  template <class Other, class = decltype(static_cast<Real (Other::*)() const>(&Other::real))>
+  BE_HD constexpr Complex(const Other& other) : real(other.real()), imag(other.imag()) {}
+
+  /// To `std::complex<Real>` and its like: `static_cast<std::complex<float>>(z)`.
+  template <class Other, class = decltype(static_cast<Real (Other::*)() const>(&Other::real))>
+  BE_HD constexpr explicit operator Other() const {
+    return Other(real, imag);
+  }
+
+  BE_HD constexpr Complex& operator+=(const Complex& other) noexcept { return *this = *this + other; }
+  BE_HD constexpr Complex& operator-=(const Complex& other) noexcept { return *this = *this - other; }
+  BE_HD constexpr Complex& operator*=(const Complex& other) noexcept { return *this = *this * other; }
+  BE_HD constexpr Complex& operator/=(const Complex& other) noexcept { return *this = *this / other; }
+
+  // Friends rather than templates, so that the other operand may be a real number.
+  BE_HD friend constexpr Complex operator+(const Complex& a) noexcept { return a; }
+  BE_HD friend constexpr Complex operator-(const Complex& a) noexcept { return {-a.real, -a.imag}; }
+  BE_HD friend constexpr Complex operator+(const Complex& a, const Complex& b) noexcept {
+    return {a.real + b.real, a.imag + b.imag};
+  }
+  BE_HD friend constexpr Complex operator-(const Complex& a, const Complex& b) noexcept {
+    return {a.real - b.real, a.imag - b.imag};
+  }
+  BE_HD friend constexpr Complex operator*(const Complex& a, const Complex& b) noexcept {
+    return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
+  }
+  /// Smith's algorithm: no overflow where the quotient itself can be represented.
+  BE_HD friend constexpr Complex operator/(const Complex& a, const Complex& b) noexcept {
+    const Real size_real = b.real < 0 ? -b.real : b.real;
+    const Real size_imag = b.imag < 0 ? -b.imag : b.imag;
+    if (size_real >= size_imag) {
+      const Real ratio = b.imag / b.real;
+      const Real denominator = b.real + b.imag * ratio;
+      return {(a.real + a.imag * ratio) / denominator, (a.imag - a.real * ratio) / denominator};
+    }
+    const Real ratio = b.real / b.imag;
+    const Real denominator = b.real * ratio + b.imag;
+    return {(a.real * ratio + a.imag) / denominator, (a.imag * ratio - a.real) / denominator};
+  }
+  BE_HD friend constexpr bool operator==(const Complex& a, const Complex& b) noexcept {
+    return a.real == b.real && a.imag == b.imag;
+  }
+  BE_HD friend constexpr bool operator!=(const Complex& a, const Complex& b) noexcept { return !(a == b); }
+
+  BE_HD friend constexpr Complex conj(const Complex& a) noexcept { return {a.real, -a.imag}; }
+  /// The squared absolute value.
+  BE_HD friend constexpr Real norm(const Complex& a) noexcept { return a.real * a.real + a.imag * a.imag; }
+  BE_HD friend Real abs(const Complex& a) noexcept {
+#if defined(__CUDACC__)
+    return ::hypot(a.real, a.imag);
+#else
+    return static_cast<Real>(__builtin_hypot(a.real, a.imag));
+#endif
+  }
+};
+
+}  // namespace BE

@@ -1,0 +1,72 @@
+#pragma once
+/// What a generated handler hands to the entry point's trampoline: the one interface between the two translation
+/// units of a module, the author's (compiled by nvcc or the host compiler) and the generated one (host compiler only).
+
+#include <stdint.h>
+#include <string.h>
+
+#include "brainevent/tensor.h"
+
+namespace BE::detail {
+
+/// One launch. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.
+struct Call {
+  Tensor* args;
+  Tensor* rets;
+  /// The scalar's bytes of each attribute, in the order of the entry point's parameters.
+  const void* const* attrs;
+  /// XLA's stream; null on CPU.
+  void* stream;
+};
+
+/// Becomes the type that the entry point declares for its stream: `int64_t`, `cudaStream_t` or any other pointer.
+struct StreamValue {
+  void* handle;
+  operator int64_t() const noexcept {  // NOLINT: implicit on purpose
+    return static_cast<int64_t>(reinterpret_cast<intptr_t>(handle));
+  }
+  template <class T>
+  operator T*() const noexcept {  // NOLINT: implicit on purpose
+    return static_cast<T*>(handle);
+  }
+};
+
+/// The two traits that are needed here: <type_traits> would double the cost of this header.
+template <bool kHolds>
+struct OnlyIf {};
+template <>
+struct OnlyIf<true> {
+  using Type = void;
+};
+template <class T>
+struct IsUint16 {
+  static constexpr bool value = false;
+};
+template <>
+struct IsUint16<uint16_t> {
+  static constexpr bool value = true;
+};
+
+/// The bytes of an attribute that has no scalar type without a heavy header: 16-bit floats and complex numbers.
+/// Becomes any class of that size, and, for 16 bits, `uint16_t`; never a number of another kind.
+template <size_t kSize>
+struct OpaqueValue {
+  unsigned char bytes[kSize];
+
+  template <class T, class = typename OnlyIf<sizeof(T) == kSize && (__is_class(T) || IsUint16<T>::value)>::Type>
+  operator T() const noexcept {  // NOLINT: implicit on purpose
+    T value;
+    memcpy(static_cast<void*>(&value), bytes, kSize);
+    return value;
+  }
+};
+
+/// Reads attribute `index` of a call as `T`.
+template <class T>
+inline T attr(const Call& call, int index) noexcept {
+  T value;
+  memcpy(static_cast<void*>(&value), call.attrs[index], sizeof(T));
+  return value;
+}
+
+}  // namespace BE::detail

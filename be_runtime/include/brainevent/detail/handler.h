@@ -1,0 +1,227 @@
+#pragma once
+
+/// \file
+/// The XLA FFI side of a module, on `c_api.h` alone: checks a call frame against the entry point's table, builds the
+/// tensors on the stack, calls the trampoline and turns whatever it throws into an XLA error that names the function.
+///
+/// Included by generated handler units only, once per module. Nothing here is a template and the tables are data, so
+/// that a unit compiles in milliseconds; `xla/ffi/api/ffi.h` would cost seconds.
+
+#include "brainevent/check.h"
+#include "brainevent/detail/call.h"
+#include "xla/ffi/api/c_api.h"
+
+namespace BE::detail {
+
+/// One attribute that an entry point expects. An entry's are sorted by name, as XLA sorts a call's attributes.
+struct AttrSpec {
+  const char* name;
+  size_t name_size;
+  XLA_FFI_DataType dtype;
+  /// Position among the attributes in the order of the entry point's parameters.
+  int position;
+};
+
+/// What is known about an entry point when its module is compiled. Lives in static storage.
+struct EntrySpec {
+  /// `module.function`, the beginning of every message.
+  const char* name;
+  void (*trampoline)(const Call&);
+  int arg_count;
+  int ret_count;
+  int attr_count;
+  bool has_stream;
+  const AttrSpec* attrs;
+  /// How a Python caller passes the attributes: `scale=np.float32(...), n=np.int32(...)`.
+  const char* usage;
+};
+
+/// What is known about an XLA element type, by its number in `XLA_FFI_DataType`.
+struct ElementType {
+  DType dtype;
+  const char* name;
+};
+
+constexpr ElementType kElementTypes[] = {
+    {DType::Invalid, "an unknown type"},
+    {DType::Bool, "bool"},
+    {DType::Int8, "int8"},
+    {DType::Int16, "int16"},
+    {DType::Int32, "int32"},
+    {DType::Int64, "int64"},
+    {DType::UInt8, "uint8"},
+    {DType::UInt16, "uint16"},
+    {DType::UInt32, "uint32"},
+    {DType::UInt64, "uint64"},
+    {DType::Float16, "float16"},
+    {DType::Float32, "float32"},
+    {DType::Float64, "float64"},
+    {DType::Invalid, "an unknown type"},
+    {DType::Invalid, "an unknown type"},
+    {DType::Complex64, "complex64"},
+    {DType::BFloat16, "bfloat16"},
+    {DType::Invalid, "token"},
+    {DType::Complex128, "complex128"},
+    {DType::Invalid, "float8_e5m2"},
+    {DType::Invalid, "float8_e4m3fn"},
+    {DType::Invalid, "int4"},
+    {DType::Invalid, "uint4"},
+    {DType::Invalid, "float8_e4m3b11fnuz"},
+    {DType::Invalid, "float8_e5m2fnuz"},
+    {DType::Invalid, "float8_e4m3fnuz"},
+    {DType::Invalid, "int2"},
+    {DType::Invalid, "uint2"},
+    {DType::Invalid, "float8_e4m3"},
+    {DType::Invalid, "float8_e3m4"},
+    {DType::Invalid, "int1"},
+    {DType::Invalid, "uint1"},
+    {DType::Invalid, "float4_e2m1fn"},
+    {DType::Invalid, "float8_e8m0fnu"},
+};
+
+static inline const ElementType& element_type(XLA_FFI_DataType dtype) noexcept {
+  const unsigned code = static_cast<unsigned>(dtype);
+  return kElementTypes[code < sizeof(kElementTypes) / sizeof(kElementTypes[0]) ? code : 0];
+}
+
+/// Makes an XLA error of a printf format. XLA copies the text.
+__attribute__((cold, format(printf, 3, 4))) static XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame,
+                                                                       XLA_FFI_Error_Code code, const char* format,
+                                                                       ...) noexcept {
+  char text[2048];
+  __builtin_va_list values;
+  __builtin_va_start(values, format);
+  __builtin_vsnprintf(text, sizeof(text), format, values);
+  __builtin_va_end(values);
+  XLA_FFI_Error_Create_Args args{};
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message = text;
+  args.errc = code;
+  return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+/// Says why a buffer can't be a Tensor.
+__attribute__((cold)) static XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                        const char* what, int index, const void* buffer) noexcept {
+  const XLA_FFI_Buffer* bad = static_cast<const XLA_FFI_Buffer*>(buffer);
+  if (bad->rank > Tensor::kMaxDims)
+    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+                "%s: %s %d has %lld dimensions; a BE::Tensor has at most %d", entry.name, what, index,
+                static_cast<long long>(bad->rank), Tensor::kMaxDims);
+  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+              "%s: %s %d is of %s, which a BE::Tensor can't hold; cast it to bool, an integer of 8 to 64 bits, "
+              "float16, bfloat16, float32, float64, complex64 or complex128",
+              entry.name, what, index, element_type(bad->dtype).name);
+}
+
+/// Says which attributes the entry point takes and which the call passes.
+__attribute__((cold)) static XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
+                                                       const EntrySpec& entry) noexcept {
+  static constexpr const char* kKinds[] = {"unknown", "array", "dictionary", "scalar", "string"};
+  char given[1024] = "none";
+  int used = 0;
+  for (int64_t i = 0; i < frame->attrs.size && used < 900; ++i) {
+    const XLA_FFI_ByteSpan* name = frame->attrs.names[i];
+    const unsigned kind = static_cast<unsigned>(frame->attrs.types[i]);
+    const char* type = kind == XLA_FFI_AttrType_SCALAR
+                           ? element_type(static_cast<const XLA_FFI_Scalar*>(frame->attrs.attrs[i])->dtype).name
+                           : kKinds[kind < 5 ? kind : 0];
+    used += __builtin_snprintf(given + used, sizeof(given) - static_cast<size_t>(used), "%s%.*s: %s",
+                               i == 0 ? "" : ", ", static_cast<int>(name->len < 100 ? name->len : 100), name->ptr,
+                               type);
+  }
+  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+              "%s: takes the attributes (%s), but the call passes (%s)", entry.name, entry.usage, given);
+}
+
+/// Answers XLA's question which API a handler was compiled with and whether a command buffer may capture it.
+static inline bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
+  XLA_FFI_Extension_Base* extension = frame->extension_start;
+  if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
+  XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
+  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+  metadata->traits = traits;
+  return true;
+}
+
+/// Runs the trampoline; nothing it throws leaves this function.
+static inline XLA_FFI_Error* invoke(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const Call& call) noexcept {
+  try {
+    entry.trampoline(call);
+    return nullptr;
+  } catch (const CheckError& error) {
+    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
+  } catch (const std::exception& error) {
+    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", entry.name, error.what());
+  } catch (...) {
+    return fail(frame, XLA_FFI_Error_Code_UNKNOWN, "%s: threw a C++ exception that is not derived from std::exception",
+                entry.name);
+  }
+}
+
+/// Places tensors over `count` XLA buffers; the index of the first that can't be one, or `count`.
+static inline int place_tensors(Tensor* tensors, void* const* buffers, int count, bool* all_empty) noexcept {
+  for (int i = 0; i < count; ++i) {
+    const XLA_FFI_Buffer* buffer = static_cast<const XLA_FFI_Buffer*>(buffers[i]);
+    const DType dtype = element_type(buffer->dtype).dtype;
+    if (dtype == DType::Invalid || buffer->rank > Tensor::kMaxDims) return i;
+    new (tensors + i) Tensor(buffer->data, dtype, static_cast<int>(buffer->rank), buffer->dims);
+    *all_empty &= tensors[i].numel() == 0;
+  }
+  return count;
+}
+
+/// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
+static inline bool match_attrs(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values) noexcept {
+  if (attrs.size != entry.attr_count) return false;
+  for (int i = 0; i < entry.attr_count; ++i) {
+    const AttrSpec& expected = entry.attrs[i];
+    const XLA_FFI_ByteSpan* name = attrs.names[i];
+    const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attrs.attrs[i]);
+    if (attrs.types[i] != XLA_FFI_AttrType_SCALAR || scalar->dtype != expected.dtype ||
+        name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0)
+      return false;
+    values[expected.position] = scalar->value;
+  }
+  return true;
+}
+
+/// The body of every handler.
+///
+/// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no
+/// blocks would be a CUDA error.
+static XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, uint32_t traits) noexcept {
+  if (answer_metadata(frame, traits)) return nullptr;
+  const int args = entry.arg_count, rets = entry.ret_count;
+  if (frame->args.size != args || frame->rets.size != rets) 
+    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+                "%s: takes %d arguments and %d results, but the call passes %lld and %lld", entry.name, args, rets,
+                static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
+
+  // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
+  Tensor* tensors = static_cast<Tensor*>(__builtin_alloca(sizeof(Tensor) * static_cast<size_t>(args + rets)));
+  const void** values =
+      static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
+  bool no_args = true, no_rets = true;
+  int placed = place_tensors(tensors, frame->args.args, args, &no_args);
+  if (placed != args)
+    return fail_buffer(frame, entry, "argument", placed, frame->args.args[placed]);
+  placed = place_tensors(tensors + args, frame->rets.rets, rets, &no_rets);
+  if (placed != rets)
+    return fail_buffer(frame, entry, "result", placed, frame->rets.rets[placed]);
+  if (!match_attrs(frame->attrs, entry, values)) return fail_attrs(frame, entry);
+  if (no_rets) return nullptr;
+
+  Call call{tensors, tensors + args, values, nullptr};
+  if (entry.has_stream) {
+    XLA_FFI_Stream_Get_Args stream{};
+    stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
+    stream.ctx = frame->ctx;
+    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
+    call.stream = stream.stream;
+  }
+  return invoke(frame, entry, call);
+}
+
+}  // namespace BE::detail

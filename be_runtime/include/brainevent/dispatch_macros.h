@@ -1,0 +1,148 @@
+#pragma once
+
+/// \file
+/// Code written once and compiled for each of several element types.
+///
+/// The macros name their types where they are used, so including this costs next to nothing. The 16-bit and complex
+/// types are only declared here: sources that compute with them include `brainevent/dispatch.h`.
+///
+///     BE_DISPATCH_FLOATING(x.dtype(), scalar_t, {
+///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
+///     });
+///
+/// The body becomes part of a lambda that captures by reference and is called at once: `return` leaves the body, and a
+/// value returned is the value of the whole expression. Commas need no parentheses, and the macros nest. A dtype that
+/// is not among the macro's throws `BE::CheckError`, which names the macro, the dtype and those allowed.
+///
+/// | macro | types |
+/// |---|---|
+/// | `BE_DISPATCH_FLOATING` | float, double |
+/// | `BE_DISPATCH_FLOATING_AND_HALF` | and `float16_t`, `bfloat16_t` |
+/// | `BE_DISPATCH_INTEGRAL` | `int8_t` to `int64_t`, `uint8_t` to `uint64_t` |
+/// | `BE_DISPATCH_ALL_TYPES` | those of FLOATING and of INTEGRAL |
+/// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |
+/// | `BE_DISPATCH_ALL` | every type of the above, and bool |
+/// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
+/// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | two dtypes, then two names: each `int32_t` or `int64_t` |
+
+#include <stdint.h>
+
+#include "brainevent/check.h"
+#include "brainevent/dtype.h"
+#include "brainevent/type_names.h"
+
+namespace BE {
+namespace internal {
+
+[[noreturn]] BE_COLD inline void throw_unsupported_dtype(const char* macro, const char* allowed, DType dtype,
+                                                         const char* expression, const char* file, int line) {
+  Text text = at_location(file, line);
+  text.append(macro).append(" does not support dtype ").append(dtype).append(" of ").append(expression);
+  throw CheckError(text.append("; supported are ").append(allowed));
+}
+
+}  // namespace internal
+}  // namespace BE
+
+#define BE_DISPATCH_FLOATING(DTYPE, NAME, ...)                                                  \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING", BE_INTERNAL_NAMES_FLOATING, DTYPE, #DTYPE, NAME, \
+                       BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_FLOATING_AND_HALF(DTYPE, NAME, ...)                                                                \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING_AND_HALF", BE_INTERNAL_NAMES_HALF ", " BE_INTERNAL_NAMES_FLOATING, DTYPE, \
+                       #DTYPE, NAME,                                                                                   \
+                       BE_INTERNAL_CASES_HALF(NAME, __VA_ARGS__) BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_INTEGRAL(DTYPE, NAME, ...)                                                  \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_INTEGRAL", BE_INTERNAL_NAMES_INTEGRAL, DTYPE, #DTYPE, NAME, \
+                       BE_INTERNAL_CASES_INTEGRAL(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_ALL_TYPES(DTYPE, NAME, ...)                                                                    \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL_TYPES", BE_INTERNAL_NAMES_FLOATING ", " BE_INTERNAL_NAMES_INTEGRAL, DTYPE, \
+                       #DTYPE, NAME,                                                                               \
+                       BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__) BE_INTERNAL_CASES_INTEGRAL(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_COMPLEX(DTYPE, NAME, ...)                                                 \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_COMPLEX", BE_INTERNAL_NAMES_COMPLEX, DTYPE, #DTYPE, NAME, \
+                       BE_INTERNAL_CASES_COMPLEX(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_ALL(DTYPE, NAME, ...)                                                                              \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL",                                                                              \
+                       BE_INTERNAL_NAMES_BOOL ", " BE_INTERNAL_NAMES_HALF ", " BE_INTERNAL_NAMES_FLOATING              \
+                                              ", " BE_INTERNAL_NAMES_INTEGRAL ", " BE_INTERNAL_NAMES_COMPLEX,          \
+                       DTYPE, #DTYPE, NAME,                                                                            \
+                       BE_INTERNAL_CASES_BOOL(NAME, __VA_ARGS__) BE_INTERNAL_CASES_HALF(NAME, __VA_ARGS__)             \
+                           BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__) BE_INTERNAL_CASES_INTEGRAL(NAME, __VA_ARGS__) \
+                               BE_INTERNAL_CASES_COMPLEX(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_SIGNED_INDEX(DTYPE, NAME, ...)                                               \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX", BE_INTERNAL_NAMES_INDEX, DTYPE, #DTYPE, NAME, \
+                       BE_INTERNAL_CASES_INDEX(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_CSR_INDPTR(DTYPE, NAME, ...)                                               \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_CSR_INDPTR", BE_INTERNAL_NAMES_INDEX, DTYPE, #DTYPE, NAME, \
+                       BE_INTERNAL_CASES_INDEX(NAME, __VA_ARGS__))
+
+#define BE_DISPATCH_SIGNED_INDEX_PAIR(DTYPE_A, DTYPE_B, NAME_A, NAME_B, ...)                                     \
+  BE_INTERNAL_DISPATCH(                                                                                          \
+      "BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_NAMES_INDEX, DTYPE_A, #DTYPE_A, NAME_A,                       \
+      BE_INTERNAL_CASES_INDEX(                                                                                   \
+          NAME_A, return BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_NAMES_INDEX, DTYPE_B, \
+                                              #DTYPE_B, NAME_B, BE_INTERNAL_CASES_INDEX(NAME_B, __VA_ARGS__));))
+
+/// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the tensor holds int32.
+#define BE_CHECK_CSR_INDICES_INT32(INDICES)         \
+  BE_CHECK((INDICES).dtype() == ::BE::DType::Int32) \
+      << "CSR indices must be int32, but " #INDICES " is " << (INDICES).dtype()
+
+// The parameter is named after the alias, so that nested uses do not shadow each other's.
+#define BE_INTERNAL_DISPATCH(MACRO, ALLOWED, DTYPE, EXPRESSION, NAME, ...)                                         \
+  [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                             \
+    switch (be_internal_dtype_of_##NAME) {                                                                         \
+      __VA_ARGS__                                                                                                  \
+      default:                                                                                                     \
+        ::BE::internal::throw_unsupported_dtype(MACRO, ALLOWED, be_internal_dtype_of_##NAME, EXPRESSION, __FILE__, \
+                                                __LINE__);                                                         \
+    }                                                                                                              \
+  }(DTYPE)
+
+#define BE_INTERNAL_CASE(DTYPE, TYPE, NAME, ...) \
+  case ::BE::DType::DTYPE: {                     \
+    using NAME [[maybe_unused]] = TYPE;          \
+    __VA_ARGS__                                  \
+    break;                                       \
+  }
+
+#define BE_INTERNAL_NAMES_FLOATING "float32, float64"
+#define BE_INTERNAL_CASES_FLOATING(NAME, ...)         \
+  BE_INTERNAL_CASE(Float32, float, NAME, __VA_ARGS__) \
+  BE_INTERNAL_CASE(Float64, double, NAME, __VA_ARGS__)
+
+#define BE_INTERNAL_NAMES_HALF "float16, bfloat16"
+#define BE_INTERNAL_CASES_HALF(NAME, ...)                       \
+  BE_INTERNAL_CASE(Float16, ::BE::float16_t, NAME, __VA_ARGS__) \
+  BE_INTERNAL_CASE(BFloat16, ::BE::bfloat16_t, NAME, __VA_ARGS__)
+
+#define BE_INTERNAL_NAMES_INTEGRAL "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
+#define BE_INTERNAL_CASES_INTEGRAL(NAME, ...)           \
+  BE_INTERNAL_CASE(Int8, int8_t, NAME, __VA_ARGS__)     \
+  BE_INTERNAL_CASE(Int16, int16_t, NAME, __VA_ARGS__)   \
+  BE_INTERNAL_CASE(Int32, int32_t, NAME, __VA_ARGS__)   \
+  BE_INTERNAL_CASE(Int64, int64_t, NAME, __VA_ARGS__)   \
+  BE_INTERNAL_CASE(UInt8, uint8_t, NAME, __VA_ARGS__)   \
+  BE_INTERNAL_CASE(UInt16, uint16_t, NAME, __VA_ARGS__) \
+  BE_INTERNAL_CASE(UInt32, uint32_t, NAME, __VA_ARGS__) \
+  BE_INTERNAL_CASE(UInt64, uint64_t, NAME, __VA_ARGS__)
+
+#define BE_INTERNAL_NAMES_COMPLEX "complex64, complex128"
+#define BE_INTERNAL_CASES_COMPLEX(NAME, ...)                        \
+  BE_INTERNAL_CASE(Complex64, ::BE::complex64_t, NAME, __VA_ARGS__) \
+  BE_INTERNAL_CASE(Complex128, ::BE::complex128_t, NAME, __VA_ARGS__)
+
+#define BE_INTERNAL_NAMES_BOOL "bool"
+#define BE_INTERNAL_CASES_BOOL(NAME, ...) BE_INTERNAL_CASE(Bool, bool, NAME, __VA_ARGS__)
+
+#define BE_INTERNAL_NAMES_INDEX "int32, int64"
+#define BE_INTERNAL_CASES_INDEX(NAME, ...)            \
+  BE_INTERNAL_CASE(Int32, int32_t, NAME, __VA_ARGS__) \
+  BE_INTERNAL_CASE(Int64, int64_t, NAME, __VA_ARGS__)

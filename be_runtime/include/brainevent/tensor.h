@@ -1,0 +1,136 @@
+#pragma once
+
+/// \file
+/// The view of an array that a kernel's entry point receives.
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brainevent/check.h"
+#include "brainevent/dtype.h"
+#include "brainevent/portability.h"
+
+namespace BE {
+
+namespace internal {
+
+[[noreturn]] BE_COLD inline void throw_dimension_out_of_range(int index, int ndim) {
+  Text text;
+  text.append("dimension ").append(index).append(" of a tensor with ").append(ndim);
+  throw CheckError(text.append(" dimensions"));
+}
+
+[[noreturn]] BE_COLD inline void throw_numel_exceeds_int(int64_t numel) {
+  Text text;
+  throw CheckError(text.append(numel).append(" elements are more than an int can count"));
+}
+
+}  // namespace internal
+
+/// A view of an array's elements: its address, element type and shape.
+///
+/// Ownership: none. The runtime owns the elements; they are valid until the entry point returns
+/// and, on the GPU, until the work it enqueued on its stream is done. Keep no Tensor and no
+/// pointer from it beyond that. A `const BE::Tensor` is an input and must not be written, though
+/// `data_ptr()` does not stop you.
+///
+/// Layout: dense and row-major, at most `kMaxDims` dimensions. The class is trivially copyable
+/// and can be a `__global__` function's parameter by value. All accessors work in device code.
+///
+/// Stream: the elements live where the module's platform says (device memory for CUDA). Reading
+/// them from the host, or on another stream, needs the caller's own synchronisation.
+class Tensor {
+ public:
+  static constexpr int kMaxDims = 8;
+
+  /// No elements and no dtype; a placeholder to assign to.
+  BE_HD Tensor() noexcept : data_(nullptr), numel_(0), ndim_(0), dtype_(DType::Invalid) {}
+
+  /// A view of `ndim` <= `kMaxDims` dimensions. `dims` is read here and not kept.
+  ///
+  /// This runs for every tensor of every launch, so slots past `ndim` stay unwritten and the
+  /// caller answers for `ndim`.
+  BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
+      : data_(data), ndim_(ndim), dtype_(dtype) {
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; --i) {
+      shape_[i] = dims[i];
+      strides_[i] = stride;
+      stride *= dims[i];
+    }
+    numel_ = stride;
+  }
+
+  /// Address of the first element. May be null when there are none.
+  BE_HD void* data_ptr() const noexcept { return data_; }
+  BE_HD void* data() const noexcept { return data_; }
+
+  /// The same as a `T*`. `T` is not compared with `dtype()`: a wider vector type is fine.
+  template <typename T>
+  BE_HD T* data_ptr() const noexcept {
+    return static_cast<T*>(data_);
+  }
+
+  BE_HD int ndim() const noexcept { return ndim_; }
+
+  /// Extent of dimension `index`; a negative index counts from the end, as in numpy.
+  ///
+  /// Throws `CheckError` on the host when there is no such dimension. In device code the index
+  /// is not checked.
+  BE_HD int64_t shape(int index) const { return shape_[checked_dimension(index)]; }
+  BE_HD int64_t size(int index) const { return shape(index); }
+
+  /// Elements (not bytes) from one index to the next in dimension `index`; see `shape` for the
+  /// index. Where a dimension to its right has extent 0 this is 0.
+  BE_HD int64_t stride(int index) const { return strides_[checked_dimension(index)]; }
+
+  /// `ndim()` values that live inside this object.
+  BE_HD const int64_t* shape_ptr() const noexcept { return shape_; }
+  BE_HD const int64_t* strides_ptr() const noexcept { return strides_; }
+
+  BE_HD DType dtype() const noexcept { return dtype_; }
+
+  /// Bytes of one element.
+  BE_HD size_t element_size() const noexcept { return dtype_size(dtype_); }
+
+  /// Number of elements: 1 for a scalar, 0 where any extent is 0.
+  BE_HD int64_t numel() const noexcept { return numel_; }
+
+  BE_HD size_t nbytes() const noexcept { return static_cast<size_t>(numel_) * element_size(); }
+
+  /// `numel()` as an int. Throws `CheckError` on the host, and traps in device code, when it
+  /// does not fit.
+  BE_HD int numel_checked_int() const {
+    if (numel_ > INT32_MAX) {
+#if defined(BE_DEVICE_PASS)
+      __trap();
+#else
+      internal::throw_numel_exceeds_int(numel_);
+#endif
+    }
+    return static_cast<int>(numel_);
+  }
+
+  /// Always true: the runtime hands over dense row-major arrays only.
+  BE_HD bool is_contiguous() const noexcept { return true; }
+
+ private:
+  BE_HD int checked_dimension(int index) const {
+    const int dimension = index < 0 ? index + ndim_ : index;
+#if !defined(BE_DEVICE_PASS)
+    if (dimension < 0 || dimension >= ndim_) {
+      internal::throw_dimension_out_of_range(index, ndim_);
+    }
+#endif
+    return dimension;
+  }
+
+  void* data_;
+  int64_t numel_;
+  int ndim_;
+  DType dtype_;
+  int64_t shape_[kMaxDims];
+  int64_t strides_[kMaxDims];
+};
+
+}  // namespace BE

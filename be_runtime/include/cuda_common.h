@@ -1,0 +1,250 @@
+#pragma once
+
+/// \file
+/// Small device functions that event-driven kernels share. For sources compiled by nvcc.
+///
+/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. The 16-bit types are computed
+/// with in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
+/// capitals are what it takes as parameters; they are functions all the same.
+///
+/// Needs compute capability 6.0.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "brainevent/dispatch_macros.h"
+
+// ---- Reductions over a warp -----------------------------------------------------------------------------------------
+//
+// All 32 lanes must take part. Every lane receives the result. A sum adds lanes 16, 8, 4, 2 and 1 apart, in this order.
+// A maximum or minimum ignores NaN unless all values are NaN.
+
+namespace BE {
+namespace internal {
+
+template <class T, class Combine>
+__device__ __forceinline__ T warp_reduce(T value, Combine combine) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance >>= 1) {
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  }
+  return value;
+}
+
+struct Sum {
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+struct Max {
+  __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ __forceinline__ double operator()(double a, double b) const { return fmax(a, b); }
+  __device__ __forceinline__ int operator()(int a, int b) const { return a > b ? a : b; }
+};
+
+struct Min {
+  __device__ __forceinline__ float operator()(float a, float b) const { return fminf(a, b); }
+  __device__ __forceinline__ double operator()(double a, double b) const { return fmin(a, b); }
+  __device__ __forceinline__ int operator()(int a, int b) const { return a < b ? a : b; }
+};
+
+}  // namespace internal
+}  // namespace BE
+
+__device__ __forceinline__ float warp_reduce_sum_f32(float value) {
+  return BE::internal::warp_reduce(value, BE::internal::Sum());
+}
+__device__ __forceinline__ double warp_reduce_sum_f64(double value) {
+  return BE::internal::warp_reduce(value, BE::internal::Sum());
+}
+__device__ __forceinline__ int warp_reduce_sum_i32(int value) {
+  return BE::internal::warp_reduce(value, BE::internal::Sum());
+}
+__device__ __forceinline__ __half warp_reduce_sum_f16(__half value) {
+  return __float2half(warp_reduce_sum_f32(__half2float(value)));
+}
+__device__ __forceinline__ __nv_bfloat16 warp_reduce_sum_bf16(__nv_bfloat16 value) {
+  return __float2bfloat16(warp_reduce_sum_f32(__bfloat162float(value)));
+}
+
+__device__ __forceinline__ float warp_reduce_max_f32(float value) {
+  return BE::internal::warp_reduce(value, BE::internal::Max());
+}
+__device__ __forceinline__ double warp_reduce_max_f64(double value) {
+  return BE::internal::warp_reduce(value, BE::internal::Max());
+}
+__device__ __forceinline__ int warp_reduce_max_i32(int value) {
+  return BE::internal::warp_reduce(value, BE::internal::Max());
+}
+__device__ __forceinline__ __half warp_reduce_max_f16(__half value) {
+  return __float2half(warp_reduce_max_f32(__half2float(value)));
+}
+__device__ __forceinline__ __nv_bfloat16 warp_reduce_max_bf16(__nv_bfloat16 value) {
+  return __float2bfloat16(warp_reduce_max_f32(__bfloat162float(value)));
+}
+
+__device__ __forceinline__ float warp_reduce_min_f32(float value) {
+  return BE::internal::warp_reduce(value, BE::internal::Min());
+}
+__device__ __forceinline__ double warp_reduce_min_f64(double value) {
+  return BE::internal::warp_reduce(value, BE::internal::Min());
+}
+__device__ __forceinline__ int warp_reduce_min_i32(int value) {
+  return BE::internal::warp_reduce(value, BE::internal::Min());
+}
+__device__ __forceinline__ __half warp_reduce_min_f16(__half value) {
+  return __float2half(warp_reduce_min_f32(__half2float(value)));
+}
+__device__ __forceinline__ __nv_bfloat16 warp_reduce_min_bf16(__nv_bfloat16 value) {
+  return __float2bfloat16(warp_reduce_min_f32(__bfloat162float(value)));
+}
+
+// ---- Is there an event? ---------------------------------------------------------------------------------------------
+//
+// A bool or integer is active when it is not 0, a floating value when it is greater than 0. NaN is not active.
+
+template <class T>
+__device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) {
+  return value != T(0);
+}
+__device__ __forceinline__ bool IS_ACTIVE_F32(float value) {
+  return value > 0.0f;
+}
+__device__ __forceinline__ bool IS_ACTIVE_F64(double value) {
+  return value > 0.0;
+}
+__device__ __forceinline__ bool IS_ACTIVE_F16(__half value) {
+  return __half2float(value) > 0.0f;
+}
+__device__ __forceinline__ bool IS_ACTIVE_BF16(__nv_bfloat16 value) {
+  return __bfloat162float(value) > 0.0f;
+}
+
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT(float value) {
+  return IS_ACTIVE_F32(value);
+}
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT(double value) {
+  return IS_ACTIVE_F64(value);
+}
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT(__half value) {
+  return IS_ACTIVE_F16(value);
+}
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT(__nv_bfloat16 value) {
+  return IS_ACTIVE_BF16(value);
+}
+
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT_F32(float value) {
+  return IS_ACTIVE_F32(value);
+}
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT_F64(double value) {
+  return IS_ACTIVE_F64(value);
+}
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT_F16(__half value) {
+  return IS_ACTIVE_F16(value);
+}
+__device__ __forceinline__ bool IS_ACTIVE_FLOAT_BF16(__nv_bfloat16 value) {
+  return IS_ACTIVE_BF16(value);
+}
+
+// ---- From the stored type to the accumulator's, and back ------------------------------------------------------------
+
+__device__ __forceinline__ float READ_F32(float value) {
+  return value;
+}
+__device__ __forceinline__ double READ_F64(double value) {
+  return value;
+}
+__device__ __forceinline__ float READ_F16(__half value) {
+  return __half2float(value);
+}
+__device__ __forceinline__ float READ_BF16(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+
+__device__ __forceinline__ float WRITE_F32(float value) {
+  return value;
+}
+__device__ __forceinline__ double WRITE_F64(double value) {
+  return value;
+}
+__device__ __forceinline__ __half WRITE_F16(float value) {
+  return __float2half(value);
+}
+__device__ __forceinline__ __nv_bfloat16 WRITE_BF16(float value) {
+  return __float2bfloat16(value);
+}
+
+// ---- Atomic addition ------------------------------------------------------------------------------------------------
+//
+// Relaxed, for the whole device; the order of the additions, and so the rounding, differs from run to run. The 16-bit
+// versions round the sum after every addition.
+
+namespace BE {
+namespace internal {
+
+/// Adds to a 16-bit element by exchanging the aligned 32-bit word around it, for GPUs without the instruction.
+template <class Element, class Add>
+__device__ __forceinline__ void atomic_add_in_word(Element* address, Add add) {
+  static_assert(sizeof(Element) == 2, "half of a word");
+  const auto location = reinterpret_cast<uintptr_t>(address);
+  auto* const word = reinterpret_cast<unsigned int*>(location & ~uintptr_t{3});
+  const unsigned int shift = (location & 2) != 0 ? 16 : 0;
+  unsigned int seen = *word;
+  unsigned int expected;
+  do {
+    expected = seen;
+    const unsigned short sum = add(static_cast<unsigned short>(expected >> shift));
+    const unsigned int replaced = (expected & ~(0xffffu << shift)) | (static_cast<unsigned int>(sum) << shift);
+    seen = atomicCAS(word, expected, replaced);
+  } while (seen != expected);
+}
+
+}  // namespace internal
+}  // namespace BE
+
+__device__ __forceinline__ void atomic_add_f32(float* address, float value) {
+  atomicAdd(address, value);
+}
+
+__device__ __forceinline__ void atomic_add_f64(double* address, double value) {
+  atomicAdd(address, value);
+}
+
+__device__ __forceinline__ void atomic_add_f16(__half* address, float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+  BE::internal::atomic_add_in_word(address, [value](unsigned short bits) {
+    return __half_as_ushort(__float2half(__half2float(__ushort_as_half(bits)) + value));
+  });
+#else
+  atomicAdd(address, __float2half(value));
+#endif
+}
+
+__device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  BE::internal::atomic_add_in_word(address, [value](unsigned short bits) {
+    return __bfloat16_as_ushort(__float2bfloat16(__bfloat162float(__ushort_as_bfloat16(bits)) + value));
+  });
+#else
+  atomicAdd(address, __float2bfloat16(value));
+#endif
+}
+
+// ---- One warp for each row ------------------------------------------------------------------------------------------
+
+/// Threads of a block in a warp-per-row launch: eight warps, eight rows.
+constexpr int BE_WARP_PER_ROW_BLOCK = 256;
+
+/// The most blocks a launch can have. Kernels that step through the rows by the grid's size work with fewer.
+constexpr int BE_WARP_PER_ROW_MAX_GRID = 0x7fffffff;
+
+/// Blocks for `rows` rows with `BE_WARP_PER_ROW_BLOCK` threads each. At least 1, as a launch of 0 blocks is an error:
+/// the kernel checks its row against the number of rows anyhow.
+__host__ __device__ constexpr int BE_WARP_PER_ROW_GRID(int64_t rows) {
+  const int64_t blocks = (rows + 7) / 8;
+  return blocks < 1 ? 1 : blocks > BE_WARP_PER_ROW_MAX_GRID ? BE_WARP_PER_ROW_MAX_GRID : static_cast<int>(blocks);
+}

@@ -1,0 +1,58 @@
+"""The only file that knows JAX: where its headers are, how a handler is registered.
+
+Nothing here starts a JAX backend.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+from .errors import BeRuntimeError
+
+_API_VERSION = re.compile(r"^#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", re.MULTILINE)
+
+PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
+"""The platform that JAX knows each language's handlers by."""
+
+
+def ffi_include_dir() -> Path:
+    """The folder that holds ``xla/ffi/api/c_api.h``; found without importing jax.
+
+    Raises
+    ------
+    BeRuntimeError
+        When jaxlib is not installed.
+    """
+    spec = importlib.util.find_spec("jaxlib")
+    if spec is None or not spec.submodule_search_locations:
+        raise BeRuntimeError(
+            "jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",)
+        )
+    return Path(spec.submodule_search_locations[0]) / "include"
+
+
+def ffi_api_version(include_dir: Path) -> str:
+    """The version of XLA's FFI that handlers are compiled with, such as ``"0.3"``.
+
+    The running jaxlib accepts handlers of its own version and some older ones, so this, not jaxlib's version, decides
+    whether a compiled module can be used.
+    """
+    text = (include_dir / "xla" / "ffi" / "api" / "c_api.h").read_text(encoding="utf-8")
+    numbers = dict(_API_VERSION.findall(text))
+    return f"{numbers['MAJOR']}.{numbers['MINOR']}"
+
+
+def capsule(function: object) -> object:
+    """A ctypes function as the capsule that JAX registers."""
+    import jax
+
+    return jax.ffi.pycapsule(function)
+
+
+def register(target: str, handler: object, platform: str) -> None:
+    """Make a handler callable as ``jax.ffi.ffi_call(target, ...)`` on a platform."""
+    import jax
+
+    jax.ffi.register_ffi_target(target, handler, platform=platform)

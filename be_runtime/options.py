@@ -1,0 +1,182 @@
+"""The checked form of a load function's arguments: everything past this file is known to be well-formed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .errors import ArgumentError
+from .spec.model import SourceText
+
+Language = Literal["cuda", "cpp"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One translation unit of the author.
+
+    Parameters
+    ----------
+    stem : str
+        Names the unit's files; unique in the request.
+    sources : tuple of SourceText
+        Its text: one for a file, one or several for an inline source.
+    path : Path or None
+        The absolute path of a file that the compiler reads where it lies; None for an inline source.
+    """
+
+    stem: str
+    sources: tuple[SourceText, ...]
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions:
+    """What changes the compiled library, apart from its sources.
+
+    Parameters
+    ----------
+    optimization_level : int
+        0 to 3.
+    use_fast_math : bool
+    cflags, ldflags : tuple of str
+        The author's own flags, each one argument.
+    include_paths : tuple of Path
+        Absolute, searched in this order before ours.
+    """
+
+    optimization_level: int = 3
+    use_fast_math: bool = False
+    cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+    include_paths: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """What changes how a library is built and registered, but not the library.
+
+    Parameters
+    ----------
+    build_directory : Path or None
+        Holds the module's entries instead of the cache.
+    verbose, force_rebuild, auto_register : bool
+    target_prefix : str
+        First part of the targets' names.
+    jobs : int or None
+        Compilers at a time; None means one for each processor.
+    allow_cuda_graph : bool
+        Whether a command buffer may capture the entry points.
+    """
+
+    target_prefix: str
+    build_directory: Path | None = None
+    verbose: bool = False
+    force_rebuild: bool = False
+    auto_register: bool = True
+    jobs: int | None = None
+    allow_cuda_graph: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """One module to make.
+
+    Parameters
+    ----------
+    name : str
+    language : {"cuda", "cpp"}
+    units : tuple of Unit
+        At least one.
+    functions : dict, list or None
+        As the author gave them; `be_runtime.spec.discover` judges them.
+    compile : CompileOptions
+    compute_capability : str or None
+        As the author gave it; None means the devices present. Only for CUDA.
+    """
+
+    name: str
+    language: Language
+    units: tuple[Unit, ...]
+    functions: object
+    compile: CompileOptions
+    compute_capability: str | None = None
+
+
+def check_name(value: object, argument: str = "name") -> str:
+    """A module's name or a target's prefix: letters, digits, ``_``, ``-`` and single dots between them."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
+    if not _NAME.fullmatch(value):
+        raise ArgumentError(
+            f"{argument}={value!r} is not allowed",
+            hints=("use letters, digits, '_' and '-', with single dots between parts, such as 'my_kernels'",),
+        )
+    return value
+
+
+def check_flags(value: object, argument: str) -> tuple[str, ...]:
+    """A list of command-line arguments; each stays one argument, whatever characters it holds."""
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ArgumentError(
+            f"{argument} must be a list of strings, not {type(value).__name__}: {value!r}",
+            hints=(f"pass {argument}=[{value!r}]",) if isinstance(value, str) else (),
+        )
+    for position, flag in enumerate(value):
+        if not isinstance(flag, str):
+            raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
+        if "\0" in flag:
+            raise ArgumentError(f"{argument}[{position}]={flag!r} holds a null character")
+    return tuple(value)
+
+
+def check_include_paths(value: object, argument: str = "extra_include_paths") -> tuple[Path, ...]:
+    """Folders to search for headers, made absolute; each must exist."""
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ArgumentError(f"{argument} must be a list of paths, not {type(value).__name__}: {value!r}")
+    paths = tuple(Path(item).absolute() for item in value)
+    for path in paths:
+        if not path.is_dir():
+            raise ArgumentError(f"{argument} names a folder that does not exist: {path}")
+    return paths
+
+
+def check_optimization_level(value: object) -> int:
+    """An ``-O`` level."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 3:
+        raise ArgumentError(f"optimization_level must be an integer from 0 to 3, not {value!r}")
+    return value
+
+
+def check_bool(value: object, argument: str) -> bool:
+    """True or False, nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{argument} must be True or False, not {value!r}")
+    return value
+
+
+def check_jobs(value: object) -> int | None:
+    """Number of compilers at a time, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ArgumentError(f"ninja_workers must be a positive integer or None, not {value!r}")
+    return value
+
+
+def check_optional_path(value: object, argument: str) -> Path | None:
+    """A path made absolute, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ArgumentError(f"{argument} must be a path or None, not {value!r}")
+    return Path(value).absolute()

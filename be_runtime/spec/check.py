@@ -1,0 +1,256 @@
+"""A spec against a C++ signature: inference where there is no spec, certain contradictions where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from be_runtime.dtypes import DType
+from be_runtime.errors import SourceSpan, SpecError
+
+from .cpp_params import TENSORS, CppParam, Shape
+from .functions import Function, returns_void
+from .grammar import Locate, render_spec
+from .model import Param, Role
+from .places import Places
+
+_TENSOR_ROLES = frozenset({Role.ARG, Role.RET})
+_HALVES = frozenset({"float16", "bfloat16"})
+_HANDLES = frozenset({"int64", "uint64"})
+
+
+def infer(function: Function, places: Places) -> tuple[Param, ...]:
+    """What each parameter of `function` receives.
+
+    Raises
+    ------
+    SpecError
+        Where the signature does not say it, with the place of the parameter.
+    """
+    check_kind(function, places)
+    params = tuple(_infer_param(function, param, places) for param in function.params)
+    streams = [cpp for cpp, param in zip(function.params, params, strict=True) if param.role is Role.STREAM]
+    if len(streams) > 1:
+        raise SpecError(f"{function.name}: a second stream parameter; there is one stream", span=at(streams[1], places))
+    if not any(param.role is Role.RET for param in params):
+        raise SpecError(
+            f"{function.name}: no parameter is an output",
+            span=places.span(function.start, len(function.name)),
+            hints=("an output is a BE::Tensor that is not const",),
+        )
+    return params
+
+
+def check_kind(function: Function, places: Places) -> None:
+    """Refuse functions whose signature says for certain that generated code can't call them as it is."""
+    reason, hint = _unusable(function)
+    if reason:
+        raise SpecError(
+            f"{function.name}: {reason}",
+            span=places.span(function.start, len(function.name)),
+            hints=(hint,) if hint else (),
+        )
+
+
+def _unusable(function: Function) -> tuple[str, str]:
+    """Why inference can't serve `function`, and what to do; empty where it can."""
+    unusable = _uncallable(function)
+    if unusable[0]:
+        return unusable
+    if function.template is not None:
+        return "it is a template", "write a function that calls the instance you need"
+    if not returns_void(function):
+        return f"it returns {function.returns!r}; an entry point returns void", "write results into a BE::Tensor"
+    return "", ""
+
+
+def _uncallable(function: Function) -> tuple[str, str]:
+    """Why no generated code could call `function`, and what to do."""
+    if function.owner:
+        return f"it is a member of {function.owner}", "write a free function that calls it"
+    if "__global__" in function.specifiers:
+        return "it is a CUDA kernel (__global__)", "name the host function that launches it"
+    if "__device__" in function.specifiers and "__host__" not in function.specifiers:
+        return "it is a __device__ function", "name a host function"
+    return "", ""
+
+
+def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
+    """The role of one parameter."""
+    if cpp.shape is Shape.INPUT:
+        return Param(role=Role.ARG, name=cpp.name)
+    if cpp.shape is Shape.OUTPUT:
+        return Param(role=Role.RET, name=cpp.name)
+    if cpp.shape is Shape.STREAM:
+        return Param(role=Role.STREAM, name=cpp.name)
+    if cpp.shape is not Shape.SCALAR or cpp.dtype is None:
+        raise _unmapped(function.name, cpp, places)
+    if not cpp.name:
+        raise SpecError(
+            f"{function.name}: a parameter of type {cpp.type!r} has no name, and an attribute needs one",
+            span=at(cpp, places),
+        )
+    if cpp.name == "stream":
+        if cpp.dtype.name != "int64":
+            raise SpecError(
+                f"{function.name}: parameter 'stream' has type {cpp.type!r}; a stream is an int64_t or a cudaStream_t",
+                span=at(cpp, places),
+                hints=("if it is an attribute, write the tokens: attr.stream",),
+            )
+        return Param(role=Role.STREAM, name=cpp.name)
+    return Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype)
+
+
+def _unmapped(name: str, cpp: CppParam, places: Places) -> SpecError:
+    """The error for a parameter that has no role."""
+    which = f"parameter {cpp.name!r}" if cpp.name else f"the parameter {cpp.type!r}"
+    if cpp.shape is Shape.UNKNOWN:
+        message = f"{name}: {which} has type {cpp.type!r}, which has no mapping"
+    else:
+        message = f"{name}: {which} is {cpp.shape.value} ({cpp.type!r})"
+    return SpecError(message, span=at(cpp, places), hints=_advice(cpp))
+
+
+def _advice(cpp: CppParam) -> tuple[str, ...]:
+    """What to write instead."""
+    if cpp.shape in (Shape.POINTER, Shape.ARRAY):
+        return ("take a BE::Tensor and use its data_ptr()",)
+    if cpp.shape in (Shape.REFERENCE, Shape.RVALUE):
+        return ("take an input by value or const reference, and an output as a BE::Tensor",)
+    if cpp.shape is Shape.PACK:
+        return ("list every parameter",)
+    if cpp.type.split("::")[-1].replace("const", "").strip(" &") == "Tensor":
+        return ("write BE::Tensor, or `using namespace BE;`",)
+    return ("write the tokens, such as attr.NAME:TYPE, if the type converts from a scalar",)
+
+
+def at(cpp: CppParam, places: Places) -> SourceSpan:
+    """Where a parameter is written."""
+    return places.span(cpp.start, cpp.length)
+
+
+def complete(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> tuple[Param, ...]:
+    """`params` with the names and types that the signature tells.
+
+    Raises
+    ------
+    SpecError
+        For an attribute without a type that is no parameter, or one whose type has no mapping.
+    """
+    by_name = {cpp.name: cpp for cpp in function.params if cpp.name}
+    out: list[Param] = []
+    for index, param in enumerate(params):
+        if param.role is not Role.ATTR:
+            cpp_name = function.params[index].name if index < len(function.params) else ""
+            out.append(replace(param, name=cpp_name) if cpp_name else param)
+        elif param.dtype is not None:
+            out.append(param)
+        else:
+            out.append(replace(param, dtype=_dtype_of(param, by_name, index, function, locate, places)))
+    return tuple(out)
+
+
+def _dtype_of(
+    param: Param, by_name: dict[str, CppParam], index: int, function: Function, locate: Locate, places: Places
+) -> DType:
+    """The type of an attribute that was written without one."""
+    cpp = by_name.get(param.name)
+    if cpp is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(param.name, by_name, n=1)
+        raise SpecError(
+            f"{function.name}: 'attr.{param.name}' names no parameter of the function",
+            span=locate(index) or places.span(function.start, len(function.name)),
+            hints=(
+                *(f"did you mean 'attr.{name}'?" for name in close),
+                f"write the type to use another name: attr.{param.name}:TYPE",
+            ),
+        )
+    if cpp.shape is not Shape.SCALAR or cpp.dtype is None:
+        error = _unmapped(function.name, cpp, places)
+        raise SpecError(
+            error.message if cpp.shape not in TENSORS else f"{function.name}: 'attr.{param.name}' is {cpp.shape.value}",
+            span=error.span,
+            hints=(f"write the type: attr.{param.name}:TYPE",) if cpp.shape is Shape.UNKNOWN else error.hints,
+        )
+    return cpp.dtype
+
+
+def contradiction(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
+    """Why `params` can't be the spec of `function`, or None where it can or nobody can tell."""
+    name_span = places.span(function.start, len(function.name))
+    reason, hint = _uncallable(function)
+    if reason:
+        return SpecError(f"{function.name}: {reason}", span=name_span, hints=(hint,))
+    error = _wrong_count(params, function, locate, places)
+    if error is not None:
+        return error
+    for index, (param, cpp) in enumerate(zip(params, function.params, strict=False)):
+        message = _mismatch(param, cpp, {other.name for other in function.params if other is not cpp})
+        if message:
+            return SpecError(f"{function.name}: {message}", span=at(cpp, places), hints=_expected(cpp, index))
+    known = all(cpp.shape is not Shape.UNKNOWN and cpp.shape is not Shape.PACK for cpp in function.params)
+    if function.template and "=" not in function.template and known:
+        return SpecError(
+            f"{function.name}: it is a template, and no parameter tells the compiler its arguments",
+            span=name_span,
+            hints=("write a function that calls the instance you need",),
+        )
+    return None
+
+
+def _wrong_count(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
+    """The error for too few or too many tokens."""
+    count, most, least = len(params), len(function.params), function.required
+    if any(cpp.shape is Shape.PACK for cpp in function.params) or least <= count <= most:
+        return None
+    expected = str(most) if least == most else f"{least} to {most}"
+    span = (
+        at(function.params[count], places)
+        if count < most
+        else locate(most) or places.span(function.start, len(function.name))
+    )
+    return SpecError(
+        f"{function.name}: the arg_spec has {count} tokens ({' '.join(render_spec(params))}) "
+        f"but the function has {expected} parameters",
+        span=span,
+    )
+
+
+def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
+    """How a token contradicts the parameter in its place; empty where it does not."""
+    (token,) = render_spec([param])
+    which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
+    if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
+        return ""
+    place = f"the token {token!r} is at the place of {which}, which is {cpp.shape.value} ({cpp.type!r})"
+    if param.role in _TENSOR_ROLES:
+        return "" if cpp.shape in TENSORS else place
+    if cpp.shape in TENSORS:
+        return place
+    if param.role is Role.STREAM:
+        is_handle = cpp.dtype is None or cpp.dtype.name in _HANDLES
+        return "" if is_handle else place
+    if cpp.shape in (Shape.POINTER, Shape.ARRAY, Shape.STREAM):
+        return place
+    if param.name in other_names and param.name != cpp.name:
+        return f"the token {token!r} is at the place of {which}; tokens follow the order of the C++ call"
+    if param.dtype is not None and cpp.dtype is not None and not _converts(param.dtype, cpp.dtype):
+        return f"the token {token!r} can't be passed to {which}, which has type {cpp.type!r}"
+    return ""
+
+
+def _converts(given: DType, taken: DType) -> bool:
+    """Whether C++ converts a value without losing its meaning; 16-bit floats may be taken as their raw bits."""
+    if given.name in _HALVES:
+        return taken.name in (given.name, "uint16")
+    return not given.name.startswith("complex") or taken.name.startswith("complex")
+
+
+def _expected(cpp: CppParam, index: int) -> tuple[str, ...]:
+    """A hint with the token that fits a parameter."""
+    fitting = {Shape.INPUT: "arg", Shape.OUTPUT: "ret", Shape.STREAM: "stream"}.get(cpp.shape, "")
+    if cpp.shape is Shape.SCALAR and cpp.dtype is not None:
+        is_stream = cpp.name == "stream" and cpp.dtype.name == "int64"
+        fitting = "stream" if is_stream else f"attr.{cpp.name or 'NAME'}:{cpp.dtype.name}"
+    return (f"token {index + 1} should be '{fitting}'",) if fitting else ()

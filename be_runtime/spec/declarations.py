@@ -1,0 +1,198 @@
+"""Declarations at namespace scope: where each header begins and ends, and which namespaces and classes enclose it.
+
+A header is the text of a declaration up to its body or its semicolon. Function bodies are skipped by their braces
+alone; nothing inside them is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from .lexer import Token, significant
+
+
+class Scope(NamedTuple):
+    """An open namespace or class; the name is empty for an anonymous namespace and for ``extern "C"``."""
+
+    name: str
+    is_class: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Code to be read: a source's own, or what a header with macros expands to.
+
+    Parameters
+    ----------
+    text : str
+        The code.
+    offset : int
+        The place of ``text[0]`` where the code is a source's own.
+    starts : tuple of int
+        Where each of `tokens` begins in `text`.
+    tokens : tuple of Token
+        The expanded tokens, which know where they were written.
+    is_expanded : bool
+        Whether `tokens` are what counts.
+    """
+
+    text: str
+    offset: int
+    starts: tuple[int, ...] = ()
+    tokens: tuple[Token, ...] = ()
+    is_expanded: bool = False
+
+    @classmethod
+    def of_tokens(cls, tokens: Sequence[Token]) -> Unit:
+        """A unit of tokens from several places."""
+        starts, position = [], 0
+        for token in tokens:
+            starts.append(position)
+            position += len(token.text) + 1
+        return cls(" ".join(token.text for token in tokens), 0, tuple(starts), tuple(tokens), True)
+
+    def tokenize(self, start: int, end: int) -> list[Token]:
+        """The significant tokens of ``text[start:end]``, at the places where they were written."""
+        if self.is_expanded:
+            low, high = bisect_left(self.starts, start), bisect_left(self.starts, end)
+            return list(self.tokens[low:high])
+        return significant(self.text[start:end], offset=self.offset + start, directives=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Header:
+    """One declaration's text up to its body or its semicolon, ``unit.text[start:end]``."""
+
+    unit: Unit
+    start: int
+    end: int
+    has_body: bool
+    scopes: tuple[Scope, ...]
+
+    def tokens(self) -> list[Token]:
+        """The significant tokens."""
+        return self.unit.tokenize(self.start, self.end)
+
+    def text(self) -> str:
+        """The code."""
+        return self.unit.text[self.start : self.end]
+
+
+Expander = Callable[[str, int], Unit | None]
+"""Expands the macros in a header at an offset; None where it has none."""
+
+_MARK = re.compile(r"[{};()]")
+_BRACE = re.compile(r"[{}]")
+_SCOPE_WORD = re.compile(r"\b(?:namespace|extern|class|struct|union)\b")
+_NAMESPACE = re.compile(
+    r"\bnamespace\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w+\s*(?:::\s*(?:inline\s+)?)?)*?)\s*(?:__attribute__\s*\(\(.*\)\)\s*)?\Z"
+)
+_LINKAGE = re.compile(r"\bextern\s*\"[^\"]*\"\s*\Z")
+_ALIGNMENT = re.compile(r"\b(?:alignas|__attribute__|__align__|__declspec)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+_CLASS = re.compile(r"\b(?:class|struct|union)\b\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w+\s*(?:::\s*)?)*)[^()=]*\Z")
+_ENUM = re.compile(r"\benum\b")
+
+
+def opened_scopes(header: str) -> list[Scope] | None:
+    """The scopes that a ``{`` behind `header` opens, or None where it opens a body or a list of values.
+
+    Examples
+    --------
+    >>> opened_scopes("inline namespace a::b")
+    [Scope(name='a', is_class=False), Scope(name='b', is_class=False)]
+    >>> opened_scopes("void f(int a)") is None
+    True
+    """
+    if _SCOPE_WORD.search(header) is None:
+        return None
+    if match := _NAMESPACE.search(header):
+        names = re.sub(r"\binline\b", " ", match[1]).replace("::", " ").split()
+        return [Scope(name, False) for name in names] or [Scope("", False)]
+    if _LINKAGE.search(header):
+        return [Scope("", False)]
+    if (match := _CLASS.search(_ALIGNMENT.sub(" ", header))) and not _ENUM.search(header):
+        words = match[1].replace("final", " ").split()
+        return [Scope(words[-1] if words else "", True)]
+    return None
+
+
+class DeclarationReader:
+    """Collects the headers of one source.
+
+    Parameters
+    ----------
+    expand : callable
+        Expands the macros of a header.
+
+    Attributes
+    ----------
+    found : list of Header
+        Every header that holds a parenthesis, in order.
+
+    Examples
+    --------
+    >>> reader = DeclarationReader(lambda header, offset: None)
+    >>> reader.read(Unit("namespace a { void f(int n) { g(); } } int h();", 0))
+    False
+    >>> [(header.text().strip(), header.has_body, len(header.scopes)) for header in reader.found]
+    [('void f(int n)', True, 1), ('int h()', False, 0)]
+    """
+
+    def __init__(self, expand: Expander) -> None:
+        self.found: list[Header] = []
+        self._expand = expand
+        # One entry a brace. It outlives a unit, because a macro may open a namespace that another one closes.
+        self._scopes: list[tuple[Scope, ...]] = []
+
+    def read(self, unit: Unit) -> bool:
+        """Collect the headers of `unit`; whether it ends inside a body."""
+        code, position, start, depth, has_paren = unit.text, 0, 0, 0, False
+        while match := _MARK.search(code, position):
+            mark, at, position = match.group(), match.start(), match.end()
+            if mark == "(":
+                depth, has_paren = depth + 1, True
+                continue
+            if mark == ")":
+                depth = max(0, depth - 1)
+                continue
+            if depth and mark != "}":
+                # A braced default argument, or a semicolon where none belongs.
+                position = skip_body(code, position) if mark == "{" else position
+                continue
+            if mark == "}":
+                del self._scopes[-1:]
+            elif self._take(unit, start, at, mark, has_paren):
+                position = skip_body(code, position)
+                if position > len(code):
+                    return True
+            start, depth, has_paren = position, 0, False
+        if has_paren:
+            self._take(unit, start, len(code), ";", has_paren)
+        return False
+
+    def _take(self, unit: Unit, start: int, end: int, mark: str, has_paren: bool) -> bool:
+        """Take the header before `mark`; whether a body begins there."""
+        header = unit.text[start:end]
+        if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start)):
+            return self.read(replace(expanded, text=f"{expanded.text} {mark}"))
+        if mark == "{" and (opened := opened_scopes(header)) is not None:
+            self._scopes.append(tuple(opened))
+            return False
+        if has_paren:
+            scopes = tuple(scope for opened in self._scopes for scope in opened)
+            self.found.append(Header(unit, start, end, mark == "{", scopes))
+        return mark == "{"
+
+
+def skip_body(code: str, position: int) -> int:
+    """The place behind the ``}`` of a body that was opened before `position`, or past the end of `code`."""
+    depth = 1
+    for match in _BRACE.finditer(code, position):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return match.end()
+    return len(code) + 1

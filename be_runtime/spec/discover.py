@@ -1,0 +1,336 @@
+"""From sources and the `functions` argument to the entry points of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
+
+from .check import complete, contradiction, infer
+from .functions import Function
+from .grammar import Locate, is_identifier, parse_spec
+from .model import EntryPoint, Param, SourceText
+from .places import Places
+from .program import Annotation, Program
+
+Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
+"""A spec for each name, names to infer, or None for the annotations."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One entry point that is asked for.
+
+    Parameters
+    ----------
+    name : str
+    tokens : tuple of str or None
+        None where the C++ signature decides.
+    annotation : Annotation or None
+        None where the `functions` argument asks.
+    """
+
+    name: str
+    tokens: tuple[str, ...] | None
+    annotation: Annotation | None = None
+
+    def locate(self, places: Places) -> Locate:
+        """The places of the tokens; all nowhere for a request from Python."""
+        note = self.annotation
+
+        def locate(index: int) -> SourceSpan | None:
+            if note is None:
+                return None
+            return places.span(note.starts[index + 1], len(note.words[index + 1]))
+
+        return locate
+
+
+def discover(sources: Sequence[SourceText], functions: Functions = None) -> tuple[EntryPoint, ...]:
+    """Find the entry points of a module.
+
+    Parameters
+    ----------
+    sources : sequence of SourceText
+        All sources of the module. An entry point is searched in the source of its annotation first.
+    functions : mapping of str to sequence of str, sequence of str, or None
+        Names with their arg_spec, names whose spec is inferred from the C++ signature, or None for the
+        ``// @BE name [tokens]`` annotations. Annotations count in the last case only.
+
+    Returns
+    -------
+    tuple of EntryPoint
+        In the order of `functions`, or of the annotations.
+
+    Raises
+    ------
+    ArgumentError
+        `functions` is none of the above.
+    SpecError
+        A spec or a signature can't be understood, or they contradict each other.
+    EntryPointNotFoundError
+        The sources do not define a function, or nothing names one.
+    DuplicateEntryPointError
+        Two entry points have one name.
+
+    Examples
+    --------
+    >>> text = '''// @BE scale
+    ... void scale(const BE::Tensor x, BE::Tensor y, float factor) {}
+    ... '''
+    >>> (entry,) = discover([SourceText(name="a.cc", text=text)])
+    >>> entry.call_name, [param.role.value for param in entry.params], entry.line
+    ('::scale', ['arg', 'ret', 'attr'], 2)
+    """
+    requests = _requests_of(functions)
+    program = Program(sources)
+    if requests is None:
+        requests = _annotated(program)
+    for request in requests:
+        _check_name(request, program.places)
+    return _merge([(request, _resolve(request, program)) for request in requests], program.places)
+
+
+def _requests_of(functions: object) -> list[_Request] | None:
+    """The requests in the `functions` argument, or None for annotations."""
+    if functions is None:
+        return None
+    if isinstance(functions, Mapping):
+        requests = [_Request(_name(name), _tokens(name, tokens)) for name, tokens in functions.items()]
+    elif isinstance(functions, Sequence) and not isinstance(functions, str | bytes | bytearray):
+        requests = [_Request(_name(name), None) for name in functions]
+    else:
+        raise ArgumentError(
+            f"functions must be a dict of token lists, a list of names or None, not {functions!r}",
+            hints=('functions={"vector_add": ["arg", "arg", "ret", "stream"]} or functions=["vector_add"]',),
+        )
+    if not requests:
+        raise ArgumentError(
+            f"functions is empty ({functions!r}); a module needs at least one entry point",
+            hints=("leave it out, or pass None, to use the // @BE annotations",),
+        )
+    return requests
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ArgumentError(f"functions holds the name {name!r}; names are strings")
+    return name
+
+
+def _tokens(name: object, tokens: object) -> tuple[str, ...]:
+    """The token list of one function, checked."""
+    if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes | bytearray):
+        hints = (f"write {tokens.split()!r}",) if isinstance(tokens, str) else ()
+        raise ArgumentError(f"functions[{name!r}] must be a list of tokens, not {tokens!r}", hints=hints)
+    for token in tokens:
+        if not isinstance(token, str):
+            raise ArgumentError(f"functions[{name!r}] holds {token!r}; tokens are strings")
+    return tuple(tokens)
+
+
+def _annotated(program: Program) -> list[_Request]:
+    """The requests in the annotations."""
+    requests = []
+    for note in program.annotations():
+        if not note.words:
+            raise SpecError(
+                "a // @BE annotation without a name",
+                span=program.places.span(note.start, note.end - note.start),
+                hints=("write // @BE name, with the name of the function below it",),
+            )
+        requests.append(_Request(note.words[0], note.words[1:] or None, note))
+    if not requests:
+        names = ", ".join(source.name for source in program.places.sources)
+        raise EntryPointNotFoundError(
+            f"no entry points: functions is None and there is no // @BE annotation in {names or 'no sources at all'}",
+            hints=(_example(program),),
+        )
+    return requests
+
+
+def _example(program: Program) -> str:
+    """How to annotate, with a function of the sources where there is one."""
+    name = next(iter(program.function_names()), "vector_add")
+    return f"write a line `// @BE {name}` above the definition of `void {name}(...)`, or pass functions=[{name!r}]"
+
+
+def _check_name(request: _Request, places: Places) -> None:
+    if not is_identifier(request.name):
+        raise SpecError(
+            f"{request.name!r} is no identifier, so no C++ function has this name",
+            span=request.locate(places)(-1),
+            hints=("name the function without its namespaces",) if "::" in request.name else (),
+        )
+
+
+def _resolve(request: _Request, program: Program) -> EntryPoint:
+    """Find the function of one request and settle its parameters."""
+    places = program.places
+    candidates = _candidates(request, program)
+    if not candidates:
+        return _unseen(request, program)
+    if request.tokens is None:
+        function = _only(request, candidates, places)
+        return _entry(request, infer(function, places), function, places)
+    locate = request.locate(places)
+    spec = parse_spec(request.tokens, function=request.name, locate=locate)
+    errors = [contradiction(spec, function, locate, places) for function in candidates]
+    fitting = [function for function, error in zip(candidates, errors, strict=True) if error is None]
+    if not fitting and errors[0] is not None:
+        raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates, places)
+    function = _only(request, fitting, places)
+    return _entry(request, complete(spec, function, locate, places), function, places)
+
+
+def _candidates(request: _Request, program: Program) -> list[Function]:
+    """The functions that a request may mean: definitions before prototypes, one for each signature."""
+    functions: Sequence[Function] = program.functions(request.name)
+    if request.annotation is not None:
+        home = program.places.source_index(request.annotation.start)
+        nearby = [function for function in functions if program.places.source_index(function.line_start) == home]
+        functions = [function for function in nearby if function.has_body] or functions
+    free = [function for function in functions if not function.owner] or functions
+    chosen = [function for function in free if function.has_body] or free
+    _check_one_source(chosen, program.places)
+    unique = {function.signature: function for function in reversed(chosen)}
+    return [_with_defaults(function, free) for function in reversed(unique.values())]
+
+
+def _check_one_source(functions: Sequence[Function], places: Places) -> None:
+    """Refuse a name that two sources define."""
+    for function in functions[1:]:
+        first = functions[0]
+        if function.has_body and places.source_index(first.line_start) != places.source_index(function.line_start):
+            raise DuplicateEntryPointError(
+                f"{function.name}: defined in two sources, first at {places.describe(first.start)}",
+                span=places.span(function.start, len(function.name)),
+                hints=("rename one of them",),
+            )
+
+
+def _with_defaults(function: Function, declarations: Sequence[Function]) -> Function:
+    """`function` with the default arguments that a prototype of it declares."""
+    same = [other for other in declarations if other.signature == function.signature]
+    if len(same) < 2:
+        return function
+    defaults = [any(other.params[index].has_default for other in same) for index in range(len(function.params))]
+    params = (
+        param._replace(has_default=has_default) for param, has_default in zip(function.params, defaults, strict=True)
+    )
+    return replace(function, params=tuple(params))
+
+
+def _only(request: _Request, functions: Sequence[Function], places: Places) -> Function:
+    """The one function, or an error that names two."""
+    if len(functions) == 1:
+        return functions[0]
+    first, second = functions[0], functions[1]
+    raise SpecError(
+        f"{request.name}: two functions have this name, {first.call_name} at {places.describe(first.start)} "
+        f"and {second.call_name} at {places.describe(second.start)}",
+        span=places.span(second.start, len(second.name)),
+        hints=("write the tokens of the one you mean", "rename one of them"),
+    )
+
+
+def _no_overload(request: _Request, functions: Sequence[Function], places: Places) -> SpecError:
+    """The error for a spec that fits no overload."""
+    where = " and ".join(places.describe(function.start) for function in functions)
+    return SpecError(
+        f"{request.name}: the arg_spec ({' '.join(request.tokens or ())}) fits none of the functions at {where}",
+        span=places.span(functions[0].start, len(functions[0].name)),
+    )
+
+
+def _unseen(request: _Request, program: Program) -> EntryPoint:
+    """The entry point of a function that an undefined macro generates, or the error that there is none."""
+    note = request.annotation
+    call = program.unknown_call_at(note.end) if note is not None else program.unknown_call_for(request.name)
+    if call is None:
+        raise _not_found(request, program)
+    locate, places = request.locate(program.places), program.places
+    advice = f"the macro {call.text} is not defined in these sources, so what it generates can't be read"
+    if request.tokens is None:
+        raise EntryPointNotFoundError(
+            f"{request.name}: no definition found; {advice}",
+            span=places.span(call.start, len(call.text)),
+            hints=(f"write the tokens: // @BE {request.name} arg ret",),
+        )
+    params = parse_spec(request.tokens, function=request.name, locate=locate)
+    for index, param in enumerate(params):
+        if param.role.value == "attr" and param.dtype is None:
+            raise SpecError(
+                f"{request.name}: the type of 'attr.{param.name}' is unknown; {advice}",
+                span=locate(index) or places.span(call.start, len(call.text)),
+                hints=(f"write attr.{param.name}:TYPE",),
+            )
+    start = note.start if note is not None else call.start
+    return EntryPoint(
+        name=request.name,
+        call_name=f"::{request.name}",
+        params=params,
+        source=places.source(start).name,
+        line=places.line(start),
+    )
+
+
+def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
+    """The error for a name that the sources do not define."""
+    from difflib import get_close_matches
+
+    names = program.function_names()
+    close = get_close_matches(request.name, names, n=3)
+    hints = [f"did you mean {' or '.join(repr(name) for name in close)}?"] if close else []
+    if program.is_mentioned(request.name):
+        hints.append("it occurs in a comment, a string, a call or a disabled #if branch, but is not declared")
+    if names and not close:
+        hints.append(f"functions in the source: {', '.join(names[:10])}")
+    return EntryPointNotFoundError(
+        f"{request.name}: no function of this name in "
+        + (", ".join(source.name for source in program.places.sources) or "no sources at all"),
+        span=request.locate(program.places)(-1),
+        hints=tuple(hints),
+    )
+
+
+def _entry(request: _Request, params: tuple[Param, ...], function: Function, places: Places) -> EntryPoint:
+    return EntryPoint(
+        name=request.name,
+        call_name=function.call_name,
+        params=params,
+        source=places.source(function.line_start).name,
+        line=places.line(function.line_start),
+    )
+
+
+def _merge(found: list[tuple[_Request, EntryPoint]], places: Places) -> tuple[EntryPoint, ...]:
+    """The entry points; one name twice is an error, unless its annotations exclude each other and agree."""
+    first: dict[str, tuple[_Request, EntryPoint]] = {}
+    for request, entry in found:
+        known = first.setdefault(entry.name, (request, entry))
+        if known[0] is not request and not (_exclude(known[0], request, places) and known[1].params == entry.params):
+            raise _duplicate(known[0], request, places)
+    return tuple(entry for _, entry in first.values())
+
+
+def _exclude(one: _Request, other: _Request, places: Places) -> bool:
+    """Whether two annotations stand in different branches of one ``#if``."""
+    if one.annotation is None or other.annotation is None:
+        return False
+    if places.source_index(one.annotation.start) != places.source_index(other.annotation.start):
+        return False
+    branches = dict(one.annotation.branch)
+    return any(branches.get(group, branch) != branch for group, branch in other.annotation.branch)
+
+
+def _duplicate(one: _Request, other: _Request, places: Places) -> DuplicateEntryPointError:
+    """The error for two entry points of one name."""
+    if one.annotation is None or other.annotation is None:
+        return DuplicateEntryPointError(f"{other.name}: listed twice in functions")
+    return DuplicateEntryPointError(
+        f"{other.name}: annotated twice, first at {places.describe(one.annotation.starts[0])}",
+        span=other.locate(places)(-1),
+        hints=("give one of the two functions another name",),
+    )

@@ -1,0 +1,177 @@
+"""The arg_spec grammar: the tokens that say what each argument of a C++ call is.
+
+::
+
+    spec  = token { token }               in the order of the C++ call
+    token = "arg"    | "args"             the next input of the JAX call
+          | "ret"    | "rets"             the next output; at least one
+          | "stream" | "ctx.stream"       the CUDA stream; at most one
+          | ("attr" | "attrs") "." NAME [ ":" TYPE ]
+                                          a keyword argument of the JAX call
+    NAME  = an identifier; no two attributes have the same
+    TYPE  = bool | int8 .. int64 | uint8 .. uint64 | float16 | bfloat16 | float32 | float64
+          | complex64 | complex128
+                                          left out: the type of the C++ parameter NAME
+
+:func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from be_runtime.dtypes import BY_NAME
+from be_runtime.errors import SourceSpan, SpecError
+
+from .cpp_params import CPP_SCALARS, canonical_type
+from .model import Param, Role
+
+_ROLES = {
+    "arg": Role.ARG,
+    "args": Role.ARG,
+    "ret": Role.RET,
+    "rets": Role.RET,
+    "stream": Role.STREAM,
+    "ctx.stream": Role.STREAM,
+}
+_ATTR = re.compile(r"attrs?\.([^:]*)(?::(.*))?", re.DOTALL)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KNOWN = "known tokens: arg, ret, stream, attr.NAME, attr.NAME:TYPE"
+
+Locate = Callable[[int], SourceSpan | None]
+"""The place of a token by its index; -1 is the function's name."""
+
+
+def is_identifier(name: str) -> bool:
+    """Whether `name` is an ASCII identifier of C++."""
+    return _IDENTIFIER.fullmatch(name) is not None
+
+
+def _nowhere(_index: int) -> SourceSpan | None:
+    return None
+
+
+def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _nowhere) -> tuple[Param, ...]:
+    """Parse the tokens of one arg_spec.
+
+    Parameters
+    ----------
+    tokens : sequence of str
+        In the order of the C++ call.
+    function : str
+        Whose spec this is, for messages.
+    locate : callable
+        The place of a token by its index, -1 for the function's name; used by messages only.
+
+    Returns
+    -------
+    tuple of Param
+        An attribute without a type has ``dtype=None``; only the C++ signature can tell it.
+
+    Raises
+    ------
+    SpecError
+        For a token, a name or a type that does not exist, no output, two streams, or an attribute named twice.
+
+    Examples
+    --------
+    >>> render_spec(parse_spec(["args", "attrs.n:int32", "ret", "ctx.stream"]))
+    ('arg', 'attr.n:int32', 'ret', 'stream')
+    >>> parse_spec(["arg", "stream"], function="f")
+    Traceback (most recent call last):
+    be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
+    """
+    params = tuple(_parse_token(token, function, locate, index) for index, token in enumerate(tokens))
+    _check(params, tokens, function, locate)
+    return params
+
+
+def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
+    """The tokens of an arg_spec, each in its first spelling.
+
+    Examples
+    --------
+    >>> render_spec([Param(role=Role.RET), Param(role=Role.ATTR, name="n")])
+    ('ret', 'attr.n')
+    """
+    return tuple(_render_token(param) for param in params)
+
+
+def _render_token(param: Param) -> str:
+    if param.role is not Role.ATTR:
+        return str(param.role.value)
+    return f"attr.{param.name}:{param.dtype.name}" if param.dtype else f"attr.{param.name}"
+
+
+def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param:
+    """One token; errors name it."""
+    role = _ROLES.get(token)
+    if role is not None:
+        return Param(role=role)
+    match = _ATTR.fullmatch(token)
+    if match is None:
+        raise SpecError(
+            f"{function}: unknown arg_spec token {token!r}", span=locate(index), hints=(*_similar(token), _KNOWN)
+        )
+    name, type_name = match[1], match[2]
+    if not is_identifier(name):
+        raise SpecError(
+            f"{function}: {token!r} names the attribute {name!r}, which is no identifier",
+            span=locate(index),
+            hints=("write attr.NAME or attr.NAME:TYPE",),
+        )
+    if type_name is not None and type_name not in BY_NAME:
+        raise SpecError(
+            f"{function}: {token!r} has the unknown type {type_name!r}",
+            span=locate(index),
+            hints=(*_similar_type(name, type_name), f"types: {', '.join(BY_NAME)}"),
+        )
+    return Param(role=Role.ATTR, name=name, dtype=None if type_name is None else BY_NAME[type_name])
+
+
+def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, locate: Locate) -> None:
+    """The rules about the spec as a whole."""
+    seen: set[str] = set()
+    has_stream = False
+    for index, param in enumerate(params):
+        if param.role is Role.STREAM and has_stream:
+            raise SpecError(f"{function}: a second {tokens[index]!r}; there is one stream", span=locate(index))
+        has_stream = has_stream or param.role is Role.STREAM
+        if param.role is Role.ATTR and param.name in seen:
+            raise SpecError(
+                f"{function}: {tokens[index]!r} names the attribute {param.name!r} again", span=locate(index)
+            )
+        if param.role is Role.ATTR:
+            seen.add(param.name)
+    if not any(param.role is Role.RET for param in params):
+        raise SpecError(
+            f"{function}: the arg_spec has no 'ret'; a function needs at least one output",
+            span=locate(-1),
+        )
+
+
+def _similar(token: str) -> tuple[str, ...]:
+    """A hint with the token that was probably meant."""
+    from difflib import get_close_matches
+
+    head, colon, tail = token.partition(":")
+    if is_identifier(head) and (tail in BY_NAME) and colon:
+        return (f"did you mean 'attr.{token}'?",)
+    if head in ("attr", "attrs"):
+        return ("an attribute needs a name: attr.NAME",)
+    known = [*_ROLES, "attr.", "attrs."]
+    for candidate in get_close_matches(head.partition(".")[0] + "." if "." in head else head, known, n=1, cutoff=0.5):
+        meant = candidate + token.partition(".")[2] if candidate.endswith(".") else candidate
+        return (f"did you mean {meant!r}?",)
+    return ()
+
+
+def _similar_type(name: str, type_name: str) -> tuple[str, ...]:
+    """A hint with the type that was probably meant; C++ spellings are known for certain."""
+    from difflib import get_close_matches
+
+    meant = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", "")))) or next(
+        iter(get_close_matches(type_name.lower(), BY_NAME, n=1)), None
+    )
+    return (f"did you mean 'attr.{name}:{meant}'?",) if meant else ()

@@ -1,0 +1,81 @@
+"""What one entry point of a kernel source looks like from JAX: the values that discovery makes and codegen reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from be_runtime.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """One source as the user knows it.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it: a file's path, or the module's name for an inline source.
+    text : str
+        The whole text.
+    """
+
+    name: str
+    text: str
+
+
+class Role(Enum):
+    """What a parameter of an entry point receives."""
+
+    ARG = "arg"
+    RET = "ret"
+    STREAM = "stream"
+    ATTR = "attr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """One parameter, in the order of the C++ call.
+
+    Parameters
+    ----------
+    role : Role
+        Where its value comes from.
+    name : str
+        The attribute's name for ``Role.ATTR``; else the C++ name where the signature is known, or empty.
+    dtype : DType or None
+        The attribute's type; None for every other role.
+    """
+
+    role: Role
+    name: str = ""
+    dtype: DType | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPoint:
+    """One C++ function that becomes one FFI target.
+
+    Parameters
+    ----------
+    name : str
+        The last part of the target's name.
+    call_name : str
+        How generated code calls it, with its namespaces: ``"::vector_add"`` or ``"::ops::vector_add"``.
+    params : tuple of Param
+        In the order of the C++ call; at least one has ``Role.RET``, at most one ``Role.STREAM``.
+    source : str
+        ``SourceText.name`` of the source that defines it.
+    line : int
+        One-based line of its definition, or of its annotation.
+    """
+
+    name: str
+    call_name: str
+    params: tuple[Param, ...]
+    source: str
+    line: int
+
+    def with_role(self, role: Role) -> tuple[Param, ...]:
+        """The parameters of one role, in call order."""
+        return tuple(param for param in self.params if param.role is role)

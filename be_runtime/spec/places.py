@@ -1,0 +1,82 @@
+"""Offsets in several sources as one number, and back to a file, a line and a column.
+
+Every token carries one integer, also after a macro of one source was expanded in another, so no value below has to
+say which source it means.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from be_runtime.errors import SourceSpan
+
+from .model import SourceText
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The sources laid end to end.
+
+    Parameters
+    ----------
+    sources : tuple of SourceText
+        In the order of the offsets.
+    bases : tuple of int
+        The offset of each source's first character.
+    """
+
+    sources: tuple[SourceText, ...]
+    bases: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sources: Sequence[SourceText]) -> Places:
+        """Lay `sources` end to end, one character apart so that the end of one is not the start of the next."""
+        bases = [0]
+        for source in sources:
+            bases.append(bases[-1] + len(source.text) + 1)
+        return cls(tuple(sources), tuple(bases[:-1]))
+
+    def source_index(self, offset: int) -> int:
+        """Which source holds `offset`."""
+        return bisect_right(self.bases, offset) - 1
+
+    def source(self, offset: int) -> SourceText:
+        """The source that holds `offset`."""
+        return self.sources[self.source_index(offset)]
+
+    def line(self, offset: int) -> int:
+        """The one-based line of `offset` in its source."""
+        index = self.source_index(offset)
+        return self.sources[index].text.count("\n", 0, offset - self.bases[index]) + 1
+
+    def span(self, offset: int, length: int = 1) -> SourceSpan:
+        r"""The place of `length` characters at `offset`, cut at the end of the line.
+
+        Examples
+        --------
+        >>> places = Places.of([SourceText(name="a.cu", text="int x;\nvoid f();\n")])
+        >>> print(places.span(12, 1).render())
+        a.cu:2:6
+            void f();
+                 ^
+        """
+        index = self.source_index(offset)
+        source, local = self.sources[index], offset - self.bases[index]
+        start = source.text.rfind("\n", 0, local) + 1
+        end = source.text.find("\n", local)
+        line_text = source.text[start : end if end >= 0 else len(source.text)].rstrip("\r")
+        column = local - start + 1
+        return SourceSpan(
+            file=source.name,
+            line=source.text.count("\n", 0, local) + 1,
+            column=column,
+            length=max(1, min(length, len(line_text) - column + 1)),
+            text=line_text,
+        )
+
+    def describe(self, offset: int) -> str:
+        """``file:line:column`` of `offset`, for the second place of a message."""
+        span = self.span(offset)
+        return f"{span.file}:{span.line}:{span.column}"

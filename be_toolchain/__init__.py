@@ -1,0 +1,64 @@
+"""be_toolchain: finds everything needed to compile CUDA and C++ here, and says in one value what it found."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # type checkers take it for True; importing typing for it would be half of the import
+
+if TYPE_CHECKING:
+    from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs
+    from be_toolchain.devices import device_archs, probe_devices
+    from be_toolchain.errors import ToolchainError
+    from be_toolchain.model import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+    from be_toolchain.resolver import resolve
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Arch": "arch",
+    "check_archs": "arch",
+    "gencode_flags": "arch",
+    "parse_archs": "arch",
+    "device_archs": "devices",
+    "probe_devices": "devices",
+    "ToolchainError": "errors",
+    "Component": "model",
+    "CudaToolkit": "model",
+    "HostCompiler": "model",
+    "Toolchain": "model",
+    "ToolchainRequest": "model",
+    "resolve": "resolver",
+}
+
+__all__ = [
+    "Arch",
+    "Component",
+    "CudaToolkit",
+    "HostCompiler",
+    "Toolchain",
+    "ToolchainError",
+    "ToolchainRequest",
+    "__version__",
+    "check_archs",
+    "device_archs",
+    "gencode_flags",
+    "parse_archs",
+    "probe_devices",
+    "resolve",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on its first use: importing the package alone stays cheap."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, those not yet imported included."""
+    return sorted({*globals(), *__all__})

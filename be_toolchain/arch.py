@@ -1,0 +1,188 @@
+"""GPU architectures: every spelling in, one canonical value, nvcc flags out. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from be_toolchain.errors import ArchError
+
+ACCEPTED_SPELLINGS = '"8.6", "86", "sm_86" or "compute_86", with a suffix letter where one exists ("sm_90a", "10.0f")'
+
+_ARCH = re.compile(r"(?:sm_|compute_)?(?:(\d{1,2})\.(\d)|(\d{1,2})(\d))([af]?)", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arch:
+    """A compute capability, such as 8.6 or the architecture-specific 9.0a.
+
+    Parameters
+    ----------
+    major, minor : int
+        The two numbers of the compute capability; `minor` is one digit.
+    suffix : {"", "a", "f"}
+        ``"a"`` for architecture-specific, ``"f"`` for family-specific features.
+
+    Examples
+    --------
+    >>> Arch.parse("sm_86") < Arch.parse("9.0a")
+    True
+    """
+
+    major: int
+    minor: int
+    suffix: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Arch:
+        """Read one architecture in any accepted spelling.
+
+        Parameters
+        ----------
+        text : str
+            ``"8.6"``, ``"86"``, ``"sm_86"``, ``"compute_86"``, each with an optional ``a`` or ``f``.
+
+        Returns
+        -------
+        Arch
+
+        Raises
+        ------
+        ArchError
+            `text` has none of these forms.
+
+        Examples
+        --------
+        >>> Arch.parse("86") == Arch.parse("8.6") == Arch.parse("compute_86")
+        True
+        >>> Arch.parse("sm_120f").sm
+        'sm_120f'
+        """
+        match = _ARCH.fullmatch(str(text).strip())
+        if match is None:
+            raise ArchError(f"{text!r} is not a GPU architecture", hints=(f"write it as {ACCEPTED_SPELLINGS}",))
+        dotted_major, dotted_minor, major, minor, suffix = match.groups()
+        return cls(int(dotted_major or major), int(dotted_minor or minor), suffix.lower())
+
+    @property
+    def number(self) -> str:
+        """The digits and suffix as nvcc writes them, ``"90a"``."""
+        return f"{self.major}{self.minor}{self.suffix}"
+
+    @property
+    def sm(self) -> str:
+        """The real architecture, ``"sm_90a"``."""
+        return f"sm_{self.number}"
+
+    @property
+    def compute(self) -> str:
+        """The virtual architecture, ``"compute_90a"``."""
+        return f"compute_{self.number}"
+
+    @property
+    def base(self) -> Arch:
+        """The same capability without its suffix."""
+        return Arch(self.major, self.minor)
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}{self.suffix}"
+
+
+def parse_archs(text: str) -> tuple[Arch, ...]:
+    """Read a list of architectures separated by commas, semicolons or spaces.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``"8.0, sm_90a"``.
+
+    Returns
+    -------
+    tuple of Arch
+        Sorted, without repeats, at least one.
+
+    Raises
+    ------
+    ArchError
+        An element is no architecture, or there is none.
+
+    Examples
+    --------
+    >>> [arch.sm for arch in parse_archs("9.0; 80 sm_90")]
+    ['sm_80', 'sm_90']
+    """
+    words = re.split(r"[,;\s]+", str(text).strip(" ,;\t\r\n"))
+    if not any(words):
+        raise ArchError(f"{text!r} names no GPU architecture", hints=(f"write it as {ACCEPTED_SPELLINGS}",))
+    return tuple(sorted({Arch.parse(word) for word in words}))
+
+
+def render_archs(archs: tuple[Arch, ...]) -> str:
+    """The canonical spelling of a list, which `parse_archs` reads back.
+
+    Examples
+    --------
+    >>> render_archs(parse_archs("sm_90a,80"))
+    '8.0,9.0a'
+    """
+    return ",".join(str(arch) for arch in archs)
+
+
+def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tuple[str, ...]:
+    """Flags that make nvcc emit machine code for each architecture, and PTX that newer GPUs can translate.
+
+    Parameters
+    ----------
+    archs : tuple of Arch
+        What to build for.
+    ptx_for_highest : bool
+        Add the PTX of the highest architecture without a suffix. Suffixed PTX runs nowhere else, so none is made.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> gencode_flags(parse_archs("8.0,9.0a"))
+    ('-gencode=arch=compute_80,code=sm_80', '-gencode=arch=compute_90a,code=sm_90a', '-gencode=arch=compute_80,code=compute_80')
+    """  # noqa: E501 - a doctest's expected line cannot be broken
+    ordered = sorted(set(archs))
+    flags = [f"-gencode=arch={arch.compute},code={arch.sm}" for arch in ordered]
+    generic = [arch for arch in ordered if not arch.suffix]
+    if ptx_for_highest and generic:
+        flags.append(f"-gencode=arch={generic[-1].compute},code={generic[-1].compute}")
+    return tuple(flags)
+
+
+class TargetsArchs(Protocol):
+    """What `check_archs` needs to know of a toolkit."""
+
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """The architectures that nvcc can target."""
+
+    @property
+    def release(self) -> str:
+        """The CUDA release, such as ``"13.0"``."""
+
+
+def check_archs(archs: tuple[Arch, ...], toolkit: TargetsArchs) -> None:
+    """Make sure that a toolkit can compile for all of `archs`.
+
+    Raises
+    ------
+    ArchError
+        Naming the first one that it cannot target, and all that it can.
+    """
+    knows_suffixes = any(arch.suffix for arch in toolkit.archs)
+    for arch in archs:
+        if arch in toolkit.archs or (not knows_suffixes and arch.suffix and arch.base in toolkit.archs):
+            continue
+        supported = ", ".join(known.sm for known in sorted(toolkit.archs))
+        oldest = min(toolkit.archs, default=None)
+        hints = [f"CUDA {toolkit.release} targets {supported}"]
+        if oldest is not None and arch < oldest:
+            hints.append(f"{arch.sm} needs an older CUDA release")
+        raise ArchError(f"nvcc of CUDA {toolkit.release} cannot target {arch.sm}", hints=tuple(hints))

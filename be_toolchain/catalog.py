@@ -1,0 +1,229 @@
+"""What is known about CUDA toolkits and C++ compilers in the wild, as data rows: layouts, places, variables, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIN_CUDA_RELEASE = (11, 0)
+"""The first nvcc that compiles C++17."""
+
+MIN_CXX_MAJOR = {"gcc": 8, "clang": 7}
+"""The first major versions with a usable C++17."""
+
+MIN_DRIVER_FOR_CUDA = {13: 580, 12: 525, 11: 450}
+"""The first driver branch that runs any release of a CUDA major version (CUDA compatibility guide, table 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where the parts of one kind of CUDA installation are, below its root.
+
+    ``{target}`` stands for the target folder (``x86_64-linux``), ``{multiarch}`` for Debian's (``x86_64-linux-gnu``).
+    Each tuple is tried in order; ``/``-rooted entries are absolute.
+
+    Parameters
+    ----------
+    name : str
+        How it is called in messages.
+    marker : tuple of str
+        All of these exist below the root, or it is not this layout.
+    tools, cicc, libdevice : tuple of str
+        Folders of nvcc's tools, of cicc, and of ``libdevice.10.bc``.
+    includes, libraries : tuple of str
+        Folders of headers and libraries.
+    """
+
+    name: str
+    marker: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ("bin",)
+    cicc: tuple[str, ...] = ("nvvm/bin",)
+    libdevice: tuple[str, ...] = ("nvvm/libdevice",)
+    includes: tuple[str, ...]
+    libraries: tuple[str, ...]
+
+
+LAYOUTS = (
+    Layout(
+        name="conda",
+        marker=("conda-meta",),
+        includes=("targets/{target}/include", "targets/{target}/include/cccl"),
+        libraries=("targets/{target}/lib", "targets/{target}/lib/stubs", "lib"),
+    ),
+    Layout(
+        name="debian",
+        marker=("bin/nvcc", "libdevice"),
+        cicc=("bin",),
+        libdevice=("libdevice",),
+        includes=("/usr/include",),
+        libraries=("/usr/lib/{multiarch}",),
+    ),
+    Layout(
+        name="pip",
+        marker=("bin/nvcc", "../../nvidia"),
+        includes=("include", "include/cccl"),
+        libraries=("lib",),
+    ),
+    Layout(
+        name="nvidia",
+        includes=("targets/{target}/include", "targets/{target}/include/cccl", "include", "include/cccl"),
+        libraries=("targets/{target}/lib", "lib64", "lib", "targets/{target}/lib/stubs", "lib64/stubs"),
+    ),
+)
+"""Tried in order; the last one fits any root."""
+
+PIP_ROOTS = ("nvidia/cu14", "nvidia/cu13")
+"""Below a site-packages folder: wheels of one CUDA major version share one root, newest first."""
+
+PIP_NVCC_WITHOUT_COMPILER = "nvidia/cuda_nvcc"
+"""The CUDA 12 wheel of this name: ptxas and libnvvm, but no nvcc, cicc, cudafe++ or fatbinary."""
+
+SYSTEM_ROOTS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
+"""Installer, Arch Linux, Debian and Ubuntu."""
+
+VERSIONED_ROOTS = (("/usr/local", "cuda-"), ("/opt", "cuda-"))
+"""A folder and the prefix of the toolkits side by side in it, tried newest first."""
+
+HPC_SDK_ROOT = "/opt/nvidia/hpc_sdk"
+"""NVIDIA HPC SDK: ``<root>/<system>/<version>/cuda/<release>``."""
+
+MODULE_VARIABLES = ("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "EBROOTCUDA", "NVHPC_CUDA_HOME")
+"""Set by environment modules, Spack, EasyBuild, Cray and HPC SDK modules."""
+
+TARGETS = {"x86_64": ("x86_64-linux",), "aarch64": ("sbsa-linux", "aarch64-linux")}
+"""The folder below ``targets/`` for a machine, likeliest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentRow:
+    """A part of a toolkit and the names it has in each packaging.
+
+    Parameters
+    ----------
+    name : str
+        Our name for it.
+    pip : str
+        Its CUDA 13 wheel; the extra of ``cuda-toolkit`` that pulls it is `extra`.
+    extra : str
+        See `pip`.
+    conda : tuple of str
+        Packages that carry it.
+    version_json : tuple of str
+        Keys of a toolkit's ``version.json``.
+    same_release : bool
+        Whether another release than nvcc's is known to break.
+    """
+
+    name: str
+    pip: str
+    extra: str
+    conda: tuple[str, ...]
+    version_json: tuple[str, ...]
+    same_release: bool = True
+
+
+COMPONENTS = (
+    ComponentRow(
+        name="nvcc", pip="nvidia-cuda-nvcc", extra="nvcc", conda=("cuda-nvcc-tools",), version_json=("cuda_nvcc",)
+    ),
+    ComponentRow(
+        name="nvvm",
+        pip="nvidia-nvvm",
+        extra="nvvm",
+        conda=("cuda-nvvm-tools", "cuda-nvvm-impl"),
+        version_json=("libnvvm", "cuda_nvvm", "cuda_nvcc"),
+    ),
+    ComponentRow(
+        name="crt",
+        pip="nvidia-cuda-crt",
+        extra="crt",
+        conda=("cuda-crt-dev_linux-64", "cuda-crt-dev_linux-aarch64", "cuda-crt-dev"),
+        version_json=("cuda_crt", "cuda_nvcc"),
+    ),
+    ComponentRow(
+        name="cudart",
+        pip="nvidia-cuda-runtime",
+        extra="cudart",
+        conda=("cuda-cudart-dev_linux-64", "cuda-cudart-dev_linux-aarch64", "cuda-cudart-dev"),
+        version_json=("cuda_cudart",),
+    ),
+    ComponentRow(
+        name="cccl",
+        pip="nvidia-cuda-cccl",
+        extra="cccl",
+        conda=("cuda-cccl_linux-64", "cuda-cccl_linux-aarch64", "cuda-cccl"),
+        version_json=("cuda_cccl", "cuda_thrust"),
+        same_release=False,
+    ),
+)
+
+TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
+"""nvcc's tools that print their version."""
+
+PIP_TOOLKIT = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
+"""The requirement that pins all parts of one release; leaving an extra out lets that part float."""
+
+CONDA_TRIPLETS = {
+    "x86_64": ("x86_64-conda-linux-gnu", "x86_64-conda_cos6-linux-gnu"),
+    "aarch64": ("aarch64-conda-linux-gnu",),
+}
+"""The prefixes of conda's compilers."""
+
+CXX_FAMILIES = ((("g++", "c++"), "g++-"), (("clang++",), "clang++-"))
+"""Names of C++ compilers and the prefix of their versioned names, in the order in which they are tried.
+
+A versioned g++ comes before clang++: it is likelier to build what the machine's g++ builds.
+"""
+
+ENV_NVCC = ("BE_NVCC", "BRAINEVENT_NVCC_PATH")
+ENV_PREFER = ("BE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER")
+ENV_CXX = "BE_CXX"
+ENV_ALLOW_UNSUPPORTED = ("BE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER")
+ENV_HOMES = ("CUDA_HOME", "CUDA_PATH")
+
+COMPILE_VARIABLES = (
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "CUDAHOSTCXX",
+    "INCLUDES",
+    "SYSTEM_INCLUDES",
+    "LIBRARIES",
+    "CUDAFE_FLAGS",
+    "PTXAS_FLAGS",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "LD_RUN_PATH",
+    "DEPENDENCIES_OUTPUT",
+    "SUNPRO_DEPENDENCIES",
+    "CCC_OVERRIDE_OPTIONS",
+    "SOURCE_DATE_EPOCH",
+)
+"""Variables that change what nvcc, gcc or clang produce from one command line.
+
+``INCLUDES`` to ``PTXAS_FLAGS`` are extended, not replaced, by ``nvcc.profile``, so that nvcc honours the
+environment's values.
+"""
+
+PROBE_UNSET = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
+"""Removed while a tool is asked for its version: they may hold flags that stop it, or make it write files."""
+
+SEARCH_VARIABLES = (
+    "PATH",
+    *ENV_NVCC,
+    *ENV_PREFER,
+    ENV_CXX,
+    *ENV_ALLOW_UNSUPPORTED,
+    *ENV_HOMES,
+    *MODULE_VARIABLES,
+    "CXX",
+    "CONDA_PREFIX",
+    "LD_LIBRARY_PATH",
+)
+"""Variables that steer the search, or the tools while they are asked."""
+
+RECORD_VARIABLES = tuple(sorted({*SEARCH_VARIABLES, *COMPILE_VARIABLES}))
+"""All that a recorded answer depends on."""

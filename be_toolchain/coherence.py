@@ -1,0 +1,181 @@
+"""Whether parts fit together: rules over versions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from be_toolchain import catalog
+from be_toolchain.arch import Arch
+from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Warned
+from be_toolchain.preferences import parse_ccbin
+from be_toolchain.versions import release_of, version_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """Parts of one toolkit that come from different CUDA releases."""
+
+    release: str
+    strangers: tuple[Component, ...]
+    hint: str
+
+    @property
+    def reason(self) -> str:
+        """One line that names the strangers."""
+        parts = ", ".join(f"{component.name} {component.version}" for component in self.strangers)
+        return f"parts of different releases: nvcc is of CUDA {self.release}, but {parts}"
+
+
+def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
+    """Find parts of another release than nvcc's; a part of unknown version is not judged.
+
+    Code that cicc of one release makes, ptxas of an older one refuses (``Unsupported .version``), and CUDA headers of
+    one release need the compiler headers (crt) of the same.
+    """
+    lenient = {row.name for row in catalog.COMPONENTS if not row.same_release}
+    strangers = tuple(
+        component
+        for component in toolkit.components
+        if component.version and component.name not in lenient and release_of(component.version) != toolkit.release
+    )
+    if not strangers:
+        return None
+    return Mixture(release=toolkit.release, strangers=strangers, hint=repair_hint(toolkit))
+
+
+def repair_hint(toolkit: CudaToolkit) -> str:
+    """The command that brings all parts of a toolkit to nvcc's release."""
+    release = toolkit.release
+    if toolkit.layout == "pip":
+        return f'python -m pip install "{catalog.PIP_TOOLKIT}=={release}.*"'
+    if toolkit.layout == "conda":
+        return f'conda install -p {toolkit.root} cuda-nvcc cuda-cudart-dev "cuda-version={release}"'
+    return f"install CUDA {release} anew in {toolkit.root}"
+
+
+def judge_release(toolkit: CudaToolkit) -> str:
+    """Why a toolkit is too old, empty when it is not."""
+    least = ".".join(map(str, catalog.MIN_CUDA_RELEASE))
+    if version_key(toolkit.release) < catalog.MIN_CUDA_RELEASE:
+        return f"CUDA {toolkit.release} is older than {least}, the first that compiles C++17"
+    return ""
+
+
+def judge_host(compiler: HostCompiler, limits: HostLimits) -> str:
+    """Why nvcc would refuse a host compiler, empty when it would not.
+
+    Parameters
+    ----------
+    compiler : HostCompiler
+        Any.
+    limits : HostLimits
+        Those of the toolkit.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> new = HostCompiler(path=Path("/usr/bin/g++-99"), family="gcc", version="99.1", target="", found_via="PATH")
+    >>> judge_host(new, HostLimits(gcc_max=15))
+    'gcc 99.1 is newer than gcc 15, the newest that this nvcc accepts'
+    """
+    least, most = (0, limits.gcc_max) if compiler.family == "gcc" else (limits.clang_min or 0, limits.clang_max)
+    named = f"{compiler.family} {compiler.version}"
+    if most is not None and compiler.major > most:
+        return f"{named} is newer than {compiler.family} {most}, the newest that this nvcc accepts"
+    if compiler.major < least:
+        return f"{named} is older than {compiler.family} {least}, the oldest that this nvcc accepts"
+    return ""
+
+
+def render_limits(limits: HostLimits) -> str:
+    """The accepted host compilers in words.
+
+    Examples
+    --------
+    >>> render_limits(HostLimits(gcc_max=15, clang_min=3, clang_max=20))
+    'gcc up to 15, clang up to 20'
+    """
+    rows = (("gcc", limits.gcc_max), ("clang", limits.clang_max))
+    return ", ".join(f"{family} up to {most}" for family, most in rows if most is not None) or "any compiler"
+
+
+def judge_driver(release: str, driver_version: str, driver_release: str) -> tuple[Warned, ...]:
+    """What a driver will not do with the products of a CUDA release.
+
+    Parameters
+    ----------
+    release : str
+        The toolkit's, ``"13.0"``.
+    driver_version : str
+        The CUDA version that the driver speaks, ``"12.8"``.
+    driver_release : str
+        The driver's own number, ``"570.86"``, or empty.
+
+    Returns
+    -------
+    tuple of Warned
+        Machine code runs within a major version; PTX only runs on a driver at least as new as what made it.
+
+    Examples
+    --------
+    >>> [row.message for row in judge_driver("13.1", "13.0", "580.82")]
+    ['the driver speaks CUDA 13.0 and cannot translate PTX of CUDA 13.1; machine code for its own GPUs runs']
+    """
+    ours, theirs = version_key(release), version_key(driver_version)
+    if ours <= theirs:
+        return ()
+    if ours[0] > theirs[0]:
+        least = catalog.MIN_DRIVER_FOR_CUDA.get(ours[0])
+        branch = f" (driver {driver_release})" if driver_release else ""
+        return (
+            Warned(
+                message=f"the driver speaks CUDA {driver_version}{branch}; kernels of CUDA {release} do not run on it",
+                hint=f"install driver {least} or newer, or use a CUDA {theirs[0]} toolkit" if least else "",
+            ),
+        )
+    return (
+        Warned(
+            message=f"the driver speaks CUDA {driver_version} and cannot translate PTX of CUDA {release}; "
+            "machine code for its own GPUs runs",
+            hint=f"name the GPU's architecture, or use CUDA {driver_version} or older",
+        ),
+    )
+
+
+def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned, ...]:
+    """Which GPUs here the toolkit has no machine code for."""
+    unknown = [arch for arch in present if arch not in toolkit.archs]
+    return tuple(
+        Warned(
+            message=f"nvcc of CUDA {toolkit.release} cannot target {arch.sm}, a GPU of this machine",
+            hint="use a newer CUDA release" if arch > max(toolkit.archs) else "use an older CUDA release",
+        )
+        for arch in unknown
+        if toolkit.archs
+    )
+
+
+def judge_conda(compiler: HostCompiler, conda_roots: tuple[str, ...]) -> Iterator[Warned]:
+    """A compiler from outside the conda prefix that Python runs in."""
+    for root in conda_roots:
+        if not str(compiler.path).startswith(f"{root}/"):
+            yield Warned(
+                message=f"Python runs in the conda prefix {root}, but {compiler.path} does not belong to it: what it "
+                "builds may need a newer libstdc++ than conda's",
+                hint=f"conda install -p {root} gxx",
+            )
+
+
+def judge_flags(chosen: HostCompiler, appended_flags: str) -> Iterator[Warned]:
+    """A host compiler in NVCC_APPEND_FLAGS: nvcc takes the last ``-ccbin``, so that it beats the chosen one."""
+    named = parse_ccbin(appended_flags)
+    if named and named not in (str(chosen.path), chosen.path.name):
+        yield Warned(
+            message=f"NVCC_APPEND_FLAGS names the host compiler {named}, which nvcc will use instead of {chosen.path}",
+            hint="take -ccbin out of NVCC_APPEND_FLAGS",
+        )

@@ -1,0 +1,136 @@
+"""The error tree of be_toolchain: state in fields, a stable code each, text only when rendered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One place that was looked at, and what came of it.
+
+    Parameters
+    ----------
+    found_via : str
+        The search step, such as ``"CUDA_HOME"`` or ``"pip wheels"``.
+    place : str
+        The path, name or value that was tried.
+    reason : str
+        Why it lost; empty when it was chosen.
+    chosen : bool
+        Whether this is the one in use.
+    """
+
+    found_via: str
+    place: str
+    reason: str = ""
+    chosen: bool = False
+
+
+def render_probes(probes: tuple[Probe, ...]) -> str:
+    """Lay probes out as aligned lines: the step, the place, why it lost.
+
+    Parameters
+    ----------
+    probes : tuple of Probe
+        In the order in which they were tried.
+
+    Returns
+    -------
+    str
+        One line a probe, indented by two spaces; empty for no probes.
+
+    Examples
+    --------
+    >>> print(render_probes((Probe(found_via="PATH", place="nvcc", reason="not there"),)))
+      PATH  nvcc: not there
+    """
+    width = max((len(probe.found_via) for probe in probes), default=0)
+    return "\n".join(
+        f"  {probe.found_via:<{width}}  {probe.place}: {'chosen' if probe.chosen else probe.reason}" for probe in probes
+    )
+
+
+class ToolchainError(Exception):
+    """Base of every error that be_toolchain raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What failed, naming the offending input.
+    probes : tuple of Probe
+        Every place looked at, with why it lost.
+    hints : tuple of str
+        What to do next, most likely first.
+    """
+
+    code: ClassVar[str] = "TC000"
+
+    def __init__(self, message: str, *, probes: tuple[Probe, ...] = (), hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.probes = probes
+        self.hints = hints
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.probes:
+            parts.append(f"looked at:\n{render_probes(self.probes)}")
+        parts.extend(f"hint: {hint}" for hint in self.hints)
+        return "\n".join(parts)
+
+
+class ArchError(ToolchainError, ValueError):
+    """A text names no GPU architecture, or one that the toolkit cannot target."""
+
+    code = "TC101"
+
+
+class PreferenceError(ToolchainError, ValueError):
+    """An environment variable that steers the search has a value that means nothing."""
+
+    code = "TC102"
+
+
+class CudaNotFoundError(ToolchainError, RuntimeError):
+    """No complete CUDA toolkit is on this machine."""
+
+    code = "TC201"
+
+
+class IncoherentToolchainError(CudaNotFoundError):
+    """The CUDA toolkits that are here mix components of different releases."""
+
+    code = "TC202"
+
+
+class HostCompilerNotFoundError(ToolchainError, RuntimeError):
+    """No working C++ compiler is on this machine."""
+
+    code = "TC301"
+
+
+class UnsupportedHostCompilerError(ToolchainError, RuntimeError):
+    """The CUDA toolkit accepts none of the C++ compilers on this machine."""
+
+    code = "TC302"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One row of the documented table of errors."""
+
+    code: str
+    type: type[ToolchainError]
+    summary: str
+
+
+def error_codes() -> tuple[ErrorCode, ...]:
+    """Every error type with its stable code, for the docs and their test."""
+
+    def walk(kind: type[ToolchainError]) -> list[type[ToolchainError]]:
+        return [kind, *(sub for child in kind.__subclasses__() for sub in walk(child))]
+
+    rows = (ErrorCode(kind.code, kind, (kind.__doc__ or "").splitlines()[0]) for kind in walk(ToolchainError))
+    return tuple(sorted(rows, key=lambda row: row.code))

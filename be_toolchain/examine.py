@@ -1,0 +1,302 @@
+"""One nvcc, examined: where its toolkit is, whether it is complete, and which version each part has."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from be_toolchain import catalog
+from be_toolchain.arch import Arch
+from be_toolchain.catalog import Layout
+from be_toolchain.model import Component, CudaToolkit, HostCompiler
+from be_toolchain.search import ToolkitCandidate
+from be_toolchain.system import RunResult, System
+from be_toolchain.versions import (
+    DryRun,
+    parse_archs_listed,
+    parse_conda_meta,
+    parse_cudart_version,
+    parse_dist_infos,
+    parse_dryrun,
+    parse_host_limits,
+    parse_tool_version,
+    parse_version_json,
+    release_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why an nvcc can't be used, and what would repair it."""
+
+    reason: str
+    hint: str = ""
+    mixed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What an nvcc said about itself."""
+
+    nvcc: Path
+    version: str
+    build: str
+    places: DryRun
+    archs: tuple[Arch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The files and folders of a toolkit; `missing` names those that are not there."""
+
+    root: Path
+    layout: Layout
+    programs: dict[str, Path]
+    libdevice: Path
+    include_dirs: tuple[Path, ...]
+    library_dirs: tuple[Path, ...]
+    headers: dict[str, Path]
+    cudart_static: Path | None
+    cudart_shared: Path | None
+    missing: tuple[str, ...]
+
+
+HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
+"""The header that shows that a component's headers are there."""
+
+
+def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
+    """Examine one nvcc.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    candidate : ToolkitCandidate
+        An nvcc, perhaps behind a script or a link.
+    host : HostCompiler
+        Any working compiler: nvcc's dry run does not start without one. It becomes the toolkit's host compiler until
+        the limits of the toolkit are applied.
+
+    Returns
+    -------
+    CudaToolkit or Rejection
+        A toolkit has every part that compiling and linking needs. Whether the parts fit together is judged elsewhere.
+    """
+    nvcc = candidate.nvcc
+    answers = ask_nvcc(system, nvcc, host)
+    parts = None if isinstance(answers, Rejection) else find_parts(system, answers)
+    if parts is None or not _has_tools(parts):
+        linked = system.realpath(nvcc)
+        if linked != nvcc and linked.name == "nvcc":
+            behind = ask_nvcc(system, linked, host)
+            if not isinstance(behind, Rejection):
+                answers, parts = behind, find_parts(system, behind)
+    if isinstance(answers, Rejection):
+        return answers
+    assert parts is not None
+    if parts.missing:
+        return _incomplete(parts, answers)
+    return _assemble(system, candidate, answers, parts, host)
+
+
+def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Rejection:
+    """Ask for version, places and architectures, all at once."""
+    path = str(nvcc)
+    told, dry, listed, helped = system.run_all(
+        (
+            (path, "--version"),
+            (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu"),
+            (path, "--list-gpu-arch"),
+            (path, "--help"),
+        ),
+        unset=catalog.PROBE_UNSET,
+    )
+    version = parse_tool_version(told.text)
+    if version is None:
+        return Rejection(reason=f"does not tell its version ({told.why_failed or 'unknown text'})")
+    return Answers(
+        nvcc=nvcc,
+        version=version.version,
+        build=version.build,
+        places=parse_dryrun(dry.text),
+        archs=tuple(sorted({*parse_archs_listed(listed.stdout), *parse_archs_listed(helped.stdout)})),
+    )
+
+
+def find_parts(system: System, answers: Answers) -> Parts:
+    """Look for each part: first where nvcc says, then where the layout has it."""
+    places = answers.places
+    here = places.here or answers.nvcc.parent
+    root = places.top or here.parent
+    layout = _layout_of(system, root)
+    system.stat(here / "nvcc.profile")
+    tool_dirs = _folders(system, root, (here,), layout.tools)
+    cicc_dirs = _folders(system, root, (places.cicc_dir,), layout.cicc)
+    wanted = dict.fromkeys(("nvcc", *catalog.TOOLS), tool_dirs) | {"cicc": cicc_dirs}
+    programs = {name: _first(system, folders, name, program=True) for name, folders in wanted.items()}
+    libdevice = _first(
+        system, _folders(system, root, (places.libdevice_dir,), layout.libdevice), "libdevice.10.bc", program=False
+    )
+    includes = _folders(system, root, places.include_dirs, ())
+    if not all(_find_headers(system, includes).values()):
+        includes = _folders(system, root, places.include_dirs, layout.includes)
+    headers = _find_headers(system, includes)
+    libraries = _folders(system, root, places.library_dirs, ())
+    if not _first(system, libraries, "libcudart_static.a", program=False):
+        libraries = _folders(system, root, places.library_dirs, layout.libraries)
+    static = _first(system, libraries, "libcudart_static.a", program=False)
+    shared = _shared_cudart(system, libraries, answers.version)
+    missing = [name for name, path in programs.items() if path is None]
+    missing += [HEADERS[name] for name, path in headers.items() if path is None]
+    missing += ["libdevice.10.bc"] if libdevice is None else []
+    missing += ["libcudart"] if static is None and shared is None else []
+    return Parts(
+        root=root,
+        layout=layout,
+        programs={name: path for name, path in programs.items() if path is not None},
+        libdevice=libdevice or root,
+        include_dirs=includes,
+        library_dirs=libraries,
+        headers={name: path for name, path in headers.items() if path is not None},
+        cudart_static=static,
+        cudart_shared=shared,
+        missing=tuple(missing),
+    )
+
+
+def _find_headers(system: System, folders: tuple[Path, ...]) -> dict[str, Path | None]:
+    """The header of each component."""
+    return {name: _first(system, folders, header, program=False) for name, header in HEADERS.items()}
+
+
+def _has_tools(parts: Parts) -> bool:
+    """Whether nvcc's neighbours are there: a bare link to an nvcc takes the link's folder for its own."""
+    return all(tool in parts.programs for tool in catalog.TOOLS)
+
+
+def _layout_of(system: System, root: Path) -> Layout:
+    """The first layout whose markers are all there."""
+    return next(
+        layout
+        for layout in catalog.LAYOUTS
+        if all(system.stat(os.path.normpath(root / marker)) is not None for marker in layout.marker)
+    )
+
+
+def _folders(system: System, root: Path, told: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
+    """The folders that are there, those that nvcc told first."""
+    targets = catalog.TARGETS.get(system.machine, (f"{system.machine}-linux",))
+    multiarch = f"{system.machine}-linux-gnu"
+    known = (root / row.format(target=target, multiarch=multiarch) for row in rows for target in targets)
+    wanted = dict.fromkeys((*(path for path in told if path is not None), *known))
+    return tuple(path for path in wanted if system.is_dir(path))
+
+
+def _first(system: System, folders: tuple[Path, ...], name: str, *, program: bool) -> Path | None:
+    """The first folder's file of that name."""
+    test = system.is_program if program else system.is_file
+    return next((folder / name for folder in folders if test(folder / name)), None)
+
+
+def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> Path | None:
+    """The shared CUDA runtime; wheels have it only under its versioned name."""
+    major = version.partition(".")[0]
+    for name in ("libcudart.so", f"libcudart.so.{major}", f"libcudart.so.{release_of(version)}"):
+        found = _first(system, folders, name, program=False)
+        if found is not None:
+            return found
+    return None
+
+
+def _incomplete(parts: Parts, answers: Answers) -> Rejection:
+    """Name what is missing and what brings it."""
+    release = release_of(answers.version)
+    hints = {
+        "conda": f'conda install -p {parts.root} cuda-nvcc cuda-cudart-dev "cuda-version={release}"',
+        "pip": f'pip install "{catalog.PIP_TOOLKIT}=={release}.*"',
+    }
+    return Rejection(
+        reason=f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})",
+        hint=hints.get(parts.layout.name, ""),
+    )
+
+
+def _assemble(
+    system: System, candidate: ToolkitCandidate, answers: Answers, parts: Parts, host: HostCompiler
+) -> CudaToolkit | Rejection:
+    """The toolkit's value, once all parts are there."""
+    programs = parts.programs
+    limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")
+    return CudaToolkit(
+        root=parts.root,
+        release=release_of(answers.version),
+        nvcc=programs["nvcc"],
+        nvcc_version=answers.version,
+        nvcc_build=answers.build,
+        layout=parts.layout.name,
+        include_dirs=parts.include_dirs,
+        library_dirs=parts.library_dirs,
+        cudart_static=parts.cudart_static,
+        cudart_shared=parts.cudart_shared,
+        cicc=programs["cicc"],
+        ptxas=programs["ptxas"],
+        cudafe=programs["cudafe++"],
+        fatbinary=programs["fatbinary"],
+        nvlink=programs["nvlink"],
+        libdevice=parts.libdevice,
+        components=tuple(_components(system, answers, parts)),
+        archs=answers.archs,
+        host_limits=limits,
+        host_compiler=host,
+        found_via=candidate.found_via,
+    )
+
+
+def _components(system: System, answers: Answers, parts: Parts) -> Iterator[Component]:
+    """Every part's version, from the part itself where it tells, else from the packaging's records."""
+    yield Component(name="nvcc", path=parts.programs["nvcc"], version=answers.version, source="nvcc --version")
+    recorded, source = _recorded_versions(system, parts)
+    tools = [parts.programs[name] for name in catalog.TOOLS]
+    told = system.run_all(tuple((str(tool), "--version") for tool in tools), unset=catalog.PROBE_UNSET)
+    for name, tool, result in zip(catalog.TOOLS, tools, told, strict=True):
+        yield Component(name=name, path=tool, version=_told(result), source=f"{name} --version")
+    files = {"nvvm": parts.programs["cicc"], **parts.headers}
+    header_release = _cudart_release(system, parts)
+    for name in ("nvvm", "crt", "cudart", "cccl"):
+        version, origin = recorded.get(name, ""), source
+        if name == "cudart" and header_release and release_of(version) != header_release:
+            version, origin = header_release, "CUDART_VERSION"
+        yield Component(name=name, path=files[name], version=version, source=origin if version else "")
+
+
+def _told(result: RunResult) -> str:
+    """The version that a tool printed, empty when it printed none."""
+    version = parse_tool_version(result.text)
+    return version.version if version else ""
+
+
+def _cudart_release(system: System, parts: Parts) -> str:
+    """The release that the CUDA runtime's headers name."""
+    header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
+    return parse_cudart_version(system.read_text(header, limit_bytes=65536) or "")
+
+
+def _recorded_versions(system: System, parts: Parts) -> tuple[dict[str, str], str]:
+    """Versions by component from dist-info folders, conda-meta or version.json, and which of them told."""
+    if parts.layout.name == "pip":
+        packages = parse_dist_infos(system.list_dir(parts.root.parent.parent))
+        rows = {row.name: packages.get(row.pip, "") for row in catalog.COMPONENTS}
+        return rows, "dist-info"
+    if parts.layout.name == "conda":
+        packages = parse_conda_meta(system.list_dir(parts.root / "conda-meta"))
+        return {row.name: _any_of(packages, row.conda) for row in catalog.COMPONENTS}, "conda-meta"
+    packages = parse_version_json(system.read_text(parts.root / "version.json") or "")
+    return {row.name: _any_of(packages, row.version_json) for row in catalog.COMPONENTS}, "version.json"
+
+
+def _any_of(versions: dict[str, str], names: tuple[str, ...]) -> str:
+    """The version of the first name that has one."""
+    return next((versions[name] for name in names if name in versions), "")

@@ -1,0 +1,153 @@
+"""What the environment asks for, read once into a value. Pure: a mapping in, a value out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from be_toolchain import catalog
+from be_toolchain.errors import PreferenceError
+
+GROUPS = ("env", "conda", "pip", "path", "system")
+"""The groups of places for a CUDA toolkit, in the order in which they are searched unless told otherwise.
+
+``env`` is CUDA_HOME and CUDA_PATH, ``conda`` the conda prefix, ``pip`` NVIDIA's wheels, ``path`` PATH, and ``system``
+the variables of environment modules and the well-known folders.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferences:
+    """The variables that steer the search.
+
+    Parameters
+    ----------
+    nvcc, cxx : (variable, value), optional
+        One program and no other.
+    homes : tuple of (variable, value)
+        Roots of CUDA toolkits.
+    modules : tuple of (variable, value)
+        Roots set by environment modules.
+    groups : tuple of str
+        All of `GROUPS`, preferred ones first.
+    cuda_hosts : tuple of (variable, value)
+        C++ compilers for nvcc, most binding first.
+    plain_cxx : (variable, value), optional
+        The usual ``CXX``.
+    conda_prefix : str
+        ``CONDA_PREFIX``, or empty.
+    allow_unsupported_compiler : bool
+        Let nvcc use a host compiler that it does not know.
+    """
+
+    nvcc: tuple[str, str] | None = None
+    cxx: tuple[str, str] | None = None
+    homes: tuple[tuple[str, str], ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
+    groups: tuple[str, ...] = GROUPS
+    cuda_hosts: tuple[tuple[str, str], ...] = ()
+    plain_cxx: tuple[str, str] | None = None
+    conda_prefix: str = ""
+    allow_unsupported_compiler: bool = False
+
+
+def parse_preferences(environ: Mapping[str, str]) -> Preferences:
+    """Read the variables that steer the search.
+
+    Parameters
+    ----------
+    environ : Mapping of str to str
+        Environment variables; empty ones count as unset.
+
+    Returns
+    -------
+    Preferences
+
+    Raises
+    ------
+    PreferenceError
+        ``BE_NVCC_PREFER`` or ``BE_ALLOW_UNSUPPORTED_COMPILER`` holds a word that means nothing.
+
+    Examples
+    --------
+    >>> parse_preferences({"BE_NVCC_PREFER": "system,pip"}).groups
+    ('path', 'system', 'pip', 'env', 'conda')
+    """
+
+    def first(names: tuple[str, ...]) -> tuple[str, str] | None:
+        return next(((name, environ[name]) for name in names if environ.get(name, "").strip()), None)
+
+    def every(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, environ[name]) for name in names if environ.get(name, "").strip())
+
+    return Preferences(
+        nvcc=first(catalog.ENV_NVCC),
+        cxx=first((catalog.ENV_CXX,)),
+        homes=every(catalog.ENV_HOMES),
+        modules=every(catalog.MODULE_VARIABLES),
+        groups=_ordered_groups(first(catalog.ENV_PREFER)),
+        cuda_hosts=_flagged_hosts(environ) + every(("NVCC_CCBIN", "CUDAHOSTCXX")),
+        plain_cxx=first(("CXX",)),
+        conda_prefix=environ.get("CONDA_PREFIX", ""),
+        allow_unsupported_compiler=_switch(first(catalog.ENV_ALLOW_UNSUPPORTED)),
+    )
+
+
+def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
+    """All groups, those named first; ``system`` names everything outside of Python's environment but CUDA_HOME."""
+    if preferred is None:
+        return GROUPS
+    name, value = preferred
+    named: list[str] = []
+    for word in value.lower().replace(",", " ").split():
+        if word not in GROUPS:
+            accepted = ", ".join(GROUPS)
+            raise PreferenceError(
+                f"{name}={value!r}: {word!r} is no place for nvcc", hints=(f"use a comma list of {accepted}",)
+            )
+        named.extend(("path", "system") if word == "system" else (word,))
+    return tuple(dict.fromkeys((*named, *GROUPS)))
+
+
+def _switch(setting: tuple[str, str] | None) -> bool:
+    """A variable that is on or off."""
+    if setting is None:
+        return False
+    name, value = setting
+    word = value.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise PreferenceError(f"{name}={value!r} is neither on nor off", hints=("set it to 1 or 0",))
+
+
+def _flagged_hosts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The ``-ccbin`` in nvcc's flag variables: appended flags win over any command line, prepended ones yield."""
+    found = []
+    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        path = parse_ccbin(environ.get(name, ""))
+        if path:
+            found.append((name, path))
+    return tuple(found)
+
+
+def parse_ccbin(flags: str) -> str:
+    """The last host compiler named in a text of nvcc flags, empty when there is none.
+
+    Examples
+    --------
+    >>> parse_ccbin("-O2 -ccbin=/usr/bin/g++-12")
+    '/usr/bin/g++-12'
+    >>> parse_ccbin("--compiler-bindir /opt/gcc/bin/g++")
+    '/opt/gcc/bin/g++'
+    """
+    words = flags.split()
+    found = ""
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        for flag in ("-ccbin", "--compiler-bindir"):
+            if word == flag:
+                found = after
+            elif word.startswith(f"{flag}="):
+                found = word.removeprefix(f"{flag}=")
+    return found.strip("\"'")

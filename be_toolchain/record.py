@@ -1,0 +1,204 @@
+"""A resolved toolchain on disk: reused without a process while nothing that was looked at has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from be_toolchain import catalog
+from be_toolchain.arch import Arch
+from be_toolchain.model import (
+    Component,
+    CudaToolkit,
+    HostCompiler,
+    HostLimits,
+    Toolchain,
+    ToolchainRequest,
+    Warned,
+)
+from be_toolchain.system import FileStamp, RunResult, System
+
+SCHEMA = 1
+"""Raised whenever the meaning of a stored field changes."""
+
+Key = list[list[str]]
+
+
+class ObservingSystem(System):
+    """A system that remembers each file, folder and listing that was asked for, present or not.
+
+    Parameters
+    ----------
+    inner : System
+        What answers.
+    """
+
+    def __init__(self, inner: System) -> None:
+        self._inner = inner
+        self.environ = inner.environ
+        self.machine = inner.machine
+        self.prefixes = inner.prefixes
+        self.site_dirs = inner.site_dirs
+        self.seen: dict[str, FileStamp | None] = {}
+        self.listed: dict[str, FileStamp | None] = {}
+
+    def stat(self, path: str | Path) -> FileStamp | None:
+        """See `System.stat`."""
+        name = str(path)
+        if name not in self.seen:
+            self.seen[name] = self._inner.stat(path)
+        return self.seen[name]
+
+    def list_dir(self, path: Path) -> tuple[str, ...]:
+        """See `System.list_dir`."""
+        self.listed[str(path)] = self._inner.stat(path)
+        return self._inner.list_dir(path)
+
+    def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
+        """See `System.read_text`."""
+        self.stat(path)
+        return self._inner.read_text(path, limit_bytes)
+
+    def realpath(self, path: Path) -> Path:
+        """See `System.realpath`."""
+        return self._inner.realpath(path)
+
+    def run_all(
+        self, commands: tuple[tuple[str, ...], ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0
+    ) -> tuple[RunResult, ...]:
+        """See `System.run_all`."""
+        for argv in commands:
+            self.stat(argv[0])
+        return self._inner.run_all(commands, unset=unset, timeout_s=timeout_s)
+
+    def open_library(self, name: str) -> Any:
+        """See `System.open_library`."""
+        return self._inner.open_library(name)
+
+
+def record_key(request: ToolchainRequest, system: System) -> Key:
+    """What an answer depends on beside files: the request, Python's folders and the environment variables."""
+    environ = system.environ
+    return [
+        ["schema", str(SCHEMA)],
+        ["request", f"{request.need_cuda} {request.need_cxx} {request.nvcc} {request.cxx}"],
+        ["machine", system.machine],
+        ["prefixes", "\n".join(map(str, system.prefixes))],
+        ["site_dirs", "\n".join(map(str, system.site_dirs))],
+        *([name, environ[name]] for name in catalog.RECORD_VARIABLES if name in environ),
+    ]
+
+
+def record_path(record_dir: Path, key: Key) -> Path:
+    """The file for one key."""
+    import hashlib
+
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+    return record_dir / f"toolchain-{digest[:24]}.json"
+
+
+def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
+    """The recorded answer, or None when there is none, it is damaged, or a file of it changed."""
+    try:
+        data: Any = json.loads(record_path(record_dir, key).read_bytes())
+        if data["key"] != key or not _unchanged(data, system):
+            return None
+        return _decode_toolchain(data["toolchain"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None
+
+
+def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: ObservingSystem) -> bool:
+    """Write an answer by one rename, readable by its owner alone; False when the folder can't be written."""
+    data = {
+        "key": key,
+        "seen": [[path, *_shape(stamp)] for path, stamp in observed.seen.items()],
+        "listed": [[path, *_listing(stamp)] for path, stamp in observed.listed.items()],
+        "toolchain": encode(toolchain),
+    }
+    return write_private(record_path(record_dir, key), json.dumps(data, separators=(",", ":")))
+
+
+def write_private(path: Path, text: str) -> bool:
+    """Replace a file by one rename, making its folder (0o700) if needed; False when that can't be done."""
+    import tempfile
+
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError:
+        return False
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _shape(stamp: FileStamp | None) -> tuple[int, ...]:
+    """A file by its identity, a folder by its being one, nothing by nothing."""
+    if stamp is None or stamp.is_dir:
+        return () if stamp is None else (1,)
+    return (2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns)
+
+
+def _listing(stamp: FileStamp | None) -> tuple[int, ...]:
+    """A listed folder by its identity and the time at which a name in it last changed."""
+    return () if stamp is None else (stamp.inode, stamp.mtime_ns)
+
+
+def _unchanged(data: Any, system: System) -> bool:
+    """Whether every observation still holds."""
+    stat = system.stat
+    return all(tuple(row[1:]) == _shape(stat(row[0])) for row in data["seen"]) and all(
+        tuple(row[1:]) == _listing(stat(row[0])) for row in data["listed"]
+    )
+
+
+def encode(value: Any) -> Any:
+    """A model value as JSON data: paths and architectures as text, dataclasses as objects."""
+    from dataclasses import fields, is_dataclass
+
+    if isinstance(value, (Path, Arch)):
+        return str(value)
+    if is_dataclass(value):
+        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+    return [encode(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _decode_toolchain(data: Any) -> Toolchain:
+    """The inverse of `encode` for a `Toolchain`."""
+    return Toolchain(
+        cxx=HostCompiler(**(data["cxx"] | {"path": Path(data["cxx"]["path"])})) if data["cxx"] else None,
+        cuda=_decode_toolkit(data["cuda"]) if data["cuda"] else None,
+        environment=tuple((name, value) for name, value in data["environment"]),
+        warnings=tuple(Warned(**row) for row in data["warnings"]),
+    )
+
+
+_PATHS = ("root", "nvcc", "cicc", "ptxas", "cudafe", "fatbinary", "nvlink", "libdevice")
+_OPTIONAL_PATHS = ("cudart_static", "cudart_shared")
+
+
+def _decode_toolkit(data: Any) -> CudaToolkit:
+    """The inverse of `encode` for a `CudaToolkit`."""
+    host = data["host_compiler"]
+    return CudaToolkit(
+        **(
+            data
+            | {name: Path(data[name]) for name in _PATHS}
+            | {name: Path(data[name]) if data[name] else None for name in _OPTIONAL_PATHS}
+            | {name: tuple(Path(text) for text in data[name]) for name in ("include_dirs", "library_dirs")}
+            | {
+                "components": tuple(Component(**(row | {"path": Path(row["path"])})) for row in data["components"]),
+                "archs": tuple(Arch.parse(text) for text in data["archs"]),
+                "host_limits": HostLimits(**data["host_limits"]),
+                "host_compiler": HostCompiler(**(host | {"path": Path(host["path"])})),
+            }
+        )
+    )

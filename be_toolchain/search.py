@@ -1,0 +1,161 @@
+"""Where a CUDA toolkit may be: steps in their order; every hit says how it was found, every miss why it lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from be_toolchain import catalog
+from be_toolchain.errors import Probe
+from be_toolchain.hosts import conda_prefixes
+from be_toolchain.preferences import Preferences
+from be_toolchain.system import System
+from be_toolchain.versions import version_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolkitCandidate:
+    """An nvcc that may belong to a complete toolkit.
+
+    Parameters
+    ----------
+    nvcc : Path
+        Absolute; perhaps a wrapper script or a link.
+    found_via : str
+        The search step.
+    """
+
+    nvcc: Path
+    found_via: str
+
+
+ToolkitStep = Callable[[System, Preferences], Iterator[ToolkitCandidate | Probe]]
+
+
+def _from_root(system: System, found_via: str, root: Path) -> Iterator[ToolkitCandidate | Probe]:
+    """The nvcc below a root folder."""
+    nvcc = root / "bin" / "nvcc"
+    if system.is_program(nvcc):
+        yield ToolkitCandidate(nvcc=nvcc, found_via=found_via)
+    elif system.is_file(nvcc):
+        yield Probe(found_via=found_via, place=str(nvcc), reason="not executable")
+    elif system.is_dir(root):
+        yield Probe(found_via=found_via, place=str(root), reason="no bin/nvcc in it")
+    else:
+        yield Probe(found_via=found_via, place=str(root), reason="no such folder")
+
+
+def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCandidate | Probe]:
+    """The roots in a variable; a stray separator, as in ``:/usr/local/cuda``, does no harm."""
+    for entry in dict.fromkeys(word.strip() for word in value.split(":")):
+        if entry.startswith("/"):
+            yield from _from_root(system, name, Path(entry))
+        elif entry:
+            yield Probe(found_via=name, place=entry, reason="not an absolute path")
+
+
+def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """CUDA_HOME, then CUDA_PATH."""
+    set_names = {name for name, _ in preferences.homes}
+    for name in catalog.ENV_HOMES:
+        if name not in set_names:
+            yield Probe(found_via=name, place="environment", reason="not set")
+    for name, value in preferences.homes:
+        yield from _from_variable(system, name, value)
+
+
+def from_conda(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """The running Python's conda prefix, then an activated one."""
+    activated = Path(preferences.conda_prefix) if preferences.conda_prefix.startswith("/") else None
+    prefixes = dict.fromkeys((*conda_prefixes(system), *((activated,) if activated else ())))
+    if not prefixes:
+        yield Probe(found_via="conda", place=str(system.prefixes[0]), reason="Python runs in no conda environment")
+    for prefix in prefixes:
+        yield from _from_root(system, "conda", prefix)
+
+
+def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """NVIDIA's wheels on Python's path."""
+    for folder in system.site_dirs:
+        roots = [folder / below for below in catalog.PIP_ROOTS if system.is_dir(folder / below)]
+        for root in roots:
+            yield from _from_root(system, "pip wheels", root)
+        old = folder / catalog.PIP_NVCC_WITHOUT_COMPILER
+        if system.is_dir(old):
+            reason = "the CUDA 12 wheel nvidia-cuda-nvcc-cu12 holds ptxas and libdevice but no nvcc"
+            yield Probe(found_via="pip wheels", place=str(old), reason=reason)
+        elif not roots:
+            yield Probe(found_via="pip wheels", place=str(folder), reason="no CUDA compiler wheels in it")
+
+
+def from_path(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """Every nvcc on PATH: the first may lack its headers."""
+    found = [folder / "nvcc" for folder in system.path_dirs if system.is_program(folder / "nvcc")]
+    if not found:
+        yield Probe(found_via="PATH", place="nvcc", reason="not on PATH")
+    for nvcc in found:
+        yield ToolkitCandidate(nvcc=nvcc, found_via="PATH")
+
+
+def from_modules(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """Variables of environment modules."""
+    for name, value in preferences.modules:
+        yield from _from_variable(system, name, value)
+
+
+def from_well_known(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """Folders in which installers and distributions put toolkits, newest first where several stand side by side."""
+    for text in catalog.SYSTEM_ROOTS:
+        yield from _from_root(system, "well-known folder", Path(text))
+    for parent, prefix in catalog.VERSIONED_ROOTS:
+        names = [name for name in system.list_dir(Path(parent)) if name.startswith(prefix)]
+        for name in sorted(names, key=version_key, reverse=True):
+            yield from _from_root(system, "well-known folder", Path(parent) / name)
+
+
+def from_hpc_sdk(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """The toolkits inside NVIDIA's HPC SDK, newest first."""
+    base = Path(catalog.HPC_SDK_ROOT)
+    roots = [
+        base / arch / version / "cuda" / release
+        for arch in system.list_dir(base)
+        if arch.startswith("Linux_")
+        for version in system.list_dir(base / arch)
+        if version[:1].isdigit()
+        for release in system.list_dir(base / arch / version / "cuda")
+        if release[:1].isdigit()
+    ]
+    for root in sorted(roots, key=lambda root: (version_key(root.name), str(root)), reverse=True):
+        yield from _from_root(system, "HPC SDK", root)
+
+
+STEPS: dict[str, tuple[ToolkitStep, ...]] = {
+    "env": (from_homes,),
+    "conda": (from_conda,),
+    "pip": (from_pip,),
+    "path": (from_path,),
+    "system": (from_modules, from_well_known, from_hpc_sdk),
+}
+"""The steps of each group of `preferences.GROUPS`."""
+
+
+def toolkit_candidates(
+    system: System, preferences: Preferences, requested: Path | None
+) -> Iterator[ToolkitCandidate | Probe]:
+    """Every place for a CUDA toolkit, best first; only the named nvcc when the caller or ``BE_NVCC`` names one."""
+    named = ("argument nvcc", str(requested)) if requested is not None else preferences.nvcc
+    if named is None:
+        for group in preferences.groups:
+            for step in STEPS[group]:
+                yield from step(system, preferences)
+        return
+    found_via, value = named
+    place = system.which(value)
+    root = Path(value)
+    if place is None and root.is_absolute() and system.is_program(root / "bin" / "nvcc"):
+        place = root / "bin" / "nvcc"
+    if place is None:
+        yield Probe(found_via=found_via, place=value, reason="no such program")
+    else:
+        yield ToolkitCandidate(nvcc=place, found_via=found_via)

@@ -1,0 +1,284 @@
+"""The whole search in one value: what was chosen, every place that lost, and the error that it amounts to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from be_toolchain import catalog
+from be_toolchain.coherence import find_mixture, judge_conda, judge_flags, judge_host, judge_release, render_limits
+from be_toolchain.errors import (
+    CudaNotFoundError,
+    HostCompilerNotFoundError,
+    IncoherentToolchainError,
+    Probe,
+    ToolchainError,
+    UnsupportedHostCompilerError,
+)
+from be_toolchain.examine import Rejection, examine_toolkit
+from be_toolchain.hosts import HostCandidate, conda_prefixes, host_candidates, probe_compiler
+from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+from be_toolchain.preferences import Preferences, parse_preferences
+from be_toolchain.search import ToolkitCandidate, toolkit_candidates
+from be_toolchain.system import System
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """All that a search found.
+
+    Parameters
+    ----------
+    toolchain : Toolchain
+        As far as it was found.
+    cxx_probes, cuda_probes, host_probes : tuple of Probe
+        Every place looked at for a C++ compiler, a CUDA toolkit, and a host compiler for it.
+    cxx_problem, cuda_problem : ToolchainError, optional
+        Why there is none.
+    """
+
+    toolchain: Toolchain
+    cxx_probes: tuple[Probe, ...] = ()
+    cuda_probes: tuple[Probe, ...] = ()
+    host_probes: tuple[Probe, ...] = ()
+    cxx_problem: ToolchainError | None = None
+    cuda_problem: ToolchainError | None = None
+
+    @property
+    def problem(self) -> ToolchainError | None:
+        """The first thing that went wrong."""
+        return self.cxx_problem or self.cuda_problem
+
+
+class Compilers:
+    """The C++ compilers of a machine, each asked at most once.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    preferences : Preferences
+        The environment's wishes.
+    requested : Path, optional
+        The caller's.
+    """
+
+    def __init__(self, system: System, preferences: Preferences, requested: Path | None) -> None:
+        self._system = system
+        self._preferences = preferences
+        self._requested = requested
+        self._asked: dict[Path, HostCompiler | Probe] = {}
+
+    def each(self, *, for_cuda: bool) -> Iterator[HostCompiler | Probe]:
+        """Every compiler that works, best first, and every place that lost."""
+        seen: set[Path] = set()
+        for candidate in host_candidates(self._system, self._preferences, self._requested, for_cuda=for_cuda):
+            if isinstance(candidate, Probe):
+                yield candidate
+            elif candidate.path not in seen:
+                seen.add(candidate.path)
+                yield self._ask(candidate)
+
+    def _ask(self, candidate: HostCandidate) -> HostCompiler | Probe:
+        """Ask once; a later step that finds the same program gives its own name to the answer."""
+        if candidate.path not in self._asked:
+            self._asked[candidate.path] = probe_compiler(self._system, candidate)
+        return replace(self._asked[candidate.path], found_via=candidate.found_via)
+
+
+def survey(request: ToolchainRequest, system: System) -> Survey:
+    """Search for all that a request needs.
+
+    Raises
+    ------
+    PreferenceError
+        An environment variable that steers the search means nothing.
+    """
+    preferences = parse_preferences(system.environ)
+    compilers = Compilers(system, preferences, request.cxx)
+    environment = tuple(
+        (name, system.environ[name]) for name in sorted(catalog.COMPILE_VARIABLES) if system.environ.get(name)
+    )
+    result = Survey(toolchain=Toolchain(environment=environment))
+    if request.need_cxx or request.need_cuda:
+        result = _with_cxx(result, compilers, _named(request.cxx, preferences.cxx, "argument cxx"))
+    if request.need_cuda:
+        result = _with_cuda(result, system, preferences, request, compilers)
+    return replace(result, toolchain=_finish(result, system))
+
+
+def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | None) -> Survey:
+    """Add the C++ compiler."""
+    probes: list[Probe] = []
+    for found in compilers.each(for_cuda=False):
+        if isinstance(found, Probe):
+            probes.append(found)
+            continue
+        probes.append(Probe(found_via=found.found_via, place=str(found.path), chosen=True))
+        toolchain = replace(result.toolchain, cxx=found)
+        return replace(result, toolchain=toolchain, cxx_probes=tuple(probes))
+    hints: tuple[str, ...] = (
+        "install a C++ compiler: apt install g++, dnf install gcc-c++, or conda install gxx",
+        "or name one with BE_CXX=/path/to/g++",
+    )
+    message = "no working C++ compiler was found"
+    if named is not None:
+        message = f"{named[0]} names {named[1]!r}, which is no working C++ compiler"
+        hints = (f"correct {named[0]}, or leave it out to search this machine",)
+    problem = HostCompilerNotFoundError(message, probes=tuple(probes), hints=hints)
+    return replace(result, cxx_probes=tuple(probes), cxx_problem=problem)
+
+
+def _with_cuda(
+    result: Survey, system: System, preferences: Preferences, request: ToolchainRequest, compilers: Compilers
+) -> Survey:
+    """Add the CUDA toolkit and its host compiler."""
+    any_host = result.toolchain.cxx or next(
+        (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe)), None
+    )
+    if any_host is None:
+        return replace(result, cuda_problem=result.cxx_problem)
+    found = _find_toolkit(system, preferences, request.nvcc, any_host)
+    result = replace(result, cuda_probes=found.probes, cuda_problem=found.problem)
+    if found.toolkit is None:
+        return result
+    probes, host = _find_host(found.toolkit, compilers, allow_any=preferences.allow_unsupported_compiler)
+    if host is None:
+        anything = Compilers(system, replace(preferences, cxx=None), None)
+        _, fitting = _find_host(found.toolkit, anything, allow_any=False)
+        problem = _host_error(found.toolkit, probes, fitting)
+        return replace(result, host_probes=probes, cuda_problem=problem)
+    unknown = bool(judge_host(host, found.toolkit.host_limits))
+    toolkit = replace(found.toolkit, host_compiler=host, allow_unsupported_compiler=unknown)
+    return replace(result, toolchain=replace(result.toolchain, cuda=toolkit), host_probes=probes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToolkitSearch:
+    """What the search for a toolkit came to."""
+
+    toolkit: CudaToolkit | None
+    probes: tuple[Probe, ...]
+    problem: ToolchainError | None
+
+
+def _find_toolkit(
+    system: System, preferences: Preferences, requested: Path | None, host: HostCompiler
+) -> _ToolkitSearch:
+    """The first complete and coherent toolkit."""
+    probes: list[Probe] = []
+    rejections: list[Rejection] = []
+    tried: set[Path] = set()
+    for candidate in toolkit_candidates(system, preferences, requested):
+        if isinstance(candidate, Probe):
+            probes.append(candidate)
+            continue
+        real = system.realpath(candidate.nvcc)
+        if real in tried:
+            reason = "the same nvcc as one above"
+            probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), reason=reason))
+            continue
+        tried.add(real)
+        verdict = _judge_toolkit(system, candidate, host)
+        if isinstance(verdict, Rejection):
+            rejections.append(verdict)
+            probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), reason=verdict.reason))
+            continue
+        probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), chosen=True))
+        return _ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None)
+    named = _named(requested, preferences.nvcc, "argument nvcc")
+    return _ToolkitSearch(toolkit=None, probes=tuple(probes), problem=_cuda_error(rejections, tuple(probes), named))
+
+
+def _judge_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
+    """Examine a candidate and apply the rules that need nothing else."""
+    toolkit = examine_toolkit(system, candidate, host)
+    if isinstance(toolkit, Rejection):
+        return toolkit
+    too_old = judge_release(toolkit)
+    if too_old:
+        return Rejection(reason=too_old)
+    mixture = find_mixture(toolkit)
+    return Rejection(reason=mixture.reason, hint=mixture.hint, mixed=True) if mixture else toolkit
+
+
+def _cuda_error(
+    rejections: list[Rejection], probes: tuple[Probe, ...], named: tuple[str, str] | None
+) -> ToolchainError:
+    """The error for a search that found no toolkit."""
+    repairs = tuple(dict.fromkeys(rejection.hint for rejection in rejections if rejection.hint))
+    mixed = next((rejection for rejection in rejections if rejection.mixed), None)
+    if mixed is not None:
+        return IncoherentToolchainError(f"no usable CUDA toolkit: {mixed.reason}", probes=probes, hints=repairs)
+    if named is not None:
+        message = f"{named[0]} names {named[1]!r}, which belongs to no complete CUDA toolkit"
+        hints = (*repairs, f"correct {named[0]}, or leave it out to search this machine")
+        return CudaNotFoundError(message, probes=probes, hints=hints)
+    hints = (
+        *repairs,
+        f'install one into this Python: python -m pip install "{catalog.PIP_TOOLKIT}==13.0.*"',
+        "or with conda: conda install cuda-nvcc cuda-cudart-dev",
+        "or point to one with CUDA_HOME=/path/to/cuda or BE_NVCC=/path/to/nvcc",
+    )
+    return CudaNotFoundError("no complete CUDA toolkit was found", probes=probes, hints=hints)
+
+
+def _find_host(
+    toolkit: CudaToolkit, compilers: Compilers, *, allow_any: bool
+) -> tuple[tuple[Probe, ...], HostCompiler | None]:
+    """The first C++ compiler that a toolkit accepts, and every place looked at."""
+    probes: list[Probe] = []
+    for found in compilers.each(for_cuda=True):
+        if isinstance(found, Probe):
+            probes.append(found)
+            continue
+        refused = judge_host(found, toolkit.host_limits)
+        chosen = allow_any or not refused
+        reason = "" if chosen else refused
+        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=chosen))
+        if chosen:
+            return tuple(probes), found
+    return tuple(probes), None
+
+
+def _host_error(
+    toolkit: CudaToolkit, probes: tuple[Probe, ...], fitting: HostCompiler | None
+) -> UnsupportedHostCompilerError:
+    """The error for a toolkit that accepts no compiler; `fitting` is one outside of what the user allows."""
+    most = toolkit.host_limits.gcc_max
+    if fitting is not None:
+        named = f"{fitting.family} {fitting.version}"
+        repair = f"{named} is here and fits: {catalog.ENV_CXX}={fitting.path}"
+    else:
+        wanted = f"one that it accepts, such as g++-{most}" if most else "another C++ compiler"
+        repair = f"install {wanted}, and if it is not on PATH name it with {catalog.ENV_CXX}=/path/to/g++"
+    return UnsupportedHostCompilerError(
+        f"nvcc of CUDA {toolkit.release} accepts {render_limits(toolkit.host_limits)}, "
+        f"{'but not the compiler that was named' if fitting else 'and no such compiler is here'}",
+        probes=probes,
+        hints=(repair, f"or use the present one at your own risk: {catalog.ENV_ALLOW_UNSUPPORTED[0]}=1"),
+    )
+
+
+def _named(requested: Path | None, preferred: tuple[str, str] | None, label: str) -> tuple[str, str] | None:
+    """Who names the one program that may be used, and its name."""
+    return (label, str(requested)) if requested is not None else preferred
+
+
+def _finish(result: Survey, system: System) -> Toolchain:
+    """One compiler for C++ and nvcc unless one was named for C++; and the warnings."""
+    toolchain = result.toolchain
+    cxx, cuda = toolchain.cxx, toolchain.cuda
+    if cuda is not None and cxx is not None and cxx.found_via not in _NAMED:
+        cxx = cuda.host_compiler
+    used = [compiler for compiler in (cxx, cuda.host_compiler if cuda else None) if compiler is not None]
+    roots = tuple(str(prefix) for prefix in conda_prefixes(system))
+    rows = [row for compiler in used for row in judge_conda(compiler, roots)]
+    if cuda is not None:
+        rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
+    return replace(toolchain, cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
+
+
+_NAMED = ("argument cxx", catalog.ENV_CXX, "CXX")
+"""The steps at which somebody named the C++ compiler."""

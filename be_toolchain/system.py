@@ -1,0 +1,260 @@
+"""The port through which the machine is seen, and its real side: the only user of subprocess and the environment."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStamp:
+    """What tells one state of a file or folder from another.
+
+    Parameters
+    ----------
+    is_dir, executable : bool
+        Its kind, and whether anyone may run it.
+    inode, size_bytes, mtime_ns : int
+        Of what a link points at.
+    """
+
+    is_dir: bool = False
+    executable: bool = False
+    inode: int = 0
+    size_bytes: int = 0
+    mtime_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a finished, or never started, program left.
+
+    Parameters
+    ----------
+    argv : tuple of str
+        The command.
+    returncode : int or None
+        None when it did not start or was stopped.
+    stdout, stderr : str
+        All it printed, undecodable bytes replaced.
+    problem : str
+        Why `returncode` is None.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int | None
+    stdout: str = ""
+    stderr: str = ""
+    problem: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both outputs, standard output first."""
+        return self.stdout + self.stderr
+
+    @property
+    def why_failed(self) -> str:
+        """One line for a message; empty after success."""
+        if self.returncode == 0:
+            return ""
+        lines = (self.stderr or self.stdout).strip().splitlines()
+        return self.problem or f"exit status {self.returncode}{': ' + lines[-1].strip() if lines else ''}"
+
+
+class System(ABC):
+    """All that the search may see of a machine. Paths are absolute.
+
+    Attributes
+    ----------
+    environ : Mapping of str to str
+        The environment variables.
+    machine : str
+        ``"x86_64"`` or ``"aarch64"``.
+    prefixes : tuple of Path
+        The running Python's prefix and, in a virtual environment, the one that it was made from.
+    site_dirs : tuple of Path
+        The site-packages folders on Python's path, in its order.
+    """
+
+    environ: Mapping[str, str]
+    machine: str
+    prefixes: tuple[Path, ...]
+    site_dirs: tuple[Path, ...]
+
+    @abstractmethod
+    def stat(self, path: str | Path) -> FileStamp | None:
+        """The state of what is at `path`, links followed; None when nothing is, or it can't be seen."""
+
+    @abstractmethod
+    def list_dir(self, path: Path) -> tuple[str, ...]:
+        """The sorted names in a folder, empty when there is none."""
+
+    @abstractmethod
+    def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
+        """The beginning of a file as UTF-8, undecodable bytes replaced; None when it can't be read."""
+
+    @abstractmethod
+    def realpath(self, path: Path) -> Path:
+        """`path` without links."""
+
+    @abstractmethod
+    def run_all(
+        self, commands: tuple[tuple[str, ...], ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0
+    ) -> tuple[RunResult, ...]:
+        """Run all commands at once in the C locale with empty input, without the variables in `unset`."""
+
+    @abstractmethod
+    def open_library(self, name: str) -> Any:
+        """A shared library for ctypes; raises OSError when the loader does not find it."""
+
+    def run(self, argv: tuple[str, ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0) -> RunResult:
+        """Run one command as `run_all` does."""
+        return self.run_all((argv,), unset=unset, timeout_s=timeout_s)[0]
+
+    def is_file(self, path: Path) -> bool:
+        """Whether a file is at `path`."""
+        found = self.stat(path)
+        return found is not None and not found.is_dir
+
+    def is_dir(self, path: Path) -> bool:
+        """Whether a folder is at `path`."""
+        found = self.stat(path)
+        return found is not None and found.is_dir
+
+    def is_program(self, path: Path) -> bool:
+        """Whether an executable file is at `path`."""
+        found = self.stat(path)
+        return found is not None and not found.is_dir and found.executable
+
+    @property
+    def path_dirs(self) -> tuple[Path, ...]:
+        """The absolute folders of PATH, each once, in order."""
+        words = self.environ.get("PATH", "").split(os.pathsep)
+        return tuple(dict.fromkeys(Path(word) for word in words if word.startswith("/")))
+
+    def which(self, name: str) -> Path | None:
+        """Where PATH finds a program; an absolute `name` is only checked."""
+        if "/" in name:
+            path = Path(name)
+            return path if path.is_absolute() and self.is_program(path) else None
+        return next((folder / name for folder in self.path_dirs if self.is_program(folder / name)), None)
+
+
+def stamp_path(path: str | Path) -> FileStamp | None:
+    """The state of a real file or folder; None when nothing is there, or it can't be seen."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a warm load does this for every recorded path; Path would double its cost
+    except (OSError, ValueError):
+        return None
+    return FileStamp(
+        is_dir=stat.S_ISDIR(found.st_mode),
+        executable=bool(found.st_mode & 0o111),
+        inode=found.st_ino,
+        size_bytes=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+    )
+
+
+class LocalSystem(System):
+    """The machine at hand, as its process sees it now.
+
+    Parameters
+    ----------
+    environ : Mapping of str to str, optional
+        Instead of this process's environment variables.
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self.environ = os.environ if environ is None else environ
+        self.machine = os.uname().machine
+        self.prefixes = tuple(dict.fromkeys((Path(sys.prefix), Path(sys.base_prefix))))
+        ends = ("site-packages", "dist-packages")
+        found = (Path(entry) for entry in sys.path if entry.rstrip("/").endswith(ends) and entry.startswith("/"))
+        self.site_dirs = tuple(dict.fromkeys(found))
+
+    def stat(self, path: str | Path) -> FileStamp | None:
+        """See `System.stat`."""
+        return stamp_path(path)
+
+    def list_dir(self, path: Path) -> tuple[str, ...]:
+        """See `System.list_dir`."""
+        try:
+            return tuple(sorted(entry.name for entry in path.iterdir()))
+        except OSError:
+            return ()
+
+    def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
+        """See `System.read_text`."""
+        try:
+            with path.open("rb") as file:
+                return file.read(limit_bytes).decode("utf-8", "replace")
+        except OSError:
+            return None
+
+    def realpath(self, path: Path) -> Path:
+        """See `System.realpath`."""
+        return Path(os.path.realpath(path))
+
+    def run_all(
+        self, commands: tuple[tuple[str, ...], ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0
+    ) -> tuple[RunResult, ...]:
+        """See `System.run_all`."""
+        import time
+
+        environ = {name: value for name, value in self.environ.items() if name not in unset} | {"LC_ALL": "C"}
+        deadline = time.monotonic() + timeout_s
+        started = [_start(argv, environ) for argv in commands]
+        return tuple(
+            RunResult(argv=argv, returncode=None, problem=process)
+            if isinstance(process, str)
+            else _finish(argv, process, max(deadline - time.monotonic(), 0.01), timeout_s)
+            for argv, process in zip(commands, started, strict=True)
+        )
+
+    def open_library(self, name: str) -> Any:
+        """See `System.open_library`."""
+        import ctypes
+
+        return ctypes.CDLL(name)
+
+
+def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Popen[bytes] | str:
+    """Start a program, or say why it can't be."""
+    import subprocess
+
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environ, cwd="/", start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+
+
+def _finish(argv: tuple[str, ...], process: subprocess.Popen[bytes], left_s: float, timeout_s: float) -> RunResult:
+    """Collect a program's output, or stop it and all that it started."""
+    import contextlib
+    import subprocess
+
+    try:
+        out, err = process.communicate(timeout=left_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.communicate()
+        return RunResult(argv=argv, returncode=None, problem=f"did not finish within {timeout_s:g} s")
+    return RunResult(
+        argv=argv,
+        returncode=process.returncode,
+        stdout=out.decode("utf-8", "replace"),
+        stderr=err.decode("utf-8", "replace"),
+    )

@@ -1,0 +1,106 @@
+"""Tiers: a test's folder says what it costs, and this file says what each tier needs.
+
+A missing requirement skips with its reason. `BE_REQUIRE_TIERS=compile,cuda` promises tiers: there a skip is a failure,
+but for tests that ask for an extra program by `@pytest.mark.needs("clang++")`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.support import requirements
+
+ROOT = Path(__file__).resolve().parent.parent
+TIERS = ("unit", "compile", "cuda", "gpu", "packaging")
+PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
+_OPTIONAL = "needs, which is optional here: "
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tests out of the user's cache, and give the CPU backend two devices."""
+    unknown = PROMISED.difference(TIERS)
+    if unknown:
+        message = f"BE_REQUIRE_TIERS names unknown tiers: {', '.join(sorted(unknown))}; there are {', '.join(TIERS)}"
+        raise pytest.UsageError(message)
+    if "BE_CACHE_DIR" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="be-tests-")
+        os.environ["BE_CACHE_DIR"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if "jax" not in sys.modules:
+        flags = os.environ.get("XLA_FLAGS", "")
+        if "xla_force_host_platform_device_count" not in flags:
+            os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=2".strip()
+        # Several test processes share one device.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def _tier(path: Path) -> str | None:
+    """The tier of a test file: its first folder below tests/, unit for doctests and the files beside this one."""
+    if not path.is_relative_to(ROOT):
+        return None
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "tests" and len(parts) > 2:
+        return parts[1] if parts[1] in TIERS else None
+    return "unit"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its tier, and skip it when the tier's requirement, or the test's own, is missing."""
+    for item in items:
+        tier = _tier(item.path)
+        if tier is not None:
+            item.add_marker(getattr(pytest.mark, tier))
+            reason = requirements.missing(tier)
+            if reason is not None:
+                item.add_marker(pytest.mark.skip(reason=f"tier {tier}: {reason}"))
+        absent = [p for mark in item.iter_markers("needs") for p in mark.args if shutil.which(p) is None]
+        if absent:
+            item.add_marker(pytest.mark.skip(reason=_OPTIONAL + ", ".join(absent)))
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why a report says skipped."""
+    return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip in a promised tier into a failure."""
+    report = yield
+    expected = hasattr(report, "wasxfail") or _OPTIONAL in _reason(report)
+    if report.skipped and not expected and _tier(item.path) in PROMISED:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but BE_REQUIRE_TIERS promises this tier: {_reason(report)}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips as a whole."""
+    report = yield
+    if report.skipped and _tier(collector.path) in PROMISED:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but BE_REQUIRE_TIERS promises this tier: {_reason(report)}"
+    return report
+
+
+@pytest.fixture
+def tmp_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    """An empty cache folder of the test's own, for this process and those that it starts."""
+    import be_runtime
+
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("BE_CACHE_DIR", str(folder))
+    before = be_runtime.get_cache_dir()
+    be_runtime.set_cache_dir(folder)
+    yield folder
+    be_runtime.set_cache_dir(before)

@@ -1,0 +1,16 @@
+"""Every Python block of the pages about CUDA runs on a device, and prints what the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.docs import run_page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial-cuda.md", "docs/compiler-options.md"])
+def test_page_runs(page: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_page(page) > 0
+    assert tmp_cache.is_dir()

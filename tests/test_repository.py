@@ -1,0 +1,105 @@
+"""What holds for the repository as a whole and no linter checks."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import be_runtime
+import be_toolchain
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("be_toolchain", "be_runtime")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
+# Values that functions get as arguments everywhere else (`be_toolchain.system` is a port: its fake has an environ too).
+READERS_OF_ENVIRON = {"be_runtime/settings.py", "be_toolchain/system.py"}
+UNFINISHED = re.compile("|".join(["NotImplemented" + "Error", "TO" + "DO", "FIX" + "ME", "XX" + "X"]))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _reads_environ(tree: ast.Module) -> bool:
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in {"environ", "getenv", "environb"}
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+        for node in ast.walk(tree)
+    )
+
+
+def test_only_the_settings_and_the_system_port_read_the_environment():
+    readers = {_name(path) for path in MODULES if _reads_environ(ast.parse(path.read_text()))}
+    assert readers <= READERS_OF_ENVIRON
+
+
+def test_every_module_has_a_layer():
+    contracts = tomllib.loads(PYPROJECT)["tool"]["importlinter"]["contracts"]
+    layers = {
+        (contract["containers"][0], name)
+        for contract in contracts
+        if contract["type"] == "layers"
+        for layer in contract["layers"]
+        for name in re.findall(r"\w+", layer)
+    }
+    modules = {
+        (package, path.stem)
+        for package in PACKAGES
+        for path in (ROOT / package).iterdir()
+        if (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").is_file()
+    }
+    assert modules <= layers, "a new module takes its place in pyproject.toml, [tool.importlinter]"
+
+
+def test_every_source_folder_is_a_package():
+    missing = {_name(path.parent) for path in MODULES if not (path.parent / "__init__.py").is_file()}
+    assert not missing
+
+
+def test_both_packages_and_the_changelog_name_one_version():
+    version = be_toolchain.__version__
+    assert be_runtime.__version__ == version
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_each_ignored_rule_has_its_reason():
+    block = PYPROJECT.split("[tool.ruff.lint]")[1].split("[tool.ruff.lint.flake8-annotations]")[0]
+    bare = [line for line in block.splitlines() if re.match(r'\s+"[A-Z]+\d*",', line) and "#" not in line]
+    assert not bare
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_nothing_is_left_unfinished(path: Path):
+    assert not UNFINISHED.findall(path.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_between_pages_lead_somewhere(page: Path):
+    targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_make_targets_that_pages_name_exist(page: Path):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ((?!\w+ )[a-z-]+)`", page.read_text())) <= targets
+
+
+def test_each_folder_of_tests_is_a_tier():
+    folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert folders <= {"unit", "compile", "cuda", "gpu", "packaging"}
+
+
+def test_ci_runs_make_test():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().splitlines()[-1] == "exec make test"

@@ -1,0 +1,204 @@
+"""Whatever happens to a header, the entry that is used was made from what the header holds now."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from be_runtime.cache import BuildOutput, CacheKey, FileRecord, Manifest, Store, shadowing_paths
+from be_runtime.cache.examine import examine, record_file
+from be_runtime.cache.manifest import RACY_MARGIN_NS
+from be_runtime.cache.verify import is_unchanged
+
+Edit = Callable[[Path, bytes], None]
+
+
+def _restore_times(path: Path, like: os.stat_result) -> None:
+    os.utime(path, ns=(like.st_atime_ns, like.st_mtime_ns))
+
+
+def test_an_edited_header_rebuilds(
+    store: Store, key: CacheKey, header: Path, build: Callable[[Path], BuildOutput], edit: Edit
+):
+    store.get_or_build(key, build)
+    edit(header, b"longer content")
+    assert store.get(key) is None
+    entry = store.get_or_build(key, build)
+    assert entry.reason == f"{header} changed"
+    assert entry.output("m.so").read_bytes() == b"longer content"
+
+
+@pytest.mark.parametrize("restore", ["size", "size and mtime"])
+def test_an_edit_of_the_same_size_and_time_rebuilds(
+    store: Store, key: CacheKey, header: Path, build: Callable[[Path], BuildOutput], restore: str
+):
+    before = header.stat()
+    store.get_or_build(key, build)
+    header.write_bytes(b"two")
+    if restore == "size and mtime":
+        _restore_times(header, before)
+        assert (header.stat().st_mtime_ns, header.stat().st_size) == (before.st_mtime_ns, before.st_size)
+    assert store.get(key) is None
+    assert store.get_or_build(key, build).output("m.so").read_bytes() == b"two"
+
+
+def test_a_header_replaced_by_rename_with_its_times_kept_rebuilds(
+    store: Store, key: CacheKey, header: Path, build: Callable[[Path], BuildOutput]
+):
+    store.get_or_build(key, build)
+    other = header.with_name("new.h")
+    other.write_bytes(b"two")
+    shutil.copystat(header, other)
+    other.rename(header)
+    assert store.get(key) is None
+
+
+def test_a_touch_does_not_rebuild_and_is_remembered(
+    store: Store, key: CacheKey, header: Path, build: Callable[[Path], BuildOutput]
+):
+    entry = store.get_or_build(key, build)
+    os.utime(header, (1e9, 1e9))
+    hit = store.get(key)
+    assert hit is not None
+    assert hit.path == entry.path
+    assert hit.manifest.dependencies[0].mtime_ns == 10**18
+    again = store.get(key)
+    assert again is not None
+    assert again.manifest.dependencies == hit.manifest.dependencies
+
+
+def test_a_header_switched_back_and_forth_hits(
+    store: Store, key: CacheKey, header: Path, build: Callable[[Path], BuildOutput], edit: Edit
+):
+    contents = [b"one", b"two", b"333", b"4444"]
+    for content in contents:
+        edit(header, content)
+        assert store.get_or_build(key, build).built
+    for content in contents * 2:
+        edit(header, content)
+        hit = store.get(key)
+        assert hit is not None
+        assert hit.output("m.so").read_bytes() == content
+
+
+def test_a_missing_header_invalidates(store: Store, key: CacheKey, header: Path, build: Callable[[Path], BuildOutput]):
+    store.get_or_build(key, build)
+    header.unlink()
+    assert store.get(key) is None
+
+    def without(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(b"none")
+        return BuildOutput(outputs=("m.so",))
+
+    assert store.get_or_build(key, without).reason == f"{header} is gone"
+
+
+def test_a_header_edited_while_it_was_compiled_is_compiled_again(store: Store, key: CacheKey, header: Path, edit: Edit):
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(header.read_bytes())
+        if header.read_bytes() == b"one":
+            edit(header, b"two")
+        return BuildOutput(outputs=("m.so",), dependencies=(header,))
+
+    first = store.get_or_build(key, build)
+    assert first.output("m.so").read_bytes() == b"one"
+    assert first.manifest.uncertain == (str(header),)
+    assert store.get(key) is None
+    second = store.get_or_build(key, build)
+    assert second.reason == f"{header} changed while it was being compiled"
+    assert second.output("m.so").read_bytes() == b"two"
+    assert store.get(key) is not None
+
+
+def test_a_header_deleted_while_it_was_compiled_is_in_doubt(store: Store, key: CacheKey, header: Path):
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(b"x")
+        header.unlink(missing_ok=True)
+        return BuildOutput(outputs=("m.so",), dependencies=(header,))
+
+    assert store.get_or_build(key, build).manifest.uncertain == (str(header),)
+    assert store.get(key) is None
+
+
+def test_a_new_header_that_comes_first_rebuilds(store: Store, key: CacheKey, header: Path, tmp_path: Path):
+    first = tmp_path / "first"
+    first.mkdir()
+    absent = shadowing_paths([header], [first, header.parent])
+    assert absent == (first / "x.h",)
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(b"x")
+        return BuildOutput(outputs=("m.so",), dependencies=(header,), absent=absent)
+
+    store.get_or_build(key, build)
+    assert store.get(key) is not None
+    (first / "x.h").write_text("shadow")
+    assert store.get(key) is None
+    assert "comes before" in store.get_or_build(key, build).reason
+
+
+def test_shadowing_paths_skip_what_exists_and_what_is_elsewhere(tmp_path: Path):
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    for folder in folders:
+        folder.mkdir()
+    (folders[0] / "x.h").write_text("")
+    (folders[2] / "x.h").write_text("")
+    dependencies = [folders[2] / "x.h", Path("/usr/include/stdio.h"), folders[0] / "y.h"]
+    assert shadowing_paths(dependencies, folders) == (folders[1] / "x.h",)
+
+
+@pytest.fixture
+def recorded(header: Path) -> Manifest:
+    """A manifest of one header, recorded long after the header's last change."""
+    record = record_file(str(header), str(header))
+    return Manifest(
+        digest="d",
+        kind="k",
+        name="n",
+        created_ns=0,
+        recorded_ns=record.ctime_ns + RACY_MARGIN_NS + 1,
+        outputs=(),
+        dependencies=(record,),
+    )
+
+
+def test_stat_is_trusted_only_past_the_margin(recorded: Manifest):
+    assert is_unchanged("/", recorded)
+    assert not is_unchanged("/", replace(recorded, recorded_ns=recorded.recorded_ns - 1))
+
+
+def test_a_racy_record_with_equal_stat_is_hashed(recorded: Manifest):
+    """An edit within one tick of the clock: the stat is equal, the content is not."""
+    racy = replace(recorded, recorded_ns=recorded.recorded_ns - RACY_MARGIN_NS)
+    assert examine("/", racy).problem == ""
+    (record,) = racy.dependencies
+    edited = replace(racy, dependencies=(record._replace(sha256="0" * 64),))
+    assert examine("/", edited).problem.endswith("changed")
+
+
+def test_trust_is_remembered_once_the_margin_has_passed(recorded: Manifest):
+    """The header's real change is a moment ago: an examination now can't trust it, one in three seconds can."""
+    (record,) = recorded.dependencies
+    long_ago = record._replace(mtime_ns=1, ctime_ns=1)
+    now = examine("/", replace(recorded, dependencies=(long_ago,))).refreshed
+    assert now is not None
+    assert now.dependencies == (record,)
+    assert examine("/", now).refreshed is None
+
+
+@pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns"])
+def test_each_part_of_a_stat_counts(recorded: Manifest, field: str):
+    (record,) = recorded.dependencies
+    other = record._replace(**{field: getattr(record, field) - 1})
+    assert not is_unchanged("/", replace(recorded, dependencies=(other,)))
+
+
+def test_a_path_no_file_can_have_is_no_crash(recorded: Manifest):
+    broken = replace(recorded, dependencies=(FileRecord("a\0b", 1, 1, 1, ""),))
+    assert not is_unchanged("/", broken)
+    assert examine("/", broken).problem

@@ -67,8 +67,8 @@ $(VENV)/ready: pyproject.toml
 	  echo "error: '$$found -m venv' failed." >&2; \
 	  echo "hint: on Debian and Ubuntu it is a package of its own: apt-get install python3-venv" >&2; \
 	  exit 1; }; \
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24' 'setuptools>=77'; \
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev,cuda13]'; \
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=24' 'setuptools>=77'; \
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --editable '.[dev,cuda13]'; \
 	touch $@
 
 system-python:

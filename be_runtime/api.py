@@ -30,7 +30,15 @@ from .request import (
 )
 
 _LOAD_KEYS = frozenset(
-    {"build_directory", "verbose", "force_rebuild", "auto_register", "target_prefix", "ninja_workers", "allow_cuda_graph"}
+    {
+        "build_directory",
+        "verbose",
+        "force_rebuild",
+        "auto_register",
+        "target_prefix",
+        "ninja_workers",
+        "allow_cuda_graph",
+    }
 )
 
 
@@ -252,12 +260,15 @@ def load_cpp_inline(
     --------
     >>> import jax, jax.numpy as jnp
     >>> import be_runtime as brainevent
-    >>> module = brainevent.load_cpp_inline("doc_double", '''
+    >>> module = brainevent.load_cpp_inline(
+    ...     "doc_double",
+    ...     '''
     ... #include "brainevent/common.h"
     ... // @BE twice arg ret
     ... void twice(const BE::Tensor x, BE::Tensor y) {
     ...   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
-    ... }''')
+    ... }''',
+    ... )
     >>> x = jnp.arange(3, dtype=jnp.float32)
     >>> jax.jit(jax.ffi.ffi_call("doc_double.twice", jax.ShapeDtypeStruct(x.shape, x.dtype)))(x).tolist()
     [0.0, 2.0, 4.0]
@@ -402,7 +413,8 @@ def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, conte
     """
     check_name(name)
     platforms = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
-    if not isinstance(platform, str) or platform.lower() not in platforms:
+    known = platforms.get(str(platform).lower())
+    if known is None:
         raise ArgumentError(f"platform must be 'cpu' or 'CUDA', not {platform!r}")
-    target = Target(name=name, platform=platforms[platform.lower()], content=content or f"object:{id(handler)}")
+    target = Target(name=name, platform=known, content=f"object:{id(handler)}" if content is None else content)
     PROCESS.registry.add([target], {name: lambda: handler})

@@ -27,9 +27,7 @@ def ffi_include_dir() -> Path:
     """
     spec = importlib.util.find_spec("jaxlib")
     if spec is None or not spec.submodule_search_locations:
-        raise BeRuntimeError(
-            "jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",)
-        )
+        raise BeRuntimeError("jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",))
     return Path(spec.submodule_search_locations[0]) / "include"
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from .errors import LoadError
 
+LIBRARY = "module.so"
+"""The shared library's name in a cache entry."""
+
 
 def open_library(path: Path) -> ctypes.CDLL:
     """Load a shared library privately: its names are visible to no other library.
@@ -55,12 +58,15 @@ class CompiledModule:
     Examples
     --------
     >>> import be_runtime
-    >>> module = be_runtime.load_cpp_inline("doc_negate", '''
+    >>> module = be_runtime.load_cpp_inline(
+    ...     "doc_negate",
+    ...     '''
     ... #include "brainevent/common.h"
     ... // @BE negate arg ret
     ... void negate(const BE::Tensor x, BE::Tensor y) {
     ...   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = -x.data_ptr<float>()[i];
-    ... }''')
+    ... }''',
+    ... )
     >>> module.function_names
     ('negate',)
     """

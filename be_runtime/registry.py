@@ -44,6 +44,7 @@ class Registry:
     def __init__(self, register: Callable[[str, object, str], None]) -> None:
         self._register = register
         self._targets: dict[tuple[str, str], Target] = {}
+        self._handlers: list[object] = []  # XLA holds their addresses, so they live as long as the process
         self._lock = threading.Lock()
 
     def add(self, targets: Sequence[Target], handlers: Mapping[str, Callable[[], object]]) -> None:
@@ -67,6 +68,7 @@ class Registry:
             for target, handler in made:
                 self._register(target.name, handler, target.platform)
                 self._targets[target.name, target.platform] = target
+                self._handlers.append(handler)
 
     def _is_live(self, target: Target) -> bool:
         live = self._targets.get((target.name, target.platform))

@@ -164,7 +164,8 @@ def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
     """One unit that is a file."""
     file = _path(path, argument)
     if file.is_dir():
-        raise SourceNotFoundError(f"{file} is a folder, not a file", hints=("load a folder with load_cuda_dir or load_cpp_dir",))
+        hint = "load a folder with load_cuda_dir or load_cpp_dir"
+        raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
     return (_file_unit(file, file.stem),)
 
 

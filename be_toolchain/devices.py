@@ -246,7 +246,7 @@ def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, 
     if record_dir is None or facts is None:
         return _distinct(probe_devices(system))
     path = record_dir / "devices.json"
-    known = _remembered(system, path, facts)
+    known = _remembered(path, facts)
     if known is not None:
         return known
     archs = _distinct(probe_devices(system))
@@ -277,10 +277,10 @@ def _cheap_facts(system: System) -> list[str] | None:
     return facts
 
 
-def _remembered(system: System, path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
+def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
     """The kept answer if it belongs to these facts."""
     try:
-        data: Any = json.loads(system.read_text(path) or "null")
+        data: Any = json.loads(path.read_bytes())
         return parse_archs(data["archs"]) if data["facts"] == facts else None
-    except (ValueError, KeyError, TypeError, ArchError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,0 +1,1 @@
+"""The build graph: planned as values, rendered for ninja, run in a folder."""

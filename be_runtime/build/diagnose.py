@@ -12,8 +12,10 @@ _LINKER = re.compile(
     r"(undefined reference to|multiple definition of|cannot find -l|cannot find |undefined symbol: |duplicate symbol: "
     r"|error: linker command failed|file not recognized)"
 )
-_TOOL = re.compile(r"^(?:nvcc fatal\s*:|ptxas (?:fatal|error)\s*|ptxas .*error|cc1plus: .*error|(?:\S*g\+\+|\S*clang\S*): error:"
-                   r"|catastrophic error|nvlink error|.*: not found$|.*[Pp]ermission denied)")
+_TOOL = re.compile(
+    r"^(?:nvcc fatal\s*:|ptxas (?:fatal|error)\s*|ptxas .*error|cc1plus: .*error|(?:\S*g\+\+|\S*clang\S*): error:"
+    r"|catastrophic error|nvlink error|.*: not found$|.*[Pp]ermission denied)"
+)
 _NEXT = re.compile(r"^\S.*?(?::\d+(?::\d+)?: (?:fatal )?(?:error|warning): |\(\d+\): (?:error|warning))")
 _MAX_LINES = 12
 
@@ -38,13 +40,15 @@ _RULES: tuple[_Rule, ...] = (
         "a CUDA source includes <cuda_runtime.h> itself; C++ sources are compiled without CUDA's headers",
     ),
     _Rule(
-        re.compile(r"use of undeclared identifier 'BE'|'BE' has not been declared|name followed by \"::\" must be a class"),
+        re.compile(
+            r"use of undeclared identifier 'BE'|'BE' has not been declared|name followed by \"::\" must be a class"
+        ),
         'include "brainevent/common.h" to use BE::Tensor',
     ),
     _Rule(
         re.compile(r"unsupported GNU version|unsupported clang version|#error -- unsupported"),
-        "this nvcc does not accept the host compiler; run `python -m be_toolchain doctor` to see which ones it accepts, "
-        "and choose one with BE_CXX",
+        "this nvcc does not accept the host compiler; `python -m be_toolchain doctor` says which ones it accepts, "
+        "BE_CXX chooses one",
     ),
     _Rule(
         re.compile(r"Unsupported \.version|unsupported PTX|PTX .* was compiled with an unsupported toolchain"),
@@ -59,7 +63,10 @@ _RULES: tuple[_Rule, ...] = (
         "a function is declared but never defined: define it in the source, or link its library with "
         "extra_ldflags=['-lNAME']",
     ),
-    _Rule(re.compile(r"cannot find -l|cannot find "), "name the library's folder with extra_ldflags=['-L/its/folder', ...]"),
+    _Rule(
+        re.compile(r"cannot find -l|cannot find "),
+        "name the library's folder with extra_ldflags=['-L/its/folder', ...]",
+    ),
     _Rule(
         re.compile(r"multiple definition of|duplicate symbol: "),
         "two sources define the same function; make it static or inline",
@@ -68,7 +75,9 @@ _RULES: tuple[_Rule, ...] = (
         re.compile(r"No such file or directory|could not open source file|cannot open source file|file not found"),
         "a header was not found: name its folder in extra_include_paths",
     ),
-    _Rule(re.compile(r"No space left on device"), "the disk is full; set BE_CACHE_DIR and TMPDIR to a folder with room"),
+    _Rule(
+        re.compile(r"No space left on device"), "the disk is full; set BE_CACHE_DIR and TMPDIR to a folder with room"
+    ),
     _Rule(
         re.compile(r"Killed signal terminated program|virtual memory exhausted|out of memory|signal 9"),
         "the compiler ran out of memory; build with fewer jobs: ninja_workers=1 or BE_MAX_JOBS=1",

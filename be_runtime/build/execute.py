@@ -44,7 +44,7 @@ class _Reader:
     """Takes ninja's output apart into steps, line by line."""
 
     edges: dict[str, Edge]
-    on_step: Callable[[Step], None]
+    on_step: Callable[[Step], None] | None
     steps: list[Step] = field(default_factory=list)
     loose: list[str] = field(default_factory=list)
     _edge: Edge | None = None
@@ -65,7 +65,8 @@ class _Reader:
             output = "\n".join(self._lines[2:] if failed else self._lines)
             step = Step(edge=self._edge, output=output, failed=failed)
             self.steps.append(step)
-            self.on_step(step)
+            if self.on_step is not None:
+                self.on_step(step)
         self._edge, self._lines = None, []
 
 
@@ -77,7 +78,7 @@ def execute(
     jobs: int,
     timeout_s: float | None = None,
     targets: Sequence[str] = (),
-    on_step: Callable[[Step], None] = lambda step: None,
+    on_step: Callable[[Step], None] | None = None,
 ) -> tuple[Step, ...]:
     """Write the plan's files into a folder and run its commands there.
 
@@ -93,7 +94,7 @@ def execute(
         Seconds after which everything is stopped.
     targets : sequence of str
         What to make; everything by default.
-    on_step : callable
+    on_step : callable, optional
         Called when a command has finished, from this thread.
 
     Returns
@@ -185,9 +186,11 @@ def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:
     step = next((step for step in reader.steps if step.failed), None)
     if step is None:
         return BuildError("ninja failed", command=tuple(argv), output="\n".join(reader.loose))
-    return BuildError(f"{step.edge.description}: failed", command=step.edge.argv, output=step.output)
+    return BuildError(f"{step.edge.description} failed", command=step.edge.argv, output=step.output)
 
 
 def render_log(steps: Sequence[Step]) -> str:
     """Commands and their output, for people."""
-    return "".join(f"$ {shell_command(step.edge.argv)}\n{step.output}{chr(10) if step.output else ''}" for step in steps)
+    return "".join(
+        f"$ {shell_command(step.edge.argv)}\n{step.output}{chr(10) if step.output else ''}" for step in steps
+    )

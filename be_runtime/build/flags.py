@@ -7,6 +7,7 @@ given; g++ takes the last of two, so theirs come last.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from be_toolchain.arch import Arch, gencode_flags
@@ -41,7 +42,10 @@ def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str
     unique = list(dict.fromkeys(first))
     rest = [folder for folder in dict.fromkeys(last) if folder not in unique]
     return tuple(
-        part for option, folders in (("-I", unique), ("-isystem", rest)) for path in folders for part in (option, str(path))
+        part
+        for option, folders in (("-I", unique), ("-isystem", rest))
+        for path in folders
+        for part in (option, str(path))
     )
 
 
@@ -120,14 +124,22 @@ def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkCommand:
+    """The linker's command: what stands before the objects and what stands behind them."""
+
+    head: tuple[str, ...]
+    tail: tuple[str, ...]
+
+
 def link(
     compiler: HostCompiler,
     toolkit: CudaToolkit | None,
     ldflags: Sequence[str],
     library_dirs: Sequence[Path],
     list_folder: Callable[[Path], Sequence[str]],
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The linker's command in two parts: what stands before the objects and what stands behind them.
+) -> LinkCommand:
+    """The command that makes a library.
 
     Parameters
     ----------
@@ -145,7 +157,7 @@ def link(
     tail += [f"-L{folder}" for folder in library_dirs]
     if toolkit is not None:
         tail += [*_cudart(toolkit), "-ldl", "-lpthread", "-lrt"]
-    return head, tuple(tail)
+    return LinkCommand(head=head, tail=tuple(tail))
 
 
 def _cudart(toolkit: CudaToolkit) -> list[str]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LIBRARY = "module.so"
-"""The file that every build makes."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedFile:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 from .execute import Step
 from .plan import Edge
@@ -37,7 +38,7 @@ class Progress:
         if step.edge.description in self._left:
             self._left.remove(step.edge.description)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if sys.stderr is not None and sys.stderr.isatty():
             self._thread = threading.Thread(target=self._show, daemon=True, args=(time.monotonic(),))
             self._thread.start()

@@ -58,6 +58,11 @@ def variant_name(created_ns: int, random: str) -> str:
     return f"{created_ns:016x}-{random}"
 
 
+def created_ns(folder: str) -> int:
+    """When a variant was made, from its folder's name."""
+    return int(folder.rpartition("/")[2].partition("-")[0], 16)
+
+
 def is_fan(name: str) -> bool:
     """Whether a name is one of our fan-out folders."""
     return _FAN.fullmatch(name) is not None

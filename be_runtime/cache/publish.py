@@ -6,14 +6,14 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from be_runtime.cache.examine import record_file
 from be_runtime.cache.guard import make_folder
 from be_runtime.cache.key import CacheKey
-from be_runtime.cache.layout import KEY, MANIFEST, fan_folder, key_folder, output_problem, variant_name
+from be_runtime.cache.layout import KEY, MANIFEST, created_ns, fan_folder, key_folder, output_problem, variant_name
 from be_runtime.cache.lookup import variant_folders, write_private
 from be_runtime.cache.manifest import FileRecord, Manifest, render_manifest
 from be_runtime.cache.output import BuildOutput
@@ -22,6 +22,9 @@ from be_runtime.errors import CacheError
 
 MOST_VARIANTS = 4
 """Entries of one key that stay side by side, for headers that are switched back and forth."""
+
+GRACE_NS = 60_000_000_000
+"""A superseded entry stays this long: another process may have found it and be about to load it."""
 
 _CLOCK_FAULT_NS = 60_000_000_000
 
@@ -66,13 +69,18 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
 
 
 def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
-    """Remove a key's damaged entries and all but its newest few.
+    """Remove a key's damaged entries and the superseded ones.
 
     A removed library stays mapped where it is loaded: its file is unlinked, never written to.
     """
-    for folder in {*damaged, *variant_folders(base, digest)[MOST_VARIANTS:]}:
+    for folder in {*damaged, *superseded(variant_folders(base, digest), time.time_ns())}:
         with contextlib.suppress(OSError):
             discard(base, folder, digest)
+
+
+def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
+    """Of a key's entries, newest first, those beyond the newest few that are past their grace. Pure."""
+    return [folder for folder in folders[MOST_VARIANTS:] if created_ns(folder) < now_ns - GRACE_NS]
 
 
 def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:

@@ -221,23 +221,24 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
     """How a token contradicts the parameter in its place; empty where it does not."""
     (token,) = render_spec([param])
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
-    if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
-        return ""
-    place = f"the token {token!r} is at the place of {which}, which is {cpp.shape.value} ({cpp.type!r})"
-    if param.role in _TENSOR_ROLES:
-        return "" if cpp.shape in TENSORS else place
-    if cpp.shape in TENSORS:
-        return place
-    if param.role is Role.STREAM:
-        is_handle = cpp.dtype is None or cpp.dtype.name in _HANDLES
-        return "" if is_handle else place
-    if cpp.shape in (Shape.POINTER, Shape.ARRAY, Shape.STREAM):
-        return place
-    if param.name in other_names and param.name != cpp.name:
+    if not _fits(param, cpp):
+        return f"the token {token!r} is at the place of {which}, which is {cpp.shape.value} ({cpp.type!r})"
+    if param.role is Role.ATTR and param.name in other_names:
         return f"the token {token!r} is at the place of {which}; tokens follow the order of the C++ call"
     if param.dtype is not None and cpp.dtype is not None and not _converts(param.dtype, cpp.dtype):
         return f"the token {token!r} can't be passed to {which}, which has type {cpp.type!r}"
     return ""
+
+
+def _fits(param: Param, cpp: CppParam) -> bool:
+    """Whether a role and a parameter may belong together."""
+    if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
+        return True
+    if param.role in _TENSOR_ROLES or cpp.shape in TENSORS:
+        return param.role in _TENSOR_ROLES and cpp.shape in TENSORS
+    if param.role is Role.STREAM:  # A handle: 64 bits wide, or a pointer.
+        return cpp.dtype is None or cpp.dtype.name in _HANDLES
+    return cpp.shape not in (Shape.POINTER, Shape.ARRAY, Shape.STREAM)
 
 
 def _converts(given: DType, taken: DType) -> bool:

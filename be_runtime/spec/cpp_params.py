@@ -261,24 +261,32 @@ def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
 def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Shape, DType | None]:
     """What the type is."""
     outer = _outside_angles(texts)
-    if "..." in texts:
-        return Shape.PACK, None
-    if declarator:
-        return _DECLARATORS.get("".join(declarator[:2]), Shape.ARRAY if declarator[0] == "[" else Shape.UNKNOWN), None
-    if "*" in outer:
-        return Shape.POINTER, None
-    if "&&" in outer:
-        return Shape.RVALUE, None
-    is_const, is_reference = "const" in outer, "&" in outer
+    shape = _shape_by_signs(outer, declarator)
+    if shape is not None:
+        return shape, None
+    is_const = "const" in outer
+    is_writable = "&" in outer and not is_const
     canonical = canonical_type([text for text in texts if text not in _QUALIFIERS and text != "&"])
     if canonical == "BE::Tensor" or (using_be and canonical == "Tensor"):
         return (Shape.INPUT if is_const else Shape.OUTPUT), None
-    if canonical in STREAM_TYPES and not (is_reference and not is_const):
+    if canonical in STREAM_TYPES and not is_writable:
         return Shape.STREAM, None
     name = CPP_SCALARS.get(canonical) or (CPP_SCALARS.get(f"BE::{canonical}") if using_be else None)
     if name is None:
         return Shape.UNKNOWN, None
-    return (Shape.REFERENCE if is_reference and not is_const else Shape.SCALAR), BY_NAME[name]
+    return (Shape.REFERENCE if is_writable else Shape.SCALAR), BY_NAME[name]
+
+
+def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:
+    """What the signs around the type make of it, whatever the type is."""
+    if "..." in outer:
+        return Shape.PACK
+    if declarator:
+        other = Shape.ARRAY if declarator[0] == "[" else Shape.UNKNOWN
+        return _DECLARATORS.get("".join(declarator[:2]), other)
+    if "*" in outer:
+        return Shape.POINTER
+    return Shape.RVALUE if "&&" in outer else None
 
 
 def _outside_angles(texts: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 from .lexer import Token, significant
@@ -20,6 +21,14 @@ class Scope(NamedTuple):
 
     name: str
     is_class: bool
+
+
+class Call(NamedTuple):
+    """The macro call written at `start` became the tokens from `low` to before `high` of a unit."""
+
+    start: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +45,8 @@ class Unit:
         Where each of `tokens` begins in `text`.
     tokens : tuple of Token
         The expanded tokens, which know where they were written.
+    calls : tuple of Call
+        Which macro calls they come from.
     is_expanded : bool
         Whether `tokens` are what counts.
     """
@@ -44,16 +55,20 @@ class Unit:
     offset: int
     starts: tuple[int, ...] = ()
     tokens: tuple[Token, ...] = ()
+    calls: tuple[Call, ...] = ()
     is_expanded: bool = False
 
     @classmethod
-    def of_tokens(cls, tokens: Sequence[Token]) -> Unit:
+    def of_tokens(cls, tokens: Sequence[Token], calls: Sequence[Call]) -> Unit:
         """A unit of tokens from several places."""
-        starts, position = [], 0
-        for token in tokens:
-            starts.append(position)
-            position += len(token.text) + 1
-        return cls(" ".join(token.text for token in tokens), 0, tuple(starts), tuple(tokens), True)
+        texts = [token.text for token in tokens]
+        starts = tuple(accumulate([len(text) + 1 for text in texts], initial=0))
+        return cls(" ".join(texts), 0, starts[:-1], tuple(tokens), tuple(calls), True)
+
+    def call_of(self, token: Token) -> int:
+        """Where the outermost macro call is written that put `token` into this unit, or where `token` is."""
+        index = next(index for index, other in enumerate(self.tokens) if other is token) if self.is_expanded else 0
+        return next((call.start for call in self.calls if call.low <= index < call.high), token.start)
 
     def tokenize(self, start: int, end: int) -> list[Token]:
         """The significant tokens of ``text[start:end]``, at the places where they were written."""
@@ -65,13 +80,14 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Header:
-    """One declaration's text up to its body or its semicolon, ``unit.text[start:end]``."""
+    """One declaration's text up to its body or its semicolon, ``unit.text[start:end]``, and the words in it."""
 
     unit: Unit
     start: int
     end: int
     has_body: bool
     scopes: tuple[Scope, ...]
+    words: frozenset[str] = frozenset()
 
     def tokens(self) -> list[Token]:
         """The significant tokens."""
@@ -82,12 +98,13 @@ class Header:
         return self.unit.text[self.start : self.end]
 
 
-Expander = Callable[[str, int], Unit | None]
-"""Expands the macros in a header at an offset; None where it has none."""
+Expander = Callable[[str, int, frozenset[str]], Unit | None]
+"""Expands the macros in a header, given its offset and its words; None where it has none."""
 
 _MARK = re.compile(r"[{};()]")
 _BRACE = re.compile(r"[{}]")
-_SCOPE_WORD = re.compile(r"\b(?:namespace|extern|class|struct|union)\b")
+_WORD = re.compile(r"[^\W\d]\w*")
+_SCOPE_WORDS = ("namespace", "extern", "class", "struct", "union")
 _NAMESPACE = re.compile(
     r"\bnamespace\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w+\s*(?:::\s*(?:inline\s+)?)?)*?)\s*(?:__attribute__\s*\(\(.*\)\)\s*)?\Z"
 )
@@ -107,7 +124,7 @@ def opened_scopes(header: str) -> list[Scope] | None:
     >>> opened_scopes("void f(int a)") is None
     True
     """
-    if _SCOPE_WORD.search(header) is None:
+    if not any(word in header for word in _SCOPE_WORDS):
         return None
     if match := _NAMESPACE.search(header):
         names = re.sub(r"\binline\b", " ", match[1]).replace("::", " ").split()
@@ -135,7 +152,7 @@ class DeclarationReader:
 
     Examples
     --------
-    >>> reader = DeclarationReader(lambda header, offset: None)
+    >>> reader = DeclarationReader(lambda header, offset, words: None)
     >>> reader.read(Unit("namespace a { void f(int n) { g(); } } int h();", 0))
     False
     >>> [(header.text().strip(), header.has_body, len(header.scopes)) for header in reader.found]
@@ -176,15 +193,19 @@ class DeclarationReader:
 
     def _take(self, unit: Unit, start: int, end: int, mark: str, has_paren: bool) -> bool:
         """Take the header before `mark`; whether a body begins there."""
-        header = unit.text[start:end]
-        if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start)):
+        written = unit.text[start:end]
+        header = written.lstrip()  # What precedes it may be a long blank: a macro's definition, a comment.
+        start += len(written) - len(header)
+        words = frozenset(_WORD.findall(header))
+        if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start, words)):
             return self.read(replace(expanded, text=f"{expanded.text} {mark}"))
-        if mark == "{" and (opened := opened_scopes(header)) is not None:
+        opened = opened_scopes(header) if mark == "{" else None
+        if opened is not None:
             self._scopes.append(tuple(opened))
             return False
         if has_paren:
             scopes = tuple(scope for opened in self._scopes for scope in opened)
-            self.found.append(Header(unit, start, end, mark == "{", scopes))
+            self.found.append(Header(unit, start, end, mark == "{", scopes, words))
         return mark == "{"
 
 

@@ -9,12 +9,27 @@ from .declarations import Header, Scope
 from .lexer import Kind, Token, closing
 
 _SPECIFIERS = frozenset(
-    ["static", "inline", "extern", "constexpr", "virtual", "explicit", "__inline__", "__inline", "__cdecl"]
-    + ["__host__", "__device__", "__global__", "__forceinline__", "__noinline__"]
+    [
+        "static",
+        "inline",
+        "extern",
+        "constexpr",
+        "virtual",
+        "explicit",
+        "__inline__",
+        "__inline",
+        "__cdecl",
+        "__host__",
+        "__device__",
+        "__global__",
+        "__forceinline__",
+        "__noinline__",
+    ]
 )
 _NOT_A_DECLARATION = frozenset(
     ["=", "return", "new", "delete", "typedef", "using", "friend", ".", "->", ",", "operator"]
 )
+_OPEN = frozenset("([{")
 _WITH_ARGUMENTS = frozenset(
     ["__attribute__", "__launch_bounds__", "alignas", "__align__", "__declspec", "decltype", "explicit", "asm"]
 )
@@ -90,10 +105,9 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
     ('::ops::f', 'void', 1)
     """
     tokens = header.tokens()
-    opening = _find_declarator(tokens, name)
-    if opening is None:
+    opening, end = _find_declarator(tokens, name)
+    if opening < 0:
         return None
-    end = closing(tokens, opening)
     before, qualifiers = _split_qualifiers(tokens[: opening - 1])
     before, template = _without_template(_after_macro_calls(before))
     specifiers = frozenset(token.text for token in before)
@@ -113,7 +127,7 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
         owner=next((scope.name or "a class" for scope in header.scopes if scope.is_class), ""),
         specifiers=specifiers,
         start=name_token.start,
-        line_start=name_token.call if name_token.call >= 0 else name_token.start,
+        line_start=header.unit.call_of(name_token),
     )
 
 
@@ -121,15 +135,18 @@ def _names(scopes: tuple[Scope, ...]) -> list[str]:
     return [scope.name for scope in scopes if scope.name]
 
 
-def _find_declarator(tokens: list[Token], name: str) -> int | None:
-    """The index of the parenthesis behind the last `name` that stands in no bracket."""
-    found, index = None, 0
+def _find_declarator(tokens: list[Token], name: str) -> tuple[int, int]:
+    """The parentheses behind the last `name` that stands in no bracket, or -1."""
+    opening = end = -1
+    index = 0
     while index < len(tokens):
-        text = tokens[index].text
-        if text == name and index + 1 < len(tokens) and tokens[index + 1].text == "(":
-            found = index + 1
-        index = closing(tokens, index) + 1 if text in ("(", "[", "{") else index + 1
-    return found
+        if tokens[index].text in _OPEN:
+            close = closing(tokens, index)
+            if tokens[index].text == "(" and index and tokens[index - 1].text == name:
+                opening, end = index, close
+            index = close
+        index += 1
+    return opening, end
 
 
 def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:

@@ -160,11 +160,11 @@ def _similar(token: str) -> tuple[str, ...]:
         return (f"did you mean 'attr.{token}'?",)
     if head in ("attr", "attrs"):
         return ("an attribute needs a name: attr.NAME",)
-    known = [*_ROLES, "attr.", "attrs."]
-    for candidate in get_close_matches(head.partition(".")[0] + "." if "." in head else head, known, n=1, cutoff=0.5):
-        meant = candidate + token.partition(".")[2] if candidate.endswith(".") else candidate
-        return (f"did you mean {meant!r}?",)
-    return ()
+    prefix, dot, rest = token.partition(".")
+    close = get_close_matches(prefix, ("attr", "attrs"), n=1, cutoff=0.5) if dot and rest not in _ROLES else []
+    if close:
+        return (f"did you mean '{close[0]}.{rest}'?",)
+    return tuple(f"did you mean {meant!r}?" for meant in get_close_matches(token, _ROLES, n=1, cutoff=0.5))
 
 
 def _similar_type(name: str, type_name: str) -> tuple[str, ...]:

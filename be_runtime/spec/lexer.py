@@ -41,14 +41,11 @@ class Token(NamedTuple):
         As written.
     start : int
         Where it is written.
-    call : int
-        Where the outermost macro call is that put it into the code, or -1.
     """
 
     kind: Kind
     text: str
     start: int
-    call: int = -1
 
 
 class Piece(NamedTuple):
@@ -59,27 +56,32 @@ class Piece(NamedTuple):
     end: int
 
 
-_LINE_COMMENT = r"//[^\n\\]*(?:\\(?:[ \t]*\r?\n)?[^\n\\]*)*"
-_BLOCK_COMMENT = r"/\*(?s:.*?)(?:\*/|\Z)"
+_LINE_COMMENT = r"/[^\n\\]*(?:\\(?:[ \t]*\r?\n)?[^\n\\]*)*"
+_BLOCK_COMMENT = r"\*(?s:.*?)(?:\*/|\Z)"
 _AFTER_R = r"""(?:(?<=\bR")|(?<=\b[uUL]R")|(?<=\bu8R"))"""
-_RAW_STRING = rf'"{_AFTER_R}(?P<delimiter>[^()\\\s]{{0,16}})\((?s:.*?)(?:\)(?P=delimiter)"|\Z)'
-_STRING = r'"[^"\\\n]*(?:\\(?:\r\n|[\s\S])[^"\\\n]*)*"'
+_RAW_STRING = rf'{_AFTER_R}(?P<delimiter>[^()\\\s]{{0,16}})\((?s:.*?)(?:\)(?P=delimiter)"|\Z)'
+_STRING = r'[^"\\\n]*(?:\\(?:\r\n|[\s\S])[^"\\\n]*)*"'
 # A quote behind a digit or letter separates digits (1'000), unless that letter is a literal's prefix.
-_CHAR = r"'(?:(?<![0-9A-Za-z_]')|(?<=\b[uUL]')|(?<=\bu8'))[^'\\\n]*(?:\\(?:\r\n|[\s\S])[^'\\\n]*)*'"
+_CHAR = r"(?:(?<![0-9A-Za-z_]')|(?<=\b[uUL]')|(?<=\bu8'))[^'\\\n]*(?:\\(?:\r\n|[\s\S])[^'\\\n]*)*'"
 
-# Each alternative starts with a literal character: the engine then skips plain code without trying any of them.
+# The patterns above lack their first character: where every alternative begins with a literal character outside of
+# all groups, the engine skips plain code without trying any of them, which makes this scan eight times as fast.
 _OPENER = re.compile(
-    rf"(?P<LINE_COMMENT>{_LINE_COMMENT})|(?P<BLOCK_COMMENT>{_BLOCK_COMMENT})|(?P<RAW>{_RAW_STRING})"
-    rf"|(?P<STRING>{_STRING})|(?P<CHAR>{_CHAR})|(?P<DIRECTIVE>\#)"
+    rf"/(?P<LINE_COMMENT>{_LINE_COMMENT})|/(?P<BLOCK_COMMENT>{_BLOCK_COMMENT})|\"(?P<RAW>{_RAW_STRING})"
+    rf"|\"(?P<STRING>{_STRING})|'(?P<CHAR>{_CHAR})|\#(?P<DIRECTIVE>)"
 )
 _DIRECTIVE = re.compile(
-    rf"\#(?:[^\n\\\"'/]+|\\[ \t]*\r?\n|\\|{_LINE_COMMENT}|{_BLOCK_COMMENT}|{_RAW_STRING}|{_STRING}|{_CHAR}|[\"'/])*"
+    rf"\#(?:[^\n\\\"'/]+|\\[ \t]*\r?\n|\\|/{_LINE_COMMENT}|/{_BLOCK_COMMENT}"
+    rf"|\"{_RAW_STRING}|\"{_STRING}|'{_CHAR}|[\"'/])*"
 )
 _PREFIX = re.compile(r"(?<!\w)(?:u8R?|[uUL]R?|R)\Z")
-_FINE = re.compile(
-    r"(?P<SPACE>(?:\s++|\\[ \t]*\r?\n)+)|(?P<WORD>[^\W\d]\w*)|(?P<NUMBER>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
-    r"|(?P<SIGN>::|->|\.\.\.|\#\#|&&|[\s\S])"
-)
+_SPACE = r"(?:\s++|\\[ \t]*\r?\n)+"
+_WORD = r"(?P<WORD>[^\W\d]\w*)|(?P<NUMBER>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
+_SIGN = r"(?P<SIGN>::|->|\.\.\.|\#\#|&&|\S)"
+_FINE = re.compile(rf"{_WORD}|(?P<SPACE>{_SPACE})|{_SIGN}")
+# Space is part of the token before it, which is the fastest way over long blanks.
+_SIGNIFICANT = re.compile(rf"(?:{_WORD}|{_SIGN})(?:{_SPACE})?+")
+_LEADING = re.compile(_SPACE)
 _KINDS = {
     "LINE_COMMENT": Kind.LINE_COMMENT,
     "BLOCK_COMMENT": Kind.BLOCK_COMMENT,
@@ -200,13 +202,11 @@ def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[
     new, kinds = tuple.__new__, _KINDS
     for kind, start, end in scan(text, directives=directives):
         if kind is Kind.CODE:
-            tokens.extend(
-                [
-                    new(Token, (kinds[match.lastgroup or "SIGN"], match[0], offset + match.start(), -1))
-                    for match in _FINE.finditer(text, start, end)
-                    if match.lastgroup != "SPACE"
-                ]
-            )
+            space = _LEADING.match(text, start, end)
+            tokens += [
+                new(Token, (kinds[match.lastgroup or "SIGN"], match[match.lastindex or 0], offset + match.start()))
+                for match in _SIGNIFICANT.finditer(text, space.end() if space else start, end)
+            ]
         elif kind not in TRIVIA:
             tokens.append(Token(kind, text[start:end], offset + start))
     return tokens
@@ -217,14 +217,12 @@ def closing(tokens: list[Token], opening: int) -> int:
     depth = 0
     for index in range(opening, len(tokens)):
         text = tokens[index].text
-        if text in _OPEN:
-            depth += 1
-        elif text in _CLOSE:
-            depth -= 1
+        if text in _BRACKETS:
+            depth += 1 if text in _OPEN else -1
             if depth == 0:
                 return index
     return len(tokens)
 
 
 _OPEN = frozenset("([{")
-_CLOSE = frozenset(")]}")
+_BRACKETS = frozenset("()[]{}")

@@ -8,9 +8,10 @@ before expansion: only the headers matter, and the bodies are most of the text.
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import NamedTuple
 
-from .declarations import opened_scopes, skip_body
+from .declarations import Call, opened_scopes, skip_body
 from .lexer import Kind, Token, closing, significant
 from .outline import blank
 
@@ -92,14 +93,16 @@ class Macros:
     --------
     >>> macros = Macros()
     >>> macros.define(parse_define("#define ADD(T) void add_##T(T a) { body(); }"))
-    >>> " ".join(token.text for token in macros.expand("ADD(int)", 0))
+    >>> tokens, calls = [], []
+    >>> macros.expand("ADD(int)", 0, tokens, calls)
+    >>> " ".join(token.text for token in tokens)
     'void add_int ( int a ) { }'
     """
 
     def __init__(self) -> None:
         self.known: dict[str, Macro] = {}
         self.names: set[str] = set()
-        self._bodies: dict[int, list[Token]] = {}
+        self._bodies: dict[int, list[_Step]] = {}
 
     def define(self, macro: Macro | None) -> None:
         """Add or replace a macro."""
@@ -112,24 +115,33 @@ class Macros:
         if name is not None:
             self.known.pop(name, None)
 
-    def expand(self, code: str, offset: int) -> list[Token] | None:
-        """The tokens of `code`, which is written at `offset`, expanded; None where it uses no macro."""
-        if not self.known or self.known.keys().isdisjoint(_WORD.findall(code)):
-            return None
-        try:
-            return self._expand(significant(code, offset=offset, directives=False), frozenset(), is_outermost=True)
-        except _TooLongError:
-            return None
+    def expand(self, code: str, offset: int, tokens: list[Token], calls: list[Call]) -> None:
+        """Append to `tokens` those of `code`, which is written at `offset`, expanded, and to `calls` the calls.
 
-    def _expand(self, tokens: list[Token], hidden: frozenset[str], *, is_outermost: bool = False) -> list[Token]:
+        Code that grows without end is appended as it is.
+        """
+        written = significant(code, offset=offset, directives=False)
+        found: list[Call] = []
+        try:
+            expanded = self._expand(written, frozenset(), found)
+        except _TooLongError:
+            expanded, found = written, []
+        shift = len(tokens)
+        calls += [Call(start, low + shift, high + shift) for start, low, high in found]
+        tokens += expanded
+
+    def _expand(self, tokens: list[Token], hidden: frozenset[str], calls: list[Call] | None = None) -> list[Token]:
         """`tokens` with their macros replaced, except for the `hidden` ones."""
+        known = self.known
+        if known.keys().isdisjoint([token.text for token in tokens]):
+            return tokens
         out: list[Token] = []
         index, count = 0, len(tokens)
         while index < count:
             token = tokens[index]
             index += 1
-            macro = self.known.get(token.text) if token.kind is Kind.WORD and token.text not in hidden else None
-            if macro is None:
+            macro = known.get(token.text)
+            if macro is None or macro.name in hidden:
                 out.append(token)
                 continue
             arguments: list[list[Token]] = []
@@ -140,50 +152,86 @@ class Macros:
                 end = closing(tokens, index)
                 arguments = _bind(macro, _split(tokens[index + 1 : end]))
                 index = end + 1
-            replaced = self._substitute(macro, arguments, hidden)
-            result = self._expand(replaced, hidden | {macro.name})
-            if is_outermost:
-                result = [Token(kind, text, start, token.start) for kind, text, start, _ in result]
-            out.extend(result)
+            low = len(out)
+            out += self._expand(self._substitute(macro, arguments, hidden), hidden | {macro.name})
+            if calls is not None:
+                calls.append(Call(token.start, low, len(out)))
             if len(out) > _LIMIT or len(hidden) > _DEPTH:
                 raise _TooLongError
         return out
 
     def _substitute(self, macro: Macro, arguments: list[list[Token]], hidden: frozenset[str]) -> list[Token]:
         """The body of `macro` with its parameters replaced and ``#`` and ``##`` applied."""
-        body = self._body(macro)
-        slots = dict(zip(macro.params or (), arguments, strict=False))
         out: list[Token] = []
-        index, count = 0, len(body)
-        while index < count:
-            token = body[index]
-            index += 1
-            if token.text == "##" and index < count:
-                operand = body[index]
-                index += 1
-                _paste(out, slots.get(operand.text, [operand]), operand.text == (macro.params or ("",))[-1])
-            elif token.text == "#" and index < count and body[index].text in slots:
-                out.append(Token(Kind.STRING, '""', token.start))
-                index += 1
-            elif token.kind is Kind.WORD and token.text in slots:
-                is_pasted = index < count and body[index].text == "##"
-                argument = slots[token.text]
-                out.extend(argument if is_pasted else self._expand(argument, hidden))
-                if is_pasted and not argument:
-                    out.append(Token(Kind.WORD, "", token.start))
+        for step in self._body(macro):
+            tokens = step.tokens if step.slot < 0 else arguments[step.slot]
+            if step.kind is _StepKind.PASTE:
+                _paste(out, tokens, is_rest=macro.is_variadic and step.slot == len(arguments) - 1)
+            elif step.kind is _StepKind.QUOTE:
+                out.append(Token(Kind.STRING, '""', macro.start))
+            elif step.kind is _StepKind.RAW:
+                out += tokens or [Token(Kind.WORD, "", macro.start)]
             else:
-                out.append(token)
+                out += self._expand(tokens, hidden) if step.slot >= 0 else tokens
         return out
 
-    def _body(self, macro: Macro) -> list[Token]:
-        """The tokens of a macro's body, without those inside function bodies."""
-        body = self._bodies.get(macro.start)
-        if body is None:
+    def _body(self, macro: Macro) -> list[_Step]:
+        """The steps that make a macro's body, without what is inside function bodies."""
+        steps = self._bodies.get(macro.start)
+        if steps is None:
             code = _without_bodies(blank(macro.body))
-            body = self._bodies[macro.start] = significant(code, offset=macro.start, directives=False)
-        return body
+            tokens = significant(code, offset=macro.start, directives=False)
+            steps = self._bodies[macro.start] = _steps(tokens, macro.params or ())
+        return steps
 
 
+class _StepKind(Enum):
+    """What a step appends: tokens, an argument that is pasted to what follows, a pasted or a quoted operand."""
+
+    PLAIN = 0
+    RAW = 1
+    PASTE = 2
+    QUOTE = 3
+
+
+class _Step(NamedTuple):
+    """One step of a body: its own tokens, or the argument number `slot`."""
+
+    kind: _StepKind
+    slot: int
+    tokens: list[Token]
+
+
+def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
+    """The tokens of a body as steps; tokens that no argument touches are one step."""
+    steps: list[_Step] = []
+    plain: list[Token] = []
+    special = {"#", "##", *params}
+    index, count = 0, len(tokens)
+    while index < count:
+        token = tokens[index]
+        index += 1
+        if token.text not in special:
+            plain.append(token)
+            continue
+        following = tokens[index] if index < count else _NOTHING
+        kind = _StepKind.PLAIN
+        if token.text == "##" and index < count:
+            kind = _StepKind.PASTE
+        elif token.text == "#" and following.text in params:
+            kind = _StepKind.QUOTE
+        elif token.text in params and following.text == "##":
+            kind = _StepKind.RAW
+        if kind is _StepKind.PASTE or kind is _StepKind.QUOTE:
+            token = following
+            index += 1
+        slot = params.index(token.text) if token.text in params else -1
+        steps += [_Step(_StepKind.PLAIN, -1, plain), _Step(kind, slot, [token])]
+        plain = []
+    return [*steps, _Step(_StepKind.PLAIN, -1, plain)]
+
+
+_NOTHING = Token(Kind.SPACE, "", 0)
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -225,22 +273,16 @@ def _bind(macro: Macro, arguments: list[list[Token]]) -> list[list[Token]]:
     return arguments + [[] for _ in range(len(params) - len(arguments))]
 
 
-def _paste(out: list[Token], operand: list[Token], is_last_param: bool) -> None:
+def _paste(out: list[Token], operand: list[Token], *, is_rest: bool) -> None:
     """Apply ``##`` to the last token of `out` and the first of `operand`."""
-    if out and out[-1].text == "," and is_last_param:  # GNU: `, ## __VA_ARGS__` drops the comma with the arguments.
+    if is_rest and out and out[-1].text == ",":  # GNU: `, ## __VA_ARGS__` drops the comma with the arguments.
         if operand:
-            out.extend(operand)
+            out += operand
         else:
             out.pop()
-        return
-    left = out.pop() if out else Token(Kind.WORD, "", operand[0].start if operand else 0)
-    if operand:
-        text = left.text + operand[0].text
-        out.append(Token(_kind_of(text, left.kind), text, left.start if left.text else operand[0].start))
-        out.extend(operand[1:])
-    elif left.text:
-        out.append(left)
-
-
-def _kind_of(text: str, default: Kind) -> Kind:
-    return Kind.WORD if _WORD.fullmatch(text) else default
+    elif operand and out:
+        left, right = out.pop(), operand[0]
+        text = left.text + right.text
+        kind = Kind.WORD if _WORD.fullmatch(text) else left.kind
+        out.append(Token(kind, text, left.start if left.text else right.start))
+        out += operand[1:]

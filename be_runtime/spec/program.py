@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from .declarations import DeclarationReader, Header, Unit
+from .declarations import Call, DeclarationReader, Header, Unit
 from .functions import Function, parse_function
-from .lexer import Kind, Token, closing, significant
+from .lexer import Kind, Token, closing
 from .macros import Macros, parse_define, undefined_name
 from .model import SourceText
 from .outline import Branch, Outline, outline
@@ -19,8 +18,9 @@ _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _NOT_SPACE = re.compile(r"\S+")
-_USING_BE = re.compile(r"\busing\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
-_IN_BE = re.compile(r"\bnamespace\s+BE\s*\{")
+# Both begin with a literal, which the engine finds fast.
+_USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
+_IN_BE = re.compile(r"namespace\s+BE\s*\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,19 @@ class Program:
         )
 
     def headers(self) -> dict[str, list[Header]]:
-        """Every declaration by each word in it that is followed by a parenthesis."""
+        """Every declaration by each word in it."""
         if self._headers is None:
             self._headers = {}
             for base, view in zip(self.places.bases, self.outlines, strict=True):
                 for header in self._read(base, view):
-                    for name in _CALLED.findall(header.unit.text, header.start, header.end):
-                        self._headers.setdefault(name, []).append(header)
+                    for word in header.words:
+                        self._headers.setdefault(word, []).append(header)
         return self._headers
 
     def functions(self, name: str) -> tuple[Function, ...]:
         """Every declaration of a function called `name`, in order."""
-        unique = dict.fromkeys(self.headers().get(name, ()))
-        parsed = (parse_function(header, name, using_be=self.using_be) for header in unique)
+        headers = self.headers().get(name, ())
+        parsed = (parse_function(header, name, using_be=self.using_be) for header in headers)
         return tuple(function for function in parsed if function is not None)
 
     def function_names(self) -> list[str]:
@@ -125,32 +125,28 @@ class Program:
 
     def _read(self, base: int, view: Outline) -> list[Header]:
         """The headers of one source; each macro is known from its definition on."""
-        pending = list(reversed(view.directives))
+        pending = [
+            (base + start, parse_define(text, base + start), undefined_name(text))
+            for start, text in reversed(view.directives)
+        ]
+        names = self.macros.names.union([macro.name for _, macro, _ in pending if macro is not None])
 
-        def expand(header: str, offset: int) -> Unit | None:
-            parts: list[list[Token] | None] = []
-            cuts = [offset]
-            end = offset + len(header)
-            while pending and base + pending[-1].start < end:
-                directive = pending.pop()
-                at = base + directive.start
-                if at > cuts[-1]:  # A header may hold calls before and after a redefinition.
-                    cuts.append(at)
-                    parts.append(self.macros.expand(header[cuts[-2] - offset : at - offset], cuts[-2]))
-                self.macros.define(parse_define(directive.text, at))
-                self.macros.undefine(undefined_name(directive.text))
-            cuts.append(end)
-            parts.append(self.macros.expand(header[cuts[-2] - offset :], cuts[-2]))
-            if all(part is None for part in parts):
+        def expand(header: str, offset: int, words: frozenset[str]) -> Unit | None:
+            has_macros = not names.isdisjoint(words)
+            tokens: list[Token] = []
+            calls: list[Call] = []
+            start, end = offset, offset + len(header)
+            while pending and pending[-1][0] < end:
+                at, macro, undefined = pending.pop()
+                if has_macros and at > start:  # A header may hold calls before and after a redefinition.
+                    self.macros.expand(header[start - offset : at - offset], start, tokens, calls)
+                    start = at
+                self.macros.define(macro)
+                self.macros.undefine(undefined)
+            if not has_macros:
                 return None
-            texts = (header[low - offset : high - offset] for low, high in pairwise(cuts))
-            return Unit.of_tokens(
-                [
-                    token
-                    for part, text, low in zip(parts, texts, cuts, strict=False)
-                    for token in (significant(text, offset=low, directives=False) if part is None else part)
-                ]
-            )
+            self.macros.expand(header[start - offset :], start, tokens, calls)
+            return Unit.of_tokens(tokens, calls)
 
         reader = DeclarationReader(expand)
         reader.read(Unit(view.code, base))

@@ -1,7 +1,7 @@
 """Run the Python blocks of a documentation page, as a reader would: in order, in one namespace.
 
 A block fenced as ``python`` runs; ``python no-run`` does not. A ``print(...)`` with a comment behind it states what it
-prints; ``...`` in the comment stands for anything.
+prints; ``...`` in the comment stands for anything. In a ``try`` or a loop every ``print`` must run once.
 """
 
 from __future__ import annotations
@@ -69,12 +69,11 @@ def run_page(page: str, *, with_cuda: bool = True) -> int:
             continue
         for node in block.parse().body:
             printed = _execute(node, block, namespace)
-            expected = block.comment(node) if _is_print(node) else ""
-            if expected:
-                assert _matches(expected, printed), (
-                    f"{block.page.name}:{node.lineno}: the page says {expected!r}, printed was {printed.strip()!r}"
-                )
-                compared += 1
+            expected = [block.comment(each) for each in _prints(node)]
+            assert _matches(" ".join(text or "..." for text in expected), printed), (
+                f"{block.page.name}:{node.lineno}: the page says {expected}, printed was {printed.strip()!r}"
+            )
+            compared += sum(map(bool, expected))
     return compared
 
 
@@ -139,8 +138,12 @@ def _called_names(node: ast.stmt) -> set[str]:
     return {_name(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
 
 
-def _is_print(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _name(node.value.func) == "print"
+def _prints(node: ast.stmt) -> list[ast.Expr]:
+    """The calls of print that a statement makes itself, in order."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return []
+    found = [each for each in ast.walk(node) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
+    return sorted((each for each in found if _called_names(each) >= {"print"}), key=lambda each: each.lineno)
 
 
 def _is_constant(node: ast.stmt) -> bool:

@@ -109,12 +109,13 @@ BE_COLD inline const char* cuda_error_hint(int code) noexcept {
   switch (code) {
     case 9: return "a grid or block dimension is 0 or too large; with an empty array, launch nothing";
     case 98:
-    case 209:
-    case 222: return "the kernel was not compiled for this device's compute capability";
-    case 701: return "the block needs more registers or shared memory than the device has";
+    case 209: return "the kernel was not compiled for this device's compute capability";
+    case 222: return "the driver is older than the CUDA toolkit that compiled the kernel";
     case 700: return "a kernel read or wrote outside its arrays; compute-sanitizer finds where";
+    case 701: return "the block needs more registers or shared memory than the device has";
     case 900:
-      return "XLA is recording a CUDA graph, in which this call is not allowed; "
+    case 901:
+      return "XLA is recording a CUDA graph, which this call is not allowed in; "
              "load the module with allow_cuda_graph=False";
     default: return nullptr;
   }

@@ -30,13 +30,13 @@ struct alignas(2 * sizeof(Real)) Complex {
   BE_HD constexpr explicit Complex(const Complex<Other>& other) noexcept
       : real(static_cast<Real>(other.real)), imag(static_cast<Real>(other.imag)) {}
 
-  /// From `std::complex<Real>` and its like.
+  /// From `std::complex<Real>` and its like, on the host.
   template <class Other, class = decltype(static_cast<Real (Other::*)() const>(&Other::real))>
-  BE_HD constexpr Complex(const Other& other) : real(other.real()), imag(other.imag()) {}
+  constexpr Complex(const Other& other) : real(other.real()), imag(other.imag()) {}
 
-  /// To `std::complex<Real>` and its like: `static_cast<std::complex<float>>(z)`.
+  /// To `std::complex<Real>` and its like, on the host: `static_cast<std::complex<float>>(z)`.
   template <class Other, class = decltype(static_cast<Real (Other::*)() const>(&Other::real))>
-  BE_HD constexpr explicit operator Other() const {
+  constexpr explicit operator Other() const {
     return Other(real, imag);
   }
 

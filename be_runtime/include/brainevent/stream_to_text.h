@@ -11,16 +11,15 @@
 
 // `<iosfwd>` would cost more than this whole folder: it reads <cwchar> for three declarations.
 #if defined(__GLIBCXX__)
+// clang-format off
 namespace std _GLIBCXX_VISIBILITY(default) {
 _GLIBCXX_BEGIN_NAMESPACE_VERSION
-template <typename>
-struct char_traits;
-template <typename, typename>
-class basic_ostream;
-template <typename, typename>
-class basic_streambuf;
+template <typename> struct char_traits;
+template <typename, typename> class basic_ostream;
+template <typename, typename> class basic_streambuf;
 _GLIBCXX_END_NAMESPACE_VERSION
-}  // namespace std _GLIBCXX_VISIBILITY(default)
+}  // namespace std
+// clang-format on
 #else
 #include <iosfwd>
 #endif

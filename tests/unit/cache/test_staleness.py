@@ -181,14 +181,20 @@ def test_a_racy_record_with_equal_stat_is_hashed(recorded: Manifest):
     assert examine("/", edited).problem.endswith("changed")
 
 
-def test_trust_is_remembered_once_the_margin_has_passed(recorded: Manifest):
-    """The header's real change is a moment ago: an examination now can't trust it, one in three seconds can."""
-    (record,) = recorded.dependencies
-    long_ago = record._replace(mtime_ns=1, ctime_ns=1)
-    now = examine("/", replace(recorded, dependencies=(long_ago,))).refreshed
-    assert now is not None
-    assert now.dependencies == (record,)
-    assert examine("/", now).refreshed is None
+def test_a_file_hashed_in_doubt_is_trusted_by_stat_from_then_on(recorded: Manifest):
+    old = record_file(pytest.__file__, pytest.__file__)
+    racy = replace(recorded, recorded_ns=old.ctime_ns, dependencies=(old,))
+    assert not is_unchanged("/", racy)
+    refreshed = examine("/", racy).refreshed
+    assert refreshed is not None
+    assert is_unchanged("/", refreshed)
+
+
+def test_a_doubt_that_remains_writes_nothing(recorded: Manifest):
+    """The header was made a moment ago: hashing it again does not make its stat proof."""
+    racy = replace(recorded, recorded_ns=recorded.recorded_ns - RACY_MARGIN_NS)
+    verdict = examine("/", racy)
+    assert (verdict.problem, verdict.refreshed) == ("", None)
 
 
 @pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns"])

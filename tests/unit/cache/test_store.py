@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.cache.layout import variant_name
+from be_runtime.cache.publish import GRACE_NS, superseded
 from be_runtime.errors import CacheError
 
 Tree = Callable[[Path], list[str]]
@@ -92,9 +94,20 @@ def test_force_builds_into_a_new_folder(store: Store, key: CacheKey, build: Call
     assert hit.path == second.path
 
 
-def test_entries_of_one_key_are_bounded(store: Store, key: CacheKey, build: Callable[[Path], BuildOutput]):
-    entries = [store.get_or_build(key, build, force=True) for _ in range(7)]
-    assert [entry.path.exists() for entry in entries] == [False] * 3 + [True] * 4
+def test_entries_of_one_key_are_bounded_once_nobody_can_be_about_to_load_them():
+    folders = [f"/k/{variant_name(number * GRACE_NS, '00000000')}" for number in range(9, 0, -1)]
+    assert superseded(folders, 6 * GRACE_NS + 1) == folders[4:]
+    assert superseded(folders, 6 * GRACE_NS) == folders[5:]
+    assert superseded(folders[:4], 100 * GRACE_NS) == []
+
+
+def test_superseded_entries_go_at_the_next_build(store: Store, key: CacheKey, build: Callable[[Path], BuildOutput]):
+    entries = [store.get_or_build(key, build, force=True) for _ in range(6)]
+    assert all(entry.path.exists() for entry in entries)
+    aged = [entry.path.rename(entry.path.with_name(variant_name(n, "0" * 8))) for n, entry in enumerate(entries[:3])]
+    store.get_or_build(key, build, force=True)
+    assert [path.exists() for path in aged] == [False] * 3
+    assert all(entry.path.exists() for entry in entries[3:])
 
 
 def test_keys_and_kinds_do_not_share_entries(store: Store, build: Callable[[Path], BuildOutput]):

@@ -136,9 +136,10 @@ __attribute__((cold)) static XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* 
 
 /// Answers XLA's question which API a handler was compiled with and whether a command buffer may capture it.
 static inline bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
-  XLA_FFI_Extension_Base* extension = frame->extension_start;
+  // `auto`, since FFI 0.4 renamed the type of the extension.
+  const auto* extension = frame->extension_start;
   if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
-  XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
+  XLA_FFI_Metadata* metadata = reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension)->metadata;
   metadata->api_version.major_version = XLA_FFI_API_MAJOR;
   metadata->api_version.minor_version = XLA_FFI_API_MINOR;
   metadata->traits = traits;

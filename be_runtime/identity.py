@@ -1,0 +1,75 @@
+"""What a module is: the key that finds it in the cache, and the identity of what was made.
+
+The key holds what a build is given, not what is derived from it: entry points, generated text and commands follow from
+the request, the tools and the generator's own code, which is part of the key. So a warm load derives nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from be_toolchain import Toolchain, __version__
+
+from .cache import CacheKey, Entry, make_key
+from .options import BuildRequest
+from .tools import Tools
+
+_PACKAGE = Path(__file__).parent
+_GENERATOR = ("bind.py", "codegen.py", "dtypes.py", "make.py", "build", "spec")
+"""The parts of this package that decide what is built from a request."""
+
+
+@cache
+def generator_digest() -> str:
+    """Identifies the code that turns a request into a library, so that a changed generator misses the cache."""
+    digest = hashlib.sha256(__version__.encode())
+    for name in _GENERATOR:
+        path = _PACKAGE / name
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:
+    """The key of a module; the headers that it reads are judged by its entry's manifest."""
+    options = request.compile
+    units = [
+        part
+        for unit in request.units
+        for source in unit.sources
+        for part in (unit.stem, str(unit.path or ""), source.name, source.text)
+    ]
+    return make_key(
+        "module",
+        ("name", request.name),
+        ("language", request.language),
+        ("sources", units),
+        ("functions", _functions_text(request.functions)),
+        ("optimization_level", str(options.optimization_level)),
+        ("use_fast_math", str(options.use_fast_math)),
+        ("cflags", options.cflags),
+        ("ldflags", options.ldflags),
+        ("include_paths", [str(path) for path in options.include_paths]),
+        ("tools", tools.key_fields()),
+        ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
+        ("ffi_api", ffi_api_version),
+        ("generator", generator_digest()),
+    )
+
+
+def _functions_text(functions: object) -> str:
+    """The argument `functions` as text; one that is not well-formed finds nothing and is refused by discovery."""
+    plain = {name: list(tokens) for name, tokens in functions.items()} if isinstance(functions, Mapping) else functions
+    return json.dumps(plain, default=repr)
+
+
+def content_hash(key: CacheKey, entry: Entry) -> str:
+    """Identifies what a library was made from, in every process: the key, and every file that was read."""
+    digest = hashlib.sha256(key.digest.encode())
+    for record in entry.manifest.dependencies:
+        digest.update(record.sha256.encode())
+    return digest.hexdigest()

@@ -1,0 +1,184 @@
+"""How a module that is not in the cache is made: entry points, plan, build, and what was read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from be_toolchain.system import System
+
+from .bind import bind
+from .build import flags, graph
+from .build.depfile import parse_depfile
+from .build.diagnose import diagnose
+from .build.execute import Step, execute, render_log
+from .build.plan import BuildPlan
+from .build.progress import Progress
+from .build.symbols import defined_globals, repeated_names
+from .cache import BuildOutput
+from .codegen import Binding
+from .contents import CONTENTS, Handlers, render_contents
+from .errors import BuildError
+from .module import LIBRARY
+from .options import BuildRequest
+from .settings import Settings
+from .tools import Tools
+
+LOG = "build.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """One build.
+
+    Parameters
+    ----------
+    request : BuildRequest
+    tools : Tools
+    system : System
+    settings : Settings
+    jobs : int or None
+        Commands at a time, as the caller asked.
+    verbose : bool
+        Whether the commands and their output go to standard error.
+    """
+
+    request: BuildRequest
+    tools: Tools
+    system: System
+    settings: Settings
+    jobs: int | None
+    verbose: bool
+
+    def make(self, staging: Path) -> BuildOutput:
+        """Make the library in a folder.
+
+        Raises
+        ------
+        SpecError
+            The entry points can't be understood.
+        BuildError
+            A command failed.
+        """
+        bindings = bind(self.request)
+        link = self._link_command()
+        plan = graph.plan_build(self.request, bindings, self.tools, link)
+        try:
+            steps = self._run(plan, link, staging)
+        except BuildError as error:
+            raise _explained(error, self.request, bindings) from None
+        log = render_log(steps)
+        if self.verbose:
+            sys.stderr.write(log)
+        (staging / LOG).write_text(log, encoding="utf-8", errors="surrogateescape")
+        (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
+        dependencies = _dependencies(plan, staging)
+        shutil.rmtree(staging / "obj")
+        kept = (LIBRARY, CONTENTS, LOG, *(file.path for file in plan.files))
+        return BuildOutput(outputs=kept, dependencies=dependencies)
+
+    def _link_command(self) -> flags.LinkCommand:
+        toolkit = self.tools.cuda
+        folders = () if toolkit is None else (*toolkit.library_dirs, *self.tools.library_dirs)
+        return flags.link(self.tools.cxx, toolkit, self.request.compile.ldflags, folders, self.system.list_dir)
+
+    def _run(self, plan: BuildPlan, link: flags.LinkCommand, staging: Path) -> tuple[Step, ...]:
+        with Progress(self.request.name, plan.edges) as progress:
+            run = partial(
+                execute,
+                ninja=find_ninja(self.system),
+                jobs=self._job_count(),
+                timeout_s=self.settings.compile_timeout_s,
+                on_step=progress.step,
+            )
+            if len(self.request.units) == 1:
+                return run(plan, staging)
+            objects = plan.edges[-1].inputs
+            steps = run(plan, staging, targets=objects)
+            separated = _separated(plan, link, staging, self.tools)
+            return steps + run(separated, staging)
+
+    def _job_count(self) -> int:
+        wanted = self.jobs or len(os.sched_getaffinity(0))
+        limit = self.settings.max_jobs
+        return wanted if limit is None else min(wanted, limit)
+
+
+def find_ninja(system: System) -> Path:
+    """The ninja program: the one of this Python environment, else PATH's.
+
+    Raises
+    ------
+    BuildError
+        There is none.
+    """
+    beside = Path(sysconfig.get_path("scripts")) / "ninja"
+    found = beside if system.is_program(beside) else system.which("ninja")
+    if found is None:
+        raise BuildError("ninja is not installed", hints=("pip install ninja, or conda install ninja",))
+    return found
+
+
+def _contents(bindings: Mapping[str, Sequence[Binding]]) -> str:
+    return render_contents(
+        {
+            binding.export: Handlers(binding.handler(allow_cuda_graph=False), binding.handler(allow_cuda_graph=True))
+            for found in bindings.values()
+            for binding in found
+        }
+    )
+
+
+def _separated(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools) -> BuildPlan:
+    """The plan, with the names that several objects define made private to each."""
+    tables = {name: defined_globals((staging / name).read_bytes()) for name in plan.edges[-1].inputs}
+    repeated = repeated_names(tables.values())
+    private = {name: sorted(table & repeated) for name, table in tables.items() if table & repeated}
+    if not private:
+        return plan
+    objcopy = _find_objcopy(tools.cxx.path)
+    if objcopy is None:
+        raise BuildError(
+            f"several sources define {', '.join(sorted(repeated))} and objcopy, which separates them, is missing",
+            hints=("install binutils, or give the functions different names, or make them static",),
+        )
+    return graph.with_private_names(plan, objcopy, private, link)
+
+
+def _find_objcopy(compiler: Path) -> str | None:
+    """The program that edits objects, best the one that belongs to the compiler."""
+    prefix = compiler.name.removesuffix("g++").removesuffix("c++").removesuffix("clang++")
+    names = [str(compiler.parent / f"{prefix}objcopy"), f"{prefix}objcopy", "objcopy", "llvm-objcopy"]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def _dependencies(plan: BuildPlan, staging: Path) -> tuple[Path, ...]:
+    """Every file outside the build folder that a compiler read."""
+    read: dict[str, None] = {}
+    for depfile in plan.depfiles:
+        text = (staging / depfile).read_text(encoding="utf-8", errors="surrogateescape")
+        read |= dict.fromkeys(parse_depfile(text))
+    return tuple(Path(path) for path in read if path.startswith("/") and not path.startswith(f"{staging}/"))
+
+
+def _explained(error: BuildError, request: BuildRequest, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
+    """The same failure with its first real error in front."""
+    if not error.output:
+        return error
+    sources = {source.name: source.text for unit in request.units for source in unit.sources}
+    calls = [(binding.entry.source, binding.entry.line) for found in bindings.values() for binding in found]
+    diagnosis = diagnose(error.output, sources, calls)
+    module = "" if request.name in error.message else f" (module {request.name})"
+    return type(error)(
+        error.message + module,
+        command=error.command,
+        output=error.output,
+        first_error=diagnosis.first_error,
+        hints=(*error.hints, *diagnosis.hints),
+    )

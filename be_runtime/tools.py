@@ -1,0 +1,128 @@
+"""Which tools a build uses: the compilers, the architectures, the folders of headers and libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from be_toolchain import Toolchain
+from be_toolchain.arch import Arch, check_archs, parse_archs
+from be_toolchain.devices import device_archs
+from be_toolchain.model import CudaToolkit, HostCompiler
+from be_toolchain.system import System
+
+from .errors import ArgumentError
+from .options import BuildRequest
+from .settings import Settings
+
+INCLUDE_DIR = Path(__file__).parent / "include"
+"""Our headers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What a build runs and reads apart from the author's sources.
+
+    Parameters
+    ----------
+    cxx : HostCompiler
+    cuda : CudaToolkit or None
+        None for a C++ module.
+    archs : tuple of Arch
+        What device code is compiled for; empty for a C++ module.
+    ffi_include : Path
+        XLA's headers.
+    library_includes, library_dirs : tuple of Path
+        Headers and libraries of CUDA's math libraries that the toolkit may lack; searched last.
+    """
+
+    cxx: HostCompiler
+    cuda: CudaToolkit | None
+    archs: tuple[Arch, ...]
+    ffi_include: Path
+    library_includes: tuple[Path, ...] = ()
+    library_dirs: tuple[Path, ...] = ()
+
+    def key_fields(self) -> tuple[str, ...]:
+        """What of this decides a build beyond the toolchain's own fields."""
+        folders = (self.ffi_include, *self.library_includes, *self.library_dirs)
+        return (str(self.cxx.path), *(arch.sm for arch in self.archs), *map(str, folders))
+
+
+def choose_archs(
+    asked: str | None,
+    process_wide: Sequence[Arch],
+    settings: Settings,
+    toolkit: CudaToolkit,
+    devices: Callable[[], Sequence[Arch]],
+) -> tuple[Arch, ...]:
+    """What to compile device code for: the argument, then the process's setting, the environment, the devices.
+
+    Raises
+    ------
+    ArchError
+        One of them is no architecture, or none that the toolkit can target.
+    ArgumentError
+        None was named and there is no device.
+    """
+    if asked is not None:
+        if not isinstance(asked, str):
+            raise ArgumentError(f"compute_capability must be a string such as 'sm_86', not {asked!r}")
+        archs: Sequence[Arch] = parse_archs(asked)
+    elif process_wide:
+        archs = process_wide
+    elif settings.compute_capabilities is not None:
+        archs = parse_archs(settings.compute_capabilities)
+    else:
+        archs = devices()
+    if not archs:
+        raise ArgumentError(
+            "no GPU is visible, so the architecture to compile for is not known",
+            hints=(
+                "pass compute_capability='sm_90', or call set_compute_capabilities('9.0')",
+                "or set BE_COMPUTE_CAPABILITIES=9.0",
+                "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
+            ),
+        )
+    check_archs(tuple(archs), toolkit)
+    return tuple(archs)
+
+
+def gather_tools(
+    request: BuildRequest,
+    toolchain: Toolchain,
+    *,
+    system: System,
+    settings: Settings,
+    process_wide: Sequence[Arch],
+    ffi_include: Path,
+    record_dir: Path | None,
+) -> Tools:
+    """Everything that a build of the request runs and reads apart from its sources."""
+    if request.language == "cpp":
+        assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
+        return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include)
+    toolkit = toolchain.cuda
+    assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
+    archs = choose_archs(
+        request.compute_capability, process_wide, settings, toolkit, lambda: device_archs(system, record_dir=record_dir)
+    )
+    wheels = _wheel_roots(toolkit, system)
+    return Tools(
+        cxx=toolkit.host_compiler,
+        cuda=toolkit,
+        archs=archs,
+        ffi_include=ffi_include,
+        library_includes=tuple(path for root in wheels if system.is_dir(path := root / "include")),
+        library_dirs=tuple(path for root in wheels if system.is_dir(path := root / "lib")),
+    )
+
+
+def _wheel_roots(toolkit: CudaToolkit, system: System) -> list[Path]:
+    """Where wheels put CUDA's libraries: JAX brings cuBLAS and its siblings, which a toolkit may not have."""
+    major = toolkit.release.split(".")[0]
+    roots = [site / "nvidia" / f"cu{major}" for site in system.site_dirs]
+    if major == "12":
+        roots += [site / "nvidia" / name for site in system.site_dirs for name in system.list_dir(site / "nvidia")]
+    return [root for root in roots if root != toolkit.root]

@@ -1,0 +1,75 @@
+#include <complex>
+#include <type_traits>
+
+#include "brainevent/dtypes.h"
+#include "expect.h"
+
+using BE::DType;
+
+template <DType kDType, class T>
+constexpr bool pairs() {
+  return std::is_same<BE::cpp_type<kDType>, T>::value && BE::dtype_of<T> == kDType && BE::dtype_of<const T> == kDType &&
+         BE::dtype_size(kDType) == sizeof(T);
+}
+
+static_assert(pairs<DType::Float16, BE::float16_t>() && pairs<DType::BFloat16, BE::bfloat16_t>(), "");
+static_assert(pairs<DType::Float32, float>() && pairs<DType::Float64, double>(), "");
+static_assert(pairs<DType::Int8, int8_t>() && pairs<DType::UInt8, uint8_t>() && pairs<DType::Bool, bool>(), "");
+static_assert(pairs<DType::Int16, int16_t>() && pairs<DType::UInt16, uint16_t>(), "");
+static_assert(pairs<DType::Int32, int32_t>() && pairs<DType::UInt32, uint32_t>(), "");
+static_assert(pairs<DType::Int64, int64_t>() && pairs<DType::UInt64, uint64_t>(), "");
+static_assert(pairs<DType::Complex64, BE::complex64_t>() && pairs<DType::Complex128, BE::complex128_t>(), "");
+static_assert(BE::dtype_of<long long> == DType::Int64 && BE::dtype_of<unsigned long> == DType::UInt64, "");
+static_assert(BE::dtype_of<volatile int> == DType::Int32, "");
+
+static_assert(std::is_trivially_copyable<BE::float16_t>::value && std::is_trivially_copyable<BE::complex64_t>::value,
+              "");
+static_assert(alignof(BE::complex64_t) == 8 && alignof(BE::complex128_t) == 16, "loaded in one piece");
+
+static void half() {
+  BE::float16_t a = 1.5f;
+  BE::float16_t b = a + a * 2;
+  b += a;
+  b -= 1;
+  b *= 2;
+  b /= 4.0f;
+  EXPECT(b == 2.5f && a < b && -a == -1.5f && a.bits == 0x3e00);
+  EXPECT(static_cast<float>(BE::float16_t(2049)) == 2048.0f);  // a tie goes to even
+  BE::bfloat16_t c = 1.0f / 3;
+  c += c;
+  EXPECT(c.bits == 0x3f2b);
+}
+
+static void complex() {
+  const BE::complex64_t z(3, 4), w(1, -2);
+  const std::complex<float> sz(3, 4), sw(1, -2);
+  const auto expect_equal = [](const BE::complex64_t& ours, const std::complex<float>& theirs) {
+    EXPECT(std::abs(static_cast<std::complex<float>>(ours) - theirs) < 1e-6f);
+  };
+  expect_equal(z + w, sz + sw);
+  expect_equal(z - w, sz - sw);
+  expect_equal(z * w, sz * sw);
+  expect_equal(z / w, sz / sw);
+  expect_equal(w / z, sw / sz);
+  expect_equal(2.0f * z - 1.0f, 2.0f * sz - 1.0f);
+  expect_equal(-z, -sz);
+  expect_equal(conj(z), std::conj(sz));
+  EXPECT(norm(z) == 25 && abs(z) == 5 && z == BE::complex64_t(sz) && z != w);
+  BE::complex64_t sum = 1.0f;
+  sum += z;
+  sum *= w;
+  sum /= w;
+  sum -= z;
+  expect_equal(sum, std::complex<float>(1, 0));
+  const BE::complex128_t wide(z);
+  EXPECT(wide.real == 3 && wide.imag == 4);
+  const BE::complex128_t huge(1e300, 1e300);
+  EXPECT((huge / huge).real == 1 && (huge / huge).imag == 0);
+  std::complex<double> array[1] = {{5, 6}};
+  EXPECT(reinterpret_cast<double*>(array)[1] == 6 && sizeof(array) == sizeof(BE::complex128_t));
+}
+
+int main() {
+  half();
+  complex();
+}

@@ -1,0 +1,32 @@
+#pragma once
+// The tests' only tool: a program that ends with status 0 held all its expectations.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(...) \
+  ((__VA_ARGS__) ? (void)0 : (printf("%s:%d: expected %s\n", __FILE__, __LINE__, #__VA_ARGS__), exit(1)))
+
+#define EXPECT_TEXT(actual, expected) expect_text(actual, expected, __FILE__, __LINE__)
+
+inline void expect_text(const char* actual, const char* expected, const char* file, int line) {
+  if (strcmp(actual, expected) == 0) return;
+  printf("%s:%d: expected\n  %s\ngot\n  %s\n", file, line, expected, actual);
+  exit(1);
+}
+
+// The error that `action` throws; a program whose action throws nothing, or another type, fails.
+template <class Error, class Action>
+Error thrown_by(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  } catch (...) {
+    puts("expected another type of error");
+    exit(1);
+  }
+  puts("expected an error");
+  exit(1);
+}

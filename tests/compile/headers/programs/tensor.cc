@@ -1,0 +1,99 @@
+#include <limits.h>
+
+#include <type_traits>
+
+#include "brainevent/common.h"
+#include "expect.h"
+
+static_assert(std::is_trivially_copyable<BE::Tensor>::value, "copied as bytes, into kernels too");
+static_assert(std::is_trivially_destructible<BE::Tensor>::value, "owns nothing");
+static_assert(std::is_nothrow_default_constructible<BE::Tensor>::value, "never throws");
+static_assert(std::is_nothrow_constructible<BE::Tensor, void*, BE::DType, int, const int64_t*>::value, "never throws");
+static_assert(BE::Tensor::kMaxDims == 8, "documented");
+
+// The entry point's signature of the tutorial: by value, const for inputs.
+static void add(const BE::Tensor a, const BE::Tensor b, BE::Tensor out, int64_t) {
+  int n = a.numel();
+  const float* x = static_cast<const float*>(a.data_ptr());
+  const float* y = static_cast<const float*>(b.data_ptr());
+  float* z = static_cast<float*>(out.data_ptr());
+  for (int i = 0; i < n; ++i) z[i] = x[i] + y[i];
+}
+
+static void accessors() {
+  float data[24];
+  const int64_t dims[] = {2, 3, 4};
+  const BE::Tensor tensor(data, BE::DType::Float32, 3, dims);
+  EXPECT(tensor.data_ptr() == data);
+  EXPECT(tensor.data() == data);
+  EXPECT(tensor.data_ptr<float>() == data);
+  const float* input = tensor.data_ptr<const float>();
+  EXPECT(input == data);
+  EXPECT(tensor.data_ptr<void>() == data);
+  EXPECT(tensor.ndim() == 3);
+  EXPECT(tensor.shape(0) == 2 && tensor.shape(1) == 3 && tensor.shape(2) == 4);
+  EXPECT(tensor.size(0) == 2 && tensor.size(-1) == 4 && tensor.size(-3) == 2);
+  EXPECT(tensor.stride(0) == 12 && tensor.stride(1) == 4 && tensor.stride(2) == 1 && tensor.stride(-1) == 1);
+  EXPECT(tensor.shape_ptr()[1] == 3 && tensor.strides_ptr()[0] == 12);
+  EXPECT(tensor.shape_ptr() != dims);  // the view keeps nothing of its maker
+  EXPECT(tensor.dtype() == BE::DType::Float32);
+  EXPECT(tensor.element_size() == 4);
+  EXPECT(tensor.numel() == 24 && tensor.nbytes() == 96 && tensor.numel_checked_int() == 24);
+  EXPECT(tensor.is_contiguous());
+}
+
+static void ranks() {
+  const int64_t dims[] = {2, 1, 3, 1, 2, 1, 1, 2};
+  int64_t numel = 1;
+  for (int ndim = 0; ndim <= BE::Tensor::kMaxDims; ++ndim) {
+    const BE::Tensor tensor(nullptr, BE::DType::Int16, ndim, dims);
+    BE::Tensor copy;
+    copy = tensor;
+    EXPECT(copy.ndim() == ndim && copy.numel() == numel && copy.nbytes() == static_cast<size_t>(2 * numel));
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; --i) {
+      EXPECT(copy.shape(i) == dims[i] && copy.stride(i) == stride && copy.stride(i - ndim) == stride);
+      stride *= dims[i];
+    }
+    if (ndim < BE::Tensor::kMaxDims) numel *= dims[ndim];
+  }
+}
+
+static void empty_arrays() {
+  const int64_t dims[] = {3, 0, 5};
+  const BE::Tensor tensor(nullptr, BE::DType::Float64, 3, dims);
+  EXPECT(tensor.numel() == 0 && tensor.nbytes() == 0 && tensor.numel_checked_int() == 0 && tensor.is_contiguous());
+  EXPECT(tensor.shape(1) == 0 && tensor.stride(2) == 1 && tensor.stride(1) == 5 && tensor.stride(0) == 0);
+  const BE::Tensor none;
+  EXPECT(none.data_ptr() == nullptr && none.ndim() == 0 && none.numel() == 0 && none.nbytes() == 0);
+  EXPECT(none.dtype() == BE::DType::Invalid);
+}
+
+static void errors() {
+  const int64_t dims[] = {INT_MAX, 2};
+  const BE::Tensor vector(nullptr, BE::DType::Int8, 1, dims);
+  const BE::Tensor matrix(nullptr, BE::DType::Int8, 2, dims);
+  EXPECT(vector.numel_checked_int() == INT_MAX);
+  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)matrix.numel_checked_int(); }).what(),
+              "4294967294 elements are more than an int can count");
+  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)matrix.shape(2); }).what(),
+              "dimension 2 of a tensor with 2 dimensions");
+  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)matrix.size(-3); }).what(),
+              "dimension -3 of a tensor with 2 dimensions");
+  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)vector.stride(1); }).what(),
+              "dimension 1 of a tensor with 1 dimensions");
+  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)BE::Tensor().shape(0); }).what(),
+              "dimension 0 of a tensor with 0 dimensions");
+}
+
+int main() {
+  accessors();
+  ranks();
+  empty_arrays();
+  errors();
+  float a[] = {1, 2}, b[] = {3, 4}, out[2];
+  const int64_t dims[] = {2};
+  add(BE::Tensor(a, BE::DType::Float32, 1, dims), BE::Tensor(b, BE::DType::Float32, 1, dims),
+      BE::Tensor(out, BE::DType::Float32, 1, dims), 0);
+  EXPECT(out[0] == 4 && out[1] == 6);
+}

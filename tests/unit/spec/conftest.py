@@ -1,0 +1,47 @@
+"""Short ways to run discovery on one text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from be_runtime.errors import BeRuntimeError
+from be_runtime.spec import EntryPoint, SourceText, discover, render_spec
+
+Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
+
+
+class Spec:
+    """Discovery on one source called ``k.cu``."""
+
+    def all(self, text: str, functions: Functions = None) -> tuple[EntryPoint, ...]:
+        return discover([SourceText(name="k.cu", text=text)], functions)
+
+    def one(self, text: str, functions: Functions = None) -> EntryPoint:
+        (entry,) = self.all(text, functions)
+        return entry
+
+    def tokens(self, text: str, functions: Functions = None) -> str:
+        """The rendered arg_spec of the one entry point."""
+        return " ".join(render_spec(self.one(text, functions).params))
+
+    def params(self, params: str, before: str = "") -> str:
+        """The tokens inferred for a function with these C++ parameters."""
+        return self.tokens(f"{before}\nvoid f({params}) {{}}", ["f"])
+
+    def error(self, text: str, functions: object = None) -> BeRuntimeError:
+        with pytest.raises(BeRuntimeError) as caught:
+            self.all(text, functions)  # type: ignore[arg-type]
+        return caught.value
+
+    def caret(self, error: BeRuntimeError) -> str:
+        """The text that the error's caret underlines."""
+        span = error.span
+        assert span is not None, "the error has no place"
+        return span.text[span.column - 1 : span.column - 1 + span.length]
+
+
+@pytest.fixture
+def spec() -> Spec:
+    return Spec()

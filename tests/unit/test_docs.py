@@ -1,0 +1,33 @@
+"""Tables of the documentation that restate what the code knows are the same as the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from be_runtime.errors import error_codes
+from be_runtime.settings import render_settings_docs
+from be_toolchain import catalog
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_page_of_settings_has_the_table_of_settings():
+    assert render_settings_docs() in (DOCS / "settings.md").read_text()
+
+
+def test_the_page_of_settings_names_the_variables_of_the_search():
+    page = (DOCS / "settings.md").read_text()
+    names = {
+        *catalog.ENV_NVCC,
+        *catalog.ENV_PREFER,
+        catalog.ENV_CXX,
+        *catalog.ENV_ALLOW_UNSUPPORTED,
+        *catalog.ENV_HOMES,
+    }
+    assert not [name for name in names if f"`{name}`" not in page]
+
+
+def test_the_page_of_errors_lists_every_code():
+    page = (DOCS / "errors.md").read_text()
+    rows = [f"| `{row.code}` | `{row.type.__name__}` | {row.summary} |" for row in error_codes()]
+    assert not [row for row in rows if row not in page]

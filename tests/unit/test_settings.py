@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_runtime.errors import ArgumentError
+from be_runtime.settings import Settings, render_settings_docs
+
+
+def test_an_empty_environment_gives_the_defaults():
+    assert Settings.from_environ({}) == Settings()
+    assert Settings.from_environ({"BE_MAX_JOBS": "", "BE_VERBOSE": "  ", "PATH": "/bin"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("BE_CACHE_DIR", "/scratch/kernels", "cache_dir", Path("/scratch/kernels")),
+        ("BE_CACHE_DIR", "~/kernels", "cache_dir", Path("/home/me/kernels")),
+        ("BE_CACHE_DIR", "~", "cache_dir", Path("/home/me")),
+        ("BE_CACHE_DIR", "/with space", "cache_dir", Path("/with space")),
+        ("BRAINEVENT_CACHE_DIR", "/b", "cache_dir", Path("/b")),
+        ("BE_CACHE_MAX_SIZE_MIB", "100", "cache_max_size_mib", 100),
+        ("BE_CACHE_MAX_AGE_DAYS", "7", "cache_max_age_days", 7),
+        ("BE_COMPUTE_CAPABILITIES", "8.6,sm_90a", "compute_capabilities", "8.6,sm_90a"),
+        ("BRAINEVENT_COMPUTE_CAPABILITIES", "90", "compute_capabilities", "90"),
+        ("BE_COMPILE_TIMEOUT_S", "2.5", "compile_timeout_s", 2.5),
+        ("BRAINEVENT_COMPILE_TIMEOUT", "60", "compile_timeout_s", 60.0),
+        ("BE_LOCK_TIMEOUT_S", "10", "lock_timeout_s", 10.0),
+        ("BE_MAX_JOBS", " 4 ", "max_jobs", 4),
+        ("BE_COMPILER_LAUNCHER", "ccache", "compiler_launcher", ("ccache",)),
+        ("BE_COMPILER_LAUNCHER", "'/my tools/sccache' --x", "compiler_launcher", ("/my tools/sccache", "--x")),
+        ("BE_VERBOSE", "1", "verbose", True),
+        ("BE_VERBOSE", "Yes", "verbose", True),
+        ("BE_VERBOSE", "off", "verbose", False),
+    ],
+)
+def test_each_variable_is_read(variable: str, text: str, name: str, value: Any):
+    settings = Settings.from_environ({variable: text, "HOME": "/home/me"})
+    assert settings == dataclasses.replace(Settings(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("BE_CACHE_DIR", "~/kernels"),
+        ("BE_COMPUTE_CAPABILITIES", "abc"),
+        ("BE_COMPUTE_CAPABILITIES", ","),
+        ("BRAINEVENT_COMPUTE_CAPABILITIES", "9.0,fast"),
+        ("BE_COMPILE_TIMEOUT_S", "soon"),
+        ("BE_COMPILE_TIMEOUT_S", "0"),
+        ("BE_COMPILE_TIMEOUT_S", "-1"),
+        ("BE_COMPILE_TIMEOUT_S", "nan"),
+        ("BE_COMPILE_TIMEOUT_S", "inf"),
+        ("BRAINEVENT_COMPILE_TIMEOUT", "x"),
+        ("BE_LOCK_TIMEOUT_S", "x"),
+        ("BE_MAX_JOBS", "0"),
+        ("BE_MAX_JOBS", "-2"),
+        ("BE_MAX_JOBS", "1.5"),
+        ("BE_MAX_JOBS", "²"),
+        ("BE_COMPILER_LAUNCHER", "'ccache"),
+        ("BE_VERBOSE", "maybe"),
+    ],
+)
+def test_a_malformed_value_names_its_variable(variable: str, text: str):
+    with pytest.raises(ArgumentError) as caught:
+        Settings.from_environ({variable: text})
+    assert variable in caught.value.message
+    assert repr(text) in caught.value.message
+    assert "expected" in caught.value.message
+
+
+def test_a_variable_wins_over_its_alias():
+    environ = {"BE_CACHE_DIR": "/a", "BRAINEVENT_CACHE_DIR": "/b"}
+    assert Settings.from_environ(environ).cache_dir == Path("/a")
+    assert Settings.from_environ({**environ, "BE_CACHE_DIR": ""}).cache_dir == Path("/b")
+
+
+def test_the_environment_is_not_changed():
+    environ = {"BE_CACHE_DIR": "~/x", "HOME": "/h"}
+    Settings.from_environ(environ)
+    assert environ == {"BE_CACHE_DIR": "~/x", "HOME": "/h"}
+
+
+def test_the_docs_have_a_row_for_each_setting():
+    rows = render_settings_docs().splitlines()[2:]
+    assert len(rows) == len(dataclasses.fields(Settings))
+    assert all(row.count("|") == 6 for row in rows)
+    for row, setting in zip(rows, dataclasses.fields(Settings), strict=True):
+        assert f"`{setting.name}`" in row
+        assert setting.metadata["variable"] in row
+        assert all(alias in row for alias in setting.metadata["aliases"])
+
+
+def test_no_variable_is_used_twice():
+    variables = [
+        name for row in dataclasses.fields(Settings) for name in (row.metadata["variable"], *row.metadata["aliases"])
+    ]
+    assert len(set(variables)) == len(variables)
+    assert all(name.startswith(("BE_", "BRAINEVENT_")) for name in variables)

@@ -1,0 +1,88 @@
+"""Architectures: every spelling, order, flags, and what a toolkit can target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs, render_archs
+from be_toolchain.errors import ArchError
+
+ARCHS = st.builds(Arch, st.integers(1, 99), st.integers(0, 9), st.sampled_from(["", "a", "f"]))
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    archs: tuple[Arch, ...]
+    release: str = "13.0"
+
+
+@given(ARCHS)
+def test_every_rendered_spelling_reads_back(arch: Arch):
+    spellings = (str(arch), arch.number, arch.sm, arch.compute, arch.sm.upper(), f" {arch} ")
+    assert {Arch.parse(text) for text in spellings} == {arch}
+
+
+@given(st.lists(ARCHS, min_size=1, max_size=6), st.sampled_from([",", ";", " ", ", ", " ; "]))
+def test_lists_are_sorted_and_distinct(archs: list[Arch], separator: str):
+    parsed = parse_archs(separator.join(arch.sm for arch in archs))
+    assert parsed == tuple(sorted(set(archs)))
+    assert parse_archs(render_archs(parsed)) == parsed
+
+
+@given(st.sets(ARCHS, min_size=1, max_size=6))
+def test_one_gencode_an_arch_and_ptx_of_the_highest_plain_one(archs: set[Arch]):
+    flags = gencode_flags(tuple(archs))
+    plain = sorted(arch for arch in archs if not arch.suffix)
+    code = [flag.rpartition(",code=")[2] for flag in flags]
+    assert code[: len(archs)] == [arch.sm for arch in sorted(archs)]
+    assert code[len(archs) :] == ([plain[-1].compute] if plain else [])
+    assert gencode_flags(tuple(archs), ptx_for_highest=False) == flags[: len(archs)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "abc", "8", "8.", ".6", "sm_", "sm-86", "8.6b", "8.66", "1234", "sm_86+PTX", "native", "8 .6", "٨.٦"]
+)
+def test_what_is_no_arch(text: str):
+    with pytest.raises(ArchError) as caught:
+        Arch.parse(text)
+    assert repr(text) in str(caught.value)
+    assert "sm_86" in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", "; ,"])
+def test_an_empty_list(text: str):
+    with pytest.raises(ArchError, match="names no GPU architecture"):
+        parse_archs(text)
+
+
+def test_a_list_names_its_bad_element():
+    with pytest.raises(ArchError, match="'abc'"):
+        parse_archs("8.0, abc")
+
+
+def test_suffixed_archs_have_no_ptx():
+    assert gencode_flags((Arch(9, 0, "a"),)) == ("-gencode=arch=compute_90a,code=sm_90a",)
+    assert gencode_flags(()) == ()
+
+
+def test_what_a_toolkit_can_target():
+    toolkit = Toolkit(archs=parse_archs("75 80 90 90a 120"))
+    check_archs(parse_archs("8.0, 9.0a"), toolkit)
+    with pytest.raises(ArchError, match=r"cannot target sm_999[\s\S]*sm_75, sm_80, sm_90, sm_90a, sm_120"):
+        check_archs(parse_archs("8.0, sm_999"), toolkit)
+    with pytest.raises(ArchError, match=r"sm_80a"):
+        check_archs((Arch(8, 0, "a"),), toolkit)
+    with pytest.raises(ArchError, match=r"sm_61 needs an older CUDA release"):
+        check_archs((Arch(6, 1),), toolkit)
+
+
+def test_a_toolkit_that_lists_no_suffixes_is_asked_for_the_base():
+    toolkit = Toolkit(archs=parse_archs("80 90"))
+    check_archs((Arch(9, 0, "a"),), toolkit)
+    with pytest.raises(ArchError):
+        check_archs((Arch(10, 0, "a"),), toolkit)

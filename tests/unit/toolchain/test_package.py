@@ -1,0 +1,65 @@
+"""The package as a whole: its errors, its data rows, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import be_toolchain
+from be_toolchain import catalog, preferences, search
+from be_toolchain.errors import Probe, ToolchainError, error_codes
+
+HEAVY = ("subprocess", "rich", "packaging", "platformdirs", "json", "hashlib", "ctypes", "jax", "numpy", "dataclasses")
+
+
+def test_codes_are_unique_and_every_error_is_documented():
+    rows = error_codes()
+    assert len({row.code for row in rows}) == len(rows) > 6
+    assert all(row.summary for row in rows)
+
+
+def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():
+    error = ToolchainError(
+        "it failed", probes=(Probe(found_via="PATH", place="nvcc", reason="not there"),), hints=("x",)
+    )
+    assert str(error) == "it failed\nlooked at:\n  PATH  nvcc: not there\nhint: x"
+
+
+def test_importing_the_package_imports_little():
+    code = f"import sys, be_toolchain; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_resolving_from_a_record_needs_no_subprocess():
+    code = "import sys, be_toolchain; be_toolchain.resolve; print('subprocess' in sys.modules, 'rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+def test_public_names_exist():
+    assert set(be_toolchain.__all__) <= set(dir(be_toolchain))
+    assert all(getattr(be_toolchain, name) is not None for name in be_toolchain.__all__)
+
+
+def test_every_group_has_steps_and_every_layout_folders():
+    assert tuple(search.STEPS) == preferences.GROUPS
+    assert catalog.LAYOUTS[-1].marker == ()
+    assert len({layout.name for layout in catalog.LAYOUTS}) == len(catalog.LAYOUTS)
+    for layout in catalog.LAYOUTS:
+        rows = (*layout.tools, *layout.cicc, *layout.libdevice, *layout.includes, *layout.libraries)
+        assert all(row.format(target="t", multiarch="m") for row in rows)
+        assert not any(row.endswith("/") for row in rows)
+
+
+def test_component_rows():
+    extras = {row.extra for row in catalog.COMPONENTS}
+    wanted = f"cuda-toolkit[{','.join(row.extra for row in catalog.COMPONENTS)}]"
+    assert wanted == catalog.PIP_TOOLKIT
+    assert len(extras) == len(catalog.COMPONENTS)
+
+
+def test_variables_are_named_once():
+    names = (*catalog.SEARCH_VARIABLES, *catalog.COMPILE_VARIABLES)
+    assert len(set(names)) == len(names)
+    assert set(catalog.PROBE_UNSET) <= set(catalog.COMPILE_VARIABLES)

@@ -92,7 +92,7 @@ lint: $(READY)
 	step ruff $(RUN) -m ruff check .; \
 	step ruff $(RUN) -m ruff format --check .; \
 	step mypy $(RUN) -m mypy; \
-	step importlinter $(RUN) -c 'from importlinter.cli import lint_imports_command as main; main()'; \
+	step importlinter $(RUN) -c 'from importlinter.cli import lint_imports_command as main; main(["--no-logo"])'; \
 	[ -z "$$failed" ] || { echo "error: lint found something, see above" >&2; exit 1; }
 
 test: lint

@@ -163,7 +163,7 @@ def _handlers(module: str, binding: Binding) -> str:
 def _entry_row(module: str, binding: Binding, table: str) -> str:
     entry = binding.entry
     attrs = entry.with_role(Role.ATTR)
-    usage = ", ".join(f"{param.name}={_known(param.dtype).numpy_scalar}(...)" for param in attrs)
+    usage = ", ".join(f"{param.name}={_known(param.dtype).attr_usage}" for param in attrs)
     fields = [
         c_string(f"{module}.{binding.export}"),
         binding.trampoline,
@@ -181,8 +181,9 @@ def _attr_rows(attrs: Sequence[Param]) -> str:
     """Rows of the attribute table, sorted by name's bytes as XLA sorts a call's attributes."""
     rows = []
     for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
-        size = len(param.name.encode())
-        rows.append(f"{{{c_string(param.name)}, {size}, XLA_FFI_DataType_{_known(param.dtype).xla_name}, {position}}}")
+        size, dtype = len(param.name.encode()), _known(param.dtype)
+        carrier = f"XLA_FFI_DataType_{dtype.attr_xla_name}, {dtype.attr_parts}"
+        rows.append(f"{{{c_string(param.name)}, {size}, {carrier}, {position}}}")
     return ", ".join(rows)
 
 

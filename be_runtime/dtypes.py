@@ -27,13 +27,24 @@ class DType:
     size_bytes: int
     cpp_type: str
     """The C++ type that holds one element in generated code; 16-bit floats are carried as their raw bits."""
-    numpy_scalar: str
-    """How a caller spells a scalar of this type in Python, such as ``"np.float32"``."""
+    attr_xla_name: str
+    """The enumerator of ``XLA_FFI_DataType`` in which XLA carries an attribute of this type: XLA has no attributes that
+    are 16-bit floats, passed as their raw bits, or complex, passed as an array of two parts."""
+    attr_parts: int
+    """The size of that array; 0 for a scalar."""
+    attr_usage: str
+    """How a caller spells an attribute of this type in Python, such as ``"np.float32(...)"``."""
 
 
 def _row(
-    name: str, be: tuple[str, int], xla: tuple[str, int], size_bytes: int, cpp_type: str, numpy_scalar: str = ""
+    name: str,
+    be: tuple[str, int],
+    xla: tuple[str, int],
+    size_bytes: int,
+    cpp_type: str,
+    attr: tuple[str, int, str] | None = None,
 ) -> DType:
+    attr_xla_name, attr_parts, attr_usage = attr or (xla[0], 0, f"np.{name}(...)")
     return DType(
         name=name,
         be_name=be[0],
@@ -42,15 +53,27 @@ def _row(
         xla_code=xla[1],
         size_bytes=size_bytes,
         cpp_type=cpp_type,
-        numpy_scalar=numpy_scalar or f"np.{name}",
+        attr_xla_name=attr_xla_name,
+        attr_parts=attr_parts,
+        attr_usage=attr_usage,
     )
 
 
+def _bits(scalar: str) -> tuple[str, int, str]:
+    """An attribute passed as the raw bits of a 16-bit float."""
+    return "U16", 0, f"{scalar}(...).view(np.uint16)"
+
+
+def _two(xla_name: str, scalar: str, part: str) -> tuple[str, int, str]:
+    """An attribute passed as an array of the real and the imaginary part."""
+    return xla_name, 2, f"np.array([...], {scalar}).view({part})"
+
+
 DTYPES: tuple[DType, ...] = (
-    _row("float16", ("Float16", 0), ("F16", 10), 2, "std::uint16_t"),
+    _row("float16", ("Float16", 0), ("F16", 10), 2, "std::uint16_t", _bits("np.float16")),
     _row("float32", ("Float32", 1), ("F32", 11), 4, "float"),
     _row("float64", ("Float64", 2), ("F64", 12), 8, "double"),
-    _row("bfloat16", ("BFloat16", 3), ("BF16", 16), 2, "std::uint16_t", "ml_dtypes.bfloat16"),
+    _row("bfloat16", ("BFloat16", 3), ("BF16", 16), 2, "std::uint16_t", _bits("ml_dtypes.bfloat16")),
     _row("int8", ("Int8", 4), ("S8", 2), 1, "std::int8_t"),
     _row("int16", ("Int16", 5), ("S16", 3), 2, "std::int16_t"),
     _row("int32", ("Int32", 6), ("S32", 4), 4, "std::int32_t"),
@@ -59,9 +82,9 @@ DTYPES: tuple[DType, ...] = (
     _row("uint16", ("UInt16", 9), ("U16", 7), 2, "std::uint16_t"),
     _row("uint32", ("UInt32", 10), ("U32", 8), 4, "std::uint32_t"),
     _row("uint64", ("UInt64", 11), ("U64", 9), 8, "std::uint64_t"),
-    _row("bool", ("Bool", 12), ("PRED", 1), 1, "bool", "np.bool_"),
-    _row("complex64", ("Complex64", 13), ("C64", 15), 8, "std::complex<float>"),
-    _row("complex128", ("Complex128", 14), ("C128", 18), 16, "std::complex<double>"),
+    _row("bool", ("Bool", 12), ("PRED", 1), 1, "bool", ("PRED", 0, "np.bool_(...)")),
+    _row("complex64", ("Complex64", 13), ("C64", 15), 8, "std::complex<float>", _two("F32", "np.complex64", "np.float32")),
+    _row("complex128", ("Complex128", 14), ("C128", 18), 16, "std::complex<double>", _two("F64", "np.complex128", "np.float64")),
 )
 
 BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}

@@ -4,8 +4,8 @@
 cuts that code into words and signs. Discovery scans every source but tokenizes only the few headers it needs, which is
 why a warm load can afford a real lexer. Both steps lose nothing: the pieces' texts joined are the source.
 
-The grammar is that of C++17 [lex.pptoken], with these liberties: a quote that is not closed on its line is a sign by
-itself (it occurs in ``#error`` lines and disabled code), and an open comment or raw string ends with the text.
+The grammar is that of C++17 [lex.pptoken], and no text is refused: a literal that is not closed ends with its line (as
+in ``#error`` lines and disabled code), an open comment or raw string ends with the text.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _LINE_COMMENT = r"/[^\n\\]*(?:\\(?:[ \t]*\r?\n)?[^\n\\]*)*"
 _BLOCK_COMMENT = r"\*(?s:.*?)(?:\*/|\Z)"
 _AFTER_R = r"""(?:(?<=\bR")|(?<=\b[uUL]R")|(?<=\bu8R"))"""
 _RAW_STRING = rf'{_AFTER_R}(?P<delimiter>[^()\\\s]{{0,16}})\((?s:.*?)(?:\)(?P=delimiter)"|\Z)'
-_STRING = r'[^"\\\n]*(?:\\(?:\r\n|[\s\S])[^"\\\n]*)*"'
+_STRING = r'[^"\\\n]*+(?:\\(?:\r\n|[\s\S])[^"\\\n]*+)*+"?'
 # A quote behind a digit or letter separates digits (1'000), unless that letter is a literal's prefix.
-_CHAR = r"(?:(?<![0-9A-Za-z_]')|(?<=\b[uUL]')|(?<=\bu8'))[^'\\\n]*(?:\\(?:\r\n|[\s\S])[^'\\\n]*)*'"
+_CHAR = r"(?:(?<![0-9A-Za-z_]')|(?<=\b[uUL]')|(?<=\bu8'))[^'\\\n]*+(?:\\(?:\r\n|[\s\S])[^'\\\n]*+)*+'?"
 
 # The patterns above lack their first character: where every alternative begins with a literal character outside of
 # all groups, the engine skips plain code without trying any of them, which makes this scan eight times as fast.

@@ -104,7 +104,7 @@ def blank(code: str) -> str:
 
 
 def _blank_literal(length: int) -> str:
-    return '"' + " " * (length - 2) + '"'
+    return '"' + " " * (length - 2) + '"' if length > 1 else " "
 
 
 def known_truth(condition: str) -> bool | None:

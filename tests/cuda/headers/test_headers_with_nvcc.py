@@ -64,8 +64,8 @@ SOURCES = {
 def compile_device(source: Path, folder: Path, *flags: str) -> None:
     nvcc = requirements.nvcc()
     assert nvcc is not None
-    includes = ("-I", INCLUDE, "-I", PROGRAMS, "-I", EXPECT)
-    command = (nvcc, *flags, *STRICT, *includes, "-c", source, "-o", folder / "object.o")
+    includes = [f"-I{path}" for path in (INCLUDE, PROGRAMS, EXPECT)]
+    command = (nvcc, *flags, *STRICT, *includes, "-c", str(source), "-o", str(folder / "object.o"))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -19,8 +19,9 @@ def test_program(name: str, tmp_path: Path):
     program = tmp_path / name
     nvcc = requirements.nvcc()
     assert nvcc is not None
-    includes = [flag for folder in FOLDERS for flag in ("-I", folder)]
-    command = (nvcc, "-std=c++17", "-O3", "-arch=native", *includes, PROGRAMS / f"{name}.cu", "-o", program)
-    for step in (command, (program,)):
+    includes = [f"-I{folder}" for folder in FOLDERS]
+    source = PROGRAMS / f"{name}.cu"
+    command = (nvcc, "-std=c++17", "-O3", "-arch=native", *includes, str(source), "-o", str(program))
+    for step in (command, (str(program),)):
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

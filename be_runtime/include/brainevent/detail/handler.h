@@ -17,7 +17,9 @@ namespace BE::detail {
 struct AttrSpec {
   const char* name;
   size_t name_size;
+  /// What XLA carries the value in: a scalar where `parts` is 0, else an array of so many elements.
   XLA_FFI_DataType dtype;
+  size_t parts;
   /// Position among the attributes in the order of the entry point's parameters.
   int position;
 };
@@ -117,18 +119,19 @@ __attribute__((cold)) static XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame*
 /// Says which attributes the entry point takes and which the call passes.
 __attribute__((cold)) static XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
                                                        const EntrySpec& entry) noexcept {
-  static constexpr const char* kKinds[] = {"unknown", "array", "dictionary", "scalar", "string"};
+  static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
   char given[1024] = "none";
   int used = 0;
   for (int64_t i = 0; i < frame->attrs.size && used < 900; ++i) {
     const XLA_FFI_ByteSpan* name = frame->attrs.names[i];
     const unsigned kind = static_cast<unsigned>(frame->attrs.types[i]);
-    const char* type = kind == XLA_FFI_AttrType_SCALAR
-                           ? element_type(static_cast<const XLA_FFI_Scalar*>(frame->attrs.attrs[i])->dtype).name
-                           : kKinds[kind < 5 ? kind : 0];
-    used += __builtin_snprintf(given + used, sizeof(given) - static_cast<size_t>(used), "%s%.*s: %s",
+    // Scalars and arrays both begin with their element type.
+    const char* element = kind == XLA_FFI_AttrType_SCALAR || kind == XLA_FFI_AttrType_ARRAY
+                              ? element_type(*static_cast<const XLA_FFI_DataType*>(frame->attrs.attrs[i])).name
+                              : "";
+    used += __builtin_snprintf(given + used, sizeof(given) - static_cast<size_t>(used), "%s%.*s: %s%s",
                                i == 0 ? "" : ", ", static_cast<int>(name->len < 100 ? name->len : 100), name->ptr,
-                               type);
+                               kKinds[kind < 5 ? kind : 0], element);
   }
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
               "%s: takes the attributes (%s), but the call passes (%s)", entry.name, entry.usage, given);
@@ -173,17 +176,27 @@ static inline int place_tensors(Tensor* tensors, void* const* buffers, int count
   return count;
 }
 
+/// The bytes of one of a call's attributes; null when it is not of the expected kind.
+static inline const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected) noexcept {
+  if (expected.parts == 0) {
+    const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attr);
+    return type == XLA_FFI_AttrType_SCALAR && scalar->dtype == expected.dtype ? scalar->value : nullptr;
+  }
+  const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
+  const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == expected.dtype && array->size == expected.parts;
+  return fits ? array->data : nullptr;
+}
+
 /// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
 static inline bool match_attrs(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values) noexcept {
   if (attrs.size != entry.attr_count) return false;
   for (int i = 0; i < entry.attr_count; ++i) {
     const AttrSpec& expected = entry.attrs[i];
     const XLA_FFI_ByteSpan* name = attrs.names[i];
-    const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attrs.attrs[i]);
-    if (attrs.types[i] != XLA_FFI_AttrType_SCALAR || scalar->dtype != expected.dtype ||
-        name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0)
-      return false;
-    values[expected.position] = scalar->value;
+    if (name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0) return false;
+    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected);
+    if (value == nullptr) return false;
+    values[expected.position] = value;
   }
   return true;
 }

@@ -165,7 +165,7 @@ def load_cuda_file(
         There is no such file. Else as `load_cuda_inline`.
     """
     chosen = default_name(path, name)
-    compile_options, rest = _split(dict(options))
+    compile_options, rest = _split(dict(options), CudaOptions, "load_cuda_file")
     return _load(cuda_request(chosen, file_units(path), functions, **compile_options), load_options(chosen, **rest))
 
 
@@ -199,7 +199,7 @@ def load_cuda_dir(
         There is no such folder, or no source in it. Else as `load_cuda_inline`.
     """
     chosen = default_name(directory, name, "directory")
-    compile_options, rest = _split(dict(options))
+    compile_options, rest = _split(dict(options), CudaOptions, "load_cuda_dir")
     return _load(
         cuda_request(chosen, dir_units(directory, "cuda"), functions, **compile_options), load_options(chosen, **rest)
     )
@@ -300,7 +300,7 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
     chosen = default_name(path, name)
-    compile_options, rest = _split(dict(options))
+    compile_options, rest = _split(dict(options), CppOptions, "load_cpp_file")
     return _load(cpp_request(chosen, file_units(path), functions, **compile_options), load_options(chosen, **rest))
 
 
@@ -309,16 +309,21 @@ def load_cpp_dir(
 ) -> CompiledModule:
     """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
     chosen = default_name(directory, name, "directory")
-    compile_options, rest = _split(dict(options))
+    compile_options, rest = _split(dict(options), CppOptions, "load_cpp_dir")
     return _load(
         cpp_request(chosen, dir_units(directory, "cpp"), functions, **compile_options), load_options(chosen, **rest)
     )
 
 
-def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword arguments for the request, and those for the loading; an unknown one is refused by the request."""
-    rest = {key: options.pop(key) for key in _LOAD_KEYS & options.keys()}
-    return options, rest
+def _split(options: dict[str, Any], known: type, function: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments for the request, and those for the loading; an unknown one is Python's usual error."""
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    return (
+        {name: value for name, value in options.items() if name not in _LOAD_KEYS},
+        {name: value for name, value in options.items() if name in _LOAD_KEYS},
+    )
 
 
 def _load(request: BuildRequest, options: LoadOptions) -> CompiledModule:

@@ -96,10 +96,20 @@ def render_author_unit(body: str, bindings: Sequence[Binding], *, check_launch: 
     return "".join(parts)
 
 
-def render_handler_unit(module: str, bindings: Sequence[Binding]) -> str:
-    """The functions that XLA calls, for every entry point of the module."""
+def render_handler_unit(module: str, bindings: Sequence[Binding], *, has_streams: bool) -> str:
+    """The functions that XLA calls, for every entry point of the module.
+
+    Parameters
+    ----------
+    module : str
+        Its name, for messages.
+    bindings : sequence of Binding
+        Every entry point.
+    has_streams : bool
+        Whether XLA has a stream to give; on the CPU it answers with an error, and a stream parameter receives 0.
+    """
     parts = ['#include "brainevent/detail/handler.h"\n']
-    parts.extend(_handlers(module, binding) for binding in bindings)
+    parts.extend(_handlers(module, binding, has_streams=has_streams) for binding in bindings)
     return "\n".join(parts)
 
 
@@ -139,17 +149,18 @@ def _call_argument(param: Param, index: int) -> str:
 
 def _attr_type(dtype: DType) -> str:
     opaque = dtype.name in {"float16", "bfloat16", "complex64", "complex128"}
-    return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>" if opaque else dtype.cpp_type.replace("std::", "::std::")
+    return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>" if opaque else dtype.cpp_type.replace("std::", "::")
 
 
-def _handlers(module: str, binding: Binding) -> str:
+def _handlers(module: str, binding: Binding, *, has_streams: bool) -> str:
     entry, symbol = binding.entry, binding.symbol
     attrs = entry.with_role(Role.ATTR)
     table = f"attrs_{symbol}" if attrs else "nullptr"
     lines = [f'extern "C" void {binding.trampoline}(const BE::detail::Call&);']
     if attrs:
         lines.append(f"static constexpr BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
-    lines.append(f"static constexpr BE::detail::EntrySpec entry_{symbol}{{{_entry_row(module, binding, table)}}};")
+    row = _entry_row(module, binding, table, has_streams=has_streams)
+    lines.append(f"static constexpr BE::detail::EntrySpec entry_{symbol}{{{row}}};")
     for allow_cuda_graph, traits in ((False, "0"), (True, "XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE")):
         lines += [
             'extern "C" __attribute__((visibility("default")))',
@@ -160,7 +171,7 @@ def _handlers(module: str, binding: Binding) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _entry_row(module: str, binding: Binding, table: str) -> str:
+def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) -> str:
     entry = binding.entry
     attrs = entry.with_role(Role.ATTR)
     usage = ", ".join(f"{param.name}={_known(param.dtype).attr_usage}" for param in attrs)
@@ -170,7 +181,7 @@ def _entry_row(module: str, binding: Binding, table: str) -> str:
         str(len(entry.with_role(Role.ARG))),
         str(len(entry.with_role(Role.RET))),
         str(len(attrs)),
-        "true" if entry.with_role(Role.STREAM) else "false",
+        "true" if has_streams and entry.with_role(Role.STREAM) else "false",
         table,
         c_string(usage or "none"),
     ]

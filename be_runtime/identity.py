@@ -63,8 +63,8 @@ def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_ap
 
 def _functions_text(functions: object) -> str:
     """The argument `functions` as text; one that is not well-formed finds nothing and is refused by discovery."""
-    plain = {name: list(tokens) for name, tokens in functions.items()} if isinstance(functions, Mapping) else functions
-    return json.dumps(plain, default=repr)
+    given = ["mapping", list(functions.items())] if isinstance(functions, Mapping) else ["names", functions]
+    return json.dumps(given, default=repr)
 
 
 def content_hash(key: CacheKey, entry: Entry) -> str:

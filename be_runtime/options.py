@@ -143,6 +143,9 @@ def check_include_paths(value: object, argument: str = "extra_include_paths") ->
         return ()
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise ArgumentError(f"{argument} must be a list of paths, not {type(value).__name__}: {value!r}")
+    for position, item in enumerate(value):
+        if not isinstance(item, (str, Path)):
+            raise ArgumentError(f"{argument}[{position}] must be a path, not {type(item).__name__}: {item!r}")
     paths = tuple(Path(item).absolute() for item in value)
     for path in paths:
         if not path.is_dir():

@@ -1,4 +1,4 @@
-"""What is known about CUDA toolkits and C++ compilers in the wild, as data rows: layouts, places, variables, limits."""
+"""What is known about CUDA toolkits and C++ compilers in the wild, as data rows: layouts, places, names, limits."""
 
 from __future__ import annotations
 
@@ -86,9 +86,6 @@ VERSIONED_ROOTS = (("/usr/local", "cuda-"), ("/opt", "cuda-"))
 HPC_SDK_ROOT = "/opt/nvidia/hpc_sdk"
 """NVIDIA HPC SDK: ``<root>/<system>/<version>/cuda/<release>``."""
 
-MODULE_VARIABLES = ("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "EBROOTCUDA", "NVHPC_CUDA_HOME")
-"""Set by environment modules, Spack, EasyBuild, Cray and HPC SDK modules."""
-
 TARGETS = {"x86_64": ("x86_64-linux",), "aarch64": ("sbsa-linux", "aarch64-linux")}
 """The folder below ``targets/`` for a machine, likeliest first."""
 
@@ -173,6 +170,9 @@ CXX_FAMILIES = ((("g++", "c++"), "g++-"), (("clang++",), "clang++-"))
 
 A versioned g++ comes before clang++: it is likelier to build what the machine's g++ builds.
 """
+
+MODULE_VARIABLES = ("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "EBROOTCUDA", "NVHPC_CUDA_HOME")
+"""Set by environment modules, Spack, EasyBuild, Cray and HPC SDK modules."""
 
 ENV_NVCC = ("BE_NVCC", "BRAINEVENT_NVCC_PATH")
 ENV_PREFER = ("BE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER")

@@ -150,6 +150,7 @@ def _findings(found: Survey, devices: DeviceReport) -> Iterator[Finding]:
         yield _failed("CUDA toolkit", found.cuda_problem)
     else:
         yield from _toolkit_findings(toolchain.cuda)
+        yield from _passed_over(found.cuda_probes)
     yield from _device_findings(devices, toolchain.cuda)
     for warning in toolchain.warnings:
         yield Finding(status="warn", subject="compiler", message=warning.message, next_step=warning.hint)
@@ -203,6 +204,14 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     if toolkit.archs:
         first, last = toolkit.archs[0], toolkit.archs[-1].base
         yield Finding(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
+
+
+def _passed_over(probes: tuple[Probe, ...]) -> Iterator[Finding]:
+    """Toolkits that are here, would have come first, and can be repaired."""
+    for probe in probes:
+        if probe.hint:
+            message = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}"
+            yield Finding(status="warn", subject="CUDA toolkit", message=message, next_step=probe.hint)
 
 
 def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Finding]:

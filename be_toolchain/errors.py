@@ -18,6 +18,8 @@ class Probe:
         The path, name or value that was tried.
     reason : str
         Why it lost; empty when it was chosen.
+    hint : str
+        What would repair it, where something was there and can be repaired.
     chosen : bool
         Whether this is the one in use.
     """
@@ -25,6 +27,7 @@ class Probe:
     found_via: str
     place: str
     reason: str = ""
+    hint: str = ""
     chosen: bool = False
 
 
@@ -117,20 +120,10 @@ class UnsupportedHostCompilerError(ToolchainError, RuntimeError):
     code = "TC302"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorCode:
-    """One row of the documented table of errors."""
-
-    code: str
-    type: type[ToolchainError]
-    summary: str
-
-
-def error_codes() -> tuple[ErrorCode, ...]:
-    """Every error type with its stable code, for the docs and their test."""
+def error_types() -> tuple[type[ToolchainError], ...]:
+    """Every error type by its stable code, for the docs and their test; the docstring says what each means."""
 
     def walk(kind: type[ToolchainError]) -> list[type[ToolchainError]]:
         return [kind, *(sub for child in kind.__subclasses__() for sub in walk(child))]
 
-    rows = (ErrorCode(kind.code, kind, (kind.__doc__ or "").splitlines()[0]) for kind in walk(ToolchainError))
-    return tuple(sorted(rows, key=lambda row: row.code))
+    return tuple(sorted(walk(ToolchainError), key=lambda kind: kind.code))

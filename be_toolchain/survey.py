@@ -183,7 +183,10 @@ def _find_toolkit(
         verdict = _judge_toolkit(system, candidate, host)
         if isinstance(verdict, Rejection):
             rejections.append(verdict)
-            probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), reason=verdict.reason))
+            lost = Probe(
+                found_via=candidate.found_via, place=str(candidate.nvcc), reason=verdict.reason, hint=verdict.hint
+            )
+            probes.append(lost)
             continue
         probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), chosen=True))
         return _ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None)

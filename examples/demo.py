@@ -1,10 +1,11 @@
 """A tour of what this machine can do: the toolchain found, C++ and CUDA kernels called from JAX, a network trained.
 
-Run it: ``make demo``, or ``python examples/demo.py``.
+Run it: ``make demo``, or ``python examples/demo.py [--without-training]``.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -85,7 +86,9 @@ def call(device: jax.Device) -> None:
 
 def main() -> int:
     """Run every part; the exit status is that of the training."""
-    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description="Show what this machine can do with kernels of your own.")
+    parser.add_argument("--without-training", action="store_true", help="leave the last part out")
+    args = parser.parse_args()
 
     heading("What was found on this machine")
     subprocess.run([sys.executable, "-m", "be_toolchain", "doctor"], check=False)
@@ -104,8 +107,11 @@ def main() -> int:
         if has_gpu:
             call(jax.devices()[0])
 
+    if args.without_training:
+        return 0
     heading("A spiking network whose event-driven product is our kernel (examples/train.py)")
-    return subprocess.run([sys.executable, str(here / "train.py")], check=False).returncode
+    train = Path(__file__).resolve().with_name("train.py")
+    return subprocess.run([sys.executable, str(train)], check=False).returncode
 
 
 if __name__ == "__main__":

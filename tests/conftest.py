@@ -20,6 +20,7 @@ from tests.support import requirements
 ROOT = Path(__file__).resolve().parent.parent
 TIERS = ("unit", "compile", "cuda", "gpu", "packaging")
 PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
+COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/module.py"})
 _OPTIONAL = "needs, which is optional here: "
 
 
@@ -42,13 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _tier(path: Path) -> str | None:
-    """The tier of a test file: its first folder below tests/, unit for doctests and the files beside this one."""
+    """The tier of a test file: its first folder below tests/, else unit, but for doctests that compile."""
     if not path.is_relative_to(ROOT):
         return None
-    parts = path.relative_to(ROOT).parts
-    if parts[0] == "tests" and len(parts) > 2:
-        return parts[1] if parts[1] in TIERS else None
-    return "unit"
+    relative = path.relative_to(ROOT)
+    if relative.parts[0] == "tests" and len(relative.parts) > 2:
+        return relative.parts[1] if relative.parts[1] in TIERS else None
+    return "compile" if relative.as_posix() in COMPILING_DOCTESTS else "unit"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

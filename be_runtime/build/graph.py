@@ -38,7 +38,8 @@ def plan_build(
     every_binding = [binding for unit in request.units for binding in bindings[unit.stem]]
     handler_source = f"src/{HANDLER_STEM}.cc"
     files = [_author_file(request, unit, bindings[unit.stem]) for unit in request.units]
-    files.append(GeneratedFile(path=handler_source, text=render_handler_unit(request.name, every_binding)))
+    handlers = render_handler_unit(request.name, every_binding, has_streams=request.language == "cuda")
+    files.append(GeneratedFile(path=handler_source, text=handlers))
     edges = [_author_edge(request, unit, tools) for unit in request.units]
     command = flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include])
     edges.append(_compile_edge(command, handler_source, HANDLER_STEM, "compiling the XLA handlers"))

@@ -204,17 +204,21 @@ def _wrong_count(params: tuple[Param, ...], function: Function, locate: Locate, 
     count, most, least = len(params), len(function.params), function.required
     if any(cpp.shape is Shape.PACK for cpp in function.params) or least <= count <= most:
         return None
-    expected = str(most) if least == most else f"{least} to {most}"
+    expected = _count(most, "parameter") if least == most else f"{least} to {most} parameters"
     span = (
         at(function.params[count], places)
         if count < most
         else locate(most) or places.span(function.start, len(function.name))
     )
     return SpecError(
-        f"{function.name}: the arg_spec has {count} tokens ({' '.join(render_spec(params))}) "
-        f"but the function has {expected} parameters",
+        f"{function.name}: the arg_spec has {_count(count, 'token')} ({' '.join(render_spec(params))}) "
+        f"but the function has {expected}",
         span=span,
     )
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:

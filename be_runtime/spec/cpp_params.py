@@ -302,4 +302,4 @@ def _outside_angles(texts: list[str]) -> list[str]:
 
 def _render(texts: list[str]) -> str:
     """A type as a person would write it."""
-    return re.sub(r" ?(::|<) ?| (?=[>*&,()\[])", lambda match: match[1] or "", " ".join(texts))
+    return re.sub(r" ?(::|<|\[|\() ?| (?=[>*&,)\]])", lambda match: match[1] or "", " ".join(texts))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -31,8 +30,7 @@ class Call(NamedTuple):
     high: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class Unit(NamedTuple):
     """Code to be read: a source's own, or what a header with macros expands to.
 
     Parameters
@@ -78,8 +76,7 @@ class Unit:
         return significant(self.text[start:end], offset=self.offset + start, directives=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Header:
+class Header(NamedTuple):
     """One declaration's text up to its body or its semicolon, ``unit.text[start:end]``, and the words in it."""
 
     unit: Unit
@@ -105,13 +102,14 @@ _MARK = re.compile(r"[{};()]")
 _BRACE = re.compile(r"[{}]")
 _WORD = re.compile(r"[^\W\d]\w*")
 _SCOPE_WORDS = ("namespace", "extern", "class", "struct", "union")
-_NAMESPACE = re.compile(
-    r"\bnamespace\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w+\s*(?:::\s*(?:inline\s+)?)?)*?)\s*(?:__attribute__\s*\(\(.*\)\)\s*)?\Z"
+# Few sources need these, so that they are compiled when first used.
+_NAMESPACE = (
+    r"\bnamespace\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+(?:inline\s++)?+)?+)*?)"
+    r"(?:__attribute__\s*\(\(.*\)\)\s*)?\Z"
 )
-_LINKAGE = re.compile(r"\bextern\s*\"[^\"]*\"\s*\Z")
-_ALIGNMENT = re.compile(r"\b(?:alignas|__attribute__|__align__|__declspec)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
-_CLASS = re.compile(r"\b(?:class|struct|union)\b\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w+\s*(?:::\s*)?)*)[^()=]*\Z")
-_ENUM = re.compile(r"\benum\b")
+_LINKAGE = r"\bextern\s*\"[^\"]*\"\s*\Z"
+_ALIGNMENT = r"\b(?:alignas|__attribute__|__align__|__declspec)\s*+\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\)"
+_CLASS = r"\b(?:class|struct|union)\b\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+)?+)*+)[^()=]*\Z"
 
 
 def opened_scopes(header: str) -> list[Scope] | None:
@@ -126,13 +124,13 @@ def opened_scopes(header: str) -> list[Scope] | None:
     """
     if not any(word in header for word in _SCOPE_WORDS):
         return None
-    if match := _NAMESPACE.search(header):
+    if match := re.search(_NAMESPACE, header):
         names = re.sub(r"\binline\b", " ", match[1]).replace("::", " ").split()
         return [Scope(name, False) for name in names] or [Scope("", False)]
-    if _LINKAGE.search(header):
+    if re.search(_LINKAGE, header):
         return [Scope("", False)]
-    if (match := _CLASS.search(_ALIGNMENT.sub(" ", header))) and not _ENUM.search(header):
-        words = match[1].replace("final", " ").split()
+    if (match := re.search(_CLASS, re.sub(_ALIGNMENT, " ", header))) and not re.search(r"\benum\b", header):
+        words = [word for word in match[1].split() if word != "final"]
         return [Scope(words[-1] if words else "", True)]
     return None
 
@@ -181,6 +179,7 @@ class DeclarationReader:
                 position = skip_body(code, position) if mark == "{" else position
                 continue
             if mark == "}":
+                self._take(unit, start, at, ";", has_paren)  # A macro call needs no semicolon.
                 del self._scopes[-1:]
             elif self._take(unit, start, at, mark, has_paren):
                 position = skip_body(code, position)
@@ -198,7 +197,7 @@ class DeclarationReader:
         start += len(written) - len(header)
         words = frozenset(_WORD.findall(header))
         if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start, words)):
-            return self.read(replace(expanded, text=f"{expanded.text} {mark}"))
+            return self.read(expanded._replace(text=f"{expanded.text} {mark}"))
         opened = opened_scopes(header) if mark == "{" else None
         if opened is not None:
             self._scopes.append(tuple(opened))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 
@@ -18,8 +18,7 @@ Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names to infer, or None for the annotations."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(NamedTuple):
     """One entry point that is asked for.
 
     Parameters
@@ -219,7 +218,7 @@ def _with_defaults(function: Function, declarations: Sequence[Function]) -> Func
     params = (
         param._replace(has_default=has_default) for param, has_default in zip(function.params, defaults, strict=True)
     )
-    return replace(function, params=tuple(params))
+    return function._replace(params=tuple(params))
 
 
 def _only(request: _Request, functions: Sequence[Function], places: Places) -> Function:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .cpp_params import CppParam, parse_params
 from .declarations import Header, Scope
@@ -30,13 +30,9 @@ _NOT_A_DECLARATION = frozenset(
     ["=", "return", "new", "delete", "typedef", "using", "friend", ".", "->", ",", "operator"]
 )
 _OPEN = frozenset("([{")
-_WITH_ARGUMENTS = frozenset(
-    ["__attribute__", "__launch_bounds__", "alignas", "__align__", "__declspec", "decltype", "explicit", "asm"]
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """One declaration of a function.
 
     Parameters
@@ -109,7 +105,7 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
     if opening < 0:
         return None
     before, qualifiers = _split_qualifiers(tokens[: opening - 1])
-    before, template = _without_template(_after_macro_calls(before))
+    before, template = _without_template(_without_calls(before))
     specifiers = frozenset(token.text for token in before)
     returns = [token.text for token in before if token.text not in _SPECIFIERS and token.kind is not Kind.STRING]
     if not returns or not _NOT_A_DECLARATION.isdisjoint(specifiers):
@@ -161,8 +157,8 @@ def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:
     return tokens[: end - 1] if end and tokens[end - 1].text == "::" else tokens[:end], names
 
 
-def _after_macro_calls(tokens: list[Token]) -> list[Token]:
-    """What follows the last call of an unknown macro, without attributes.
+def _without_calls(tokens: list[Token]) -> list[Token]:
+    """`tokens` without attributes, access specifiers and calls of unknown macros.
 
     Such a call needs no semicolon, so the next declaration's header begins with it.
     """
@@ -173,10 +169,8 @@ def _after_macro_calls(tokens: list[Token]) -> list[Token]:
         if token.text == "[":
             index = closing(tokens, index)
         elif token.text == "(":
-            word = out.pop().text if out else ""
+            del out[-1:]
             index = closing(tokens, index)
-            if word not in _WITH_ARGUMENTS:
-                out.clear()
         elif token.text == ":":  # An access specifier of a class.
             out.clear()
         else:

@@ -17,7 +17,7 @@ from .outline import blank
 
 _DEFINE = re.compile(r"#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)]*\))?")
 _UNDEF = re.compile(r"#[ \t]*undef[ \t]+([^\W\d]\w*)")
-_JOINED_LINES = re.compile(r"\\[ \t]*\r?\n|\s")
+_JOINED_LINES = r"\\[ \t]*\r?\n|\s"
 _MARK = re.compile(r"[{};]")
 _LIMIT = 50_000
 """Tokens of one expansion; a header that grows beyond it is left as it is."""
@@ -36,7 +36,7 @@ class Macro(NamedTuple):
     is_variadic : bool
         Whether the last of `params` takes all remaining arguments.
     body : str
-        The replacement, as written.
+        The replacement, with comments and the contents of literals blanked.
     start : int
         Where `body` is written.
     """
@@ -56,12 +56,13 @@ def parse_define(text: str, start: int = 0) -> Macro | None:
     >>> parse_define("#define ADD(T, ...) void add_##T(int n)")
     Macro(name='ADD', params=('T', '__VA_ARGS__'), is_variadic=True, body=' void add_##T(int n)', start=19)
     """
+    text = blank(text)
     match = _DEFINE.match(text)
     if match is None:
         return None
     params, is_variadic = None, False
     if match[2]:
-        names = [name for name in _JOINED_LINES.sub("", match[2][1:-1]).split(",") if name]
+        names = [name for name in re.sub(_JOINED_LINES, "", match[2][1:-1]).split(",") if name]
         is_variadic = bool(names) and names[-1].endswith("...")
         if is_variadic:
             names[-1] = names[-1][:-3] or "__VA_ARGS__"
@@ -135,6 +136,8 @@ class Macros:
         known = self.known
         if known.keys().isdisjoint([token.text for token in tokens]):
             return tokens
+        if len(hidden) > _DEPTH:
+            raise _TooLongError
         out: list[Token] = []
         index, count = 0, len(tokens)
         while index < count:
@@ -156,7 +159,7 @@ class Macros:
             out += self._expand(self._substitute(macro, arguments, hidden), hidden | {macro.name})
             if calls is not None:
                 calls.append(Call(token.start, low, len(out)))
-            if len(out) > _LIMIT or len(hidden) > _DEPTH:
+            if len(out) > _LIMIT:
                 raise _TooLongError
         return out
 
@@ -179,8 +182,7 @@ class Macros:
         """The steps that make a macro's body, without what is inside function bodies."""
         steps = self._bodies.get(macro.start)
         if steps is None:
-            code = _without_bodies(blank(macro.body))
-            tokens = significant(code, offset=macro.start, directives=False)
+            tokens = significant(_without_bodies(macro.body), offset=macro.start, directives=False)
             steps = self._bodies[macro.start] = _steps(tokens, macro.params or ())
         return steps
 

@@ -8,7 +8,6 @@ kept, because both together are no C++.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from .lexer import Kind, scan
@@ -32,8 +31,7 @@ class Directive(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(NamedTuple):
     """One source, reduced.
 
     Parameters
@@ -52,24 +50,24 @@ class Outline:
     directives: tuple[Directive, ...]
 
 
-@dataclass(slots=True)
 class _Group:
     """An open conditional group: what is known of the branches so far."""
 
-    number: int
-    outer_is_live: bool
-    outer_branch: Branch
-    decided: bool
-    """A branch with a true condition was seen, so all later ones are dead."""
-    is_live: bool
-    has_live_branch: bool = False
-    branch: int = 0
-    marks: tuple[int, int, int] = (0, 0, 0)
-    """How much had been written when the branch began."""
+    def __init__(self, number: int, outer_branch: Branch, *, outer_is_live: bool, truth: bool | None) -> None:
+        self.number = number
+        self.outer_branch = outer_branch
+        self.outer_is_live = outer_is_live
+        self.is_live = outer_is_live and truth is not False
+        self.has_live_branch = False
+        self.branch = 0
+        # A branch with a true condition was seen, so all later ones are dead.
+        self.decided = truth is True
+        # How much had been written when the branch began.
+        self.marks = (0, 0, 0)
 
 
 _CONDITIONAL = re.compile(r"#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif|define|undef)\b")
-_COMMENT = re.compile(r"//.*|/\*(?s:.*?)\*/")
+_COMMENT = r"//.*|/\*(?s:.*?)\*/"
 _CONSTANTS = {"0": False, "false": False, "1": True, "true": True}
 
 
@@ -115,7 +113,7 @@ def known_truth(condition: str) -> bool | None:
     >>> known_truth(" 0 // off"), known_truth("(1)"), known_truth("defined(X)")
     (False, True, None)
     """
-    return _CONSTANTS.get(_COMMENT.sub(" ", condition).strip(" \t\r()"))
+    return _CONSTANTS.get(re.sub(_COMMENT, " ", condition).strip(" \t\r()"))
 
 
 class _Outliner:
@@ -169,13 +167,7 @@ class _Outliner:
     def open_group(self, truth: bool | None) -> None:
         """Enter the first branch of a new group."""
         self.group_count += 1
-        group = _Group(
-            number=self.group_count,
-            outer_is_live=self.is_live,
-            outer_branch=self.branch,
-            decided=truth is True,
-            is_live=self.is_live and truth is not False,
-        )
+        group = _Group(self.group_count, self.branch, outer_is_live=self.is_live, truth=truth)
         self.groups.append(group)
         self.enter(group)
 

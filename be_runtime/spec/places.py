@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from be_runtime.errors import SourceSpan
 
 from .model import SourceText
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """The sources laid end to end.
 
     Parameters

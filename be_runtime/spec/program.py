@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .declarations import Call, DeclarationReader, Header, Unit
 from .functions import Function, parse_function
@@ -16,15 +16,14 @@ from .places import Places
 
 _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
-_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
+_CONTINUED = r"\\[ \t]*\r?\n"
 _NOT_SPACE = re.compile(r"\S+")
 # Both begin with a literal, which the engine finds fast.
 _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
 
 
-@dataclass(frozen=True, slots=True)
-class Annotation:
+class Annotation(NamedTuple):
     """One ``// @BE name tokens...``.
 
     Parameters
@@ -131,18 +130,22 @@ class Program:
         ]
         names = self.macros.names.union([macro.name for _, macro, _ in pending if macro is not None])
 
+        def define_next() -> None:
+            _, macro, undefined = pending.pop()
+            self.macros.define(macro)
+            self.macros.undefine(undefined)
+
         def expand(header: str, offset: int, words: frozenset[str]) -> Unit | None:
             has_macros = not names.isdisjoint(words)
             tokens: list[Token] = []
             calls: list[Call] = []
             start, end = offset, offset + len(header)
             while pending and pending[-1][0] < end:
-                at, macro, undefined = pending.pop()
+                at = pending[-1][0]
                 if has_macros and at > start:  # A header may hold calls before and after a redefinition.
                     self.macros.expand(header[start - offset : at - offset], start, tokens, calls)
                     start = at
-                self.macros.define(macro)
-                self.macros.undefine(undefined)
+                define_next()
             if not has_macros:
                 return None
             self.macros.expand(header[start - offset :], start, tokens, calls)
@@ -150,12 +153,14 @@ class Program:
 
         reader = DeclarationReader(expand)
         reader.read(Unit(view.code, base))
+        while pending:
+            define_next()
         return reader.found
 
 
 def _annotation(text: str, start: int, end_of_marker: int, branch: Branch) -> Annotation:
     """The words of an annotation's comment."""
-    flat = _CONTINUED.sub(lambda match: " " * len(match[0]), text)
+    flat = re.sub(_CONTINUED, lambda match: " " * len(match[0]), text)
     matches = list(_NOT_SPACE.finditer(flat, end_of_marker))
     return Annotation(
         words=tuple(match[0] for match in matches),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain import CudaToolkit, Toolchain, ToolchainRequest, gencode_flags, resolve
+from be_toolchain import CudaToolkit, Toolchain, ToolchainRequest, catalog, gencode_flags, resolve
 from be_toolchain.errors import CudaNotFoundError, HostCompilerNotFoundError, UnsupportedHostCompilerError
 from be_toolchain.system import LocalSystem
 
@@ -233,3 +234,25 @@ def test_the_command_line(tmp_path: Path):
     command = [sys.executable, "-m", "be_toolchain", "which", "cxx"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
     assert Path(done.stdout.strip()).is_file()
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVCC_PREPEND_FLAGS",
+        "NVCC_APPEND_FLAGS",
+        "INCLUDES",
+        "SYSTEM_INCLUDES",
+        "LIBRARIES",
+        "CUDAFE_FLAGS",
+        "PTXAS_FLAGS",
+    ],
+)
+def test_nvcc_honours_the_variables_that_count_as_changing_a_compile(tmp_path: Path, name: str):
+    toolkit = resolved_cuda(resolve(CUDA, system=local(tmp_path)))
+    command = (str(toolkit.nvcc), "--dryrun", "-ccbin", str(toolkit.host_compiler.path), "x.cu")
+    text = local(tmp_path, **{name: "-I/marked"}).run(command).text
+    commands = [line for line in text.splitlines() if not re.match(r"#\$ \w+=", line)]
+    assert any("/marked" in line for line in commands)
+    assert name in catalog.COMPILE_VARIABLES

@@ -87,7 +87,11 @@ def test_a_link_planted_in_a_shared_root_is_refused(store: Store, key: CacheKey,
     store.root.chmod(0o1777)
     (tmp_path / "elsewhere").mkdir()
     (store.root / f"user-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
-    uses: tuple[Callable[[], object], ...] = (lambda: store.get(key), lambda: store.get_or_build(key, build))
+    uses: tuple[Callable[[], object], ...] = (
+        lambda: store.get(key),
+        lambda: store.get_or_build(key, build),
+        lambda: store.get_or_build(key, build, force=True),
+    )
     for use in uses:
         with pytest.raises(CacheError, match="is not a folder"):
             use()

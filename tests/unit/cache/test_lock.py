@@ -53,25 +53,20 @@ def test_waiting_is_reported_after_a_second(lock: str):
     assert 1.0 <= reports[0] < 1.3
 
 
-def test_a_lock_file_removed_while_waiting_is_no_lock(lock: str):
-    """Who waits on a file that is unlinked meanwhile must not share the lock with who made a new one."""
-    entered = threading.Event()
-    leave = threading.Event()
+def test_a_lock_on_a_file_that_was_just_removed_is_no_lock(lock: str):
+    """Cleared between open and flock: another process would make a new file and lock that."""
+    calls = 0
 
-    def wait() -> None:
-        with key_lock(lock):
-            entered.set()
-            leave.wait(10)
+    def flock(descriptor: int, operation: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            Path(lock).unlink()
+        fcntl.flock(descriptor, operation)
 
-    with key_lock(lock):
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        time.sleep(0.05)
-        Path(lock).unlink()
-    assert entered.wait(10)
-    assert _is_held(lock)
-    leave.set()
-    waiter.join()
+    with key_lock(lock, flock=flock):
+        assert calls == 2
+        assert _is_held(lock)
 
 
 def test_only_a_free_lock_file_is_removed(lock: str):

@@ -197,6 +197,12 @@ def test_a_doubt_that_remains_writes_nothing(recorded: Manifest):
     assert (verdict.problem, verdict.refreshed) == ("", None)
 
 
+def test_stat_alone_sees_a_path_that_should_be_absent(recorded: Manifest, tmp_path: Path):
+    assert is_unchanged("/", replace(recorded, absent=(str(tmp_path / "none.h"),)))
+    (tmp_path / "dangling.h").symlink_to("nowhere")
+    assert not is_unchanged("/", replace(recorded, absent=(str(tmp_path / "dangling.h"),)))
+
+
 @pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns"])
 def test_each_part_of_a_stat_counts(recorded: Manifest, field: str):
     (record,) = recorded.dependencies

@@ -109,7 +109,7 @@ def test_a_directive_ends_before_a_carriage_return() -> None:
 def test_hostile_input_takes_linear_time() -> None:
     # Each makes a backtracking pattern quadratic or worse; a linear one is done in milliseconds.
     started = time.monotonic()
-    for part in ('"', "/*", '\\"', "'\\", 'R"(', "#\\\n", "\\\n", "#'", '#"\\', "u8", "1'", "/"):
+    for part in ('"', "/*", '\\"', "'\\", 'R"(', "#\\\n", "\\\n", "#'", '#"\\', "u8", "1'", "/", "a#"):
         text = part * 20_000
         assert "".join(token.text for token in tokenize(text)) == text
         significant(text)

@@ -46,7 +46,7 @@ def test_live_code(text: str, code: str) -> None:
 
 
 def test_the_code_stands_where_it_stood() -> None:
-    text = 'f("ab", \'c\'); // g\n#define A\n/* h */ i;'
+    text = "f(\"ab\", 'c'); // g\n#define A\n/* h */ i;"
     view = outline(text)
     assert len(view.code) == len(text)
     assert view.code.index("i;") == text.index("i;")

@@ -40,9 +40,6 @@ class MemorySystem(System):
     stats: list[str] = field(default_factory=list)
     listings: list[str] = field(default_factory=list)
 
-    def _folders(self) -> set[str]:
-        return {str(parent) for path in (*self.files, *self.links) for parent in Path(path).parents}
-
     def stat(self, path: str | Path) -> FileStamp | None:
         self.stats.append(str(path))
         real = str(self.realpath(Path(path)))
@@ -50,7 +47,7 @@ class MemorySystem(System):
             file = self.files[real]
             inode = list(self.files).index(real) + 100
             return FileStamp(executable=file.executable, inode=inode, size_bytes=len(file.text), mtime_ns=file.version)
-        if real in self._folders():
+        if real == "/" or any(name.startswith(f"{real}/") for name in (*self.files, *self.links)):
             names = self._names(real)
             return FileStamp(is_dir=True, executable=True, inode=7, mtime_ns=hash(names) & 0xFFFFFFFF)
         return None

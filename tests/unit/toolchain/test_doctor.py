@@ -157,3 +157,13 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]):
     assert __version__ in capsys.readouterr().out
     assert cli.main([]) == 0
     assert "doctor" in capsys.readouterr().out
+
+
+def test_a_broken_toolkit_that_was_passed_over_is_shown_with_its_repair():
+    machine = healthy()
+    machine.pip_cu13(nvvm="13.5")
+    report = examine_machine(machine)
+    text = render_report(report)
+    assert report.exit_code == 0
+    assert "nvidia/cu13/bin/nvcc (from pip wheels): parts of different releases" in text
+    assert 'next: python -m pip install "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]==13.0.*"' in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -548,3 +549,53 @@ def test_warnings_name_what_will_surprise():
     assert len(messages) == 2
     assert "/usr/bin/g++ does not belong to it" in messages[0]
     assert "/gone/g++, which nvcc will use instead of /usr/bin/g++" in messages[1]
+
+
+def test_a_bare_cxx_is_found_in_conda_before_conda_is_searched():
+    machine = MemorySystem(prefixes=CONDA, environ={"PATH": "/usr/bin", "CXX": "clang++"})
+    machine.write("/conda/envs/x/conda-meta/history")
+    machine.gxx("/conda/envs/x/bin/x86_64-conda-linux-gnu-c++", "14.3.0")
+    machine.gxx("/conda/envs/x/bin/clang++", "19.1.7", "clang")
+
+    cxx = resolve(system=machine).cxx
+
+    assert cxx is not None
+    assert (str(cxx.path), cxx.found_via) == ("/conda/envs/x/bin/clang++", "CXX")
+
+
+def test_the_argument_nvcc_is_binding():
+    machine = MemorySystem(environ={"PATH": "/usr/bin", "BE_NVCC": "/usr/local/cuda"})
+    gxx(machine)
+    machine.runfile("/usr/local/cuda")
+    machine.runfile("/sw/cuda")
+
+    toolkit = resolve(ToolchainRequest(need_cuda=True, nvcc=Path("/sw/cuda/bin/nvcc")), system=machine).cuda
+    assert toolkit is not None
+    assert (str(toolkit.root), toolkit.found_via) == ("/sw/cuda", "argument nvcc")
+    with pytest.raises(ToolchainError, match="argument nvcc names '/gone/nvcc'"):
+        resolve(ToolchainRequest(need_cuda=True, nvcc=Path("/gone/nvcc")), system=machine)
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ("bin/ptxas", "ptxas"),
+        ("bin/cudafe++", "cudafe++"),
+        ("bin/fatbinary", "fatbinary"),
+        ("bin/nvlink", "nvlink"),
+        ("nvvm/bin/cicc", "cicc"),
+        ("nvvm/libdevice/libdevice.10.bc", "libdevice.10.bc"),
+        ("targets/x86_64-linux/include/cuda_runtime.h", "cuda_runtime.h"),
+        ("targets/x86_64-linux/lib/libcudart", "libcudart"),
+    ],
+)
+def test_a_toolkit_without_a_part_is_named_with_the_part(part: str, named: str):
+    machine = MemorySystem()
+    gxx(machine)
+    machine.runfile("/usr/local/cuda")
+    machine.files = {
+        path: file for path, file in machine.files.items() if not path.startswith(f"/usr/local/cuda/{part}")
+    }
+    machine.write("/usr/local/cuda/targets/x86_64-linux/lib/libcudadevrt.a")
+    with pytest.raises(ToolchainError, match=rf"13\.0\.88 is there, but not {re.escape(named)} \(root"):
+        resolve(ToolchainRequest(need_cuda=True), system=machine)

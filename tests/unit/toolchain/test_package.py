@@ -7,15 +7,15 @@ import sys
 
 import be_toolchain
 from be_toolchain import catalog, preferences, search
-from be_toolchain.errors import Probe, ToolchainError, error_codes
+from be_toolchain.errors import Probe, ToolchainError, error_types
 
 HEAVY = ("subprocess", "rich", "packaging", "platformdirs", "json", "hashlib", "ctypes", "jax", "numpy", "dataclasses")
 
 
 def test_codes_are_unique_and_every_error_is_documented():
-    rows = error_codes()
-    assert len({row.code for row in rows}) == len(rows) > 6
-    assert all(row.summary for row in rows)
+    kinds = error_types()
+    assert len({kind.code for kind in kinds}) == len(kinds) > 6
+    assert all(kind.__doc__ for kind in kinds)
 
 
 def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():

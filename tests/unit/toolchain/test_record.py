@@ -61,6 +61,7 @@ CHANGES: dict[str, Callable[[MemorySystem], object]] = {
     "host_config.h": lambda m: m.touch(f"{SITE}/nvidia/cu13/include/crt/host_config.h"),
     "cuda_runtime.h": lambda m: m.touch(f"{SITE}/nvidia/cu13/include/cuda_runtime.h"),
     "g++": lambda m: m.touch("/usr/bin/g++"),
+    "the compiler behind g++": lambda m: m.write("/usr/lib/gcc/12.2.0/lto-wrapper"),
     "an upgraded component": lambda m: m.write(f"{SITE}/nvidia_nvvm-13.0.99.dist-info/METADATA"),
     "a compiler earlier on PATH": lambda m: m.gxx("/usr/local/bin/g++", "13.1.0"),
     "CUDA_HOME": change_environ("CUDA_HOME", "/usr/local/cuda"),

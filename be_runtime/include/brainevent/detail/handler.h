@@ -32,6 +32,7 @@ struct EntrySpec {
   int arg_count;
   int ret_count;
   int attr_count;
+  /// Whether to ask XLA for the call's stream.
   bool has_stream;
   const AttrSpec* attrs;
   /// How a Python caller passes the attributes: `scale=np.float32(...), n=np.int32(...)`.
@@ -86,6 +87,28 @@ static inline const ElementType& element_type(XLA_FFI_DataType dtype) noexcept {
   return kElementTypes[code < sizeof(kElementTypes) / sizeof(kElementTypes[0]) ? code : 0];
 }
 
+/// Bytes of the UTF-8 character that begins at `at`; 0 when none does.
+__attribute__((cold)) static int utf8_size(const unsigned char* at) noexcept {
+  if (at[0] < 0x80) return 1;
+  if (at[0] < 0xC2 || at[0] > 0xF4) return 0;
+  const int size = at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
+  for (int i = 1; i < size; ++i)
+    if ((at[i] & 0xC0) != 0x80) return 0;
+  // Overlong forms, surrogates, and what lies beyond Unicode.
+  const bool bad = (at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) ||
+                   (at[0] == 0xF0 && at[1] < 0x90) || (at[0] == 0xF4 && at[1] > 0x8F);
+  return bad ? 0 : size;
+}
+
+/// Puts question marks where a text is no UTF-8: Python would fail to read the whole message.
+__attribute__((cold)) static void make_utf8(char* text) noexcept {
+  for (unsigned char* at = reinterpret_cast<unsigned char*>(text); *at != 0;) {
+    const int size = utf8_size(at);
+    if (size == 0) *at = '?';
+    at += size == 0 ? 1 : size;
+  }
+}
+
 /// Makes an XLA error of a printf format. XLA copies the text.
 __attribute__((cold, format(printf, 3, 4))) static XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame,
                                                                        XLA_FFI_Error_Code code, const char* format,
@@ -95,6 +118,7 @@ __attribute__((cold, format(printf, 3, 4))) static XLA_FFI_Error* fail(const XLA
   __builtin_va_start(values, format);
   __builtin_vsnprintf(text, sizeof(text), format, values);
   __builtin_va_end(values);
+  make_utf8(text);
   XLA_FFI_Error_Create_Args args{};
   args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
   args.message = text;

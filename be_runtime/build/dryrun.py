@@ -1,0 +1,78 @@
+r"""What ``nvcc --dryrun`` prints, as values. Pure.
+
+Each line that nvcc would hand to the shell begins with ``#$ ``: first assignments, then commands, some of them for
+nvcc itself (``-- Filter Dependencies --``) or the clean-up (``rm``). The format is not documented; what does not look
+as expected makes `parse_dryrun` return None, and the caller runs plain nvcc.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_MARK = "#$ "
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(\w+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """The steps of one nvcc call.
+
+    Parameters
+    ----------
+    environ : mapping of str to str
+        The variables that nvcc sets for its tools.
+    commands : tuple of tuple of str
+        What it would run, without shell quoting.
+    """
+
+    environ: Mapping[str, str]
+    commands: tuple[tuple[str, ...], ...]
+
+
+def parse_dryrun(text: str) -> DryRun | None:
+    """Read a dry run, or None when it is not understood.
+
+    Parameters
+    ----------
+    text : str
+        Both outputs of ``nvcc --dryrun --keep …``.
+
+    Examples
+    --------
+    >>> parse_dryrun('#$ CICC_PATH=/c/bin\\n#$ "$CICC_PATH/cicc" -arch compute_90 "a.ii"\\n').commands
+    (('/c/bin/cicc', '-arch', 'compute_90', 'a.ii'),)
+    """
+    environ: dict[str, str] = {}
+    commands = []
+    for line in text.splitlines():
+        if not line.startswith(_MARK):
+            if line.strip():
+                return None  # a warning or an error: plain nvcc shows it where it belongs
+            continue
+        body = line.removeprefix(_MARK)
+        assignment = _ASSIGNMENT.fullmatch(body)
+        if assignment is not None:
+            environ[assignment[1]] = assignment[2].strip()
+            continue
+        if body.startswith("--"):
+            continue
+        argv = _split(body, environ)
+        if argv is None:
+            return None
+        commands.append(argv)
+    return DryRun(environ=environ, commands=tuple(commands)) if commands else None
+
+
+def _split(command: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """One shell command as its arguments; None when it needs more of a shell than quotes and known variables."""
+    if any(name not in environ for name in _VARIABLE.findall(command)) or "`" in command:
+        return None
+    try:
+        words = shlex.split(_VARIABLE.sub(lambda match: environ[match[1]], command))
+    except ValueError:
+        return None
+    return None if any(word in {"|", ">", ";", "&&", "<"} for word in words) else tuple(words)

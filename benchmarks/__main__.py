@@ -1,0 +1,102 @@
+"""``python -m benchmarks``: measure, print the table, write JSON and a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from be_runtime import BeRuntimeError
+
+from . import plot
+from .bench import Bench, prepare
+from .figure import Outcome, Unavailable
+from .machine import git_commit, machine_facts
+from .report import as_json, table
+from .rows import load_row, row_names
+
+FAILED = "it failed; standard error says why"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns
+    -------
+    int
+        1 when a row failed. A missed goal is a result, no failure.
+    """
+    options = _parser().parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="be-bench-") as scratch:
+        bench = prepare(Path(scratch), repeat=options.repeat, quick=options.quick)
+        machine = machine_facts(bench)
+        outcomes = [_measure(name, bench) for name in options.rows]
+    print(table(outcomes))
+    run = {"commit": options.commit or git_commit(), "quick": options.quick, "repeat": options.repeat}
+    if options.out is not None:
+        text = json.dumps(as_json(outcomes, machine=machine, run=run), indent=1)
+        options.out.write_text(text + "\n", encoding="utf-8")
+    if options.plot is not None:
+        _draw(outcomes, machine, options.plot)
+    return int(any(outcome.skipped == FAILED for outcome in outcomes))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure how fast the toolchain is.")
+    names = ",".join(row_names())
+    parser.add_argument("--rows", type=_rows, default=row_names(), help=f"some of {names}, with commas between")
+    parser.add_argument("--out", type=Path, help="write every sample and the machine's facts to this JSON file")
+    parser.add_argument("--plot", type=Path, help="draw the figures into this file; needs matplotlib")
+    parser.add_argument("--repeat", type=_count, help="rounds of every row instead of its own number")
+    parser.add_argument("--quick", action="store_true", help="a few rounds, to see that everything works")
+    parser.add_argument("--commit", help="what to record as the commit where git can't tell")
+    return parser
+
+
+def _rows(text: str) -> tuple[str, ...]:
+    chosen = tuple(text.split(","))
+    unknown = [name for name in chosen if name not in row_names()]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no row {', '.join(unknown)}; there are {', '.join(row_names())}")
+    return chosen
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _measure(name: str, bench: Bench) -> Outcome:
+    """One row; a failure of it is reported and does not stop the others."""
+    start = time.perf_counter()
+    try:
+        figures = tuple(load_row(name).measure(bench))
+        outcome = Outcome(row=name, figures=figures)
+    except Unavailable as reason:
+        outcome = Outcome(row=name, skipped=str(reason))
+    except (BeRuntimeError, OSError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+        _say(f"{name} failed: {error}")
+        outcome = Outcome(row=name, skipped=FAILED)
+    _say(f"{name}: {time.perf_counter() - start:.0f} s")
+    return outcome
+
+
+def _draw(outcomes: Sequence[Outcome], machine: dict[str, str | int | None], path: Path) -> None:
+    try:
+        plot.draw(outcomes, machine, path)
+    except Unavailable as reason:
+        _say(f"no picture: {reason}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

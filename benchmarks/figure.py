@@ -1,0 +1,95 @@
+"""What a row gives back: figures, each with every sample; a row is a name and the function that measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .bench import Bench
+from .stats import Estimate, Summary, check_pairs, paired_ratio, summarize
+
+
+class Unavailable(Exception):  # noqa: N818 - not an error: the row is left out, and the report says why
+    """The machine lacks what a row needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured quantity, alone or against another one.
+
+    Parameters
+    ----------
+    label : str
+        What was measured.
+    ours : tuple of float
+        Seconds.
+    baseline : str
+        What it is compared with; empty for nothing.
+    theirs : tuple of float
+        Seconds, each the partner of ours at its place; empty without a baseline.
+    goal : float or None
+        The largest ratio, or without a baseline the most seconds, that is good enough.
+    within_noise : bool
+        Whether an interval that reaches down to the goal meets it.
+    block : int
+        How many samples in a row come from one process.
+    """
+
+    label: str
+    ours: tuple[float, ...]
+    baseline: str = ""
+    theirs: tuple[float, ...] = ()
+    goal: float | None = None
+    within_noise: bool = False
+    block: int = 1
+
+    def __post_init__(self) -> None:
+        if self.theirs:
+            check_pairs(self.ours, self.theirs)
+
+    @property
+    def summary(self) -> Summary:
+        """Of our samples."""
+        return summarize(self.ours)
+
+    @property
+    def their_summary(self) -> Summary | None:
+        """Of the baseline's samples."""
+        return summarize(self.theirs) if self.theirs else None
+
+    @property
+    def ratio(self) -> Estimate | None:
+        """Ours over theirs."""
+        return paired_ratio(self.ours, self.theirs, block=self.block) if self.theirs else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None without a goal."""
+        if self.goal is None:
+            return None
+        ratio = self.ratio
+        if ratio is None:
+            return self.summary.median <= self.goal
+        return (ratio.low if self.within_noise else ratio.value) <= self.goal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A module of `benchmarks.rows` defines one as ``ROW``.
+
+    Parameters
+    ----------
+    measure : callable
+        Takes the bench, gives the figures; raises `Unavailable` where the machine lacks something.
+    """
+
+    measure: Callable[[Bench], Sequence[Figure]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a row: its figures, or why there are none."""
+
+    row: str
+    figures: tuple[Figure, ...] = ()
+    skipped: str = ""

@@ -1,0 +1,82 @@
+"""Outcomes as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .figure import Figure, Outcome
+
+COLUMNS = ("row", "figure", "ours", "compared with", "ratio", "goal", "met?")
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def duration(seconds: float) -> str:
+    """Seconds with three digits, in the unit that suits them.
+
+    Examples
+    --------
+    >>> duration(0.00512), duration(1.5), duration(108e-9)
+    ('5.12 ms', '1.50 s', '108 ns')
+    """
+    scale, unit = next((pair for pair in _UNITS if abs(seconds) >= pair[0]), _UNITS[-1])
+    value = seconds / scale
+    digits = max(0, 2 - len(str(int(abs(value)))) + 1)
+    return f"{value:.{digits}f} {unit}"
+
+
+def goal_text(figure: Figure) -> str:
+    """The goal as it is compared: a ratio, or a duration where there is no baseline."""
+    if figure.goal is None:
+        return ""
+    return f"<= {figure.goal:.2f}" if figure.theirs else f"<= {duration(figure.goal)}"
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A table in plain text, and below it the rows that were left out."""
+    lines = [COLUMNS, *(_cells(outcome.row, figure) for outcome in outcomes for figure in outcome.figures)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+    rule = tuple("-" * width for width in widths)
+    shown = [_aligned(line, widths) for line in (lines[0], rule, *lines[1:])]
+    shown += [f"{outcome.row}: left out, {outcome.skipped}" for outcome in outcomes if outcome.skipped]
+    return "\n".join(shown)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cells(row: str, figure: Figure) -> tuple[str, ...]:
+    theirs, ratio = figure.their_summary, figure.ratio
+    compared = f"{duration(theirs.median)} {figure.baseline}" if theirs is not None else ""
+    shown = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio is not None else ""
+    met = {True: "yes", False: "NO", None: ""}[figure.met]
+    return (row, figure.label, duration(figure.summary.median), compared, shown, goal_text(figure), met)
+
+
+def as_json(outcomes: Sequence[Outcome], *, machine: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything, with every sample; durations are seconds."""
+    return {
+        "format": 1,
+        "run": dict(run),
+        "machine": dict(machine),
+        "figures": [_figure_json(outcome.row, figure) for outcome in outcomes for figure in outcome.figures],
+        "left_out": {outcome.row: outcome.skipped for outcome in outcomes if outcome.skipped},
+    }
+
+
+def _figure_json(row: str, figure: Figure) -> dict[str, Any]:
+    theirs, ratio = figure.their_summary, figure.ratio
+    return {
+        "row": row,
+        "label": figure.label,
+        "baseline": figure.baseline or None,
+        "goal": figure.goal,
+        "goal_within_noise": figure.within_noise,
+        "met": figure.met,
+        "ratio": asdict(ratio) if ratio is not None else None,
+        "ours": {**asdict(figure.summary), "samples": list(figure.ours)},
+        "theirs": {**asdict(theirs), "samples": list(figure.theirs)} if theirs is not None else None,
+        "samples_per_process": figure.block,
+    }

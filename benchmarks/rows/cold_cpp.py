@@ -1,0 +1,31 @@
+"""A cold `load_cpp_inline` against the C++ compiler on the same function without any binding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..bench import Bench
+from ..cold import ColdJob, measure_cold
+from ..figure import Figure, Row
+
+GOAL = 1.5
+
+
+def measure(bench: Bench) -> tuple[Figure, ...]:
+    """Load and command in turn."""
+
+    def command(source: Path, library: Path) -> tuple[str, ...]:
+        return (str(bench.cxx.path), "-O3", "-shared", "-fPIC", str(source), "-o", str(library))
+
+    job = ColdJob(
+        language="cpp",
+        ours="vector_add.cc",
+        bare="bare.cc",
+        command=command,
+        baseline="bare g++ -O3 -shared" if bench.cxx.family == "gcc" else "bare clang++ -O3 -shared",
+        goal=GOAL,
+    )
+    return measure_cold(bench, job)
+
+
+ROW = Row(measure=measure)

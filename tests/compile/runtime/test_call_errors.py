@@ -1,0 +1,205 @@
+"""A call that is wrong, or a kernel that fails, is an XLA error that names the function; the next call works."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import be_runtime
+from tests.support.runtime import call
+
+SOURCE = r"""
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+#include "brainevent/common.h"
+
+struct Point { int x, y; };
+std::ostream& operator<<(std::ostream& out, const Point& p) { return out << '<' << p.x << '|' << p.y << '>'; }
+
+// @BE add arg arg ret attr.scale:float32 attr.times:int32
+void add(const BE::Tensor a, const BE::Tensor b, BE::Tensor out, float scale, int32_t times) {
+  for (int64_t i = 0; i < out.numel(); ++i)
+    out.data_ptr<float>()[i] = (a.data_ptr<float>()[i] + b.data_ptr<float>()[i]) * scale * times;
+}
+
+// @BE copy arg ret
+void copy(const BE::Tensor x, BE::Tensor out) {
+  for (size_t i = 0; i < x.nbytes(); ++i) out.data_ptr<char>()[i] = x.data_ptr<char>()[i];
+}
+
+// Fails in the way that the number says.
+// @BE fail
+void fail(const BE::Tensor x, BE::Tensor out, int how) {
+  std::string name = "the dose";
+  if (how == 0) BE_CHECK(x.size(0) == 2) << "got " << x.size(0) << ' ' << name << ' ' << 2.5f << ' ' << x.dtype();
+  if (how == 1) BE_CHECK(how == 0);
+  if (how == 2) throw std::runtime_error("a runtime error");
+  if (how == 3) throw 42;
+  if (how == 4) x.size(7);
+  if (how == 5) std::vector<int>().at(3);
+  if (how == 6) throw BE::CheckError("by hand");
+  if (how == 7) throw std::runtime_error(std::string(100000, 'x'));
+  if (how == 8) BE_CHECK(false) << "100% of %s and %n";
+  if (how == 9) BE_CHECK(false) << Point{3, 4};
+  if (how == 10) BE_CHECK(false) << "\xff\xfe not UTF-8";
+  if (how == 11) throw std::string("a string");
+  if (how == 12) { volatile size_t huge = size_t(1) << 60; std::vector<char> room(huge); }
+  if (how == 13) BE_CHECK(false) << "gr\xc3\xbc\xc3\x9f " << "\xe2\x82\xac " << "\xf0\x9f\x98\x80 " << "\xed\xa0\x80 \xc0\x80 \xf4\x90\x80\x80!";
+  if (how == 14) { std::string euros; while (euros.size() < 5000) euros += "\xe2\x82\xac"; throw std::runtime_error(euros); }
+  for (int64_t i = 0; i < out.numel(); ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i];
+}
+"""
+
+VECTOR = jax.ShapeDtypeStruct((3,), np.float32)
+X = np.ones(3, np.float32)
+GOOD: dict[str, Any] = {"scale": np.float32(2), "times": np.int32(3)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module() -> be_runtime.CompiledModule:
+    return be_runtime.load_cpp_inline("wrong", SOURCE)
+
+
+def message_of(target: str, out: Any, *args: Any, **attrs: Any) -> str:
+    """The message of a call that fails; the next good call must work."""
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        jax.block_until_ready(call(f"wrong.{target}", out, *args, **attrs))
+    np.testing.assert_array_equal(call("wrong.add", VECTOR, X, X, **GOOD), [12, 12, 12])
+    message = str(caught.value)
+    assert f"wrong.{target}: " in message
+    return message
+
+
+@pytest.mark.parametrize("args", [(), (X,), (X, X, X)], ids=len)
+def test_wrong_number_of_arguments(args: tuple[Any, ...]):
+    message = message_of("add", VECTOR, *args, **GOOD)
+    assert f"takes 2 arguments and 1 results, but the call passes {len(args)} and 1" in message
+    assert "INVALID_ARGUMENT" in message
+
+
+def test_too_many_results():
+    message = message_of("add", (VECTOR, VECTOR), X, X, **GOOD)
+    assert "takes 2 arguments and 1 results, but the call passes 2 and 2" in message
+
+
+def test_too_few_results():
+    call_for_effect = jax.ffi.ffi_call("wrong.add", (), has_side_effect=True)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"wrong\.add: takes .* 1 results, .* passes 2 and 0"):
+        jax.block_until_ready(jax.jit(lambda x: (call_for_effect(x, x, **GOOD), x))(X))
+
+
+@pytest.mark.parametrize("rank", [9, 12])
+def test_too_many_dimensions(rank: int):
+    small, large = jax.ShapeDtypeStruct((1,), np.float32), jax.ShapeDtypeStruct((1,) * rank, np.float32)
+    one = np.ones((1,) * rank, np.float32)
+    expected = f"0 has {rank} dimensions; a BE::Tensor has at most 8"
+    assert f"argument {expected}" in message_of("copy", small, one)
+    assert f"result {expected}" in message_of("copy", large, np.ones(1, np.float32))
+
+
+UNSUPPORTED = ["float8_e5m2", "float8_e4m3fn", "float8_e4m3b11fnuz", "float8_e8m0fnu", "int4", "uint4", "float4_e2m1fn"]
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_unsupported_element_types(name: str):
+    dtype = jnp.dtype(getattr(ml_dtypes, name))
+    x = jnp.ones((4,), np.float32).astype(dtype)
+    for what, out, arg in (("argument", VECTOR, x), ("result", jax.ShapeDtypeStruct((4,), dtype), X)):
+        message = message_of("copy", out, arg)
+        assert f"{what} 0 is of {name}, which a BE::Tensor can't hold; cast it to" in message
+        assert "bfloat16" in message
+
+
+def test_the_bad_one_of_several_arguments_is_named():
+    message = message_of("add", VECTOR, X, X.astype(ml_dtypes.float8_e5m2), **GOOD)
+    assert "argument 1 is of float8_e5m2" in message
+
+
+@pytest.mark.parametrize(
+    ("attrs", "given"),
+    [
+        ({}, "none"),
+        ({"scale": np.float32(2)}, "scale: float32"),
+        ({**GOOD, "extra": np.int8(1)}, "extra: int8, scale: float32, times: int32"),
+        ({"scale": np.float64(2), "times": np.int32(3)}, "scale: float64, times: int32"),
+        ({"scale": np.float32(2), "times": np.int64(3)}, "scale: float32, times: int64"),
+        ({"scale": np.float32(2), "times": np.uint32(3)}, "scale: float32, times: uint32"),
+        ({"scale": 5, "times": True}, "scale: int64, times: bool"),
+        ({"scale": "five", "times": np.int32(3)}, "scale: string, times: int32"),
+        ({"scale": np.ones(1, np.float32), "times": np.int32(3)}, "scale: array of float32, times: int32"),
+        ({"scale": {"a": np.float32(3)}, "times": np.int32(3)}, "scale: dictionary, times: int32"),
+        ({"Scale": np.float32(2), "times": np.int32(3)}, "Scale: float32, times: int32"),
+        ({"scal": np.float32(2), "times": np.int32(3)}, "scal: float32, times: int32"),
+        ({f"a{n}": np.int32(n) for n in range(200)}, "a0: int32, a1: int32"),
+        ({"n" * 5000: np.int32(1)}, "n" * 100 + ": int32"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 60 else None,
+)
+def test_wrong_attributes_say_what_to_pass(attrs: dict[str, Any], given: str):
+    message = message_of("add", VECTOR, X, X, **attrs)
+    assert "takes the attributes (scale=np.float32(...), times=np.int32(...))" in message
+    assert f"but the call passes ({given}" in message
+
+
+def test_attributes_for_a_function_without_any():
+    message = message_of("copy", VECTOR, X, n=np.int32(1))
+    assert "takes the attributes (none), but the call passes (n: int32)" in message
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "text"),
+    [
+        (0, "INVALID_ARGUMENT", r"wrong:\d+: .*x\.size\(0\) == 2.*got 3 the dose 2\.5 float32"),
+        (1, "INVALID_ARGUMENT", r"wrong:\d+: .*how == 0"),
+        (2, "INTERNAL", "a runtime error"),
+        (3, "UNKNOWN", "threw a C\\+\\+ exception that is not derived from std::exception"),
+        (4, "INVALID_ARGUMENT", "dimension 7 of a tensor with 1 dimensions"),
+        (5, "INTERNAL", "vector"),
+        (6, "INVALID_ARGUMENT", "by hand"),
+        (7, "INTERNAL", "xxxxxxxxxx"),
+        (8, "INVALID_ARGUMENT", "100% of %s and %n"),
+        (9, "INVALID_ARGUMENT", "<3\\|4>"),
+        (10, "INVALID_ARGUMENT", r"\?\? not UTF-8"),
+        (11, "UNKNOWN", "not derived from std::exception"),
+        (12, "INTERNAL", "alloc"),
+        (13, "INVALID_ARGUMENT", r"grüß € 😀 \?\?\? \?\? \?\?\?\?!"),
+        (14, "INTERNAL", "€€€€€"),
+    ],
+)
+def test_failures_inside_the_kernel(how: int, kind: str, text: str):
+    message = message_of("fail", VECTOR, X, how=np.int32(how))
+    assert re.search(text, message, re.DOTALL), message
+    assert kind in message
+
+
+def test_the_line_of_a_check_is_the_user_s():
+    line = SOURCE[: SOURCE.index("if (how == 1)")].count("\n") + 1
+    assert f"wrong:{line}: " in message_of("fail", VECTOR, X, how=np.int32(1))
+
+
+def test_a_kernel_that_does_not_fail():
+    np.testing.assert_array_equal(call("wrong.fail", VECTOR, X, how=np.int32(-1)), X)
+
+
+def test_a_failure_in_a_loop_ends_the_program_only():
+    out = jax.ShapeDtypeStruct((2,), np.float32)
+
+    def body(_: Any, x: Any) -> Any:
+        return jax.ffi.ffi_call("wrong.fail", out)(x, how=np.int32(2))
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"wrong\.fail: a runtime error"):
+        jax.jit(lambda x: jax.lax.fori_loop(0, 5, body, x))(X[:2]).block_until_ready()
+    np.testing.assert_array_equal(call("wrong.add", VECTOR, X, X, **GOOD), [12, 12, 12])
+
+
+def test_a_target_that_does_not_exist():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_target"):
+        call("wrong.no_such_target", VECTOR, X)

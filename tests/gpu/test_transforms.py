@@ -1,0 +1,170 @@
+"""Kernels inside jit, vmap, loops and shard_map, with aliased arguments, between XLA's own operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import be_runtime
+from tests.support.cuda import source
+
+N = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module() -> None:
+    be_runtime.load_cuda_inline("transforms", source("transforms"))
+
+
+def vector(start: float = 0.0) -> jax.Array:
+    return jnp.arange(N, dtype=jnp.float32) / 8 + start
+
+
+def weigh(vmap_method: str) -> Callable[..., list[jax.Array]]:
+    outs = (jax.ShapeDtypeStruct((N,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32))
+    return jax.ffi.ffi_call("transforms.weigh", outs, vmap_method=vmap_method)
+
+
+def decay(v: jax.Array, current: jax.Array, leak: float = 0.5) -> jax.Array:
+    out = jax.ShapeDtypeStruct(v.shape, v.dtype)
+    return jax.ffi.ffi_call("transforms.decay", out, vmap_method="broadcast_all")(v, current, leak=np.float32(leak))
+
+
+SEEN = {
+    "sequential": 100 + N,  # one call for each, of the arrays without the new dimension
+    "sequential_unrolled": 100 + N,
+    "expand_dims": 200 + 1,  # one call; w has the new dimension with extent 1
+    "broadcast_all": 200 + 4,  # one call; w is repeated
+}
+
+
+@pytest.mark.parametrize("method", SEEN)
+def test_vmap_over_one_argument(method: str):
+    x, w = jnp.stack([vector(i) for i in range(4)]), vector(1)
+    out, seen = jax.jit(jax.vmap(weigh(method), in_axes=(0, None)))(x, w)
+    np.testing.assert_array_equal(out, np.asarray(x) + 2 * np.asarray(w))
+    np.testing.assert_array_equal(seen, np.full(4, SEEN[method]))
+
+
+@pytest.mark.parametrize("method", SEEN)
+def test_vmap_over_both_arguments(method: str):
+    x, w = jnp.stack([vector(i) for i in range(4)]), jnp.stack([vector(-i) for i in range(4)])
+    out, seen = jax.vmap(weigh(method))(x, w)
+    np.testing.assert_array_equal(out, np.asarray(x) + 2 * np.asarray(w))
+    np.testing.assert_array_equal(seen, np.full(4, 100 + N if "sequential" in method else 204))
+
+
+def test_vmap_of_vmap():
+    v, current = jnp.ones((3, 4, N)), jnp.stack([vector(i) for i in range(4)])
+    out = jax.vmap(jax.vmap(decay), in_axes=(0, None))(v, current)
+    np.testing.assert_array_equal(out, 0.5 + np.broadcast_to(np.asarray(current), (3, 4, N)))
+
+
+def test_between_operations_of_xla():
+    """XLA's kernels before and after ours are on the same stream, so nothing waits and nothing is missed."""
+
+    @jax.jit
+    def run(v: jax.Array) -> jax.Array:
+        for _ in range(50):
+            v = jnp.flip(decay(jnp.flip(v) * 2.0, jnp.ones_like(v)))
+        return v
+
+    big = jnp.arange(1_000_000, dtype=jnp.float32) % 1000
+    np.testing.assert_array_equal(run(big), np.asarray(big) + 50)
+
+
+def test_scan():
+    inputs = jnp.stack([vector(i) for i in range(20)])
+
+    def run(v: jax.Array, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.lax.scan(lambda v, current: 2 * (decay(v, current),), v, inputs)
+
+    last, trace = jax.jit(run)(vector(), inputs)
+    expected = [np.asarray(vector())]
+    for current in np.asarray(inputs):
+        expected.append(np.float32(0.5) * expected[-1] + current)
+    np.testing.assert_allclose(trace, np.stack(expected[1:]), rtol=1e-6)
+    np.testing.assert_array_equal(last, trace[-1])
+
+
+@pytest.mark.parametrize("steps", [0, 1, 100])
+def test_fori_loop(steps: int):
+    one = jnp.ones(N)
+    out = jax.jit(lambda v: jax.lax.fori_loop(0, steps, lambda _, v: decay(v, one, 1.0), v))(vector())
+    np.testing.assert_array_equal(out, np.asarray(vector()) + steps)
+
+
+def test_while_loop_and_cond():
+    def step(v: jax.Array) -> jax.Array:
+        return jax.lax.cond(v[0] < 10, lambda v: decay(v, jnp.ones(N), 1.0), lambda v: decay(v, v, 1.0), v)
+
+    out = jax.jit(lambda v: jax.lax.while_loop(lambda v: v[0] < 100, step, v))(vector())
+    np.testing.assert_array_equal(out, (np.asarray(vector()) + 10) * 16)
+
+
+def test_gradient_through_a_custom_rule():
+    @jax.custom_vjp
+    def leaky(v: jax.Array, current: jax.Array) -> jax.Array:
+        return decay(v, current)
+
+    leaky.defvjp(lambda v, current: (leaky(v, current), None), lambda _, g: (decay(g, jnp.zeros_like(g)), g))
+    for_v, for_current = jax.jit(jax.grad(lambda v, current: (leaky(v, current) ** 2).sum(), argnums=(0, 1)))(
+        vector(), vector(1)
+    )
+    out = 0.5 * np.asarray(vector()) + np.asarray(vector(1))
+    np.testing.assert_allclose(for_v, out, rtol=1e-6)
+    np.testing.assert_allclose(for_current, 2 * out, rtol=1e-6)
+
+
+def increment(x: jax.Array) -> list[jax.Array]:
+    outs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct((), jnp.int32))
+    return jax.ffi.ffi_call("transforms.increment", outs, input_output_aliases={0: 0})(x)
+
+
+def test_alias_writes_in_place_and_spares_an_array_still_in_use():
+    x = vector()
+    (out, same), again = jax.jit(lambda x: (increment(x), x * 1.0))(x)
+    assert same.item() == 1
+    np.testing.assert_array_equal(out, np.asarray(x) + 1)
+    np.testing.assert_array_equal(again, x)
+    np.testing.assert_array_equal(x, np.arange(N) / 8)
+
+
+def test_alias_in_a_loop_and_with_a_donated_argument():
+    run = jax.jit(lambda x: jax.lax.fori_loop(0, 10, lambda _, x: increment(x)[0], x), donate_argnums=0)
+    x = vector()
+    np.testing.assert_array_equal(run(x), np.arange(N) / 8 + 10)
+    assert x.is_deleted()
+
+
+def test_without_an_alias_the_result_is_elsewhere():
+    x = vector()
+    outs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct((), jnp.int32))
+    out, same = jax.ffi.ffi_call("transforms.increment", outs)(x)
+    assert same.item() == 0
+    np.testing.assert_array_equal(out, np.asarray(x) + 1)
+
+
+def test_sharded_over_every_device():
+    devices = jax.devices()
+    if len(devices) < 2:
+        pytest.skip("one device: nothing to share out")
+    mesh = jax.sharding.Mesh(np.array(devices), ("d",))
+    spec = jax.sharding.PartitionSpec("d")
+    run = jax.jit(jax.shard_map(decay, mesh=mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False))
+    v = jnp.arange(64 * len(devices), dtype=jnp.float32)
+    out = run(v, jnp.ones_like(v))
+    np.testing.assert_array_equal(out, np.asarray(v) / 2 + 1)
+    assert {shard.device for shard in out.addressable_shards} == set(devices)
+
+
+def test_on_each_device():
+    for device in jax.devices():
+        v = jax.device_put(vector(), device)
+        out = jax.jit(decay)(v, v)
+        assert out.devices() == {device}
+        np.testing.assert_array_equal(out, 1.5 * np.arange(N) / 8)

@@ -1,0 +1,147 @@
+"""What tests of CUDA modules share: the kernels, a call, a fresh process, and a look into a library."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import be_runtime
+from be_runtime import CompiledModule
+from tests.support import runtime
+
+KERNELS = Path(__file__).parent / "cuda_kernels"
+ARCH = "sm_90"
+"""What tests without a device compile for."""
+
+
+def source(name: str) -> str:
+    """The text of a kernel of `KERNELS`, by its name without the ending."""
+    return (KERNELS / f"{name}.cu").read_text(encoding="utf-8")
+
+
+def call(target: str, outs: Any, *args: Any, **attrs: Any) -> Any:
+    """A jitted call of a target, awaited: an error of the kernel is raised here."""
+    import jax
+
+    return jax.block_until_ready(runtime.call(target, outs, *args, **attrs))
+
+
+def run_json(code: str, *argv: str, **environ: str | None) -> Any:
+    """Run code in a Python of its own on this process's platforms, and read the JSON on its last line of output."""
+    platforms = {"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS")}
+    done = runtime.run_python(code, *argv, env=runtime.environment(**(platforms | environ)))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def load_exercise(name: str, **options: Any) -> CompiledModule:
+    """Kernels with an exported ``exercise()`` that calls their launchers without JAX.
+
+    Parameters
+    ----------
+    name : str
+        Of a kernel that has an ``exercise_<name>``; ``training`` means those of the example.
+    **options
+        For `be_runtime.load_cuda_inline`.
+    """
+    kernels = _example_kernels() if name == "training" else source(name)
+    texts = [kernels, source("exercise"), source(f"exercise_{name}")]
+    return be_runtime.load_cuda_inline(f"exercise_{name}", texts, auto_register=False, **options)
+
+
+def _example_kernels() -> str:
+    path = runtime.ROOT / "examples" / "train.py"
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CUDA_SOURCE":
+            return str(ast.literal_eval(node.value))
+    raise AssertionError(f"{path} has no CUDA_SOURCE")
+
+
+EIGHT_FILES = range(8)
+
+
+def write_eight_files(folder: Path) -> None:
+    """Eight sources that share names of kernels, variables, functions and entry points.
+
+    ``only_<i>`` is each file's own, ``apply`` is in the first five, ``shift`` in the last four. In file i, ``apply`` is
+    ``(i + 1) x``, ``shift`` is ``x + 10 i`` and ``only_<i>`` fills with i.
+    """
+    folder.mkdir()
+    for i in EIGHT_FILES:
+        entries = [f"only_{i}", *(["apply"] if i < 5 else []), *(["shift"] if i > 3 else [])]
+        bodies = {
+            f"only_{i}": "fill<float><<<blocks(n), threads(), 0, (cudaStream_t)stream>>>(out.data_ptr<float>(), n);",
+            "apply": "kernel<<<blocks(n), threads(), 0, (cudaStream_t)stream>>>"
+            "(x.data_ptr<float>(), out.data_ptr<float>(), n);",
+            "shift": "moved<<<blocks(n), threads(), 0, (cudaStream_t)stream>>>"
+            "(x.data_ptr<float>(), out.data_ptr<float>(), n);",
+        }
+        functions = "".join(
+            f"// @BE {name}\nvoid {name}(const BE::Tensor x, BE::Tensor out, int64_t stream) {{\n"
+            f"  const int n = x.numel_checked_int();\n  {bodies[name]}\n}}\n\n"
+            for name in entries
+        )
+        (folder / f"part_{i}.cu").write_text(_SHARED_NAMES.replace("FILE", str(i)) + functions)
+
+
+_SHARED_NAMES = """\
+#include <cuda_runtime.h>
+
+#include "brainevent/common.h"
+
+__device__ float factor = FILE + 1;
+__constant__ float offset = 10 * FILE;
+
+int threads() { return 32 * (FILE + 1); }
+int blocks(int n) { return (n + threads() - 1) / threads(); }
+
+__global__ void kernel(const float* x, float* out, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i] * factor;
+}
+
+__global__ void moved(const float* x, float* out, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i] + offset;
+}
+
+template <class T>
+__global__ void fill(T* out, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = T(FILE);
+}
+
+"""
+
+
+class DeviceCode(NamedTuple):
+    """One image in a library's fat binary."""
+
+    kind: str
+    arch: int
+    size_bytes: int
+
+
+def device_code(library: Path) -> list[DeviceCode]:
+    """The images of PTX and of machine code in a library, in order.
+
+    The layout is that of nvcc's fat binaries: a header of 16 bytes, then entries, each with a header that holds its
+    kind, its sizes and its architecture.
+    """
+    image = library.read_bytes()
+    magic = struct.pack("<IHH", 0xBA55ED50, 1, 16)
+    found = []
+    start = image.find(magic)
+    while start >= 0:
+        (size,) = struct.unpack_from("<Q", image, start + 8)
+        position, end = start + 16, start + 16 + size
+        while position < end:
+            kind, header, payload = struct.unpack_from("<HxxIQ", image, position)
+            (arch,) = struct.unpack_from("<I", image, position + 28)
+            found.append(DeviceCode({1: "ptx", 2: "elf"}.get(kind, str(kind)), arch, payload))
+            position += header + payload
+        start = image.find(magic, end)
+    return found

@@ -1,0 +1,63 @@
+"""Whatever a source holds, discovery answers or raises one of our errors, soon."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from be_runtime.errors import BeRuntimeError
+from be_runtime.spec import SourceText, discover
+
+PARTS = st.sampled_from(
+    [
+        *("void f(", ")", "{", "}", ";", ",", "BE::Tensor y", "const BE::Tensor x", "int n", "= 3", "f", "g(f)"),
+        *("(", "<", ">", "[", "]", "template <class T>", "namespace a", "namespace", 'extern "C"', "struct S"),
+        *("#define D(N) void N(", "D(f)", "##", "#", "\n", "\\\n", "\n#if 0\n", "\n#else\n", "\n#endif\n"),
+        *("\n// @BE f\n", "\n// @BE f arg ret\n", "...", "*", "&", "&&", "::", "operator", "->", "auto", '"', "'"),
+        *('R"(', "/*", "*/", "__attribute__((", "[[", "]]"),
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=25).map(" ".join), st.sampled_from([None, ["f"], {"f": ["arg", "ret", "attr.n"]}]))
+def test_any_text(text: str, functions: list[str] | dict[str, list[str]] | None) -> None:
+    with contextlib.suppress(BeRuntimeError):
+        entries = discover([SourceText(name="k.cu", text=text)], functions)
+        assert [entry.name for entry in entries] == ["f"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 50_000,
+        "{" * 50_000,
+        "void f(" * 5_000,
+        "namespace a {" * 5_000,
+        "__attribute__((" * 5_000,
+        "f<" * 5_000,
+        "#if X\n" * 5_000,
+        "#if X\n{\n#else\n" * 2_000,
+        "// @BE f\n" * 2_000,
+        "struct " * 5_000 + "{",
+        "[[" * 5_000,
+        "alignas(" * 5_000 + "struct S {",
+        "namespace " + "a::" * 10_000 + " (",
+        "namespace " + "a " * 10_000 + "( {",
+        "struct " + "a " * 10_000 + "( {",
+        "struct " + "a" * 10_000 + " g() {",
+        "template <class " + "a" * 10_000 + "> void g() {",
+        "namespace " + "a" * 10_000 + " M(x) {",
+        "struct alignas(" + "a" * 10_000 + " {",
+    ],
+)
+def test_hostile_text_takes_no_time(text: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(BeRuntimeError):
+        discover([SourceText(name="k.cu", text=text)], ["f"])
+    with pytest.raises(BeRuntimeError):
+        discover([SourceText(name="k.cu", text=text)], None)
+    assert time.monotonic() - started < 20

@@ -74,8 +74,11 @@ def render_inline_source(sources: Sequence[SourceText]) -> str:
 
 
 def render_include(path: str) -> str:
-    """A source given as a file: included where it lies, so that messages and its relative includes stay true."""
-    return f"#include {c_string(path)}\n"
+    """A source given as a file: included where it lies, so that messages and its relative includes stay true.
+
+    An ``#include`` knows no escapes, so the path holds neither a quote nor a newline.
+    """
+    return f'#include "{path}"\n'
 
 
 def render_author_unit(body: str, bindings: Sequence[Binding], *, check_launch: bool) -> str:

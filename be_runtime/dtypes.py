@@ -83,8 +83,17 @@ DTYPES: tuple[DType, ...] = (
     _row("uint32", ("UInt32", 10), ("U32", 8), 4, "std::uint32_t"),
     _row("uint64", ("UInt64", 11), ("U64", 9), 8, "std::uint64_t"),
     _row("bool", ("Bool", 12), ("PRED", 1), 1, "bool", ("PRED", 0, "np.bool_(...)")),
-    _row("complex64", ("Complex64", 13), ("C64", 15), 8, "std::complex<float>", _two("F32", "np.complex64", "np.float32")),
-    _row("complex128", ("Complex128", 14), ("C128", 18), 16, "std::complex<double>", _two("F64", "np.complex128", "np.float64")),
+    _row(
+        "complex64", ("Complex64", 13), ("C64", 15), 8, "std::complex<float>", _two("F32", "np.complex64", "np.float32")
+    ),
+    _row(
+        "complex128",
+        ("Complex128", 14),
+        ("C128", 18),
+        16,
+        "std::complex<double>",
+        _two("F64", "np.complex128", "np.float64"),
+    ),
 )
 
 BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}

@@ -18,14 +18,16 @@ from .build import flags, graph
 from .build.depfile import parse_depfile
 from .build.diagnose import diagnose
 from .build.execute import Step, execute, render_log
+from .build.phases import Phases
 from .build.plan import BuildPlan
 from .build.progress import Progress
 from .build.symbols import defined_globals, repeated_names
-from .cache import BuildOutput
+from .cache import BuildOutput, Store, shadowing_paths
 from .codegen import Binding
 from .contents import CONTENTS, Handlers, render_contents
 from .errors import BuildError
 from .module import LIBRARY
+from .nvcc_phases import phases_for
 from .options import BuildRequest
 from .settings import Settings
 from .tools import Tools
@@ -43,6 +45,10 @@ class Maker:
     tools : Tools
     system : System
     settings : Settings
+    store : Store
+        Remembers nvcc's dry runs.
+    environment : tuple of str
+        What of the environment changes the compilers' commands.
     jobs : int or None
         Commands at a time, as the caller asked.
     verbose : bool
@@ -53,6 +59,8 @@ class Maker:
     tools: Tools
     system: System
     settings: Settings
+    store: Store
+    environment: tuple[str, ...]
     jobs: int | None
     verbose: bool
 
@@ -68,7 +76,7 @@ class Maker:
         """
         bindings = bind(self.request)
         link = self._link_command()
-        plan = graph.plan_build(self.request, bindings, self.tools, link)
+        plan = graph.plan_build(self.request, bindings, self.tools, link, self._split)
         try:
             steps = self._run(plan, link, staging)
         except BuildError as error:
@@ -80,13 +88,30 @@ class Maker:
         (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
         dependencies = _dependencies(plan, staging)
         shutil.rmtree(staging / "obj")
-        kept = (LIBRARY, CONTENTS, LOG, *(file.path for file in plan.files))
-        return BuildOutput(outputs=kept, dependencies=dependencies)
+        kept = (LIBRARY, CONTENTS, LOG, *(file.path for file in plan.files if file.path.startswith("src/")))
+        return BuildOutput(outputs=kept, dependencies=dependencies, absent=self._absent(dependencies))
+
+    def _absent(self, dependencies: Sequence[Path]) -> tuple[Path, ...]:
+        """Files that would be included instead of one that was read, if they existed."""
+        own = [unit.path.parent for unit in self.request.units if unit.path is not None]
+        return shadowing_paths(dependencies, (*own, *self.request.compile.include_paths))
 
     def _link_command(self) -> flags.LinkCommand:
         toolkit = self.tools.cuda
         folders = () if toolkit is None else (*toolkit.library_dirs, *self.tools.library_dirs)
         return flags.link(self.tools.cxx, toolkit, self.request.compile.ldflags, folders, self.system.list_dir)
+
+    def _split(self, command: Sequence[str], source: str, target: str) -> Phases | None:
+        assert self.tools.cuda is not None, "only nvcc is split"
+        return phases_for(
+            command,
+            source,
+            target,
+            toolkit=self.tools.cuda,
+            environment=self.environment,
+            system=self.system,
+            store=self.store,
+        )
 
     def _run(self, plan: BuildPlan, link: flags.LinkCommand, staging: Path) -> tuple[Step, ...]:
         with Progress(self.request.name, plan.edges) as progress:

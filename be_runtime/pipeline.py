@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from be_toolchain import ToolchainRequest, resolve
+from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.system import System
 
 from . import jax_port
-from .cache import BuildOutput, Entry, Store
+from .cache import BuildOutput, CacheKey, Entry, Store
 from .contents import CONTENTS, parse_contents
+from .errors import LoadError
 from .identity import content_hash, module_key
 from .module import LIBRARY, CompiledModule, open_library
 from .options import BuildRequest, LoadOptions
@@ -66,23 +67,41 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Compi
         record_dir=session.record_dir,
     )
     key = module_key(request, tools, toolchain, jax_port.ffi_api_version(ffi_include))
-    entry = session.store.get_or_build(
-        key,
-        _maker(request, options, session, tools),
-        force=options.force_rebuild,
-        lock_timeout_s=session.settings.lock_timeout_s,
-        on_wait=partial(_say_waiting, request.name),
-    )
-    if options.verbose and not entry.built:
-        _say(f"{request.name}: from the cache, {entry.path}")
-    module = _open(request, options, entry, content_hash(key, entry))
+    make = _maker(request, options, session, tools, toolchain)
+    module = _obtain(request, options, session, key, make)
     if options.auto_register:
         _register(module, request, options, session.registry)
     return module
 
 
+def _obtain(
+    request: BuildRequest, options: LoadOptions, session: Session, key: CacheKey, make: Callable[[Path], BuildOutput]
+) -> CompiledModule:
+    """The module of a key, from the cache or made now, and loaded."""
+    settings = session.settings
+    for last_try in (False, True):
+        entry = session.store.get_or_build(
+            key,
+            make,
+            force=options.force_rebuild,
+            lock_timeout_s=settings.lock_timeout_s,
+            on_wait=partial(_say_waiting, request.name),
+        )
+        if entry.built:
+            session.store.prune_if_due(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days)
+        elif options.verbose:
+            _say(f"{request.name}: from the cache, {entry.path}")
+        try:
+            return _open(request, options, entry, content_hash(key, entry))
+        except (FileNotFoundError, LoadError):
+            # Another process may have cleared the cache since the entry was found.
+            if last_try or entry.path.exists():
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
 def _maker(
-    request: BuildRequest, options: LoadOptions, session: Session, tools: Tools
+    request: BuildRequest, options: LoadOptions, session: Session, tools: Tools, toolchain: Toolchain
 ) -> Callable[[Path], BuildOutput]:
     """What builds the module, should the cache have none; its modules are imported only then."""
 
@@ -94,6 +113,8 @@ def _maker(
             tools=tools,
             system=session.system,
             settings=session.settings,
+            store=Store(session.record_dir),
+            environment=tuple(part for pair in toolchain.environment for part in pair),
             jobs=options.jobs,
             verbose=options.verbose,
         )

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from .bench import Bench
 from .stats import Estimate, Summary, check_pairs, paired_ratio, summarize
 
+NOISE = 1.02
+"""How far apart two equal handlers were seen in one run."""
+
 
 class Unavailable(Exception):  # noqa: N818 - not an error: the row is left out, and the report says why
     """The machine lacks what a row needs."""
@@ -30,7 +33,7 @@ class Figure:
     goal : float or None
         The largest ratio, or without a baseline the most seconds, that is good enough.
     within_noise : bool
-        Whether an interval that reaches down to the goal meets it.
+        Whether it is enough that the interval reaches down to the goal, and the ratio to 2 % above it.
     block : int
         How many samples in a row come from one process.
     """
@@ -70,7 +73,9 @@ class Figure:
         ratio = self.ratio
         if ratio is None:
             return self.summary.median <= self.goal
-        return (ratio.low if self.within_noise else ratio.value) <= self.goal
+        if self.within_noise:
+            return ratio.low <= self.goal and ratio.value <= self.goal * NOISE
+        return ratio.value <= self.goal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def draw(outcomes: Sequence[Outcome], machine: Mapping[str, Any], path: Path) ->
     page, grid = pyplot.subplots(
         len(panels),
         1,
-        figsize=(11, BAR_INCHES * sum(heights) + 1.3),
+        figsize=(11, BAR_INCHES * sum(heights) + 1.5),
         height_ratios=heights,
         layout="constrained",
         squeeze=False,
@@ -41,12 +41,15 @@ def draw(outcomes: Sequence[Outcome], machine: Mapping[str, Any], path: Path) ->
     for axes, panel in zip(grid[:, 0], panels, strict=True):
         _draw_panel(axes, panel)
     page.suptitle(f"brainevent-toolchain on {_machine_text(machine)}", x=0.01, ha="left", fontsize=12, color=INK)
-    grid[-1, 0].text(0.0, -0.9 / heights[-1], _LEGEND, transform=grid[-1, 0].transAxes, fontsize=8, color=INK, va="top")
+    page.supxlabel(_LEGEND, x=0.01, ha="left", fontsize=8, color=INK)
     page.savefig(path, dpi=150, facecolor="white")
     pyplot.close(page)
 
 
-_LEGEND = "green: goal met · orange: goal missed · grey: no goal · black mark: the goal · line: 95 % interval"
+_LEGEND = (
+    "green: goal met · orange: goal missed · grey: no goal · black mark: the goal · "
+    "line: 95 % interval of a ratio, extremes of a duration"
+)
 
 
 def _pyplot() -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from be_toolchain.arch import Arch, gencode_flags
-
 from .bench import Bench
 from .figure import Unavailable
 
@@ -24,7 +22,7 @@ def nvcc_command(bench: Bench, source: Path, library: Path, *extra: str) -> tupl
     return (
         str(cuda.nvcc),
         *("-shared", "-O3", "-std=c++17", "-Xcompiler", "-fPIC"),
-        *gencode_flags((Arch.parse(bench.arch),)),
+        *("-gencode", f"arch={bench.arch.replace('sm_', 'compute_')},code={bench.arch}"),
         *("-ccbin", str(cuda.host_compiler.path)),
         *(f"-L{folder}" for folder in cuda.library_dirs),
         *extra,

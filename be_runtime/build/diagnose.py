@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-_GNU = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<message>.*)$")
+_GNU = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?: (?:fatal )?error: (?P<message>.*)$")
 _EDG = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
 _LINKER = re.compile(
     r"(undefined reference to|multiple definition of|cannot find -l|cannot find |undefined symbol: |duplicate symbol: "
@@ -41,7 +41,8 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         re.compile(
-            r"use of undeclared identifier 'BE'|'BE' has not been declared|name followed by \"::\" must be a class"
+            r"use of undeclared identifier 'BE'|'BE' (?:has not been declared|does not name a type)"
+            r"|name followed by \"::\" must be a class|explicit type is missing.*\n.*\bBE::"
         ),
         'include "brainevent/common.h" to use BE::Tensor',
     ),
@@ -112,7 +113,7 @@ def diagnose(output: str, sources: Mapping[str, str], trampoline_lines: Sequence
     if match is not None:
         place = (match["file"], int(match["line"]))
         if len(block) == 1:
-            block += _excerpt(sources.get(place[0]), place[1])
+            block += _excerpt(sources.get(place[0]), place[1], match.groupdict().get("column"))
         if place in trampoline_lines:
             hints = ("the arg_spec may not fit the C++ signature: compare their order and number", *hints)
     return Diagnosis(first_error="\n".join(block), hints=hints)
@@ -136,9 +137,17 @@ def _block(lines: Sequence[str], start: int) -> list[str]:
     return block
 
 
-def _excerpt(text: str | None, line: int) -> list[str]:
-    rows = text.splitlines() if text is not None else []
-    return [f"{line:5d} | {rows[line - 1]}"] if 0 < line <= len(rows) else []
+def _excerpt(text: str | None, line: int, column: str | None) -> list[str]:
+    """A line of an inline source as gcc shows one, with a caret where the column, counted in bytes, is known."""
+    rows = text.split("\n") if text is not None else []
+    if not 0 < line <= len(rows):
+        return []
+    row = rows[line - 1].rstrip("\r")
+    shown = [f"{line:5d} | {row}"]
+    if column is not None:
+        before = row.encode(errors="surrogateescape")[: int(column) - 1].decode(errors="replace")
+        shown.append("      | " + "".join("\t" if char == "\t" else " " for char in before) + "^")
+    return shown
 
 
 def _hints(text: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class DryRun:
 
 
 def parse_dryrun(text: str) -> DryRun | None:
-    """Read a dry run, or None when it is not understood.
+    r"""Read a dry run, or None when it is not understood.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def parse_dryrun(text: str) -> DryRun | None:
 
     Examples
     --------
-    >>> parse_dryrun('#$ CICC_PATH=/c/bin\\n#$ "$CICC_PATH/cicc" -arch compute_90 "a.ii"\\n').commands
+    >>> parse_dryrun('#$ CICC_PATH=/c/bin\n#$ "$CICC_PATH/cicc" -arch compute_90 "a.ii"\n').commands
     (('/c/bin/cicc', '-arch', 'compute_90', 'a.ii'),)
     """
     environ: dict[str, str] = {}

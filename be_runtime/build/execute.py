@@ -112,7 +112,10 @@ def execute(
     _write_files(plan, folder)
     reader = _Reader({edge.description: edge for edge in plan.edges}, on_step)
     argv = (str(ninja), "-j", str(jobs), *targets)
-    environ = {**os.environ, "NINJA_STATUS": _STATUS}
+    # Messages in the C locale: diagnose reads them.
+    environ = {**os.environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}
+    if plan.library_path:
+        environ["LD_LIBRARY_PATH"] = plan.library_path
     try:
         process = subprocess.Popen(
             argv,

@@ -31,6 +31,20 @@ def has_flag(flags: Sequence[str], *names: str) -> bool:
     return any(flag == name or flag.startswith(name + "=") for flag in flags for name in names)
 
 
+_WHOLE_NVCC_FLAGS = (
+    *("-keep", "--keep", "-save-temps", "--save-temps", "-t", "--threads", "-split-compile", "--split-compile"),
+    *("-optf", "--options-file", "-M", "-MM", "-MD", "-E", "-ptx", "--ptx", "-cubin", "--cubin", "-fatbin", "--fatbin"),
+    *("-dryrun", "--dryrun", "-time", "--time", "-run", "--run", "-lto", "--dlink-time-opt", "-dlto", "-rdc"),
+    *("--relocatable-device-code", "-dc", "--device-c", "-ccbin", "--compiler-bindir"),
+)
+"""An author's flags that change which steps nvcc takes: it is run as a whole then."""
+
+
+def allows_phases(author_flags: Sequence[str]) -> bool:
+    """Whether nvcc's phases can be run one by one under an author's flags."""
+    return not has_flag(author_flags, *_WHOLE_NVCC_FLAGS)
+
+
 def is_relocatable(flags: Sequence[str]) -> bool:
     """Whether nvcc is asked for relocatable device code, which needs a device link."""
     joined = " ".join(flags)
@@ -95,6 +109,8 @@ def nvcc_compile(
         argv += gencode_flags(archs)
     if not has_flag(flags, "-ccbin", "--compiler-bindir"):
         argv += ["-ccbin", str(compiler.path)]
+    if toolkit.allow_unsupported_compiler:
+        argv.append("-allow-unsupported-compiler")
     if options.use_fast_math:
         argv.append("--use_fast_math")
     argv += ["-Xcompiler", "-fPIC,-fvisibility=hidden"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..codegen import Binding, render_author_unit, render_handler_unit, render_include, render_inline_source
@@ -10,7 +11,10 @@ from ..module import LIBRARY
 from ..options import BuildRequest, Unit
 from ..tools import INCLUDE_DIR, Tools
 from . import flags
+from .phases import Phases
 from .plan import BuildPlan, Edge, GeneratedFile
+
+SplitNvcc = Callable[[Sequence[str], str, str], Phases | None]
 
 HANDLER_STEM = "be_handlers"
 _SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
@@ -22,7 +26,11 @@ def object_path(stem: str) -> str:
 
 
 def plan_build(
-    request: BuildRequest, bindings: Mapping[str, Sequence[Binding]], tools: Tools, link: flags.LinkCommand
+    request: BuildRequest,
+    bindings: Mapping[str, Sequence[Binding]],
+    tools: Tools,
+    link: flags.LinkCommand,
+    split: SplitNvcc | None = None,
 ) -> BuildPlan:
     """The whole build of a module.
 
@@ -34,21 +42,26 @@ def plan_build(
     tools : Tools
     link : LinkCommand
         From `flags.link`.
+    split : callable, optional
+        Given nvcc's command, a source and an object: nvcc's phases, or None to run nvcc as a whole.
     """
     every_binding = [binding for unit in request.units for binding in bindings[unit.stem]]
     handler_source = f"src/{HANDLER_STEM}.cc"
     files = [_author_file(request, unit, bindings[unit.stem]) for unit in request.units]
     handlers = render_handler_unit(request.name, every_binding, has_streams=request.language == "cuda")
     files.append(GeneratedFile(path=handler_source, text=handlers))
-    edges = [_author_edge(request, unit, tools) for unit in request.units]
+    compiled = [_compile_author(request, unit, tools, split) for unit in request.units]
+    files += [file for phases in compiled for file in phases.files]
+    edges = [edge for phases in compiled for edge in phases.edges]
     command = flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include])
     edges.append(_compile_edge(command, handler_source, HANDLER_STEM, "compiling the XLA handlers"))
-    objects = [edge.outputs[0] for edge in edges]
+    objects = [object_path(stem) for stem in (*(unit.stem for unit in request.units), HANDLER_STEM)]
     if request.language == "cuda" and flags.is_relocatable(request.compile.cflags):
         edges.append(_device_link_edge(request, tools, objects))
         objects += edges[-1].outputs
     edges.append(link_edge(link, objects))
-    return BuildPlan(files=tuple(files), edges=tuple(edges))
+    library_path = next((phases.library_path for phases in compiled), "")
+    return BuildPlan(files=tuple(files), edges=tuple(edges), library_path=library_path)
 
 
 def link_edge(link: flags.LinkCommand, objects: Sequence[str]) -> Edge:
@@ -87,7 +100,7 @@ def with_private_names(
             )
         )
         objects[objects.index(source)] = target
-    return BuildPlan(files=plan.files, edges=(*edges, link_edge(link, objects)))
+    return replace(plan, edges=(*edges, link_edge(link, objects)))
 
 
 def _author_file(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> GeneratedFile:
@@ -102,7 +115,8 @@ def _author_source(request: BuildRequest, unit: Unit) -> str:
     return f"src/{unit.stem}{_SUFFIX[request.language]}"
 
 
-def _author_edge(request: BuildRequest, unit: Unit, tools: Tools) -> Edge:
+def _compile_author(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> Phases:
+    """The commands that compile one of the author's units."""
     options = request.compile
     includes = flags.include_flags(
         first=[*options.include_paths, INCLUDE_DIR], last=[tools.ffi_include, *tools.library_includes]
@@ -112,8 +126,13 @@ def _author_edge(request: BuildRequest, unit: Unit, tools: Tools) -> Edge:
     else:
         assert tools.cuda is not None
         command = flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
+    source, target = _author_source(request, unit), object_path(unit.stem)
+    if split is not None and request.language == "cuda" and flags.allows_phases(options.cflags):
+        phases = split(command, source, target)
+        if phases is not None:
+            return phases
     shown = unit.path.name if unit.path is not None else request.name
-    return _compile_edge(command, _author_source(request, unit), unit.stem, f"compiling {shown}")
+    return Phases(edges=(_compile_edge(command, source, unit.stem, f"compiling {shown}"),))
 
 
 def _compile_edge(command: Sequence[str], source: str, stem: str, description: str) -> Edge:

@@ -39,8 +39,8 @@ class Phases:
     """
 
     edges: tuple[Edge, ...]
-    files: tuple[GeneratedFile, ...]
-    library_path: str
+    files: tuple[GeneratedFile, ...] = ()
+    library_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

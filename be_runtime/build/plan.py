@@ -38,10 +38,20 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildPlan:
-    """A whole build: generated files and the graph of commands."""
+    """A whole build: generated files and the graph of commands.
+
+    Parameters
+    ----------
+    files : tuple of GeneratedFile
+    edges : tuple of Edge
+        The last one makes the library.
+    library_path : str
+        ``LD_LIBRARY_PATH`` for the commands; empty leaves it as it is.
+    """
 
     files: tuple[GeneratedFile, ...]
     edges: tuple[Edge, ...]
+    library_path: str = ""
 
     @property
     def depfiles(self) -> tuple[str, ...]:

@@ -1,9 +1,29 @@
-"""What the entry points of a kernel's source are; pure, and fast enough to run on every load."""
+"""What the entry points of a kernel's source are. Pure.
+
+Discovery is imported on its first use: a warm load needs the values alone.
+"""
 
 from __future__ import annotations
 
-from .discover import discover
-from .grammar import parse_spec, render_spec
+from typing import TYPE_CHECKING
+
 from .model import EntryPoint, Param, Role, SourceText
 
+if TYPE_CHECKING:
+    from .discover import discover as discover
+    from .grammar import parse_spec, render_spec
+
 __all__ = ["EntryPoint", "Param", "Role", "SourceText", "discover", "parse_spec", "render_spec"]
+
+_HOMES = {"discover": "discover", "parse_spec": "grammar", "render_spec": "grammar"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a function from its module on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import NamedTuple
 
 from .lexer import Token, significant
@@ -63,10 +64,14 @@ class Unit(NamedTuple):
         starts = tuple(accumulate([len(text) + 1 for text in texts], initial=0))
         return cls(" ".join(texts), 0, starts[:-1], tuple(tokens), tuple(calls), True)
 
-    def call_of(self, token: Token) -> int:
-        """Where the outermost macro call is written that put `token` into this unit, or where `token` is."""
-        index = next(index for index, other in enumerate(self.tokens) if other is token) if self.is_expanded else 0
-        return next((call.start for call in self.calls if call.low <= index < call.high), token.start)
+    def call_of(self, start: int, index: int, token: Token) -> int:
+        """The place of the outermost macro call that made `token`, the `index`-th from `start`, or its own."""
+        if self.is_expanded:
+            index += bisect_left(self.starts, start)
+            number = bisect_left(self.calls, index + 1, key=attrgetter("high"))
+            if number < len(self.calls) and self.calls[number].low <= index:
+                return self.calls[number].start
+        return token.start
 
     def tokenize(self, start: int, end: int) -> list[Token]:
         """The significant tokens of ``text[start:end]``, at the places where they were written."""
@@ -195,7 +200,7 @@ class DeclarationReader:
         written = unit.text[start:end]
         header = written.lstrip()  # What precedes it may be a long blank: a macro's definition, a comment.
         start += len(written) - len(header)
-        words = frozenset(_WORD.findall(header))
+        words = frozenset(_WORD.findall(" ".join(header.split())))
         if not unit.is_expanded and (expanded := self._expand(header, unit.offset + start, words)):
             return self.read(expanded._replace(text=f"{expanded.text} {mark}"))
         opened = opened_scopes(header) if mark == "{" else None

@@ -123,7 +123,7 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
         owner=next((scope.name or "a class" for scope in header.scopes if scope.is_class), ""),
         specifiers=specifiers,
         start=name_token.start,
-        line_start=header.unit.call_of(name_token),
+        line_start=header.unit.call_of(header.start, opening - 1, name_token),
     )
 
 

@@ -6,8 +6,10 @@ say which source it means.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from be_runtime.errors import SourceSpan
@@ -48,7 +50,7 @@ class Places(NamedTuple):
     def line(self, offset: int) -> int:
         """The one-based line of `offset` in its source."""
         index = self.source_index(offset)
-        return self.sources[index].text.count("\n", 0, offset - self.bases[index]) + 1
+        return bisect_left(_line_ends(self.sources[index].text), offset - self.bases[index]) + 1
 
     def span(self, offset: int, length: int = 1) -> SourceSpan:
         r"""The place of `length` characters at `offset`, cut at the end of the line.
@@ -69,7 +71,7 @@ class Places(NamedTuple):
         column = local - start + 1
         return SourceSpan(
             file=source.name,
-            line=source.text.count("\n", 0, local) + 1,
+            line=self.line(offset),
             column=column,
             length=max(1, min(length, len(line_text) - column + 1)),
             text=line_text,
@@ -79,3 +81,9 @@ class Places(NamedTuple):
         """``file:line:column`` of `offset`, for the second place of a message."""
         span = self.span(offset)
         return f"{span.file}:{span.line}:{span.column}"
+
+
+@lru_cache(maxsize=8)
+def _line_ends(text: str) -> list[int]:
+    """Where each line of `text` ends."""
+    return [match.start() for match in re.finditer("\n", text)]

@@ -174,13 +174,12 @@ def test_a_file_whose_name_is_no_module_name(tmp_path: Path):
         be_runtime.load_cpp_file(file)
 
 
-@pytest.mark.parametrize("text", ["// @BE f ret\n", "namespace other {\n// @BE f ret\nvoid f(BE::Tensor out) {}\n}\n"])
-def test_two_entry_points_of_one_name(text: str):
-    with pytest.raises(DuplicateEntryPointError, match="f: ") as caught:
-        be_runtime.load_cpp_inline("bad", SOURCE.replace("@BE f", "@BE f ret") + text)
+def test_two_entry_points_of_one_name():
+    source = SOURCE + "// @BE f ret\n"
+    with pytest.raises(DuplicateEntryPointError, match="'?f'?") as caught:
+        be_runtime.load_cpp_inline("bad", source)
     assert caught.value.span is not None
-    assert caught.value.span.file == "bad"
-    assert caught.value.span.line > 3
+    assert (caught.value.span.file, caught.value.span.line) == ("bad", 4)
 
 
 def test_two_functions_of_one_name():

@@ -75,6 +75,12 @@ def test_each_call_is_an_entry_point_at_its_line(spec: Spec) -> None:
     assert [(entry.name, entry.line) for entry in spec.all(text)] == [("add_a", 7), ("add_b", 9)]
 
 
+def test_many_calls_in_a_row(spec: Spec) -> None:
+    calls = "".join(f"// @BE add_{number}\nADD  (\n  {number}, float)\n" for number in range(200))
+    entries = spec.all(ADD + calls + "int last();\n")
+    assert [(entry.name, entry.line) for entry in entries] == [(f"add_{n}", 7 + 3 * n) for n in range(200)]
+
+
 def test_several_annotations_above_one_call(spec: Spec) -> None:
     text = ADD + "#define ALL(T) ADD(a, T) \\\n  ADD(b, T)\n// @BE add_a\n// @BE add_b\n\nALL(float)\n"
     assert [(entry.name, entry.line) for entry in spec.all(text)] == [("add_a", 11), ("add_b", 11)]

@@ -1,0 +1,68 @@
+"""Nvcc's dry run for a set of flags, asked once and kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from be_toolchain.model import CudaToolkit
+from be_toolchain.system import System
+
+from .build.dryrun import parse_dryrun
+from .build.phases import Phases, rename, split_phases
+from .cache import BuildOutput, Store, make_key
+
+_PLACEHOLDER = "be_dry_run_source"
+_TEXT = "dryrun.txt"
+
+
+def phases_for(
+    command: Sequence[str],
+    source: str,
+    target: str,
+    *,
+    toolkit: CudaToolkit,
+    environment: Sequence[str],
+    system: System,
+    store: Store,
+) -> Phases | None:
+    """The phases of nvcc for one source, or None when it has to be run as a whole.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Nvcc with its flags, without files.
+    source, target : str
+        The CUDA file and the object, relative to the build folder.
+    environment : sequence of str
+        What of the environment changes nvcc's commands.
+    """
+    stem = Path(source).stem
+    placeholder = Path(source).with_name(f"{_PLACEHOLDER}{Path(source).suffix}")
+    made = str(Path(target).with_name(f"{_PLACEHOLDER}.o"))
+    keep = f"{made}.phases"
+    argv = (*command, "--dryrun", "--keep", "--keep-dir", keep, "-c", str(placeholder), "-o", made)
+
+    def ask(staging: Path) -> BuildOutput:
+        (staging / _TEXT).write_text(system.run(argv).text, encoding="utf-8", errors="surrogateescape")
+        return BuildOutput(outputs=(_TEXT,), dependencies=(toolkit.nvcc,))
+
+    key = make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("environment", environment))
+    text = store.get_or_build(key, ask).output(_TEXT).read_text(encoding="utf-8", errors="surrogateescape")
+    dry = parse_dryrun(text)
+    tools = {
+        "cudafe++": str(toolkit.cudafe),
+        "cicc": str(toolkit.cicc),
+        "ptxas": str(toolkit.ptxas),
+        "fatbinary": str(toolkit.fatbinary),
+    }
+    phases = None if dry is None else split_phases(dry, tools, str(placeholder), made, _module_id(stem))
+    return None if phases is None else rename(phases, _PLACEHOLDER, stem)
+
+
+def _module_id(stem: str) -> str:
+    """A module id in nvcc's form, which no other unit of the library has."""
+    digest = hashlib.sha256(stem.encode()).hexdigest()
+    name = "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{stem}.cu")
+    return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"

@@ -1,12 +1,9 @@
-"""Signatures to C++ text: the author's translation unit with its trampolines, and the handlers that XLA calls.
+"""Signatures to C++ text: what follows an author's source in its translation unit.
 
-A module has two kinds of translation unit. An *author unit* holds one source of the author, followed by a trampoline
-for each of its entry points: a function with a fixed signature that unpacks a ``BE::detail::Call``. It is compiled
-with the author's compiler and flags. The *handler unit* holds, for each entry point, the functions that XLA calls; it
-includes nothing but our headers and ``xla/ffi/api/c_api.h`` and is compiled by the host compiler at the same time.
-
-An entry point gets two handlers, with and without the command-buffer trait, so that ``allow_cuda_graph`` chooses at
-registration and never compiles anything.
+A unit holds one source of the author, then for each of its entry points a *trampoline*, which unpacks a
+``BE::detail::Call`` into the C++ call, a table of what the entry point takes, and the two functions that XLA calls: with
+and without the command-buffer trait, so that ``allow_cuda_graph`` chooses at registration and never compiles anything.
+Their body is ``be_handle`` of ``native/handler.cc``.
 """
 
 from __future__ import annotations
@@ -15,15 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .dtypes import DType
+from .options import Language
 from .spec.model import EntryPoint, Param, Role, SourceText
 
-GRAPH_SUFFIX = "_graph"
-"""Ends the symbol of the handler that a command buffer may capture."""
+_GENERATED = "be_runtime generated code"
+_GRAPH_SUFFIX = "_graph"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """One entry point with the symbols that connect its two translation units and the library's outside.
+    """One entry point with the names it has in its unit and outside.
 
     Parameters
     ----------
@@ -41,12 +39,12 @@ class Binding:
 
     @property
     def trampoline(self) -> str:
-        """Symbol of the function in the author unit."""
+        """Name of the function that makes the C++ call."""
         return f"be_call_{self.symbol}"
 
     def handler(self, *, allow_cuda_graph: bool) -> str:
         """Symbol of the function that XLA calls."""
-        return f"be_ffi_{self.symbol}" + (GRAPH_SUFFIX if allow_cuda_graph else "")
+        return f"be_ffi_{self.symbol}" + (_GRAPH_SUFFIX if allow_cuda_graph else "")
 
 
 def c_string(text: str) -> str:
@@ -81,50 +79,35 @@ def render_include(path: str) -> str:
     return f'#include "{path}"\n'
 
 
-def render_author_unit(body: str, bindings: Sequence[Binding], *, check_launch: bool) -> str:
-    """The author's source, then a trampoline for each of its entry points.
+def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language: Language) -> str:
+    """The author's source, then what makes entry points of its functions.
 
     Parameters
     ----------
     body : str
         From `render_inline_source` or `render_include`.
-    bindings : sequence of Binding
-        The entry points that this source defines.
-    check_launch : bool
-        Whether the unit is compiled by a CUDA compiler, so that a failed launch can be asked for after each call.
-    """
-    parts = [body, line_directive(1, "be_runtime trampolines"), '#include "brainevent/common.h"\n']
-    parts.append('#include "brainevent/detail/call.h"\n')
-    parts.extend(_trampoline(binding, check_launch=check_launch) for binding in bindings)
-    return "".join(parts)
-
-
-def render_handler_unit(module: str, bindings: Sequence[Binding], *, has_streams: bool) -> str:
-    """The functions that XLA calls, for every entry point of the module.
-
-    Parameters
-    ----------
     module : str
         Its name, for messages.
     bindings : sequence of Binding
-        Every entry point.
-    has_streams : bool
-        Whether XLA has a stream to give; on the CPU it answers with an error, and a stream parameter receives 0.
+        The entry points that this source defines.
+    language : {"cuda", "cpp"}
+        A CUDA unit asks for failed launches after each call, and its handlers ask XLA for a stream. On the CPU XLA has
+        none to give, and a stream parameter receives 0.
     """
-    parts = ['#include "brainevent/detail/handler.h"\n']
-    parts.extend(_handlers(module, binding, has_streams=has_streams) for binding in bindings)
-    return "\n".join(parts)
+    parts = [body, line_directive(1, _GENERATED)]
+    parts += [f'#include "{header}"\n' for header in ("brainevent/common.h", "brainevent/detail/entry.h")]
+    for binding in bindings:
+        parts += [_trampoline(binding, language), line_directive(1, _GENERATED), _handlers(module, binding, language)]
+    return "".join(parts)
 
 
-def _trampoline(binding: Binding, *, check_launch: bool) -> str:
+def _trampoline(binding: Binding, language: Language) -> str:
     entry = binding.entry
-    signature = f"void {binding.trampoline}(const ::BE::detail::Call& be_call)"
     call = f"{entry.call_name}({', '.join(_call_arguments(entry.params))});"
-    launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if check_launch else ""
+    launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     return (
-        f'extern "C" __attribute__((visibility("hidden"))) {signature};\n'
         f"{line_directive(entry.line, entry.source)}"
-        f"{signature} {{ {call}{launch_check} }}\n"
+        f"static void {binding.trampoline}(const ::BE::detail::Call& be_call) {{ {call}{launch_check} }}\n"
     )
 
 
@@ -155,20 +138,21 @@ def _attr_type(dtype: DType) -> str:
     return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>" if opaque else dtype.cpp_type.replace("std::", "::")
 
 
-def _handlers(module: str, binding: Binding, *, has_streams: bool) -> str:
+def _handlers(module: str, binding: Binding, language: Language) -> str:
     entry, symbol = binding.entry, binding.symbol
     attrs = entry.with_role(Role.ATTR)
-    table = f"attrs_{symbol}" if attrs else "nullptr"
-    lines = [f'extern "C" void {binding.trampoline}(const BE::detail::Call&);']
+    table = f"be_attrs_{symbol}" if attrs else "nullptr"
+    lines = []
     if attrs:
-        lines.append(f"static constexpr BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
-    row = _entry_row(module, binding, table, has_streams=has_streams)
-    lines.append(f"static constexpr BE::detail::EntrySpec entry_{symbol}{{{row}}};")
-    for allow_cuda_graph, traits in ((False, "0"), (True, "XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE")):
+        lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
+    row = _entry_row(module, binding, table, has_streams=language == "cuda")
+    lines.append(f"static constexpr ::BE::detail::EntrySpec be_entry_{symbol}{{{row}}};")
+    for allow_cuda_graph, traits in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
+        handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
-            'extern "C" __attribute__((visibility("default")))',
-            f"XLA_FFI_Error* {binding.handler(allow_cuda_graph=allow_cuda_graph)}(XLA_FFI_CallFrame* frame) {{",
-            f"  return BE::detail::handle(frame, entry_{symbol}, {traits});",
+            f'extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame);',
+            f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame) {{",
+            f"  return be_handle(frame, &be_entry_{symbol}, {traits});",
             "}",
         ]
     return "\n".join(lines) + "\n"
@@ -196,7 +180,7 @@ def _attr_rows(attrs: Sequence[Param]) -> str:
     rows = []
     for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
         size, dtype = len(param.name.encode()), _known(param.dtype)
-        carrier = f"XLA_FFI_DataType_{dtype.attr_xla_name}, {dtype.attr_parts}"
+        carrier = f"{dtype.attr_xla_code}, {dtype.attr_parts}"
         rows.append(f"{{{c_string(param.name)}, {size}, {carrier}, {position}}}")
     return ", ".join(rows)
 

@@ -27,8 +27,8 @@ class DType:
     size_bytes: int
     cpp_type: str
     """The C++ type that holds one element in generated code; 16-bit floats are carried as their raw bits."""
-    attr_xla_name: str
-    """The enumerator of ``XLA_FFI_DataType`` in which XLA carries an attribute of this type: XLA has no attributes that
+    attr_xla_code: int
+    """The value of ``XLA_FFI_DataType`` in which XLA carries an attribute of this type: XLA has no attributes that
     are 16-bit floats, passed as their raw bits, or complex, passed as an array of two parts."""
     attr_parts: int
     """The size of that array; 0 for a scalar."""
@@ -42,9 +42,9 @@ def _row(
     xla: tuple[str, int],
     size_bytes: int,
     cpp_type: str,
-    attr: tuple[str, int, str] | None = None,
+    attr: tuple[int, int, str] | None = None,
 ) -> DType:
-    attr_xla_name, attr_parts, attr_usage = attr or (xla[0], 0, f"np.{name}(...)")
+    attr_xla_code, attr_parts, attr_usage = attr or (xla[1], 0, f"np.{name}(...)")
     return DType(
         name=name,
         be_name=be[0],
@@ -53,20 +53,23 @@ def _row(
         xla_code=xla[1],
         size_bytes=size_bytes,
         cpp_type=cpp_type,
-        attr_xla_name=attr_xla_name,
+        attr_xla_code=attr_xla_code,
         attr_parts=attr_parts,
         attr_usage=attr_usage,
     )
 
 
-def _bits(scalar: str) -> tuple[str, int, str]:
+_PRED, _U16, _F32, _F64 = 1, 7, 11, 12
+
+
+def _bits(scalar: str) -> tuple[int, int, str]:
     """An attribute passed as the raw bits of a 16-bit float."""
-    return "U16", 0, f"{scalar}(...).view(np.uint16)"
+    return _U16, 0, f"{scalar}(...).view(np.uint16)"
 
 
-def _two(xla_name: str, scalar: str, part: str) -> tuple[str, int, str]:
+def _two(xla_code: int, scalar: str, part: str) -> tuple[int, int, str]:
     """An attribute passed as an array of the real and the imaginary part."""
-    return xla_name, 2, f"np.array([...], {scalar}).view({part})"
+    return xla_code, 2, f"np.array([...], {scalar}).view({part})"
 
 
 DTYPES: tuple[DType, ...] = (
@@ -82,9 +85,9 @@ DTYPES: tuple[DType, ...] = (
     _row("uint16", ("UInt16", 9), ("U16", 7), 2, "std::uint16_t"),
     _row("uint32", ("UInt32", 10), ("U32", 8), 4, "std::uint32_t"),
     _row("uint64", ("UInt64", 11), ("U64", 9), 8, "std::uint64_t"),
-    _row("bool", ("Bool", 12), ("PRED", 1), 1, "bool", ("PRED", 0, "np.bool_(...)")),
+    _row("bool", ("Bool", 12), ("PRED", 1), 1, "bool", (_PRED, 0, "np.bool_(...)")),
     _row(
-        "complex64", ("Complex64", 13), ("C64", 15), 8, "std::complex<float>", _two("F32", "np.complex64", "np.float32")
+        "complex64", ("Complex64", 13), ("C64", 15), 8, "std::complex<float>", _two(_F32, "np.complex64", "np.float32")
     ),
     _row(
         "complex128",
@@ -92,7 +95,7 @@ DTYPES: tuple[DType, ...] = (
         ("C128", 18),
         16,
         "std::complex<double>",
-        _two("F64", "np.complex128", "np.float64"),
+        _two(_F64, "np.complex128", "np.float64"),
     ),
 )
 

@@ -19,7 +19,7 @@ from .options import BuildRequest
 from .tools import Tools
 
 _PACKAGE = Path(__file__).parent
-_GENERATOR = ("bind.py", "codegen.py", "dtypes.py", "make.py", "build", "spec")
+_GENERATOR = ("bind.py", "codegen.py", "dtypes.py", "make.py", "native", "build", "spec")
 """The parts of this package that decide what is built from a request."""
 
 
@@ -29,7 +29,7 @@ def generator_digest() -> str:
     digest = hashlib.sha256(__version__.encode())
     for name in _GENERATOR:
         path = _PACKAGE / name
-        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+        for file in sorted(path.glob("*.[pc]*")) if path.is_dir() else [path]:
             digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 

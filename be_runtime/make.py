@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from be_toolchain import Toolchain
 from be_toolchain.system import System
 
+from . import handlers
 from .bind import bind
 from .build import flags, graph
 from .build.depfile import parse_depfile
@@ -46,9 +48,8 @@ class Maker:
     system : System
     settings : Settings
     store : Store
-        Remembers nvcc's dry runs.
-    environment : tuple of str
-        What of the environment changes the compilers' commands.
+        Keeps what belongs to the toolchain: the compiled handler, nvcc's dry runs.
+    toolchain : Toolchain
     jobs : int or None
         Commands at a time, as the caller asked.
     verbose : bool
@@ -60,7 +61,7 @@ class Maker:
     system: System
     settings: Settings
     store: Store
-    environment: tuple[str, ...]
+    toolchain: Toolchain
     jobs: int | None
     verbose: bool
 
@@ -76,11 +77,14 @@ class Maker:
         """
         bindings = bind(self.request)
         link = self._link_command()
-        plan = graph.plan_build(self.request, bindings, self.tools, link, self._split)
+        handler = handlers.find(self.tools, self.toolchain, self.store)
+        plan = graph.plan_build(self.request, bindings, self.tools, link, self._split, handler)
         try:
             steps = self._run(plan, link, staging)
         except BuildError as error:
             raise _explained(error, self.request, bindings) from None
+        if handler is None:
+            handlers.keep(self.tools, self.toolchain, self.store, staging)
         log = render_log(steps)
         if self.verbose:
             sys.stderr.write(log)
@@ -102,13 +106,11 @@ class Maker:
         return flags.link(self.tools.cxx, toolkit, self.request.compile.ldflags, folders, self.system.list_dir)
 
     def _split(self, command: Sequence[str], source: str, target: str) -> Phases | None:
-        assert self.tools.cuda is not None, "only nvcc is split"
         return phases_for(
             command,
             source,
             target,
-            toolkit=self.tools.cuda,
-            environment=self.environment,
+            toolchain=self.toolchain,
             system=self.system,
             store=self.store,
         )

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from be_toolchain.model import CudaToolkit
+from be_toolchain import Toolchain
 from be_toolchain.system import System
 
 from .build.dryrun import parse_dryrun
@@ -22,8 +22,7 @@ def phases_for(
     source: str,
     target: str,
     *,
-    toolkit: CudaToolkit,
-    environment: Sequence[str],
+    toolchain: Toolchain,
     system: System,
     store: Store,
 ) -> Phases | None:
@@ -35,9 +34,11 @@ def phases_for(
         Nvcc with its flags, without files.
     source, target : str
         The CUDA file and the object, relative to the build folder.
-    environment : sequence of str
-        What of the environment changes nvcc's commands.
+    toolchain : Toolchain
+        Holds a CUDA toolkit.
     """
+    toolkit = toolchain.cuda
+    assert toolkit is not None, "only nvcc has phases"
     stem = Path(source).stem
     placeholder = Path(source).with_name(f"{_PLACEHOLDER}{Path(source).suffix}")
     made = str(Path(target).with_name(f"{_PLACEHOLDER}.o"))
@@ -48,7 +49,7 @@ def phases_for(
         (staging / _TEXT).write_text(system.run(argv).text, encoding="utf-8", errors="surrogateescape")
         return BuildOutput(outputs=(_TEXT,), dependencies=(toolkit.nvcc,))
 
-    key = make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("environment", environment))
+    key = make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", toolchain.fingerprint))
     text = store.get_or_build(key, ask).output(_TEXT).read_text(encoding="utf-8", errors="surrogateescape")
     dry = parse_dryrun(text)
     tools = {

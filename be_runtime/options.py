@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from .errors import ArgumentError
+from .flag_paths import absolute_paths
 from .spec.model import SourceText
 
 Language = Literal["cuda", "cpp"]
@@ -121,7 +122,10 @@ def check_name(value: object, argument: str = "name") -> str:
 
 
 def check_flags(value: object, argument: str) -> tuple[str, ...]:
-    """A list of command-line arguments; each stays one argument, whatever characters it holds."""
+    """A list of command-line arguments; each stays one argument, whatever characters it holds.
+
+    Relative paths in them are those of the process's working folder.
+    """
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence):
@@ -134,7 +138,7 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
             raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
         if "\0" in flag:
             raise ArgumentError(f"{argument}[{position}]={flag!r} holds a null character")
-    return tuple(value)
+    return absolute_paths(value, Path.cwd(), Path.exists) if value else ()
 
 
 def check_include_paths(value: object, argument: str = "extra_include_paths") -> tuple[Path, ...]:

@@ -114,7 +114,7 @@ def _maker(
             system=session.system,
             settings=session.settings,
             store=Store(session.record_dir),
-            environment=tuple(part for pair in toolchain.environment for part in pair),
+            toolchain=toolchain,
             jobs=options.jobs,
             verbose=options.verbose,
         )

@@ -19,6 +19,9 @@ from .settings import Settings
 INCLUDE_DIR = Path(__file__).parent / "include"
 """Our headers."""
 
+HANDLER_SOURCE = Path(__file__).parent / "native" / "handler.cc"
+"""What XLA calls in every module."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:

@@ -100,8 +100,8 @@ def tmp_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path
     import be_runtime
 
     folder = tmp_path / "cache"
-    monkeypatch.setenv("BE_CACHE_DIR", str(folder))
     before = be_runtime.get_cache_dir()
+    monkeypatch.setenv("BE_CACHE_DIR", str(folder))
     be_runtime.set_cache_dir(folder)
     yield folder
     be_runtime.set_cache_dir(before)

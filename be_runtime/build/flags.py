@@ -6,7 +6,7 @@ given; g++ takes the last of two, so theirs come last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.model import CudaToolkit, HostCompiler
 
 from ..options import CompileOptions
+from .libraries import ListFolder, link_flags, rpath
 
 _STANDARD = "c++17"
 _NVCC_ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
@@ -78,11 +79,11 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
 
 
 def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tuple[str, ...]:
-    """The host compiler's command for the handler unit: ours alone, no flag of the author reaches it."""
+    """The host compiler's command for the handler: ours alone, no flag of the author reaches it."""
     return (
         str(compiler.path),
         f"-std={_STANDARD}",
-        "-O1",
+        "-O2",
         "-fPIC",
         "-fvisibility=hidden",
         *include_flags(include_paths),
@@ -153,7 +154,7 @@ def link(
     toolkit: CudaToolkit | None,
     ldflags: Sequence[str],
     library_dirs: Sequence[Path],
-    list_folder: Callable[[Path], Sequence[str]],
+    list_folder: ListFolder,
 ) -> LinkCommand:
     """The command that makes a library.
 
@@ -168,8 +169,7 @@ def link(
     """
     head = (str(compiler.path), "-shared", "-fPIC")
     tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
-    for flag in ldflags:
-        tail += _link_flag(flag, library_dirs, list_folder)
+    tail += link_flags(ldflags, library_dirs, list_folder)
     tail += [f"-L{folder}" for folder in library_dirs]
     if toolkit is not None:
         tail += [*_cudart(toolkit), "-ldl", "-lpthread", "-lrt"]
@@ -181,24 +181,4 @@ def _cudart(toolkit: CudaToolkit) -> list[str]:
         return [str(toolkit.cudart_static)]
     shared = toolkit.cudart_shared
     assert shared is not None, "a complete toolkit has a cudart"
-    return [str(shared), f"-Wl,-rpath,{shared.parent}"]
-
-
-def _link_flag(flag: str, library_dirs: Sequence[Path], list_folder: Callable[[Path], Sequence[str]]) -> list[str]:
-    """One of the author's flags as the host compiler takes it.
-
-    A wheel holds ``libcublas.so.13`` but no ``libcublas.so``, which ``-lcublas`` needs: the versioned file is linked
-    instead, and found again at run time through its folder.
-    """
-    if flag.startswith("-rpath="):
-        return [f"-Wl,-rpath,{flag.removeprefix('-rpath=')}"]
-    if flag.startswith("-l") and not flag.startswith("-l:"):
-        library = flag.removeprefix("-l")
-        for folder in library_dirs:
-            names = list_folder(folder)
-            if f"lib{library}.so" in names:
-                return [flag, f"-Wl,-rpath,{folder}"]
-            versioned = sorted(name for name in names if name.startswith(f"lib{library}.so."))
-            if versioned:
-                return [str(folder / versioned[-1]), f"-Wl,-rpath,{folder}"]
-    return [flag]
+    return [str(shared), *rpath(shared.parent)]

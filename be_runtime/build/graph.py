@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..codegen import Binding, render_author_unit, render_handler_unit, render_include, render_inline_source
+from ..codegen import Binding, render_include, render_inline_source, render_unit
 from ..module import LIBRARY
 from ..options import BuildRequest, Unit
-from ..tools import INCLUDE_DIR, Tools
+from ..tools import HANDLER_SOURCE, INCLUDE_DIR, Tools
 from . import flags
 from .phases import Phases
 from .plan import BuildPlan, Edge, GeneratedFile
 
 SplitNvcc = Callable[[Sequence[str], str, str], Phases | None]
 
-HANDLER_STEM = "be_handlers"
+HANDLER_OBJECT = "obj/be_handler.o"
+HANDLER_DEPFILE = "obj/be_handler.d"
 _SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
 
 
@@ -31,6 +32,7 @@ def plan_build(
     tools: Tools,
     link: flags.LinkCommand,
     split: SplitNvcc | None = None,
+    handler: str | None = None,
 ) -> BuildPlan:
     """The whole build of a module.
 
@@ -44,24 +46,35 @@ def plan_build(
         From `flags.link`.
     split : callable, optional
         Given nvcc's command, a source and an object: nvcc's phases, or None to run nvcc as a whole.
+    handler : str, optional
+        The path of the compiled handler; by default it is compiled too, as `HANDLER_OBJECT`.
     """
-    every_binding = [binding for unit in request.units for binding in bindings[unit.stem]]
-    handler_source = f"src/{HANDLER_STEM}.cc"
-    files = [_author_file(request, unit, bindings[unit.stem]) for unit in request.units]
-    handlers = render_handler_unit(request.name, every_binding, has_streams=request.language == "cuda")
-    files.append(GeneratedFile(path=handler_source, text=handlers))
-    compiled = [_compile_author(request, unit, tools, split) for unit in request.units]
+    compiled = [_compile_unit(request, unit, tools, split) for unit in request.units]
+    files = [_unit_file(request, unit, bindings[unit.stem]) for unit in request.units]
     files += [file for phases in compiled for file in phases.files]
     edges = [edge for phases in compiled for edge in phases.edges]
-    command = flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include])
-    edges.append(_compile_edge(command, handler_source, HANDLER_STEM, "compiling the XLA handlers"))
-    objects = [object_path(stem) for stem in (*(unit.stem for unit in request.units), HANDLER_STEM)]
+    objects = [object_path(unit.stem) for unit in request.units]
+    if handler is None:
+        edges.append(handler_edge(tools))
+    objects.append(handler or HANDLER_OBJECT)
     if request.language == "cuda" and flags.is_relocatable(request.compile.cflags):
         edges.append(_device_link_edge(request, tools, objects))
         objects += edges[-1].outputs
     edges.append(link_edge(link, objects))
     library_path = next((phases.library_path for phases in compiled), "")
     return BuildPlan(files=tuple(files), edges=tuple(edges), library_path=library_path)
+
+
+def handler_edge(tools: Tools) -> Edge:
+    """The command that compiles the part of a module that is the same for all."""
+    command = flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include])
+    return Edge(
+        argv=(*command, "-MD", "-MF", HANDLER_DEPFILE, "-c", str(HANDLER_SOURCE), "-o", HANDLER_OBJECT),
+        inputs=(),
+        outputs=(HANDLER_OBJECT,),
+        description="compiling the XLA handler",
+        depfile=HANDLER_DEPFILE,
+    )
 
 
 def link_edge(link: flags.LinkCommand, objects: Sequence[str]) -> Edge:
@@ -103,19 +116,17 @@ def with_private_names(
     return replace(plan, edges=(*edges, link_edge(link, objects)))
 
 
-def _author_file(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> GeneratedFile:
+def _unit_file(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> GeneratedFile:
     body = render_inline_source(unit.sources) if unit.path is None else render_include(str(unit.path))
-    return GeneratedFile(
-        path=_author_source(request, unit),
-        text=render_author_unit(body, bindings, check_launch=request.language == "cuda"),
-    )
+    text = render_unit(body, request.name, bindings, language=request.language)
+    return GeneratedFile(path=_unit_source(request, unit), text=text)
 
 
-def _author_source(request: BuildRequest, unit: Unit) -> str:
+def _unit_source(request: BuildRequest, unit: Unit) -> str:
     return f"src/{unit.stem}{_SUFFIX[request.language]}"
 
 
-def _compile_author(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> Phases:
+def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> Phases:
     """The commands that compile one of the author's units."""
     options = request.compile
     includes = flags.include_flags(
@@ -126,7 +137,7 @@ def _compile_author(request: BuildRequest, unit: Unit, tools: Tools, split: Spli
     else:
         assert tools.cuda is not None
         command = flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
-    source, target = _author_source(request, unit), object_path(unit.stem)
+    source, target = _unit_source(request, unit), object_path(unit.stem)
     if split is not None and request.language == "cuda" and flags.allows_phases(options.cflags):
         phases = split(command, source, target)
         if phases is not None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from .model import EntryPoint, Param, Role, SourceText
 
 if TYPE_CHECKING:
-    from .discover import discover as discover
+    from .discovery import discover
     from .grammar import parse_spec, render_spec
 
 __all__ = ["EntryPoint", "Param", "Role", "SourceText", "discover", "parse_spec", "render_spec"]
 
-_HOMES = {"discover": "discover", "parse_spec": "grammar", "render_spec": "grammar"}
+_HOMES = {"discover": "discovery", "parse_spec": "grammar", "render_spec": "grammar"}
 
 
 def __getattr__(name: str) -> object:

@@ -50,18 +50,18 @@ def _x64() -> Generator[None]:
         yield
 
 
-def some_values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def some_values(shape: tuple[int, ...], dtype: str) -> Any:
     """Values whose double every dtype can hold, negative and fractional where it has such."""
     kind = jnp.dtype(dtype)
-    values = np.arange(math.prod(shape)).reshape(shape) % 50
-    if dtype == "bool":
-        return values % 3 == 0
-    if jnp.issubdtype(kind, jnp.signedinteger):
+    values: Any = np.arange(math.prod(shape)).reshape(shape) % 50
+    if jnp.issubdtype(kind, jnp.bool_):
+        values = values % 3 == 0
+    elif jnp.issubdtype(kind, jnp.signedinteger):
         values = values - 25
     elif jnp.issubdtype(kind, jnp.floating):
         values = values / 4 - 6
     elif jnp.issubdtype(kind, jnp.complexfloating):
-        return (values / 4 - 6 + 1j * (values % 7)).astype(kind)
+        values = values / 4 - 6 + 1j * (values % 7)
     return values.astype(kind)
 
 

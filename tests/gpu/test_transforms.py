@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ def vector(start: float = 0.0) -> jax.Array:
     return jnp.arange(N, dtype=jnp.float32) / 8 + start
 
 
-def weigh(vmap_method: str) -> Callable[..., list[jax.Array]]:
+def weigh(vmap_method: str) -> Callable[..., Any]:
     outs = (jax.ShapeDtypeStruct((N,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32))
     return jax.ffi.ffi_call("transforms.weigh", outs, vmap_method=vmap_method)
 
@@ -99,7 +100,7 @@ def test_fori_loop(steps: int):
 
 
 def test_while_loop_and_cond():
-    def step(v: jax.Array) -> jax.Array:
+    def step(v: jax.Array) -> Any:
         return jax.lax.cond(v[0] < 10, lambda v: decay(v, jnp.ones(N), 1.0), lambda v: decay(v, v, 1.0), v)
 
     out = jax.jit(lambda v: jax.lax.while_loop(lambda v: v[0] < 100, step, v))(vector())
@@ -120,7 +121,7 @@ def test_gradient_through_a_custom_rule():
     np.testing.assert_allclose(for_current, 2 * out, rtol=1e-6)
 
 
-def increment(x: jax.Array) -> list[jax.Array]:
+def increment(x: jax.Array) -> Any:
     outs = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct((), jnp.int32))
     return jax.ffi.ffi_call("transforms.increment", outs, input_output_aliases={0: 0})(x)
 

@@ -72,6 +72,7 @@ def test_the_wheel_ships_headers_and_type_information(distribution: Distribution
     assert {
         "be_runtime/include/brainevent/common.h",
         "be_runtime/include/cuda_common.h",
+        "be_runtime/native/handler.cc",
         "be_runtime/py.typed",
         "be_toolchain/py.typed",
     } <= names

@@ -1,6 +1,7 @@
 #pragma once
-/// What a generated handler hands to the entry point's trampoline: the one interface between the two translation
-/// units of a module, the author's (compiled by nvcc or the host compiler) and the generated one (host compiler only).
+
+/// \file
+/// What the handler hands to an entry point's trampoline.
 
 #include <stdint.h>
 #include <string.h>

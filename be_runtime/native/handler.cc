@@ -1,43 +1,19 @@
-#pragma once
-
 /// \file
-/// The XLA FFI side of a module, on `c_api.h` alone: checks a call frame against the entry point's table, builds the
+/// The XLA FFI side of every module, on `c_api.h` alone: checks a call frame against the entry point's table, builds the
 /// tensors on the stack, calls the trampoline and turns whatever it throws into an XLA error that names the function.
 ///
-/// Included by generated handler units only, once per module. Nothing here is a template and the tables are data, so
-/// that a unit compiles in milliseconds; `xla/ffi/api/ffi.h` would cost seconds.
+/// It is the same for all modules: compiled once for a toolchain, kept in the cache and linked into each library. That
+/// leaves a module's own compile without XLA's headers; `xla/ffi/api/ffi.h` would cost it seconds.
 
-#include "brainevent/check.h"
-#include "brainevent/detail/call.h"
 #include "xla/ffi/api/c_api.h"
 
+#include <new>
+
+#include "brainevent/check.h"
+#include "brainevent/detail/entry.h"
+
 namespace BE::detail {
-
-/// One attribute that an entry point expects. An entry's are sorted by name, as XLA sorts a call's attributes.
-struct AttrSpec {
-  const char* name;
-  size_t name_size;
-  /// What XLA carries the value in: a scalar where `parts` is 0, else an array of so many elements.
-  XLA_FFI_DataType dtype;
-  size_t parts;
-  /// Position among the attributes in the order of the entry point's parameters.
-  int position;
-};
-
-/// What is known about an entry point when its module is compiled. Lives in static storage.
-struct EntrySpec {
-  /// `module.function`, the beginning of every message.
-  const char* name;
-  void (*trampoline)(const Call&);
-  int arg_count;
-  int ret_count;
-  int attr_count;
-  /// Whether to ask XLA for the call's stream.
-  bool has_stream;
-  const AttrSpec* attrs;
-  /// How a Python caller passes the attributes: `scale=np.float32(...), n=np.int32(...)`.
-  const char* usage;
-};
+namespace {
 
 /// What is known about an XLA element type, by its number in `XLA_FFI_DataType`.
 struct ElementType {
@@ -82,13 +58,13 @@ constexpr ElementType kElementTypes[] = {
     {DType::Invalid, "float8_e8m0fnu"},
 };
 
-static inline const ElementType& element_type(XLA_FFI_DataType dtype) noexcept {
+const ElementType& element_type(XLA_FFI_DataType dtype) noexcept {
   const unsigned code = static_cast<unsigned>(dtype);
   return kElementTypes[code < sizeof(kElementTypes) / sizeof(kElementTypes[0]) ? code : 0];
 }
 
 /// Bytes of the UTF-8 character that begins at `at`; 0 when none does.
-__attribute__((cold)) static int utf8_size(const unsigned char* at) noexcept {
+__attribute__((cold)) int utf8_size(const unsigned char* at) noexcept {
   if (at[0] < 0x80) return 1;
   if (at[0] < 0xC2 || at[0] > 0xF4) return 0;
   const int size = at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
@@ -101,7 +77,7 @@ __attribute__((cold)) static int utf8_size(const unsigned char* at) noexcept {
 }
 
 /// Puts question marks where a text is no UTF-8: Python would fail to read the whole message.
-__attribute__((cold)) static void make_utf8(char* text) noexcept {
+__attribute__((cold)) void make_utf8(char* text) noexcept {
   for (unsigned char* at = reinterpret_cast<unsigned char*>(text); *at != 0;) {
     const int size = utf8_size(at);
     if (size == 0) *at = '?';
@@ -110,7 +86,7 @@ __attribute__((cold)) static void make_utf8(char* text) noexcept {
 }
 
 /// Makes an XLA error of a printf format. XLA copies the text.
-__attribute__((cold, format(printf, 3, 4))) static XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame,
+__attribute__((cold, format(printf, 3, 4))) XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame,
                                                                        XLA_FFI_Error_Code code, const char* format,
                                                                        ...) noexcept {
   char text[2048];
@@ -127,7 +103,7 @@ __attribute__((cold, format(printf, 3, 4))) static XLA_FFI_Error* fail(const XLA
 }
 
 /// Says why a buffer can't be a Tensor.
-__attribute__((cold)) static XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+__attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                         const char* what, int index, const void* buffer) noexcept {
   const XLA_FFI_Buffer* bad = static_cast<const XLA_FFI_Buffer*>(buffer);
   if (bad->rank > Tensor::kMaxDims)
@@ -141,7 +117,7 @@ __attribute__((cold)) static XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame*
 }
 
 /// Says which attributes the entry point takes and which the call passes.
-__attribute__((cold)) static XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
+__attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
                                                        const EntrySpec& entry) noexcept {
   static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
   char given[1024] = "none";
@@ -162,7 +138,7 @@ __attribute__((cold)) static XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* 
 }
 
 /// Answers XLA's question which API a handler was compiled with and whether a command buffer may capture it.
-static inline bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
+bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
   // `auto`, since FFI 0.4 renamed the type of the extension.
   const auto* extension = frame->extension_start;
   if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
@@ -174,7 +150,7 @@ static inline bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) no
 }
 
 /// Runs the trampoline; nothing it throws leaves this function.
-static inline XLA_FFI_Error* invoke(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const Call& call) noexcept {
+XLA_FFI_Error* invoke(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const Call& call) noexcept {
   try {
     entry.trampoline(call);
     return nullptr;
@@ -189,7 +165,7 @@ static inline XLA_FFI_Error* invoke(const XLA_FFI_CallFrame* frame, const EntryS
 }
 
 /// Places tensors over `count` XLA buffers; the index of the first that can't be one, or `count`.
-static inline int place_tensors(Tensor* tensors, void* const* buffers, int count, bool* all_empty) noexcept {
+int place_tensors(Tensor* tensors, void* const* buffers, int count, bool* all_empty) noexcept {
   for (int i = 0; i < count; ++i) {
     const XLA_FFI_Buffer* buffer = static_cast<const XLA_FFI_Buffer*>(buffers[i]);
     const DType dtype = element_type(buffer->dtype).dtype;
@@ -201,18 +177,18 @@ static inline int place_tensors(Tensor* tensors, void* const* buffers, int count
 }
 
 /// The bytes of one of a call's attributes; null when it is not of the expected kind.
-static inline const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected) noexcept {
+const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected) noexcept {
   if (expected.parts == 0) {
     const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attr);
-    return type == XLA_FFI_AttrType_SCALAR && scalar->dtype == expected.dtype ? scalar->value : nullptr;
+    return type == XLA_FFI_AttrType_SCALAR && scalar->dtype == static_cast<XLA_FFI_DataType>(expected.dtype) ? scalar->value : nullptr;
   }
   const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
-  const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == expected.dtype && array->size == expected.parts;
+  const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == static_cast<XLA_FFI_DataType>(expected.dtype) && array->size == expected.parts;
   return fits ? array->data : nullptr;
 }
 
 /// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
-static inline bool match_attrs(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values) noexcept {
+bool match_attrs(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values) noexcept {
   if (attrs.size != entry.attr_count) return false;
   for (int i = 0; i < entry.attr_count; ++i) {
     const AttrSpec& expected = entry.attrs[i];
@@ -225,19 +201,25 @@ static inline bool match_attrs(const XLA_FFI_Attrs& attrs, const EntrySpec& entr
   return true;
 }
 
-/// The body of every handler.
+}  // namespace
+}  // namespace BE::detail
+
+using namespace BE::detail;
+
 ///
 /// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no
 /// blocks would be a CUDA error.
-static XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, uint32_t traits) noexcept {
+XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec* spec, uint32_t traits) noexcept {
+  const EntrySpec& entry = *spec;
   if (answer_metadata(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
-  if (frame->args.size != args || frame->rets.size != rets) 
+  if (frame->args.size != args || frame->rets.size != rets)
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
                 "%s: takes %d arguments and %d results, but the call passes %lld and %lld", entry.name, args, rets,
                 static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
 
   // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
+  using BE::Tensor;
   Tensor* tensors = static_cast<Tensor*>(__builtin_alloca(sizeof(Tensor) * static_cast<size_t>(args + rets)));
   const void** values =
       static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
@@ -261,5 +243,3 @@ static XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, u
   }
   return invoke(frame, entry, call);
 }
-
-}  // namespace BE::detail

@@ -1,0 +1,87 @@
+"""The author's linker flags as the host compiler takes them. Pure but for the listing of folders, which is passed in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+ListFolder = Callable[[Path], Sequence[str]]
+"""The names in a folder; empty when there is none."""
+
+
+def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder: ListFolder) -> tuple[str, ...]:
+    """Spell ``-rpath`` and ``-l`` so that the library is found, by the linker now and by the loader later.
+
+    Parameters
+    ----------
+    ldflags : sequence of str
+        The author's.
+    library_dirs : sequence of Path
+        Where a ``-l`` name is looked up after the author's own ``-L`` folders, best first.
+    list_folder : callable
+        Lists a folder.
+
+    Examples
+    --------
+    >>> link_flags(["-rpath=/a"], [], lambda folder: ())
+    ('-Xlinker', '-rpath', '-Xlinker', '/a')
+    """
+    own = [Path(value) for option, value in _options(ldflags) if option == "-L"]
+    found: list[str] = []
+    for option, value in _options(ldflags):
+        if option == "-rpath":
+            found += rpath(value)
+        elif option == "-l" and not value.startswith(":"):
+            found += _library(value, own, library_dirs, list_folder)
+        else:
+            found.append(option + value)
+    return tuple(found)
+
+
+def _options(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Flags as (option, value) where they are ``-l``, ``-L`` or ``-rpath``, in one piece or two; else as (flag, "")."""
+    rest = iter(flags)
+    for flag in rest:
+        if flag in ("-l", "-L", "-rpath"):
+            value = next(rest, None)
+            yield (flag, "") if value is None else (flag, value)
+        elif flag.startswith("-rpath="):
+            yield "-rpath", flag.removeprefix("-rpath=")
+        elif flag.startswith(("-l", "-L")):
+            yield flag[:2], flag[2:]
+        elif flag == "-Xlinker":
+            yield flag, ""
+            yield from ((value, "") for value in (next(rest, None),) if value is not None)
+        else:
+            yield flag, ""
+
+
+def _library(name: str, own: Sequence[Path], library_dirs: Sequence[Path], list_folder: ListFolder) -> list[str]:
+    """What links the library `name`.
+
+    A wheel holds ``libcublas.so.13`` but no ``libcublas.so``, which ``-lcublas`` needs: the versioned file is linked
+    instead, and found again at run time through its folder.
+    """
+    for folder in dict.fromkeys((*own, *library_dirs)):
+        names = list_folder(folder)
+        if f"lib{name}.so" in names:
+            return [f"-l{name}", *(() if folder in own else rpath(folder))]
+        if f"lib{name}.a" in names:
+            return [f"-l{name}"]
+        versions = [version for each in names if (version := _version(each, name)) is not None]
+        if versions:
+            newest = ".".join(map(str, max(versions)))
+            return [str(folder / f"lib{name}.so.{newest}"), *rpath(folder)]
+    return [f"-l{name}"]
+
+
+def _version(file: str, name: str) -> tuple[int, ...] | None:
+    """The version in a shared library's file name; None for any other file."""
+    match = re.fullmatch(rf"lib{re.escape(name)}\.so\.(\d+(?:\.\d+)*)", file)
+    return None if match is None else tuple(map(int, match[1].split(".")))
+
+
+def rpath(folder: str | Path) -> list[str]:
+    """Makes the loader search a folder; ``-Wl,`` would split it at its commas."""
+    return ["-Xlinker", "-rpath", "-Xlinker", str(folder)]

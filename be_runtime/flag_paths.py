@@ -1,0 +1,56 @@
+"""Relative paths in an author's flags, made absolute: they mean the caller's folder, and builds run in another. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+_JOINED = ("-idirafter", "-isystem", "-iquote", "-rpath=", "-I", "-L")
+_SEPARATE = ("-idirafter", "-isystem", "-iquote", "-rpath", "-I", "-L")
+_LONG = ("--include-path", "--system-include", "--library-path")
+_FILES = ("-include", "-imacros", "--pre-include")
+"""Their files are searched among the headers where the caller's folder has none of that name."""
+_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|a|o)", re.DOTALL)
+
+
+def absolute_paths(flags: Sequence[str], cwd: Path, exists: Callable[[Path], bool]) -> tuple[str, ...]:
+    """The flags, with the paths of folders, and of libraries and headers that exist, made absolute.
+
+    Parameters
+    ----------
+    flags : sequence of str
+        Of a compiler or linker.
+    cwd : Path
+        What relative paths are relative to.
+    exists : callable
+        Whether there is such a file.
+
+    Examples
+    --------
+    >>> absolute_paths(["-Iinclude", "-L", ".", "-DX=-Iy", "-rpath=$ORIGIN"], Path("/a"), lambda path: False)
+    ('-I/a/include', '-L', '/a', '-DX=-Iy', '-rpath=$ORIGIN')
+    """
+    found: list[str] = []
+    for index, flag in enumerate(flags):
+        before = flags[index - 1] if index else ""
+        if before in (*_SEPARATE, *_LONG):
+            found.append(_absolute(flag, cwd))
+        elif before in _FILES or (_LIBRARY.fullmatch(flag) and not flag.startswith("-")):
+            found.append(_absolute(flag, cwd) if exists(cwd / flag) else flag)
+        else:
+            found.append(_joined(flag, cwd))
+    return tuple(found)
+
+
+def _joined(flag: str, cwd: Path) -> str:
+    for option in (*(f"{option}=" for option in _LONG), *_JOINED):
+        value = flag.removeprefix(option)
+        if value not in (flag, ""):
+            return option + _absolute(value, cwd)
+    return flag
+
+
+def _absolute(value: str, cwd: Path) -> str:
+    """A path that is not absolute, nor relative to the loaded library or a sysroot, as an absolute one."""
+    return value if not value or value[0] in "/$=-" else str(cwd / value)

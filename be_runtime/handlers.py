@@ -1,0 +1,37 @@
+"""The compiled handler of a toolchain, kept in the cache: all modules link the same object."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from be_toolchain import Toolchain
+
+from .build.depfile import parse_depfile
+from .build.graph import HANDLER_DEPFILE, HANDLER_OBJECT, handler_edge
+from .cache import BuildOutput, CacheKey, Store, make_key
+from .tools import Tools
+
+_OBJECT = "handler.o"
+
+
+def find(tools: Tools, toolchain: Toolchain, store: Store) -> str | None:
+    """The path of the handler's object, or None when it has to be compiled."""
+    entry = store.get(_key(tools, toolchain))
+    return None if entry is None else str(entry.output(_OBJECT))
+
+
+def keep(tools: Tools, toolchain: Toolchain, store: Store, folder: Path) -> None:
+    """Keep the handler that a build compiled in its folder."""
+
+    def copy(staging: Path) -> BuildOutput:
+        shutil.copyfile(folder / HANDLER_OBJECT, staging / _OBJECT)
+        read = parse_depfile((folder / HANDLER_DEPFILE).read_text(encoding="utf-8"))
+        return BuildOutput(outputs=(_OBJECT,), dependencies=tuple(map(Path, read)))
+
+    store.get_or_build(_key(tools, toolchain), copy)
+
+
+def _key(tools: Tools, toolchain: Toolchain) -> CacheKey:
+    argv = handler_edge(tools).argv
+    return make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", toolchain.fingerprint))

@@ -1,0 +1,48 @@
+#pragma once
+
+/// \file
+/// What a generated source says of its entry points: tables that the handler reads. Names none of XLA's types but as
+/// opaque ones, so that an author's unit compiles without XLA's headers.
+
+#include "brainevent/detail/call.h"
+
+struct XLA_FFI_Error;
+struct XLA_FFI_CallFrame;
+
+namespace BE::detail {
+
+/// One attribute that an entry point expects. An entry's are sorted by name, as XLA sorts a call's attributes.
+struct AttrSpec {
+  const char* name;
+  size_t name_size;
+  /// The `XLA_FFI_DataType` that carries the value: a scalar where `parts` is 0, else an array of so many elements.
+  int dtype;
+  size_t parts;
+  /// Position among the attributes in the order of the entry point's parameters.
+  int position;
+};
+
+/// What is known about an entry point when its module is compiled. Lives in static storage.
+struct EntrySpec {
+  /// `module.function`, the beginning of every message.
+  const char* name;
+  void (*trampoline)(const Call&);
+  int arg_count;
+  int ret_count;
+  int attr_count;
+  /// Whether to ask XLA for the call's stream.
+  bool has_stream;
+  const AttrSpec* attrs;
+  /// How a Python caller passes the attributes: `scale=np.float32(...), n=np.int32(...)`.
+  const char* usage;
+};
+
+/// The bit of `XLA_FFI_Handler_TraitsBits` that lets a command buffer capture the calls.
+constexpr uint32_t kCommandBufferCompatible = 1;
+
+}  // namespace BE::detail
+
+/// The body of every handler: see native/handler.cc.
+extern "C" __attribute__((visibility("hidden"))) XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame,
+                                                                          const BE::detail::EntrySpec* entry,
+                                                                          uint32_t traits) noexcept;

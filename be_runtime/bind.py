@@ -45,7 +45,7 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
 
 def _unit_symbol(stem: str) -> str:
     """A C identifier that no other stem has."""
-    return f"{_NOT_IDENTIFIER.sub('_', stem)}_{hashlib.sha256(stem.encode()).hexdigest()[:8]}"
+    return f"{_NOT_IDENTIFIER.sub('_', stem)}_{hashlib.sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
 
 
 def _discover_units(request: BuildRequest) -> dict[str, tuple[EntryPoint, ...]]:

@@ -74,7 +74,7 @@ def render_inline_source(sources: Sequence[SourceText]) -> str:
 def render_include(path: str) -> str:
     """A source given as a file: included where it lies, so that messages and its relative includes stay true.
 
-    An ``#include`` knows no escapes, so the path holds neither a quote nor a newline.
+    An ``#include`` knows no escapes, so the path holds neither a quote nor the end of a line.
     """
     return f'#include "{path}"\n'
 

@@ -25,7 +25,16 @@ _GENERATOR = ("bind.py", "codegen.py", "dtypes.py", "make.py", "native", "build"
 
 @cache
 def generator_digest() -> str:
-    """Identifies the code that turns a request into a library, so that a changed generator misses the cache."""
+    """Identifies the code that turns a request into a library, so that a changed generator misses the cache.
+
+    An installed wheel's RECORD holds the hash of each of its files; in a checkout the files themselves are read.
+    """
+    record = _PACKAGE.parent / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
+    if record.is_file():
+        lines = (
+            line for line in record.read_bytes().splitlines() if line.startswith(b"be_") and b"__pycache__" not in line
+        )
+        return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
     digest = hashlib.sha256(__version__.encode())
     for name in _GENERATOR:
         path = _PACKAGE / name

@@ -18,7 +18,6 @@ from . import handlers
 from .bind import bind
 from .build import flags, graph
 from .build.depfile import parse_depfile
-from .build.diagnose import diagnose
 from .build.execute import Step, execute, render_log
 from .build.phases import Phases
 from .build.plan import BuildPlan
@@ -90,7 +89,7 @@ class Maker:
             sys.stderr.write(log)
         (staging / LOG).write_text(log, encoding="utf-8", errors="surrogateescape")
         (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
-        dependencies = _dependencies(plan, staging)
+        dependencies = (*_dependencies(plan, staging), *_linked_in(self.request.compile.ldflags))
         shutil.rmtree(staging / "obj")
         kept = (LIBRARY, CONTENTS, LOG, *(file.path for file in plan.files if file.path.startswith("src/")))
         return BuildOutput(outputs=kept, dependencies=dependencies, absent=self._absent(dependencies))
@@ -103,7 +102,8 @@ class Maker:
     def _link_command(self) -> flags.LinkCommand:
         toolkit = self.tools.cuda
         folders = () if toolkit is None else (*toolkit.library_dirs, *self.tools.library_dirs)
-        return flags.link(self.tools.cxx, toolkit, self.request.compile.ldflags, folders, self.system.list_dir)
+        ldflags = (*_fast_linker(self.tools.cxx.path, self.system), *self.request.compile.ldflags)
+        return flags.link(self.tools.cxx, toolkit, ldflags, folders, self.system.list_dir)
 
     def _split(self, command: Sequence[str], source: str, target: str) -> Phases | None:
         return phases_for(
@@ -135,6 +135,13 @@ class Maker:
         wanted = self.jobs or len(os.sched_getaffinity(0))
         limit = self.settings.max_jobs
         return wanted if limit is None else min(wanted, limit)
+
+
+def _fast_linker(compiler: Path, system: System) -> tuple[str, ...]:
+    """The flag for a linker that is faster than the compiler's own, if its folder has one; an author's comes later."""
+    folder = system.realpath(compiler.parent)
+    found = (name for name in ("lld", "gold") if system.is_program(folder / f"ld.{name}"))
+    return tuple(f"-fuse-ld={name}" for name in found)[:1]
 
 
 def find_ninja(system: System) -> Path:
@@ -186,16 +193,28 @@ def _find_objcopy(compiler: Path) -> str | None:
 
 
 def _dependencies(plan: BuildPlan, staging: Path) -> tuple[Path, ...]:
-    """Every file outside the build folder that a compiler read."""
+    """Every file outside the build folder that a compiler read for this module.
+
+    What the handler was made from is judged where it is kept: a module must not depend on who compiled it.
+    """
     read: dict[str, None] = {}
     for depfile in plan.depfiles:
+        if depfile == graph.HANDLER_DEPFILE:
+            continue
         text = (staging / depfile).read_text(encoding="utf-8", errors="surrogateescape")
         read |= dict.fromkeys(parse_depfile(text))
     return tuple(Path(path) for path in read if path.startswith("/") and not path.startswith(f"{staging}/"))
 
 
+def _linked_in(ldflags: Sequence[str]) -> tuple[Path, ...]:
+    """Objects and archives that the linker copies from; a shared library stays a file of its own."""
+    return tuple(Path(flag) for flag in ldflags if flag.startswith("/") and flag.endswith((".o", ".a")))
+
+
 def _explained(error: BuildError, request: BuildRequest, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
     """The same failure with its first real error in front."""
+    from .build.diagnose import diagnose
+
     if not error.output:
         return error
     sources = {source.name: source.text for unit in request.units for source in unit.sources}

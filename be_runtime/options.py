@@ -150,7 +150,7 @@ def check_include_paths(value: object, argument: str = "extra_include_paths") ->
     for position, item in enumerate(value):
         if not isinstance(item, (str, Path)):
             raise ArgumentError(f"{argument}[{position}] must be a path, not {type(item).__name__}: {item!r}")
-    paths = tuple(Path(item).absolute() for item in value)
+    paths = tuple(_absolute(Path(item)) for item in value)
     for path in paths:
         if not path.is_dir():
             raise ArgumentError(f"{argument} names a folder that does not exist: {path}")
@@ -186,4 +186,11 @@ def check_optional_path(value: object, argument: str) -> Path | None:
         return None
     if not isinstance(value, (str, Path)) or not str(value):
         raise ArgumentError(f"{argument} must be a path or None, not {value!r}")
-    return Path(value).absolute()
+    return _absolute(Path(value))
+
+
+def _absolute(path: Path) -> Path:
+    """A path in the one spelling that it has from any folder, its symbolic links kept as far as ``..`` allows."""
+    parts = path.absolute().parts
+    above = max((index for index, part in enumerate(parts, start=1) if part == ".."), default=0)
+    return Path(*parts[:above]).resolve().joinpath(*parts[above:]) if above else Path(*parts)

@@ -60,15 +60,24 @@ class Registry:
         Raises
         ------
         RegistrationError
-            When a live target has other content.
+            When a live target has other content, or JAX refuses one.
         """
         with self._lock:
             new = [target for target in targets if not self._is_live(target)]
             made = [(target, handlers[target.name]()) for target in new]
             for target, handler in made:
-                self._register(target.name, handler, target.platform)
+                self._hand_over(target, handler)
                 self._targets[target.name, target.platform] = target
                 self._handlers.append(handler)
+
+    def _hand_over(self, target: Target, handler: object) -> None:
+        try:
+            self._register(target.name, handler, target.platform)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise RegistrationError(
+                f"JAX refuses the FFI target {target.name!r} for {target.platform}: {error}",
+                hints=("if the name was registered by other means, pass target_prefix='...' or another name",),
+            ) from error
 
     def _is_live(self, target: Target) -> bool:
         live = self._targets.get((target.name, target.platform))

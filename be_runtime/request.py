@@ -200,8 +200,8 @@ def _path(value: object, argument: str) -> Path:
 
 
 def _file_unit(file: Path, stem: str) -> Unit:
-    if '"' in str(file) or "\n" in str(file):
-        raise ArgumentError(f"{str(file)!r} holds a quote or a newline, so no #include can name it")
+    if not {'"', "\n", "\r"}.isdisjoint(str(file)):
+        raise ArgumentError(f"{str(file)!r} holds a quote or the end of a line, so no #include can name it")
     try:
         text = file.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:

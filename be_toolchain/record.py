@@ -122,11 +122,11 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
 
 
 def write_private(path: Path, text: str) -> bool:
-    """Replace a file by one rename, making its folder (0o700) if needed; False when that can't be done."""
+    """Replace a file by one rename, making its folders (0o700) if needed; False when that can't be done."""
     import tempfile
 
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError:
         return False
@@ -138,6 +138,13 @@ def write_private(path: Path, text: str) -> bool:
         Path(temporary).unlink(missing_ok=True)
         return False
     return True
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for the user alone: the cache trusts no other kind."""
+    if not folder.is_dir():
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _shape(stamp: FileStamp | None) -> tuple[int, ...]:

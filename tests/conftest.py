@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TIERS = ("unit", "compile", "cuda", "gpu", "packaging")
 PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
 COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/module.py"})
-_OPTIONAL = "needs, which is optional here: "
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"tier {tier}: {reason}"))
         absent = [p for mark in item.iter_markers("needs") for p in mark.args if shutil.which(p) is None]
         if absent:
-            item.add_marker(pytest.mark.skip(reason=_OPTIONAL + ", ".join(absent)))
+            item.add_marker(pytest.mark.skip(reason=requirements.OPTIONAL + ", ".join(absent)))
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -75,7 +74,7 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip in a promised tier into a failure."""
     report = yield
-    expected = hasattr(report, "wasxfail") or _OPTIONAL in _reason(report)
+    expected = hasattr(report, "wasxfail") or requirements.OPTIONAL in _reason(report)
     if report.skipped and not expected and _tier(item.path) in PROMISED:
         report.outcome = "failed"
         report.longrepr = f"skipped, but BE_REQUIRE_TIERS promises this tier: {_reason(report)}"

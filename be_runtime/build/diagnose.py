@@ -65,6 +65,20 @@ _RULES: tuple[_Rule, ...] = (
         "extra_ldflags=['-lNAME']",
     ),
     _Rule(
+        re.compile(r"Unresolved extern function"),
+        "a __device__ function is declared but not defined in this source; for one that another source of the folder "
+        "defines, pass extra_cuda_cflags=['-rdc=true']",
+    ),
+    _Rule(
+        re.compile(r"uses too much shared data"),
+        "__shared__ arrays of a fixed size share 48 KiB; for more use extern __shared__ memory, and "
+        "cudaFuncSetAttribute to allow it",
+    ),
+    _Rule(
+        re.compile(r"elfLink linker library load error"),
+        "this toolkit lacks the nvvm/lib64/libnvvm.so that -dlto needs; leave -dlto out, or use a complete toolkit",
+    ),
+    _Rule(
         re.compile(r"cannot find -l|cannot find "),
         "name the library's folder with extra_ldflags=['-L/its/folder', ...]",
     ),

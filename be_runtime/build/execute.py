@@ -21,6 +21,9 @@ from .plan import BuildPlan, Edge
 _STATUS = "@be@"
 """Begins each of ninja's status lines, so that they can't be mistaken for a compiler's output."""
 
+_GRACE_S = 2.0
+"""How long commands may take to end when they are asked to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -162,7 +165,7 @@ def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterat
 
     def stop() -> None:
         timed_out.set()
-        _kill_group(process)
+        _stop_session(process)
 
     timer = threading.Timer(timeout_s, stop) if timeout_s is not None else None
     if timer is not None:
@@ -173,16 +176,35 @@ def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterat
     finally:
         if timer is not None:
             timer.cancel()
+            timer.join()
         if process.poll() is None:
-            _kill_group(process)
+            _stop_session(process)
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _stop_session(process: subprocess.Popen[str]) -> None:
+    """Stop ninja and its commands.
+
+    Each command is a process group of its own: ninja passes the signal on, and waits for those that ignore it.
+    """
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    for pid in _session_members(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _session_members(session: int) -> list[int]:
+    """The processes of a session, by the sixth field of ``/proc/<pid>/stat``, which may hold spaces before it."""
+    members = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_bytes().rpartition(b")")[2].split()[3]) == session:
+                members.append(int(path.parent.name))
+    return members
 
 
 def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:

@@ -18,7 +18,8 @@ from .libraries import ListFolder, link_flags, rpath
 
 _STANDARD = "c++17"
 _NVCC_ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
-_NVCC_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", "-dlto", "--dlink-time-opt")
+_NVCC_LTO = ("-dlto", "--dlink-time-opt", "-lto")
+_NVCC_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", *_NVCC_LTO)
 
 
 def has_flag(flags: Sequence[str], *names: str) -> bool:
@@ -48,8 +49,7 @@ def allows_phases(author_flags: Sequence[str]) -> bool:
 
 def is_relocatable(flags: Sequence[str]) -> bool:
     """Whether nvcc is asked for relocatable device code, which needs a device link."""
-    joined = " ".join(flags)
-    return any(flag in flags for flag in _NVCC_RELOCATABLE) or "-rdc true" in joined
+    return any(flag in flags for flag in _NVCC_RELOCATABLE) or "-rdc true" in " ".join(flags)
 
 
 def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str, ...]:
@@ -107,7 +107,11 @@ def nvcc_compile(
         if options.optimization_level < 3:
             argv += ["-Xptxas", f"-O{options.optimization_level}"]
     if not has_flag(flags, *_NVCC_ARCH_FLAGS):
-        argv += gencode_flags(archs)
+        if has_flag(flags, *_NVCC_LTO):
+            argv += _lto_flags(flags, archs)
+            flags = tuple(flag for flag in flags if flag not in _NVCC_LTO)
+        else:
+            argv += gencode_flags(archs)
     if not has_flag(flags, "-ccbin", "--compiler-bindir"):
         argv += ["-ccbin", str(compiler.path)]
     if toolkit.allow_unsupported_compiler:
@@ -118,13 +122,19 @@ def nvcc_compile(
     return (*argv, *includes, *flags)
 
 
+def _lto_flags(flags: Sequence[str], archs: tuple[Arch, ...]) -> tuple[str, ...]:
+    """What ``-dlto`` means beside named architectures, where nvcc refuses it: code that the device link compiles."""
+    relocatable = () if has_flag(flags, "-rdc", "--relocatable-device-code", "-dc", "--device-c") else ("-rdc=true",)
+    return (*relocatable, *(f"-gencode=arch={arch.compute},code=lto_{arch.number}" for arch in archs))
+
+
 def nvcc_device_link(
     toolkit: CudaToolkit, compiler: HostCompiler, options: CompileOptions, archs: tuple[Arch, ...]
 ) -> tuple[str, ...]:
     """Nvcc's command that links relocatable device code, up to the files."""
     flags = options.cflags
     arch_flags = () if has_flag(flags, *_NVCC_ARCH_FLAGS) else gencode_flags(archs)
-    lto = tuple(flag for flag in flags if flag in ("-dlto", "--dlink-time-opt"))
+    lto = tuple(flag for flag in flags if flag in _NVCC_LTO)
     author_arch = _arch_arguments(flags)
     ccbin = ("-ccbin", str(compiler.path))
     return (str(toolkit.nvcc), "-dlink", *arch_flags, *author_arch, *lto, *ccbin, "-Xcompiler", "-fPIC", "-lcudadevrt")

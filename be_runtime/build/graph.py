@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from ..codegen import Binding, render_include, render_inline_source, render_unit
@@ -21,9 +23,17 @@ HANDLER_DEPFILE = "obj/be_handler.d"
 _SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
 
 
+def file_stem(stem: str) -> str:
+    """A unit's stem in the names of its files: a name that make, ninja and a shell take as it is, and none of ours."""
+    plain = re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII)
+    if plain == stem and not stem.startswith("be_"):
+        return stem
+    return f"{plain}.{sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
+
+
 def object_path(stem: str) -> str:
     """Where a unit's object is, relative to the build folder."""
-    return f"obj/{stem}.o"
+    return f"obj/{file_stem(stem)}.o"
 
 
 def plan_build(
@@ -123,7 +133,7 @@ def _unit_file(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -
 
 
 def _unit_source(request: BuildRequest, unit: Unit) -> str:
-    return f"src/{unit.stem}{_SUFFIX[request.language]}"
+    return f"src/{file_stem(unit.stem)}{_SUFFIX[request.language]}"
 
 
 def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> Phases:
@@ -142,12 +152,12 @@ def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitN
         phases = split(command, source, target)
         if phases is not None:
             return phases
-    shown = unit.path.name if unit.path is not None else request.name
+    shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
     return Phases(edges=(_compile_edge(command, source, unit.stem, f"compiling {shown}"),))
 
 
 def _compile_edge(command: Sequence[str], source: str, stem: str, description: str) -> Edge:
-    target, depfile = object_path(stem), f"obj/{stem}.d"
+    target, depfile = object_path(stem), f"obj/{file_stem(stem)}.d"
     return Edge(
         argv=(*command, "-MD", "-MF", depfile, "-c", source, "-o", target),
         inputs=(source,),

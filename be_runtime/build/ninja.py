@@ -1,19 +1,21 @@
 r"""A build plan as ninja's text.
 
 Ninja hands each command to ``/bin/sh``, so every argument is quoted twice: for the shell, then for ninja. A ninja file
-can't hold a newline inside a value, so an argument with one is spelt with a shell variable that holds it.
+can't hold the end of a line inside a value, so an argument with one is spelt with a shell variable that holds it.
 
 The format is that of https://ninja-build.org/manual.html#ref_lexer.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
 from .plan import Edge
 
-_NEWLINE_VARIABLE = r"""n=$(printf '\nx'); n=${n%x}; """
+_LINE_ENDS = r"""n=$(printf '\nx'); n=${n%x}; r=$(printf '\r'); """
+_VARIABLES = {"\n": '"$n"', "\r": '"$r"'}
 
 
 def escape_value(text: str) -> str:
@@ -40,10 +42,14 @@ def shell_command(argv: Sequence[str]) -> str:
     >>> shell_command(["cc", "a b"])
     "cc 'a b'"
     """
-    if not any("\n" in argument for argument in argv):
+    if not any(end in argument for argument in argv for end in _VARIABLES):
         return shlex.join(argv)
-    quoted = ('"$n"'.join(shlex.quote(part) for part in argument.split("\n")) for argument in argv)
-    return _NEWLINE_VARIABLE + " ".join(quoted)
+    return _LINE_ENDS + " ".join(map(_quote_lines, argv))
+
+
+def _quote_lines(argument: str) -> str:
+    """An argument for the shell, its line ends as variables."""
+    return "".join(_VARIABLES.get(part) or shlex.quote(part) for part in re.split(r"([\n\r])", argument))
 
 
 def render_ninja(edges: Sequence[Edge]) -> str:

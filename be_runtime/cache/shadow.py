@@ -28,8 +28,9 @@ def shadowing_paths(dependencies: Iterable[Path], include_folders: Sequence[Path
     folders = [f"{str(folder).rstrip('/')}/" for folder in include_folders]
     found: dict[str, None] = {}
     for dependency in map(str, dependencies):
-        at = next((i for i, folder in enumerate(folders) if dependency.startswith(folder)), None)
-        if at is not None:
-            relative = dependency.removeprefix(folders[at])
-            found.update(dict.fromkeys(f"{folder}{relative}" for folder in folders[:at]))
+        # One folder may lie in another, so a dependency may be in several.
+        for at, folder in enumerate(folders):
+            if dependency.startswith(folder):
+                relative = dependency.removeprefix(folder)
+                found.update(dict.fromkeys(f"{earlier}{relative}" for earlier in folders[:at]))
     return tuple(Path(path) for path in found if not os.path.lexists(path))

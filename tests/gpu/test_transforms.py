@@ -12,6 +12,7 @@ import pytest
 
 import be_runtime
 from tests.support.cuda import source
+from tests.support.requirements import OPTIONAL
 
 N = 300
 
@@ -153,7 +154,7 @@ def test_without_an_alias_the_result_is_elsewhere():
 def test_sharded_over_every_device():
     devices = jax.devices()
     if len(devices) < 2:
-        pytest.skip("one device: nothing to share out")
+        pytest.skip(OPTIONAL + "a second device")
     mesh = jax.sharding.Mesh(np.array(devices), ("d",))
     spec = jax.sharding.PartitionSpec("d")
     run = jax.jit(jax.shard_map(decay, mesh=mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False))

@@ -16,6 +16,8 @@ from tests.support import runtime
 KERNELS = Path(__file__).parent / "cuda_kernels"
 ARCH = "sm_90"
 """What tests without a device compile for."""
+NO_LTO_LINKER = "elfLink linker library load error"
+"""What nvlink says when a toolkit has no libnvvm where nvlink looks for it."""
 
 
 def source(name: str) -> str:

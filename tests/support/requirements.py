@@ -11,6 +11,9 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+OPTIONAL = "needs, which is optional here: "
+"""Begins the reason of a skip that is no failure even where its tier is promised."""
+
 
 @cache
 def missing(tier: str) -> str | None:

@@ -86,11 +86,11 @@ def test_a_file_with_odd_characters_in_its_path(tmp_path: Path):
     assert be_runtime.load_cpp_file(file, name="odd_path", auto_register=False).function_names == ("f",)
 
 
-@pytest.mark.parametrize("name", ['a"b', "a\nb"])
+@pytest.mark.parametrize("name", ['a"b', "a\nb", "a\rb"])
 def test_a_path_that_no_include_can_name(tmp_path: Path, name: str):
     file = tmp_path / f"{name}.cc"
     file.write_text(GOOD)
-    with pytest.raises(ArgumentError, match="quote or a newline"):
+    with pytest.raises(ArgumentError, match="quote or the end of a line"):
         be_runtime.load_cpp_file(file, name="broken")
 
 

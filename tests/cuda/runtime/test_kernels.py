@@ -11,16 +11,16 @@ import pytest
 import be_runtime
 from tests.support import runtime
 from tests.support.cuda import (
-    ARCH,
     EIGHT_FILES,
     KERNELS,
-    DeviceCode,
+    NO_LTO_LINKER,
     device_code,
     load_exercise,
     run_json,
     source,
     write_eight_files,
 )
+from tests.support.requirements import OPTIONAL
 
 ENTRY_POINTS = {
     "elementwise": ("twice", "describe", "divmod"),
@@ -55,7 +55,7 @@ import json, sys
 sys.path.append(sys.argv[1])
 import be_runtime
 module = be_runtime.load_cuda_file(sys.argv[2], extra_ldflags=["-lcublas"], auto_register=False)
-print(json.dumps([str(module.path), "/site-packages/nvidia/cu13/lib/libcublas.so.13" in open("/proc/self/maps").read()]))
+print(json.dumps("/site-packages/nvidia/cu13/lib/libcublas.so.13" in open("/proc/self/maps").read()))
 """
 
 
@@ -96,23 +96,24 @@ def test_a_folder_of_eight_files_that_share_names(tmp_path: Path):
     repeated = {f"part_{i}.apply" for i in range(5)} | {f"part_{i}.shift" for i in range(4, 8)}
     assert set(module.function_names) == only | repeated
     assert len([code for code in device_code(module.path) if code.kind == "elf"]) == len(EIGHT_FILES)
-    handlers = {repr(module.get_handler(name)) for name in module.function_names}
-    assert len(handlers) == len(module.function_names)
 
 
-@pytest.mark.parametrize("flags", [["-rdc=true"], ["-rdc", "true"], ["-dlto"]], ids="".join)
+@pytest.mark.parametrize("flags", [["-rdc=true"], ["-rdc", "true"], ["-dlto"], ["-rdc=true", "-dlto"]], ids="".join)
 def test_relocatable_device_code(flags: list[str]):
-    module = be_runtime.load_cuda_dir(
-        KERNELS / "relocatable", name="relocatable", extra_cuda_cflags=flags, auto_register=False
-    )
+    try:
+        module = be_runtime.load_cuda_dir(
+            KERNELS / "relocatable", name="relocatable", extra_cuda_cflags=flags, auto_register=False
+        )
+    except be_runtime.BuildError as error:
+        if NO_LTO_LINKER in str(error):
+            pytest.skip(OPTIONAL + "nvvm/lib64/libnvvm.so, for nvlink to optimize")
+        raise
     assert module.function_names == ("apply",)
     assert "elf" in {code.kind for code in device_code(module.path)}
 
 
 def test_kept_intermediate_files_stay_out_of_the_cache():
-    module = be_runtime.load_cuda_inline(
-        "kept", source("half"), extra_cuda_cflags=["--keep"], auto_register=False
-    )
+    module = be_runtime.load_cuda_inline("kept", source("half"), extra_cuda_cflags=["--keep"], auto_register=False)
     assert not [path for path in module.path.parent.rglob("*") if path.suffix in {".ii", ".ptx", ".cubin", ".o"}]
 
 
@@ -128,15 +129,15 @@ def test_a_library_from_wheels_is_found_by_its_name(tmp_path: Path):
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-Wl,-soname,libcublas.so.13", tmp_path / "cublas.cc", "-o", target], check=True
     )
-    _, is_loaded = run_json(LOAD_GEMM, str(tmp_path / "site-packages"), str(KERNELS / "gemm.cu"))
+    is_loaded = run_json(LOAD_GEMM, str(tmp_path / "site-packages"), str(KERNELS / "gemm.cu"))
     assert is_loaded
 
 
 def test_a_library_by_its_path_and_by_its_folder(tmp_path: Path):
     (tmp_path / "extra.cc").write_text('extern "C" int threads_to_use() { return 64; }\n')
     for name in ("libby_path.so", "libby_folder.so"):
-        command = [runtime.real_compiler(), "-shared", "-fPIC", f"-Wl,-soname,{name}", tmp_path / "extra.cc"]
-        subprocess.run([*command, "-o", tmp_path / name], check=True)
+        command = [runtime.real_compiler(), "-shared", "-fPIC", f"-Wl,-soname,{name}", str(tmp_path / "extra.cc")]
+        subprocess.run([*command, "-o", str(tmp_path / name)], check=True)
     text = source("sibling").replace("sibling.cuh", str(KERNELS / "sibling.cuh"))
     text = 'extern "C" int threads_to_use();\n' + text.replace("64, 0", "threads_to_use(), 0")
     for number, flags in enumerate(
@@ -147,13 +148,3 @@ def test_a_library_by_its_path_and_by_its_folder(tmp_path: Path):
     ):
         module = be_runtime.load_cuda_inline(f"linked_{number}", text, extra_ldflags=flags, auto_register=False)
         assert module.function_names == ("transform",)
-
-
-def test_device_code_of_a_library_is_read(tmp_path: Path):
-    """The reader that these tests rely on, on what it must not take for an image."""
-    empty = tmp_path / "empty.so"
-    empty.write_bytes(b"\x7fELF" + bytes(100))
-    assert device_code(empty) == []
-    module = be_runtime.load_cuda_inline("half", source("half"), auto_register=False)
-    assert [type(code) for code in device_code(module.path)] == [DeviceCode, DeviceCode]
-    assert ARCH == "sm_90"

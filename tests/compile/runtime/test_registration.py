@@ -1,0 +1,169 @@
+"""FFI targets: once each, all of a module or none, and by hand."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime import ArgumentError, RegistrationError
+from tests.support.runtime import call, environment, run_python
+
+VALUE = jax.ShapeDtypeStruct((), np.int32)
+
+
+def source(**functions: int) -> str:
+    """Entry points that write a number each."""
+    body = "// @BE {0}\nvoid {0}(BE::Tensor out) {{ out.data_ptr<int32_t>()[0] = {1}; }}\n"
+    return '#include "brainevent/common.h"\n' + "".join(body.format(*pair) for pair in functions.items())
+
+
+def value(target: str) -> int:
+    return int(call(target, VALUE))
+
+
+def targets(prefix: str) -> list[str]:
+    return [name for name in be_runtime.list_registered_targets() if name.startswith(f"{prefix}.")]
+
+
+def test_the_targets_of_a_module():
+    module = be_runtime.load_cpp_inline("reg_two", source(b=1, a=2))
+    assert module.function_names == ("b", "a"), "in the order of the source"
+    assert targets("reg_two") == ["reg_two.a", "reg_two.b"], "sorted"
+    assert list(be_runtime.list_registered_targets()) == sorted(set(be_runtime.list_registered_targets()))
+
+
+def test_the_same_content_again_does_nothing():
+    first = be_runtime.load_cpp_inline("reg_same", source(f=1))
+    for options in ({}, {"force_rebuild": True}, {"verbose": True}):
+        again = be_runtime.load_cpp_inline("reg_same", source(f=1), **options)  # type: ignore[arg-type]
+        assert again.content_hash == first.content_hash
+    assert targets("reg_same") == ["reg_same.f"]
+    assert value("reg_same.f") == 1
+
+
+def test_other_content_under_a_live_name_is_an_error():
+    be_runtime.load_cpp_inline("reg_changed", source(f=1))
+    with pytest.raises(RegistrationError, match=r"reg_changed\.f") as caught:
+        be_runtime.load_cpp_inline("reg_changed", source(f=2))
+    assert any("another name" in hint and "target_prefix" in hint for hint in caught.value.hints)
+    assert any("restart" in hint for hint in caught.value.hints)
+    assert value("reg_changed.f") == 1, "the first stays"
+    with pytest.raises(RegistrationError):
+        be_runtime.load_cpp_inline("reg_changed", source(f=1), optimization_level=0)
+    be_runtime.load_cpp_inline("reg_changed", source(f=2), target_prefix="reg_changed_2")
+    assert value("reg_changed_2.f") == 2
+
+
+def test_all_of_a_module_or_none():
+    be_runtime.load_cpp_inline("reg_partly", source(second=1), target_prefix="reg_all")
+    with pytest.raises(RegistrationError, match=r"reg_all\.second"):
+        be_runtime.load_cpp_inline("reg_whole", source(first=2, second=3, third=4), target_prefix="reg_all")
+    assert targets("reg_all") == ["reg_all.second"]
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        call("reg_all.first", VALUE)
+
+
+def test_a_prefix():
+    module = be_runtime.load_cpp_inline("reg_prefixed", source(f=5), target_prefix="my.prefix-1")
+    assert module.name == "reg_prefixed"
+    assert targets("my.prefix-1") == ["my.prefix-1.f"]
+    assert targets("reg_prefixed") == []
+    assert value("my.prefix-1.f") == 5
+
+
+def test_by_hand_with_jax():
+    module = be_runtime.load_cpp_inline("reg_hand", source(f=6), auto_register=False)
+    assert targets("reg_hand") == []
+    jax.ffi.register_ffi_target("reg_by_hand", module.get_handler("f"), platform="cpu")
+    assert value("reg_by_hand") == 6
+
+
+def test_by_hand_with_us():
+    module = be_runtime.load_cpp_inline("reg_ours", source(f=7, g=8), auto_register=False)
+    be_runtime.register_ffi_target("reg_by_us", module.get_handler("f"))
+    assert "reg_by_us" in be_runtime.list_registered_targets()
+    assert value("reg_by_us") == 7
+    with pytest.raises(RegistrationError, match="reg_by_us"):
+        be_runtime.register_ffi_target("reg_by_us", module.get_handler("g"))
+    assert value("reg_by_us") == 7
+
+
+def test_by_hand_with_content():
+    module = be_runtime.load_cpp_inline("reg_content", source(f=9), auto_register=False)
+    for _ in range(2):
+        be_runtime.register_ffi_target("reg_with_content", module.get_handler("f"), content=module.content_hash)
+    with pytest.raises(RegistrationError):
+        be_runtime.register_ffi_target("reg_with_content", module.get_handler("f"), content="other")
+    assert value("reg_with_content") == 9
+
+
+def test_one_name_may_serve_two_platforms():
+    module = be_runtime.load_cpp_inline("reg_platforms", source(f=10), auto_register=False)
+    be_runtime.register_ffi_target("reg_platform", module.get_handler("f"), "cpu")
+    be_runtime.register_ffi_target("reg_platform", module.get_handler("f"), "CUDA")
+    assert be_runtime.list_registered_targets().count("reg_platform") == 1
+    assert value("reg_platform") == 10
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", 3, None])
+def test_names_by_hand(name: object):
+    module = be_runtime.load_cpp_inline("reg_names", source(f=1), auto_register=False)
+    with pytest.raises(ArgumentError, match="name"):
+        be_runtime.register_ffi_target(name, module.get_handler("f"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("platform", ["tpu", "", None, 3])
+def test_platforms_by_hand(platform: object):
+    module = be_runtime.load_cpp_inline("reg_names", source(f=1), auto_register=False)
+    with pytest.raises(ArgumentError, match="platform"):
+        be_runtime.register_ffi_target("reg_bad", module.get_handler("f"), platform)  # type: ignore[arg-type]
+
+
+def test_what_is_no_handler():
+    with pytest.raises((ArgumentError, RegistrationError), match="reg_no_handler"):
+        be_runtime.register_ffi_target("reg_no_handler", 3)
+    assert "reg_no_handler" not in be_runtime.list_registered_targets()
+
+
+def test_a_name_that_was_registered_without_us():
+    """JAX refuses it; our error says so, and the target counts as none of ours."""
+    module = be_runtime.load_cpp_inline("reg_foreign_maker", source(f=11), auto_register=False)
+    jax.ffi.register_ffi_target("reg_foreign.g", module.get_handler("f"), platform="cpu")
+    assert value("reg_foreign.g") == 11
+    with pytest.raises(RegistrationError, match=r"reg_foreign\.g") as caught:
+        be_runtime.load_cpp_inline("reg_foreign", source(g=12))
+    assert caught.value.hints
+    assert targets("reg_foreign") == []
+
+
+def test_an_unknown_function():
+    module = be_runtime.load_cpp_inline("reg_known", source(f=1, g=2), auto_register=False)
+    with pytest.raises(KeyError, match=r"reg_known.*'h'.*f, g"):
+        module.get_handler("h")
+
+
+def test_what_a_module_says_of_itself():
+    module = be_runtime.load_cpp_inline("reg_repr", source(f=1))
+    assert repr(module) == f"CompiledModule(name='reg_repr', functions=['f'], path={str(module.path)!r})"
+    assert module.path.is_file()
+    assert module.path.suffix == ".so"
+    assert len(module.content_hash) == 64
+    other = be_runtime.load_cpp_inline("reg_repr_2", source(f=1))
+    assert other.content_hash != module.content_hash
+
+
+def test_a_module_need_not_be_kept():
+    import gc
+
+    be_runtime.load_cpp_inline("reg_dropped", source(f=13))
+    gc.collect()
+    assert value("reg_dropped.f") == 13
+
+
+def test_the_content_hash_is_the_same_in_every_process():
+    module = be_runtime.load_cpp_inline("reg_hash", source(f=1))
+    code = f"import be_runtime\nprint(be_runtime.load_cpp_inline('reg_hash', {source(f=1)!r}).content_hash)"
+    hashes = {run_python(code, env=environment(PYTHONHASHSEED=seed)).stdout.strip() for seed in ("1", "2")}
+    assert hashes == {module.content_hash}

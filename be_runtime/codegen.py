@@ -1,9 +1,9 @@
 """Signatures to C++ text: what follows an author's source in its translation unit.
 
 A unit holds one source of the author, then for each of its entry points a *trampoline*, which unpacks a
-``BE::detail::Call`` into the C++ call, a table of what the entry point takes, and the two functions that XLA calls: with
-and without the command-buffer trait, so that ``allow_cuda_graph`` chooses at registration and never compiles anything.
-Their body is ``be_handle`` of ``native/handler.cc``.
+``BE::detail::Call`` into the C++ call, a table of what the entry point takes, and the two functions that XLA calls:
+with and without the command-buffer trait, so that ``allow_cuda_graph`` chooses at registration and never compiles
+anything. Their body is ``be_handle`` of ``native/handler.cc``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _trampoline(binding: Binding, language: Language) -> str:
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     return (
         f"{line_directive(entry.line, entry.source)}"
-        f"static void {binding.trampoline}(const ::BE::detail::Call& be_call) {{ {call}{launch_check} }}\n"
+        f"BE_INTERNAL_TRAMPOLINE static void {binding.trampoline}(const ::BE::detail::Call& be_call) {{ {call}{launch_check} }}\n"
     )
 
 

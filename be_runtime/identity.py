@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -27,20 +28,22 @@ _GENERATOR = ("bind.py", "codegen.py", "dtypes.py", "make.py", "native", "build"
 def generator_digest() -> str:
     """Identifies the code that turns a request into a library, so that a changed generator misses the cache.
 
-    An installed wheel's RECORD holds the hash of each of its files; in a checkout the files themselves are read.
+    An installed wheel's RECORD holds the hash of each of its files. In a checkout a file's size and time stand for it.
     """
     record = _PACKAGE.parent / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
     if record.is_file():
-        lines = (
-            line for line in record.read_bytes().splitlines() if line.startswith(b"be_") and b"__pycache__" not in line
-        )
-        return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
-    digest = hashlib.sha256(__version__.encode())
-    for name in _GENERATOR:
-        path = _PACKAGE / name
-        for file in sorted(path.glob("*.[pc]*")) if path.is_dir() else [path]:
-            digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
+        lines = record.read_bytes().splitlines()
+        facts = sorted(line for line in lines if line.startswith(b"be_") and b"__pycache__" not in line)
+    else:
+        facts = [fact for name in _GENERATOR for fact in _file_facts(str(_PACKAGE / name))]
+    return hashlib.sha256(b"\n".join([__version__.encode(), *facts])).hexdigest()
+
+
+def _file_facts(path: str) -> list[bytes]:
+    """Name, size and time of a file, or of each source file in a folder."""
+    names = [f"{path}/{name}" for name in sorted(os.listdir(path))] if os.path.isdir(path) else [path]
+    stats = [(name, os.stat(name)) for name in names if name.endswith((".py", ".cc"))]
+    return [f"{os.path.basename(name)} {found.st_size} {found.st_mtime_ns}".encode() for name, found in stats]
 
 
 def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:

@@ -77,7 +77,10 @@ class Maker:
         bindings = bind(self.request)
         link = self._link_command()
         handler = handlers.find(self.tools, self.toolchain, self.store)
-        plan = graph.plan_build(self.request, bindings, self.tools, link, self._split, handler)
+        launcher = self.settings.compiler_launcher
+        split = None if launcher else self._split
+        plan = graph.plan_build(self.request, bindings, self.tools, link, split, handler)
+        plan = graph.with_launcher(plan, launcher)
         try:
             steps = self._run(plan, link, staging)
         except BuildError as error:
@@ -122,7 +125,7 @@ class Maker:
                 ninja=find_ninja(self.system),
                 jobs=self._job_count(),
                 timeout_s=self.settings.compile_timeout_s,
-                on_step=progress.step,
+                on_finish=progress.finish,
             )
             if len(self.request.units) == 1:
                 return run(plan, staging)
@@ -212,11 +215,9 @@ def _linked_in(ldflags: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _explained(error: BuildError, request: BuildRequest, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
-    """The same failure with its first real error in front."""
+    """The same failure with the module's name and its first real error."""
     from .build.diagnose import diagnose
 
-    if not error.output:
-        return error
     sources = {source.name: source.text for unit in request.units for source in unit.sources}
     calls = [(binding.entry.source, binding.entry.line) for found in bindings.values() for binding in found]
     diagnosis = diagnose(error.output, sources, calls)

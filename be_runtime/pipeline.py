@@ -89,7 +89,7 @@ def _obtain(
         )
         if entry.built:
             session.store.prune_if_due(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days)
-        elif options.verbose:
+        elif options.verbose or settings.verbose:
             _say(f"{request.name}: from the cache, {entry.path}")
         try:
             return _open(request, options, entry, content_hash(key, entry))
@@ -116,7 +116,7 @@ def _maker(
             store=Store(session.record_dir),
             toolchain=toolchain,
             jobs=options.jobs,
-            verbose=options.verbose,
+            verbose=options.verbose or session.settings.verbose,
         )
         return maker.make(staging)
 

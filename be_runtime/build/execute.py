@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +48,7 @@ class _Reader:
     """Takes ninja's output apart into steps, line by line."""
 
     edges: dict[str, Edge]
-    on_step: Callable[[Step], None] | None
+    on_finish: Callable[[Edge], None] | None
     steps: list[Step] = field(default_factory=list)
     loose: list[str] = field(default_factory=list)
     _edge: Edge | None = None
@@ -57,6 +58,8 @@ class _Reader:
         if line.startswith(_STATUS):
             self.flush()
             self._edge = self.edges.get(line.removeprefix(_STATUS))
+            if self._edge is not None and self.on_finish is not None:
+                self.on_finish(self._edge)
         elif self._edge is None or line.startswith("ninja: "):
             self.loose.append(line)
         else:
@@ -66,10 +69,7 @@ class _Reader:
         if self._edge is not None:
             failed = bool(self._lines) and self._lines[0].startswith("FAILED: ")
             output = "\n".join(self._lines[2:] if failed else self._lines)
-            step = Step(edge=self._edge, output=output, failed=failed)
-            self.steps.append(step)
-            if self.on_step is not None:
-                self.on_step(step)
+            self.steps.append(Step(edge=self._edge, output=output, failed=failed))
         self._edge, self._lines = None, []
 
 
@@ -81,7 +81,7 @@ def execute(
     jobs: int,
     timeout_s: float | None = None,
     targets: Sequence[str] = (),
-    on_step: Callable[[Step], None] | None = None,
+    on_finish: Callable[[Edge], None] | None = None,
 ) -> tuple[Step, ...]:
     """Write the plan's files into a folder and run its commands there.
 
@@ -97,7 +97,7 @@ def execute(
         Seconds after which everything is stopped.
     targets : sequence of str
         What to make; everything by default.
-    on_step : callable, optional
+    on_finish : callable, optional
         Called when a command has finished, from this thread.
 
     Returns
@@ -113,7 +113,7 @@ def execute(
         The build was stopped.
     """
     _write_files(plan, folder)
-    reader = _Reader({edge.description: edge for edge in plan.edges}, on_step)
+    reader = _Reader({edge.description: edge for edge in plan.edges}, on_finish)
     argv = (str(ninja), "-j", str(jobs), *targets)
     # Messages in the C locale: diagnose reads them.
     environ = {**os.environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}
@@ -192,17 +192,21 @@ def _stop_session(process: subprocess.Popen[str]) -> None:
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)
-    for pid in _session_members(process.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    give_up = time.monotonic() + _GRACE_S
+    while (members := _session_members(process.pid)) and time.monotonic() < give_up:
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def _session_members(session: int) -> list[int]:
-    """The processes of a session, by the sixth field of ``/proc/<pid>/stat``, which may hold spaces before it."""
+    """The running processes of a session, from ``/proc/<pid>/stat``: the state and more follow the bracketed name."""
     members = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            if int(path.read_bytes().rpartition(b")")[2].split()[3]) == session:
+            state, _parent, _group, its_session = path.read_bytes().rpartition(b")")[2].split()[:4]
+            if int(its_session) == session and state != b"Z":
                 members.append(int(path.parent.name))
     return members
 

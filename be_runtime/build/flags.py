@@ -179,6 +179,9 @@ def link(
     """
     head = (str(compiler.path), "-shared", "-fPIC")
     tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
+    if not any("sanitize" in flag for flag in ldflags):
+        # A sanitizer's functions come from the process; any other undefined name is found here, not at the first load.
+        tail.append("-Wl,-z,defs")
     tail += link_flags(ldflags, library_dirs, list_folder)
     tail += [f"-L{folder}" for folder in library_dirs]
     if toolkit is not None:

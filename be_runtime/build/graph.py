@@ -97,6 +97,12 @@ def link_edge(link: flags.LinkCommand, objects: Sequence[str]) -> Edge:
     )
 
 
+def with_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
+    """The same build, with a program such as ccache put before every command that compiles."""
+    edges = (replace(edge, argv=(*launcher, *edge.argv)) if edge.depfile else edge for edge in plan.edges)
+    return replace(plan, edges=tuple(edges))
+
+
 def with_private_names(
     plan: BuildPlan, objcopy: str, private: Mapping[str, Sequence[str]], link: flags.LinkCommand
 ) -> BuildPlan:

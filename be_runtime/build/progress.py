@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from .execute import Step
 from .plan import Edge
 
 _DELAY_S = 1.0
@@ -30,13 +29,14 @@ class Progress:
         self._name = name
         self._left = [edge.description for edge in edges]
         self._total = len(edges)
+        self._failed = False
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def step(self, step: Step) -> None:
+    def finish(self, edge: Edge) -> None:
         """A command has finished."""
-        if step.edge.description in self._left:
-            self._left.remove(step.edge.description)
+        if edge.description in self._left:
+            self._left.remove(edge.description)
 
     def __enter__(self) -> Self:
         if sys.stderr is not None and sys.stderr.isatty():
@@ -47,6 +47,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._failed = kind is not None
         self._done.set()
         if self._thread is not None:
             self._thread.join()
@@ -60,7 +61,8 @@ class Progress:
         with console.status(self._line(start)) as status:
             while not self._done.wait(0.2):
                 status.update(self._line(start))
-        console.print(f"built {self._name} in {time.monotonic() - start:.1f} s", style="dim", highlight=False)
+        if not self._failed:
+            console.print(f"built {self._name} in {time.monotonic() - start:.1f} s", style="dim", highlight=False)
 
     def _line(self, start: float) -> str:
         finished = self._total - len(self._left)

@@ -105,8 +105,11 @@ struct CheckFailure {
 };
 
 /// What usually lies behind a CUDA error that people meet when launching kernels.
-BE_COLD inline const char* cuda_error_hint(int code) noexcept {
+BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
   switch (code) {
+    case 1:  // what CUDA 13 says of a launch where older releases said 9
+      if (!launch) return nullptr;
+      [[fallthrough]];
     case 9: return "a grid or block dimension is 0 or too large; with an empty array, launch nothing";
     case 98:
     case 209: return "the kernel was not compiled for this device's compute capability";
@@ -126,7 +129,8 @@ BE_COLD inline const char* cuda_error_hint(int code) noexcept {
   Text text = at_location(file, line);
   text.append(call).append(" failed: ").append(name).append(" (").append(code).append("): ");
   text.append(description);
-  if (const char* hint = cuda_error_hint(code)) text.append("; ").append(hint);
+  const bool launch = __builtin_strcmp(call, "kernel launch") == 0;
+  if (const char* hint = cuda_error_hint(code, launch)) text.append("; ").append(hint);
   throw CudaError(code, text);
 }
 

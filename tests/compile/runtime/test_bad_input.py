@@ -213,7 +213,7 @@ def test_an_error_in_the_second_of_several_sources():
 
 
 @pytest.mark.parametrize(
-    "functions", [{"f": 5}, {"f": None}, {"f": [5]}, {5: ["ret"]}, {"f", "g"}, 7, [5], [["f"]], b"f"], ids=repr
+    "functions", [{"f": 5}, {"f": None}, {"f": [5]}, {5: ["ret"]}, {"f"}, 7, [5], [["f"]], b"f"], ids=repr
 )
 def test_functions_of_a_wrong_kind(functions: Any):
     with pytest.raises((ArgumentError, SpecError)):

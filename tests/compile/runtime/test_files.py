@@ -50,9 +50,7 @@ def test_a_file_includes_its_siblings(tmp_path: Path):
     assert value("siblings.value") == 12
 
 
-def test_a_file_by_a_relative_path_and_from_elsewhere(
-    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_by_a_relative_path_and_from_elsewhere(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     write(tmp_path, {"k/moving.cc": value_source("3"), "elsewhere/x": ""})
     monkeypatch.chdir(tmp_path)
     be_runtime.load_cpp_file("k/moving.cc")
@@ -77,7 +75,9 @@ def test_a_file_s_name_can_be_given(tmp_path: Path):
     assert value("other.prefix.value") == 5
 
 
-@pytest.mark.parametrize("name", ["be_handler", "be_handlers", "be_device_link", "link", "module", "build", "obj", "all"])
+@pytest.mark.parametrize(
+    "name", ["be_handler", "be_handlers", "be_device_link", "link", "module", "build", "obj", "all"]
+)
 def test_names_that_we_use_ourselves(name: str, tmp_path: Path, tmp_cache: Path):
     be_runtime.load_cpp_inline(name, value_source("6"))
     assert value(f"{name}.value") == 6

@@ -51,7 +51,7 @@ def test_defaults():
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_optimization_level(level: int):
     assert seen(f"flags_o{level}", optimization_level=level)[0] == int(level > 0)
-    command = (be_runtime.load_cpp_inline(f"flags_o{level}", SEEN, optimization_level=level).path.parent / "build.log")
+    command = be_runtime.load_cpp_inline(f"flags_o{level}", SEEN, optimization_level=level).path.parent / "build.log"
     assert f" -O{level} " in command.read_text()
 
 
@@ -222,8 +222,12 @@ def test_relative_folders_are_the_caller_s(tmp_path: Path, monkeypatch: pytest.M
     shared_library(tmp_path / "libs", "librelative.so", "relative", 7)
     monkeypatch.chdir(tmp_path)
     headers = "".join(f'#include "{name}.h"\n' for name in ("one", "two", "three", "four", "six"))
-    source = headers + user_of("relative").replace("relative()", "relative() + ONE + TWO + THREE + FOUR + FIVE + SIX", 2)
-    source = source.replace('extern "C" int relative() + ONE + TWO + THREE + FOUR + FIVE + SIX', 'extern "C" int relative()')
+    source = headers + user_of("relative").replace(
+        "relative()", "relative() + ONE + TWO + THREE + FOUR + FIVE + SIX", 2
+    )
+    source = source.replace(
+        'extern "C" int relative() + ONE + TWO + THREE + FOUR + FIVE + SIX', 'extern "C" int relative()'
+    )
     flags = ["-Ione", "-isystem", "two", "-iquotethree", "-idirafter", "four", "-include", "five.h"]
     be_runtime.load_cpp_inline(
         "flags_relative",
@@ -257,7 +261,9 @@ def test_include_folders_are_searched_in_order(tmp_path: Path):
     for number, place in enumerate(("first", "second")):
         (tmp_path / place).mkdir()
         (tmp_path / place / "order.h").write_text(f"#define ORDER_N {number}\n")
-    source = '#include "order.h"\n' + user_of("order").replace('extern "C" int order();\n', "").replace("order()", "ORDER_N")
+    source = '#include "order.h"\n' + user_of("order").replace('extern "C" int order();\n', "").replace(
+        "order()", "ORDER_N"
+    )
     for order in (("first", "second"), ("second", "first")):
         name = f"flags_order_{order[0]}"
         be_runtime.load_cpp_inline(name, source, extra_include_paths=[tmp_path / place for place in order])
@@ -280,5 +286,3 @@ def test_ninja_workers(workers: int, tmp_path: Path, tmp_cache: Path, monkeypatc
         (source / f"{name}.cc").write_text(SEEN.replace("seen", f"seen_{name}"))
     be_runtime.load_cpp_dir(source, name=f"flags_workers{workers}", ninja_workers=workers)
     assert max(map(int, (tmp_path / "counts").read_text().split())) == workers
-
-

@@ -196,9 +196,7 @@ def test_gradients_through_custom_vjp():
     x = jnp.linspace(-1.0, 1.0, 7)
     np.testing.assert_allclose(jax.jit(jax.grad(loss))(x), jax.grad(plain)(x), rtol=1e-5, atol=1e-6)
     rows = jnp.stack([x, 2 * x])
-    np.testing.assert_allclose(
-        jax.vmap(jax.grad(loss))(rows), jax.vmap(jax.grad(plain))(rows), rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(jax.vmap(jax.grad(loss))(rows), jax.vmap(jax.grad(plain))(rows), rtol=1e-5, atol=1e-5)
 
 
 def test_gradient_without_a_rule_is_jax_s_own_error():

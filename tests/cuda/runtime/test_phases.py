@@ -18,9 +18,13 @@ WHOLE = {
 """Flags under which nvcc is not taken apart, by the first of them."""
 
 
-def load(name: str, *flags: str, **options: object) -> be_runtime.CompiledModule:
+def load(name: str, *flags: str, compute_capability: str | None = None) -> be_runtime.CompiledModule:
     return be_runtime.load_cuda_inline(
-        name, source("arithmetic"), auto_register=False, extra_cuda_cflags=list(flags), **options
+        name,
+        source("arithmetic"),
+        auto_register=False,
+        extra_cuda_cflags=list(flags),
+        compute_capability=compute_capability,
     )
 
 

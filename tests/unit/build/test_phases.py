@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def needs(edges: tuple[Edge, ...], edge: Edge) -> set[int]:
 
 
 @pytest.mark.parametrize("name", ["cuda13_one", "cuda13_two"])
-def test_host_side_and_device_side_do_not_wait_for_each_other(name):
+def test_host_side_and_device_side_do_not_wait_for_each_other(name: str):
     edges = phases_of(name).edges
     host = order(edges, "cudafe++")
     device = order(edges, "cicc") + order(edges, "ptxas") + order(edges, "fatbinary")
@@ -50,7 +51,7 @@ def test_host_side_and_device_side_do_not_wait_for_each_other(name):
 
 
 @pytest.mark.parametrize("name", ["cuda13_one", "cuda13_two"])
-def test_the_last_command_waits_for_all_and_makes_the_object(name):
+def test_the_last_command_waits_for_all_and_makes_the_object(name: str):
     edges = phases_of(name).edges
     assert edges[-1].outputs == ("obj/k.o",)
     assert needs(edges, edges[-1]) == set(range(len(edges) - 1))
@@ -107,7 +108,7 @@ def test_tools_are_called_by_their_own_path_with_nvccs_library_path():
         (lambda text: "", "nothing"),
     ],
 )
-def test_what_is_not_understood_runs_nvcc_as_a_whole(damage, why):
+def test_what_is_not_understood_runs_nvcc_as_a_whole(damage: Callable[[str], str], why: str):
     damaged = damage(recorded("cuda13_one"))
     assert damaged != recorded("cuda13_one")
     assert split(damaged) is None, why

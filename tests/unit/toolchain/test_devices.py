@@ -157,7 +157,7 @@ def test_archs_are_remembered(gpu_machine: MemorySystem, tmp_path: Path):
     [
         lambda m: m.write("/proc/driver/nvidia/version", VERSION.replace("580", "590")),
         lambda m: m.write("/proc/driver/nvidia/gpus/0000:1f:00.0/information", "Model: NVIDIA L4\n"),
-        lambda m: m.write("/proc/driver/nvidia/gpus/0000:0f:00.0/information", "Model: NVIDIA L4\n"),
+        lambda m: m.write("/proc/driver/nvidia/gpus/0000:10:00.0/information"),
         lambda m: m.write("/proc/sys/kernel/random/boot_id", "b2"),
         lambda m: m.write("/dev/nvidia0"),
         lambda m: setattr(m, "environ", {"CUDA_VISIBLE_DEVICES": "0"}),

@@ -6,6 +6,14 @@
 
 #include "brainevent/detail/call.h"
 
+/// Marks a trampoline. g++ inlines nothing into a function of another optimization level, so that it does not compile
+/// an entry point a second time inside its trampoline, which would double a small module's compile time.
+#if defined(__GNUC__) && !defined(__clang__)
+#define BE_INTERNAL_TRAMPOLINE __attribute__((optimize("O1")))
+#else
+#define BE_INTERNAL_TRAMPOLINE
+#endif
+
 struct XLA_FFI_Error;
 struct XLA_FFI_CallFrame;
 

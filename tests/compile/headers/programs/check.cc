@@ -193,7 +193,8 @@ static void cuda() {
   last_error = static_cast<cudaError_t>(1);
 #line 610 "kernel.cu"
   const auto launch = thrown_by<BE::CudaError>([] { BE_CHECK_KERNEL_LAUNCH(); });
-  EXPECT_TEXT(launch.what(), "kernel.cu:610: kernel launch failed: cudaErrorOther (1): in words");
+  EXPECT_TEXT(launch.what(), "kernel.cu:610: kernel launch failed: cudaErrorOther (1): in words; "
+              "a grid or block dimension is 0 or too large; with an empty array, launch nothing");
   sync_error = cudaErrorStreamCaptureUnsupported;
   const auto sync = thrown_by<BE::CudaError>([] { BE_CHECK_KERNEL_LAUNCH_SYNC(); });
   EXPECT(sync.code() == 900 && strstr(sync.what(), "allow_cuda_graph=False") != nullptr);

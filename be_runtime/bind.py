@@ -72,8 +72,9 @@ def _annotated(unit: Unit) -> tuple[EntryPoint, ...]:
 def _named(units: Sequence[Unit], functions: object) -> dict[str, tuple[EntryPoint, ...]]:
     """Look every given name up in every unit; a name in none of them is an error."""
     every_source = [source for unit in units for source in unit.sources]
-    is_given = isinstance(functions, Mapping | Sequence) and not isinstance(functions, str | bytes)
-    names: Sequence[object] = list(functions) if is_given else []
+    names: list[object] = []
+    if isinstance(functions, Mapping | Sequence) and not isinstance(functions, str | bytes):
+        names = list(functions)
     found: dict[str, list[EntryPoint]] = {unit.stem: [] for unit in units}
     if not names:
         discover(every_source, functions)  # type: ignore[arg-type]  # raises: not a mapping or list, or empty

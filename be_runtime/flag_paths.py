@@ -1,4 +1,4 @@
-"""Relative paths in an author's flags, made absolute: they mean the caller's folder, and builds run in another. Pure."""
+"""Relative paths in an author's flags, made absolute: they mean the caller's folder; builds run in another. Pure."""
 
 from __future__ import annotations
 

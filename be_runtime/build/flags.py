@@ -72,6 +72,7 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
         f"-O{options.optimization_level}",
         *(("-ffast-math",) if options.use_fast_math else ()),
         "-fPIC",
+        "-pipe",
         "-fvisibility=hidden",
         *includes,
         *options.cflags,
@@ -85,6 +86,7 @@ def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tu
         f"-std={_STANDARD}",
         "-O2",
         "-fPIC",
+        "-pipe",
         "-fvisibility=hidden",
         *include_flags(include_paths),
     )

@@ -1,4 +1,4 @@
-"""The author's linker flags as the host compiler takes them. Pure but for the listing of folders, which is passed in."""
+"""The author's linker flags as the host compiler takes them. Pure: the listing of folders is passed in."""
 
 from __future__ import annotations
 

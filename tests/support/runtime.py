@@ -21,7 +21,11 @@ def call(target: str, out: Any, *args: Any, **attrs: Any) -> Any:
     """A jitted call of a target; `out` is a ShapeDtypeStruct or a sequence of them."""
     import jax
 
-    return jax.jit(lambda *arrays: jax.ffi.ffi_call(target, out)(*arrays, **attrs))(*args)
+    def run(*arrays: Any) -> Any:
+        return jax.ffi.ffi_call(target, out)(*arrays, **attrs)
+
+    jitted: Any = jax.jit(run)
+    return jitted(*args)
 
 
 def libraries(cache: Path) -> list[Path]:

@@ -64,8 +64,8 @@ def binding(*params: Param, name: str = "f") -> Binding:
 def test_arguments_follow_the_tokens():
     roles = [Role.RET, Role.ARG, Role.STREAM, Role.ARG, Role.RET]
     text = render_unit("", "m", [binding(*(Param(role=role) for role in roles))], language="cpp")
-    call = "::f(be_call.rets[0], be_call.args[0], ::BE::detail::StreamValue{be_call.stream}, be_call.args[1], be_call.rets[1]);"
-    assert call in text
+    arguments = "be_call.rets[0], be_call.args[0], ::BE::detail::StreamValue{be_call.stream}, be_call.args[1], "
+    assert f"::f({arguments}be_call.rets[1]);" in text
 
 
 def test_only_cuda_asks_for_a_stream_and_for_failed_launches():

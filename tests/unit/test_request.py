@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import string
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,10 @@ def test_good_names(name: str):
 @given(st.text(alphabet=string.ascii_letters + "./\\ -_\n\0$", max_size=8))
 def test_a_name_is_always_a_plain_file_name(name: str):
     """What is accepted is one component of a path, whatever the text."""
-    try:
+    is_plain = Path(name).name == name and not name.startswith((".", "-")) and not set(name) & set("/\\ \n\0$")
+    with contextlib.suppress(ArgumentError):
         check_name(name)
-    except ArgumentError as error:
-        assert repr(name) in str(error)
-    else:
-        assert Path(name).name == name
-        assert not name.startswith((".", "-"))
-        assert not set(name) & set("/\\ \n\0$")
+        assert is_plain
 
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
@@ -121,7 +118,7 @@ def test_include_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "inc").mkdir()
     monkeypatch.chdir(tmp_path)
     assert check_include_paths(["inc", Path("inc"), tmp_path]) == (tmp_path / "inc", tmp_path / "inc", tmp_path)
-    with pytest.raises(ArgumentError, match="does not exist: .*absent"):
+    with pytest.raises(ArgumentError, match=r"does not exist: .*absent"):
         check_include_paths(["absent"])
 
 

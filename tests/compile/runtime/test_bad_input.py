@@ -49,23 +49,22 @@ def test_prefixes(prefix: Any):
         be_runtime.load_cpp_inline("bad", SOURCE, target_prefix=prefix)
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        *(("optimization_level", value) for value in (4, -1, "3", True, 2.0, None, [])),
-        *(
-            (option, value)
-            for option in ("use_fast_math", "verbose", "force_rebuild", "auto_register")
-            for value in (1, 0, "yes", None, "")
-        ),
-        *((option, value) for option in ("extra_cflags", "extra_ldflags") for value in ("-O2", 3, b"-O2", {"-O2"})),
-        *((option, value) for option in ("extra_cflags", "extra_ldflags") for value in (["-O2", 3], [None], ["a\0b"])),
-        *(("extra_include_paths", value) for value in ("include", b"include", 3, ["/no/such/folder"], [3], [None])),
-        *(("build_directory", value) for value in ("", 3, b"build")),
-        *(("ninja_workers", value) for value in (0, -1, "2", 1.5, True)),
-    ],
-    ids=repr,
-)
+BAD_OPTIONS: list[tuple[str, Any]] = [
+    *(("optimization_level", value) for value in (4, -1, "3", True, 2.0, None, [3])),
+    *(
+        (option, value)
+        for option in ("use_fast_math", "verbose", "force_rebuild", "auto_register")
+        for value in (1, 0, "yes", None, "")
+    ),
+    *((option, value) for option in ("extra_cflags", "extra_ldflags") for value in ("-O2", 3, b"-O2", {"-O2"})),
+    *((option, value) for option in ("extra_cflags", "extra_ldflags") for value in (["-O2", 3], [None], ["a\0b"])),
+    *(("extra_include_paths", value) for value in ("include", b"include", 3, ["/no/such/folder"], [3], [None])),
+    *(("build_directory", value) for value in ("", 3, b"build")),
+    *(("ninja_workers", value) for value in (0, -1, "2", 1.5, True)),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), BAD_OPTIONS, ids=repr)
 def test_options(option: str, value: Any):
     with pytest.raises(ArgumentError) as caught:
         be_runtime.load_cpp_inline("bad", SOURCE, **{option: value})
@@ -79,8 +78,10 @@ def test_a_string_of_flags_says_how_to_write_it():
 
 @pytest.mark.parametrize(
     "load",
-    [be_runtime.load_cpp_inline, be_runtime.load_cpp_file, be_runtime.load_cpp_dir]
-    + [be_runtime.load_cuda_inline, be_runtime.load_cuda_file, be_runtime.load_cuda_dir],
+    [
+        *(be_runtime.load_cpp_inline, be_runtime.load_cpp_file, be_runtime.load_cpp_dir),
+        *(be_runtime.load_cuda_inline, be_runtime.load_cuda_file, be_runtime.load_cuda_dir),
+    ],
     ids=lambda load: load.__name__,
 )
 @pytest.mark.parametrize("option", ["optimisation_level", "extra_flags"])
@@ -176,7 +177,7 @@ def test_a_file_whose_name_is_no_module_name(tmp_path: Path):
 
 def test_two_entry_points_of_one_name():
     source = SOURCE + "// @BE f ret\n"
-    with pytest.raises(DuplicateEntryPointError, match="'?f'?") as caught:
+    with pytest.raises(DuplicateEntryPointError, match="f") as caught:
         be_runtime.load_cpp_inline("bad", source)
     assert caught.value.span is not None
     assert (caught.value.span.file, caught.value.span.line) == ("bad", 4)
@@ -223,9 +224,10 @@ def test_functions_of_a_wrong_kind(functions: Any):
 def test_functions_of_a_wrong_kind_in_a_folder(tmp_path: Path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.cc").write_text(SOURCE)
-    for functions in ({"f": 5}, 7, "f", {}, [], {"absent"}, ["absent"], deque()):
+    wrong: tuple[Any, ...] = ({"f": 5}, 7, "f", {}, [], {"absent"}, ["absent"], deque())
+    for functions in wrong:
         with pytest.raises((ArgumentError, SpecError)):
-            be_runtime.load_cpp_dir(tmp_path, functions, name="bad")  # type: ignore[arg-type]
+            be_runtime.load_cpp_dir(tmp_path, functions, name="bad")
 
 
 @pytest.mark.parametrize("call", [be_runtime.clear_cache, be_runtime.set_cache_dir], ids=lambda call: call.__name__)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -164,12 +165,11 @@ DIFFERENT: dict[str, dict[str, object]] = {
 
 
 def test_what_changes_the_library_builds_again(tmp_cache: Path):
-    paths = [be_runtime.load_cpp_inline("keyed", INLINE, auto_register=False).path]
-    for options in DIFFERENT.values():
-        paths.append(be_runtime.load_cpp_inline("keyed", INLINE, auto_register=False, **options).path)  # type: ignore[arg-type]
-    paths.append(be_runtime.load_cpp_inline("keyed2", INLINE, auto_register=False).path)
-    paths.append(be_runtime.load_cpp_inline("keyed", INLINE + "\n", auto_register=False).path)
-    paths.append(be_runtime.load_cpp_inline("keyed", [INLINE, ""], auto_register=False).path)
+    def path_of(name: str, source: str | list[str], **options: Any) -> Path:
+        return be_runtime.load_cpp_inline(name, source, auto_register=False, **options).path
+
+    paths = [path_of("keyed", source) for source in (INLINE, INLINE + "\n", [INLINE, ""])]
+    paths += [path_of("keyed2", INLINE), *(path_of("keyed", INLINE, **options) for options in DIFFERENT.values())]
     assert len(set(paths)) == len(paths)
     assert len(libraries(tmp_cache)) == len(paths)
 

@@ -52,8 +52,14 @@ void fail(const BE::Tensor x, BE::Tensor out, int how) {
   if (how == 10) BE_CHECK(false) << "\xff\xfe not UTF-8";
   if (how == 11) throw std::string("a string");
   if (how == 12) { volatile size_t huge = size_t(1) << 60; std::vector<char> room(huge); }
-  if (how == 13) BE_CHECK(false) << "gr\xc3\xbc\xc3\x9f " << "\xe2\x82\xac " << "\xf0\x9f\x98\x80 " << "\xed\xa0\x80 \xc0\x80 \xf4\x90\x80\x80!";
-  if (how == 14) { std::string euros; while (euros.size() < 5000) euros += "\xe2\x82\xac"; throw std::runtime_error(euros); }
+  if (how == 13)
+    BE_CHECK(false) << "gr\xc3\xbc\xc3\x9f " << "\xe2\x82\xac " << "\xf0\x9f\x98\x80 "
+                    << "\xed\xa0\x80 \xc0\x80 \xf4\x90\x80\x80!";
+  if (how == 14) {
+    std::string euros;
+    while (euros.size() < 5000) euros += "\xe2\x82\xac";
+    throw std::runtime_error(euros);
+  }
   for (int64_t i = 0; i < out.numel(); ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i];
 }
 """

@@ -102,7 +102,7 @@ def test_a_source_that_is_not_utf_8(tmp_path: Path):
 
 def entry_file(number: int) -> str:
     """One of eight: `step` is in all, `half` in the even ones, `only<n>` in one; helpers share their names."""
-    even = f"// @BE half\nvoid half(BE::Tensor out) {{ out.data_ptr<int32_t>()[0] = 1000 + helper() + table[0]; }}\n"
+    even = "// @BE half\nvoid half(BE::Tensor out) { out.data_ptr<int32_t>()[0] = 1000 + helper() + table[0]; }\n"
     return f"""
 #include "brainevent/common.h"
 #include "shared.h"

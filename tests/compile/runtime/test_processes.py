@@ -149,7 +149,13 @@ def test_an_unusable_home_falls_back_with_a_warning(tmp_path: Path):
 
 def test_a_configured_cache_that_can_t_be_used_is_an_error(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
-    code = f"import be_runtime\ntry:\n    {USE.strip().splitlines()[1]}\nexcept be_runtime.CacheError as error: print(error)"
+    code = f"""
+import be_runtime
+try:
+    be_runtime.load_cpp_inline("nowhere", {SOURCE!r})
+except be_runtime.CacheError as error:
+    print(error)
+"""
     done = run_python(code, env=environment(BE_CACHE_DIR=str(tmp_path / "file" / "cache")))
     assert str(tmp_path / "file") in done.stdout
     assert "BE_CACHE_DIR" in done.stdout

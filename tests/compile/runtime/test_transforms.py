@@ -97,7 +97,7 @@ def test_every_method_of_vmap_is_tested():
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("method", METHODS)
 def test_vmap_over_both_arguments(method: str, jit: bool):
-    mapped = jax.vmap(lambda x, y: add_rows(x, y, method))
+    mapped: Any = jax.vmap(lambda x, y: add_rows(x, y, method))
     np.testing.assert_array_equal((jax.jit(mapped) if jit else mapped)(X, Y), X + 2 * Y)
 
 
@@ -120,7 +120,7 @@ def test_vmap_of_vmap(method: str):
 def test_what_a_mapped_kernel_sees(method: str, seen: int):
     """One row at a time, or the whole batch with a dimension before."""
     outs = (jax.ShapeDtypeStruct((3,), np.float32), jax.ShapeDtypeStruct((2,), np.int32))
-    copy, shapes = jax.vmap(lambda x: jax.ffi.ffi_call("transforms.shape_of_first", outs, vmap_method=method)(x))(X)
+    copy, shapes = jax.vmap(jax.ffi.ffi_call("transforms.shape_of_first", outs, vmap_method=method))(X)
     np.testing.assert_array_equal(copy, X)
     np.testing.assert_array_equal(shapes, np.full((4, 2), seen))
 
@@ -200,7 +200,7 @@ def test_gradients_through_custom_vjp():
 
 
 def test_gradient_without_a_rule_is_jax_s_own_error():
-    with pytest.raises(ValueError, match="custom_vjp|differentiat"):
+    with pytest.raises(ValueError, match=r"custom_vjp|differentiat"):
         jax.grad(lambda x: increment(x).sum())(jnp.ones(3))
 
 

@@ -105,10 +105,8 @@ def _trampoline(binding: Binding, language: Language) -> str:
     entry = binding.entry
     call = f"{entry.call_name}({', '.join(_call_arguments(entry.params))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
-    return (
-        f"{line_directive(entry.line, entry.source)}"
-        f"BE_INTERNAL_TRAMPOLINE static void {binding.trampoline}(const ::BE::detail::Call& be_call) {{ {call}{launch_check} }}\n"
-    )
+    head = f"BE_INTERNAL_TRAMPOLINE static void {binding.trampoline}(const ::BE::detail::Call& be_call)"
+    return f"{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
 
 
 def _call_arguments(params: Sequence[Param]) -> list[str]:

@@ -22,7 +22,8 @@ def call(target: str, out: Any, *args: Any, **attrs: Any) -> Any:
     import jax
 
     def run(*arrays: Any) -> Any:
-        return jax.ffi.ffi_call(target, out)(*arrays, **attrs)
+        caller: Any = jax.ffi.ffi_call(target, out)
+        return caller(*arrays, **attrs)
 
     jitted: Any = jax.jit(run)
     return jitted(*args)

@@ -296,3 +296,11 @@ void handle(BE::Tensor out) { out.data_ptr<int32_t>()[0] = 8; }
     assert int(call("clashing.be_call", VALUE, **attrs)) == 321
     assert value("clashing.be_handle") == 7
     assert value("clashing.handle") == 8
+
+
+@pytest.mark.parametrize("header", ["c_api.h", "ffi.h"])
+def test_a_kernel_may_include_xla_s_own_headers(header: str):
+    name = f"own_{header.replace('.', '_')}"
+    head = f'#include "xla/ffi/api/{header}"\nstatic_assert(sizeof(XLA_FFI_Buffer) > 0, "");\n'
+    be_runtime.load_cpp_inline(name, value_source("14", head=head), optimization_level=0)
+    assert value(f"{name}.value") == 14

@@ -45,7 +45,8 @@ def test_host_side_and_device_side_do_not_wait_for_each_other(name: str):
     edges = phases_of(name).edges
     host = order(edges, "cudafe++")
     device = order(edges, "cicc") + order(edges, "ptxas") + order(edges, "fatbinary")
-    assert host and device
+    assert host
+    assert device
     assert not any(set(host) & needs(edges, edges[index]) for index in device)
     assert not any(set(device) & needs(edges, edges[index]) for index in host)
 

@@ -12,7 +12,7 @@ from . import pipeline
 from .cache import Store
 from .errors import ArgumentError
 from .module import CompiledModule
-from .options import BuildRequest, LoadOptions, check_name, check_optional_path
+from .options import BuildRequest, LoadOptions, check_arch_list, check_name, check_optional_path
 from .process import PROCESS
 from .registry import Target
 from .request import (
@@ -385,7 +385,7 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     ArchError
         One of them is no architecture.
     """
-    text = archs if isinstance(archs, str) or archs is None else ",".join(archs)
+    text = check_arch_list(archs, "archs")
     PROCESS.choose_archs(() if text is None else parse_archs(text))
 
 

@@ -105,7 +105,7 @@ def _trampoline(binding: Binding, language: Language) -> str:
     entry = binding.entry
     call = f"{entry.call_name}({', '.join(_call_arguments(entry.params))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
-    head = f"BE_INTERNAL_TRAMPOLINE static void {binding.trampoline}(const ::BE::detail::Call& be_call)"
+    head = f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::Call& be_call)"
     return f"{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
 
 
@@ -148,7 +148,7 @@ def _handlers(module: str, binding: Binding, language: Language) -> str:
     for allow_cuda_graph, traits in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
-            f'extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame);',
+            f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame);",
             f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame) {{",
             f"  return be_handle(frame, &be_entry_{symbol}, {traits});",
             "}",

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from .options import BuildRequest
 from .tools import Tools
 
 _PACKAGE = Path(__file__).parent
-_GENERATOR = ("bind.py", "codegen.py", "dtypes.py", "make.py", "native", "build", "spec")
-"""The parts of this package that decide what is built from a request."""
+_GENERATOR = (".", "build", "native", "spec")
+"""The folders of this package with all that decides what is built from a request."""
 
 
 @cache
@@ -40,15 +41,14 @@ def generator_digest() -> str:
 
 
 def _file_facts(path: str) -> list[bytes]:
-    """Name, size and time of a file, or of each source file in a folder."""
-    names = [f"{path}/{name}" for name in sorted(os.listdir(path))] if os.path.isdir(path) else [path]
-    stats = [(name, os.stat(name)) for name in names if name.endswith((".py", ".cc"))]
+    """Name, size and time of each source file in a folder."""
+    names = (f"{path}/{name}" for name in sorted(os.listdir(path)) if name.endswith((".py", ".cc")))
+    stats = [(name, os.stat(name)) for name in names]
     return [f"{os.path.basename(name)} {found.st_size} {found.st_mtime_ns}".encode() for name, found in stats]
 
 
 def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:
     """The key of a module; the headers that it reads are judged by its entry's manifest."""
-    options = request.compile
     units = [
         part
         for unit in request.units
@@ -61,16 +61,17 @@ def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_ap
         ("language", request.language),
         ("sources", units),
         ("functions", _functions_text(request.functions)),
-        ("optimization_level", str(options.optimization_level)),
-        ("use_fast_math", str(options.use_fast_math)),
-        ("cflags", options.cflags),
-        ("ldflags", options.ldflags),
-        ("include_paths", [str(path) for path in options.include_paths]),
+        *((field.name, _text(getattr(request.compile, field.name))) for field in fields(request.compile)),
         ("tools", tools.key_fields()),
         ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
         ("ffi_api", ffi_api_version),
         ("generator", generator_digest()),
     )
+
+
+def _text(value: object) -> str | list[str]:
+    """An option's value as the key takes it."""
+    return [str(item) for item in value] if isinstance(value, tuple) else str(value)
 
 
 def _functions_text(functions: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -14,7 +15,7 @@ from pathlib import Path
 from be_toolchain import Toolchain
 from be_toolchain.system import System
 
-from . import handlers
+from . import handler_object
 from .bind import bind
 from .build import flags, graph
 from .build.depfile import parse_depfile
@@ -76,7 +77,7 @@ class Maker:
         """
         bindings = bind(self.request)
         link = self._link_command()
-        handler = handlers.find(self.tools, self.toolchain, self.store)
+        handler = handler_object.find(self.tools, self.toolchain, self.store)
         launcher = self.settings.compiler_launcher
         split = None if launcher else self._split
         plan = graph.plan_build(self.request, bindings, self.tools, link, split, handler)
@@ -86,7 +87,7 @@ class Maker:
         except BuildError as error:
             raise _explained(error, self.request, bindings) from None
         if handler is None:
-            handlers.keep(self.tools, self.toolchain, self.store, staging)
+            handler_object.keep(self.tools, self.toolchain, self.store, staging)
         log = render_log(steps)
         if self.verbose:
             sys.stderr.write(log)
@@ -122,7 +123,7 @@ class Maker:
         with Progress(self.request.name, plan.edges) as progress:
             run = partial(
                 execute,
-                ninja=find_ninja(self.system),
+                ninja=resolve_ninja(self.system),
                 jobs=self._job_count(),
                 timeout_s=self.settings.compile_timeout_s,
                 on_finish=progress.finish,
@@ -131,7 +132,7 @@ class Maker:
                 return run(plan, staging)
             objects = plan.edges[-1].inputs
             steps = run(plan, staging, targets=objects)
-            separated = _separated(plan, link, staging, self.tools)
+            separated = _separated(plan, link, staging, self.tools, self.system)
             return steps + run(separated, staging)
 
     def _job_count(self) -> int:
@@ -147,7 +148,7 @@ def _fast_linker(compiler: Path, system: System) -> tuple[str, ...]:
     return tuple(f"-fuse-ld={name}" for name in found)[:1]
 
 
-def find_ninja(system: System) -> Path:
+def resolve_ninja(system: System) -> Path:
     """The ninja program: the one of this Python environment, else PATH's.
 
     Raises
@@ -172,14 +173,14 @@ def _contents(bindings: Mapping[str, Sequence[Binding]]) -> str:
     )
 
 
-def _separated(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools) -> BuildPlan:
+def _separated(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools, system: System) -> BuildPlan:
     """The plan, with the names that several objects define made private to each."""
     tables = {name: defined_globals((staging / name).read_bytes()) for name in plan.edges[-1].inputs}
     repeated = repeated_names(tables.values())
     private = {name: sorted(table & repeated) for name, table in tables.items() if table & repeated}
     if not private:
         return plan
-    objcopy = _find_objcopy(tools.cxx.path)
+    objcopy = _find_objcopy(tools.cxx.path, system)
     if objcopy is None:
         raise BuildError(
             f"several sources define {', '.join(sorted(repeated))} and objcopy, which separates them, is missing",
@@ -188,11 +189,11 @@ def _separated(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: T
     return graph.with_private_names(plan, objcopy, private, link)
 
 
-def _find_objcopy(compiler: Path) -> str | None:
+def _find_objcopy(compiler: Path, system: System) -> str | None:
     """The program that edits objects, best the one that belongs to the compiler."""
-    prefix = compiler.name.removesuffix("g++").removesuffix("c++").removesuffix("clang++")
-    names = [str(compiler.parent / f"{prefix}objcopy"), f"{prefix}objcopy", "objcopy", "llvm-objcopy"]
-    return next((found for name in names if (found := shutil.which(name))), None)
+    triple = re.sub(r"(clang\+\+|g\+\+|c\+\+)(-\d+)?$", "", compiler.name)
+    names = (str(compiler.parent / f"{triple}objcopy"), f"{triple}objcopy", "objcopy", "llvm-objcopy")
+    return next((str(found) for name in names if (found := system.which(name))), None)
 
 
 def _dependencies(plan: BuildPlan, staging: Path) -> tuple[Path, ...]:

@@ -13,6 +13,11 @@ from .build.dryrun import parse_dryrun
 from .build.phases import Phases, rename, split_phases
 from .cache import BuildOutput, Store, make_key
 
+
+class _NoAnswerError(Exception):
+    """The dry run failed: nothing is kept, and nvcc itself says why when it is run."""
+
+
 _PLACEHOLDER = "be_dry_run_source"
 _TEXT = "dryrun.txt"
 
@@ -46,11 +51,18 @@ def phases_for(
     argv = (*command, "--dryrun", "--keep", "--keep-dir", keep, "-c", str(placeholder), "-o", made)
 
     def ask(staging: Path) -> BuildOutput:
-        (staging / _TEXT).write_text(system.run(argv).text, encoding="utf-8", errors="surrogateescape")
-        return BuildOutput(outputs=(_TEXT,), dependencies=(toolkit.nvcc,))
+        answer = system.run(argv)
+        if answer.returncode != 0:
+            raise _NoAnswerError
+        (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
+        profile = toolkit.nvcc.parent / "nvcc.profile"
+        return BuildOutput(outputs=(_TEXT,), dependencies=(toolkit.nvcc, *((profile,) if profile.is_file() else ())))
 
     key = make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", toolchain.fingerprint))
-    text = store.get_or_build(key, ask).output(_TEXT).read_text(encoding="utf-8", errors="surrogateescape")
+    try:
+        text = store.get_or_build(key, ask).output(_TEXT).read_text(encoding="utf-8", errors="surrogateescape")
+    except _NoAnswerError:
+        return None
     dry = parse_dryrun(text)
     tools = {
         "cudafe++": str(toolkit.cudafe),

@@ -131,7 +131,7 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ArgumentError(
             f"{argument} must be a list of strings, not {type(value).__name__}: {value!r}",
-            hints=(f"pass {argument}=[{value!r}]",) if isinstance(value, str) else (),
+            hints=(f"pass {argument}={value.split()!r}",) if isinstance(value, str) else (),
         )
     for position, flag in enumerate(value):
         if not isinstance(flag, str):
@@ -194,3 +194,12 @@ def _absolute(path: Path) -> Path:
     parts = path.absolute().parts
     above = max((index for index, part in enumerate(parts, start=1) if part == ".."), default=0)
     return Path(*parts[:above]).resolve().joinpath(*parts[above:]) if above else Path(*parts)
+
+
+def check_arch_list(value: object, argument: str) -> str | None:
+    """Architectures as one text, or None; a list is joined, and each name is judged by ``be_toolchain.arch``."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    raise ArgumentError(f"{argument} must be a string such as '9.0', or a list of such, not {value!r}")

@@ -34,8 +34,10 @@ class Session:
         The machine.
     settings : Settings
         From the environment.
-    store : Store
+    cache : Store
         The cache.
+    store : Store
+        Where modules are kept: the cache, or the folder that the caller named.
     record_dir : Path
         Holds the toolchain's record.
     registry : Registry
@@ -46,6 +48,7 @@ class Session:
 
     system: System
     settings: Settings
+    cache: Store
     store: Store
     record_dir: Path
     registry: Registry
@@ -79,6 +82,7 @@ def _obtain(
 ) -> CompiledModule:
     """The module of a key, from the cache or made now, and loaded."""
     settings = session.settings
+    verbose = options.verbose or settings.verbose
     for last_try in (False, True):
         entry = session.store.get_or_build(
             key,
@@ -88,8 +92,10 @@ def _obtain(
             on_wait=partial(_say_waiting, request.name),
         )
         if entry.built:
-            session.store.prune_if_due(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days)
-        elif options.verbose or settings.verbose:
+            _prune(session)
+            if verbose and entry.reason:
+                _say(f"{request.name}: built, since {entry.reason}")
+        elif verbose:
             _say(f"{request.name}: from the cache, {entry.path}")
         try:
             return _open(request, options, entry, content_hash(key, entry))
@@ -98,6 +104,13 @@ def _obtain(
             if last_try or entry.path.exists():
                 raise
     raise AssertionError("the last try returns or raises")
+
+
+def _prune(session: Session) -> None:
+    """Keep the cache, and what it holds of the toolchain, within their limits; an author's own folder is theirs."""
+    settings = session.settings
+    for store in (session.cache, Store(session.record_dir)):
+        store.prune_if_due(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days)
 
 
 def _maker(

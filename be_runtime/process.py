@@ -10,7 +10,7 @@ from be_toolchain.arch import Arch
 from be_toolchain.system import LocalSystem
 
 from . import jax_port
-from .cache import Store, usable_cache_dir
+from .cache import Store, own_folder, usable_cache_dir
 from .options import LoadOptions
 from .pipeline import Session
 from .registry import Registry
@@ -57,8 +57,9 @@ class Process:
         return Session(
             system=LocalSystem(),
             settings=settings,
+            cache=Store(cache),
             store=Store(options.build_directory or cache),
-            record_dir=cache / "toolchain",
+            record_dir=Path(own_folder(str(cache)), "toolchain"),
             registry=self.registry,
             archs=self._archs,
         )

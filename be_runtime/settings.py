@@ -152,8 +152,8 @@ class Settings:
         "BE_MAX_JOBS",
         of=_COUNT,
         default=None,
-        default_text="by cores and memory",
-        meaning="Most compiler processes at once.",
+        default_text="one a processor",
+        meaning="Most compiler processes at once; `ninja_workers` can only lower it.",
     )
     compiler_launcher: tuple[str, ...] = _setting(
         "BE_COMPILER_LAUNCHER",

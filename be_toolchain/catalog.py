@@ -104,6 +104,8 @@ class ComponentRow:
         See `pip`.
     conda : tuple of str
         Packages that carry it.
+    debian : tuple of str
+        Packages of Debian and Ubuntu.
     version_json : tuple of str
         Keys of a toolkit's ``version.json``.
     same_release : bool
@@ -114,6 +116,7 @@ class ComponentRow:
     pip: str
     extra: str
     conda: tuple[str, ...]
+    debian: tuple[str, ...] = ("nvidia-cuda-toolkit",)
     version_json: tuple[str, ...]
     same_release: bool = True
 
@@ -141,6 +144,7 @@ COMPONENTS = (
         pip="nvidia-cuda-runtime",
         extra="cudart",
         conda=("cuda-cudart-dev_linux-64", "cuda-cudart-dev_linux-aarch64", "cuda-cudart-dev"),
+        debian=("nvidia-cuda-dev",),
         version_json=("cuda_cudart",),
     ),
     ComponentRow(
@@ -148,10 +152,14 @@ COMPONENTS = (
         pip="nvidia-cuda-cccl",
         extra="cccl",
         conda=("cuda-cccl_linux-64", "cuda-cccl_linux-aarch64", "cuda-cccl"),
+        debian=("libthrust-dev",),
         version_json=("cuda_cccl", "cuda_thrust"),
         same_release=False,
     ),
 )
+
+CCCL_VERSION_HEADERS = ("cuda/std/__cccl/version.h", "cuda/__cccl_config", "cub/version.cuh", "thrust/version.h")
+"""Below CCCL's include folder: the first one that is there names its release."""
 
 TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
 """nvcc's tools that print their version."""
@@ -210,6 +218,9 @@ environment's values.
 
 PROBE_UNSET = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 """Removed while a tool is asked for its version: they may hold flags that stop it, or make it write files."""
+
+OUTPUT_VARIABLES = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
+"""They make gcc write files beside its output."""
 
 SEARCH_VARIABLES = (
     "PATH",

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from be_toolchain import __version__
+from be_toolchain.configuration import find_configuration
 from be_toolchain.doctor import INTERNAL, NO_CUDA, NO_CXX, WORKS, Report, examine_machine, heading, render_report
 from be_toolchain.doctor import render_probe_lists as _probe_lists
 from be_toolchain.errors import ToolchainError
 from be_toolchain.model import CudaToolkit, ToolchainRequest
 from be_toolchain.resolver import resolve
+from be_toolchain.shell import SHELLS, render_variables, shell_variables
+from be_toolchain.survey import survey
 from be_toolchain.system import LocalSystem, System
 
 USAGE_ERROR = 64
@@ -31,6 +34,10 @@ PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
     "nvlink": lambda toolkit: toolkit.nvlink,
     "libdevice": lambda toolkit: toolkit.libdevice,
     "cudart": lambda toolkit: toolkit.cudart_shared or toolkit.cudart_static,
+    "cudart-static": lambda toolkit: toolkit.cudart_static,
+    "include": lambda toolkit: toolkit.include_dirs[0] if toolkit.include_dirs else None,
+    "crt": lambda toolkit: _component(toolkit, "crt"),
+    "cccl": lambda toolkit: _component(toolkit, "cccl"),
     "host": lambda toolkit: toolkit.host_compiler.path,
 }
 """What ``which`` knows beside ``cxx``."""
@@ -61,8 +68,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--verbose", action="store_true", help="list every place looked at")
+    doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
     which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
     which.add_argument("part", choices=("cxx", *PARTS), help="cxx is the C++ compiler, host is nvcc's")
+    env = commands.add_parser(
+        "env",
+        help="print variables with which other tools use the same toolchain",
+        description="Print variables with which torch, CMake, CuPy and a plain nvcc use the same toolchain.",
+        epilog='use it as: eval "$(python -m be_toolchain env --shell bash)"',
+    )
+    env.add_argument("--shell", choices=SHELLS, default="bash", help="whose language to print (default: bash)")
     return parser
 
 
@@ -90,7 +105,9 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     try:
         if arguments.command == "which":
             return _which(arguments.part, system)
-        return _doctor(system, as_json=arguments.json, verbose=arguments.verbose)
+        if arguments.command == "env":
+            return _env(arguments.shell, system)
+        return _doctor(system, as_json=arguments.json, verbose=arguments.verbose, smoke=arguments.smoke)
     except Exception:  # noqa: BLE001 - a defect must not look like a verdict about the machine
         traceback.print_exc()
         print("internal error of be_toolchain: please report the lines above", file=sys.stderr)
@@ -110,13 +127,30 @@ def _which(part: str, system: System) -> int:
     else:
         assert toolchain.cuda is not None
         path = PARTS[part](toolchain.cuda)
+    if path is None:
+        print(f"the CUDA toolkit in use has no {part}", file=sys.stderr)
+        return NO_CUDA
     print(path)
     return WORKS
 
 
-def _doctor(system: System, *, as_json: bool, verbose: bool) -> int:
+def _component(toolkit: CudaToolkit, name: str) -> Path | None:
+    """The file by which a component was recognised."""
+    return next((component.path for component in toolkit.components if component.name == name), None)
+
+
+def _env(shell: str, system: System) -> int:
+    """Print variables; those for C++ alone where there is no CUDA, with the reason on standard error."""
+    found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system))
+    print(render_variables(shell_variables(found.toolchain, system.environ), shell))
+    if found.problem is not None:
+        print(f"{found.problem.code}: {found.problem}", file=sys.stderr)
+    return NO_CXX if found.cxx_problem else NO_CUDA if found.cuda_problem else WORKS
+
+
+def _doctor(system: System, *, as_json: bool, verbose: bool, smoke: bool) -> int:
     """Print the report."""
-    report = examine_machine(system)
+    report = examine_machine(system, smoke=smoke)
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
     elif sys.stdout.isatty():
@@ -136,15 +170,15 @@ def _print_rich(report: Report, *, verbose: bool) -> None:
     console.print(Text(heading(), style="bold"))
     table = Table.grid(padding=(0, 2))
     for finding in report.findings:
-        body = Text(finding.message)
+        body = Text(report.redact(finding.message))
         if finding.next_step:
-            body.append(f"\nnext: {finding.next_step}", style="italic")
+            body.append(report.redact(f"\nnext: {finding.next_step}"), style="italic")
         status = Text(finding.status, style=_COLOURS[finding.status])
         table.add_row(status, Text(finding.subject, style="bold"), body)
     console.print(table)
     for problem in report.problems:
-        console.print(Text(f"\n{problem.code}: {problem}"))
+        console.print(Text(report.redact(f"\n{problem.code}: {problem}")))
     if verbose:
         for block in _probe_lists(report):
-            console.print(Text(block))
+            console.print(Text(report.redact(block)))
     console.print(Text(f"\n{report.verdict}", style="bold green" if report.exit_code == WORKS else "bold red"))

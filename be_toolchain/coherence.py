@@ -9,6 +9,7 @@ from be_toolchain import catalog
 from be_toolchain.arch import Arch
 from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Warned
 from be_toolchain.preferences import parse_ccbin
+from be_toolchain.system import FolderFacts
 from be_toolchain.versions import release_of, version_key
 
 
@@ -90,6 +91,108 @@ def judge_host(compiler: HostCompiler, limits: HostLimits) -> str:
     if compiler.major < least:
         return f"{named} is older than {compiler.family} {least}, the oldest that this nvcc accepts"
     return ""
+
+
+def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
+    """What the C library will not let a toolkit do.
+
+    Parameters
+    ----------
+    libc : str
+        ``"glibc 2.36"``; empty for another one.
+    toolkit : CudaToolkit
+        Whose headers may contradict it.
+
+    Returns
+    -------
+    tuple of Warned
+        NVIDIA's programs need glibc, and its headers declare functions that a newer glibc declares otherwise.
+    """
+    name, _, version = libc.partition(" ")
+    if name != "glibc":
+        message = f"the C library is not glibc, which the programs of CUDA {toolkit.release} need"
+        return (Warned(message=message, hint="use a system or a container with glibc"),)
+    clash = toolkit.host_limits.libc_below
+    if clash and version_key(version) >= version_key(clash):
+        return (
+            Warned(
+                message=f"glibc {version} contradicts CUDA {toolkit.release}'s crt/math_functions.h (which fits glibc "
+                f'below {clash}): nvcc fails with "exception specification is incompatible"',
+                hint="use a newer CUDA release, or a conda toolkit with its own sysroot",
+            ),
+        )
+    return ()
+
+
+def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *, has_gpu: bool) -> tuple[Warned, ...]:
+    """How a toolkit's kernels get on with the CUDA that jax itself brings.
+
+    Parameters
+    ----------
+    release : str
+        The toolkit's, ``"13.0"``.
+    plugins : tuple of (name, version)
+        jax's CUDA plugins, ``("jax-cuda13-plugin", "0.11.2")``.
+    jaxlib : str
+        The version of jaxlib; empty when jax is not installed.
+    has_gpu : bool
+        Whether there is anything to run on.
+
+    Examples
+    --------
+    >>> [row.message for row in judge_jax("13.0", (("jax-cuda12-plugin", "0.11.2"),), "0.11.2", has_gpu=True)]
+    ['jax runs on CUDA 12 (jax-cuda12-plugin), nvcc is of CUDA 13.0: kernels bring a runtime of their own, which needs driver 580 or newer']
+    """  # noqa: E501 - a doctest's expected line cannot be broken
+    major = version_key(release)[0]
+    rows = []
+    for name, version in plugins:
+        theirs = int(name.removeprefix("jax-cuda").split("-")[0])
+        if theirs != major:
+            least = catalog.MIN_DRIVER_FOR_CUDA.get(major)
+            needs = f", which needs driver {least} or newer" if least and major > theirs else ""
+            rows.append(
+                Warned(
+                    message=f"jax runs on CUDA {theirs} ({name}), nvcc is of CUDA {release}: "
+                    f"kernels bring a runtime of their own{needs}",
+                    hint=f'python -m pip install "jax[cuda{major}]", or use a CUDA {theirs} toolkit',
+                )
+            )
+        if jaxlib and version != jaxlib:
+            message = f"{name} {version} does not belong to jaxlib {jaxlib}: jax will not use the GPU"
+            rows.append(Warned(message=message, hint=f'python -m pip install "jax[cuda{theirs}]=={jaxlib}"'))
+    if jaxlib and has_gpu and not plugins:
+        message = "jax is installed without a CUDA plugin: it will not use the GPU"
+        rows.append(Warned(message=message, hint=f'python -m pip install "jax[cuda{major}]=={jaxlib}"'))
+    return tuple(rows)
+
+
+LEAST_ROOM_BYTES = 200 << 20
+"""What a few modules and their staging folders need."""
+
+
+def judge_folder(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, ...]:
+    """What stands against building, or loading what was built, in a folder.
+
+    Parameters
+    ----------
+    purpose : str
+        ``"cache"``.
+    facts : FolderFacts
+        About it.
+    remedy : str
+        What to set instead.
+    """
+    rows = []
+    if not facts.writable:
+        where = "" if facts.standing == facts.path else f" ({facts.standing} can't be written)"
+        rows.append(Warned(message=f"the {purpose} folder {facts.path} can't be written{where}", hint=remedy))
+    if not facts.executable:
+        message = f"the {purpose} folder {facts.path} is mounted noexec: what is built there can't be loaded"
+        rows.append(Warned(message=message, hint=remedy))
+    if facts.free_bytes is not None and facts.free_bytes < LEAST_ROOM_BYTES:
+        message = f"the {purpose} folder {facts.path} has {facts.free_bytes >> 20} MiB left"
+        rows.append(Warned(message=message, hint=f"free some space, or {remedy}"))
+    return tuple(rows)
 
 
 def render_limits(limits: HostLimits) -> str:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from be_toolchain import __version__
-from be_toolchain.coherence import judge_archs, judge_driver, render_limits
+from be_toolchain.coherence import judge_archs, judge_driver, judge_folder, judge_jax, render_limits
+from be_toolchain.configuration import find_configuration
 from be_toolchain.devices import DeviceReport, probe_devices
 from be_toolchain.errors import Probe, ToolchainError, render_probes
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.record import encode
+from be_toolchain.smoke import SmokeResult, run_smoke
+from be_toolchain.surroundings import Surroundings, probe_surroundings
 from be_toolchain.survey import Survey, survey
 from be_toolchain.system import System
 from be_toolchain.versions import version_key
@@ -62,6 +65,12 @@ class Report:
         Every place looked at.
     problems : tuple of ToolchainError
         What stands against building.
+    surroundings : Surroundings
+        jax, the C library and folders.
+    smoke : tuple of SmokeResult
+        Trials, when they were asked for.
+    home : str
+        The user's home folder, which texts call ``~``; empty when unknown.
     exit_code : int
         0 all works, 1 CUDA builds can't work, 2 C++ builds can't work.
     """
@@ -71,6 +80,9 @@ class Report:
     devices: DeviceReport
     probes: tuple[tuple[str, tuple[Probe, ...]], ...]
     problems: tuple[ToolchainError, ...]
+    surroundings: Surroundings
+    smoke: tuple[SmokeResult, ...] = ()
+    home: str = ""
     exit_code: int
 
     @property
@@ -82,6 +94,10 @@ class Report:
             NO_CXX: "Neither C++ nor CUDA builds can work here.",
         }[self.exit_code]
 
+    def redact(self, text: str) -> str:
+        """A text for people, who may paste it where all can read it: without the name of the user's home folder."""
+        return text.replace(f"{self.home}/", "~/") if len(self.home) > 1 else text
+
     def to_json(self) -> dict[str, Any]:
         """The report as JSON data.
 
@@ -89,7 +105,8 @@ class Report:
         -------
         dict
             ``schema``, ``version``, ``python``, ``exit_code``, ``verdict``, ``findings``, ``toolchain``,
-            ``fingerprint``, ``devices``, ``probes`` by subject, and ``problems`` with their codes and hints.
+            ``fingerprint``, ``devices``, ``surroundings``, ``probes`` by subject, ``smoke``, and ``problems`` with
+            their codes and hints; docs/doctor-schema.md lists every field. Paths are whole: programs read them.
         """
         return {
             "schema": REPORT_SCHEMA,
@@ -101,6 +118,8 @@ class Report:
             "toolchain": encode(self.toolchain),
             "fingerprint": self.toolchain.fingerprint,
             "devices": encode(self.devices),
+            "surroundings": encode(self.surroundings),
+            "smoke": encode(self.smoke),
             "probes": {subject: encode(probes) for subject, probes in self.probes},
             "problems": [
                 {"code": problem.code, "message": problem.message, "hints": list(problem.hints)}
@@ -109,8 +128,15 @@ class Report:
         }
 
 
-def examine_machine(system: System) -> Report:
+def examine_machine(system: System, *, smoke: bool = False) -> Report:
     """Look at compilers, CUDA toolkits, driver and GPUs, and judge how they fit.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    smoke : bool
+        Build and run programs with what was found, which takes seconds.
 
     Returns
     -------
@@ -118,31 +144,74 @@ def examine_machine(system: System) -> Report:
         Never raises a `ToolchainError`: those are findings.
     """
     devices = probe_devices(system)
+    surroundings = probe_surroundings(system)
+    home = system.environ.get("HOME", "").rstrip("/")
     try:
-        found = survey(ToolchainRequest(need_cuda=True, need_cxx=True), system)
+        found = survey(
+            ToolchainRequest(need_cuda=True, need_cxx=True), system, find_configuration(system), to_the_end=True
+        )
     except ToolchainError as error:
         finding = Finding(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
         return Report(
-            findings=(finding,), toolchain=Toolchain(), devices=devices, probes=(), problems=(error,), exit_code=NO_CXX
+            findings=(finding,),
+            toolchain=Toolchain(),
+            devices=devices,
+            probes=(),
+            problems=(error,),
+            surroundings=surroundings,
+            home=home,
+            exit_code=NO_CXX,
         )
     problems = tuple(dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None))
-    exit_code = NO_CXX if found.cxx_problem else NO_CUDA if found.cuda_problem else WORKS
+    trials = run_smoke(found.toolchain, devices, system, jax=bool(surroundings.jaxlib)) if smoke else ()
+    failed = {trial.name for trial in trials if trial.outcome == "fail"}
+    no_cxx = bool(found.cxx_problem) or not failed.isdisjoint({"C++", "FFI on the CPU"})
+    exit_code = NO_CXX if no_cxx else NO_CUDA if found.cuda_problem or failed else WORKS
     probes = (
         ("C++ compiler", found.cxx_probes),
         ("CUDA toolkit", found.cuda_probes),
         ("nvcc's host compiler", found.host_probes),
     )
     return Report(
-        findings=tuple(_findings(found, devices)),
+        findings=(*_findings(found, devices, surroundings), *map(_smoke_finding, trials)),
         toolchain=found.toolchain,
         devices=devices,
         probes=probes,
         problems=problems,
+        surroundings=surroundings,
+        smoke=trials,
+        home=home,
         exit_code=exit_code,
     )
 
 
-def _findings(found: Survey, devices: DeviceReport) -> Iterator[Finding]:
+def _smoke_finding(trial: SmokeResult) -> Finding:
+    """A trial's line."""
+    status: Status = "note" if trial.outcome == "skipped" else trial.outcome
+    message = f"{trial.message}\n{trial.detail}" if trial.detail else trial.message
+    next_step = "the end of its output is above" if trial.detail else ""
+    return Finding(status=status, subject=f"smoke: {trial.name}", message=message, next_step=next_step)
+
+
+def _surrounding_findings(
+    around: Surroundings, devices: DeviceReport, toolkit: CudaToolkit | None
+) -> Iterator[Finding]:
+    """Jax's CUDA and the folders, where something is to be said of them."""
+    if around.jaxlib:
+        plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
+        yield Finding(status="ok", subject="jax", message=f"jaxlib {around.jaxlib}, {plugins}")
+    if toolkit is not None:
+        for row in judge_jax(toolkit.release, around.jax_plugins, around.jaxlib, has_gpu=bool(devices.devices)):
+            yield Finding(status="warn", subject="jax", message=row.message, next_step=row.hint)
+    for purpose, facts, remedy in (
+        ("cache", around.cache, "set BE_CACHE_DIR to another folder"),
+        ("temporary", around.temporary, "set TMPDIR to another folder"),
+    ):
+        for row in judge_folder(purpose, facts, remedy):
+            yield Finding(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
+
+
+def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Finding]:
     """Every line of the report."""
     toolchain = found.toolchain
     yield _compiler_finding("C++ compiler", toolchain.cxx, found.cxx_problem)
@@ -152,6 +221,7 @@ def _findings(found: Survey, devices: DeviceReport) -> Iterator[Finding]:
         yield from _toolkit_findings(toolchain.cuda)
         yield from _passed_over(found.cuda_probes)
     yield from _device_findings(devices, toolchain.cuda)
+    yield from _surrounding_findings(around, devices, toolchain.cuda)
     for warning in toolchain.warnings:
         yield Finding(status="warn", subject="compiler", message=warning.message, next_step=warning.hint)
     for name, value in toolchain.environment:
@@ -255,14 +325,15 @@ def render_report(report: Report, *, verbose: bool = False) -> str:
     width = max(len(finding.subject) for finding in report.findings)
     lines = [heading()]
     for finding in report.findings:
-        lines.append(f"{finding.status:<4}  {finding.subject:<{width}}  {finding.message}")
+        message = finding.message.replace("\n", f"\n{'':<4}  {'':<{width}}  ")
+        lines.append(f"{finding.status:<4}  {finding.subject:<{width}}  {message}")
         if finding.next_step:
             lines.append(f"{'':<4}  {'':<{width}}  next: {finding.next_step}")
     lines.extend(f"\n{problem.code}: {problem}" for problem in report.problems)
     if verbose:
         lines.extend(render_probe_lists(report))
     lines.append(f"\n{report.verdict}")
-    return "\n".join(lines)
+    return report.redact("\n".join(lines))
 
 
 def render_probe_lists(report: Report) -> Iterator[str]:

@@ -17,7 +17,7 @@ class Probe:
     place : str
         The path, name or value that was tried.
     reason : str
-        Why it lost; empty when it was chosen.
+        Why it lost, or why it was chosen.
     hint : str
         What would repair it, where something was there and can be repaired.
     chosen : bool
@@ -50,9 +50,11 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
       PATH  nvcc: not there
     """
     width = max((len(probe.found_via) for probe in probes), default=0)
-    return "\n".join(
-        f"  {probe.found_via:<{width}}  {probe.place}: {'chosen' if probe.chosen else probe.reason}" for probe in probes
-    )
+
+    def verdict(probe: Probe) -> str:
+        return ", ".join(filter(None, ("chosen" if probe.chosen else "", probe.reason)))
+
+    return "\n".join(f"  {probe.found_via:<{width}}  {probe.place}: {verdict(probe)}" for probe in probes)
 
 
 class ToolchainError(Exception):
@@ -118,6 +120,24 @@ class UnsupportedHostCompilerError(ToolchainError, RuntimeError):
     """The CUDA toolkit accepts none of the C++ compilers on this machine."""
 
     code = "TC302"
+
+
+class InstallError(ToolchainError, RuntimeError):
+    """An installation was not possible, or failed; what was there before is still there."""
+
+    code = "TC401"
+
+
+class CudaUnavailableError(InstallError):
+    """No package index has the CUDA compiler that was asked for, or this machine cannot use one that it has."""
+
+    code = "TC402"
+
+
+class StoreError(InstallError):
+    """The folder of managed toolchains can't be used, or lacks what was asked for."""
+
+    code = "TC403"
 
 
 def error_types() -> tuple[type[ToolchainError], ...]:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
 from be_toolchain.catalog import Layout
 from be_toolchain.model import Component, CudaToolkit, HostCompiler
+from be_toolchain.packaging import recorded_versions
 from be_toolchain.search import ToolkitCandidate
 from be_toolchain.system import RunResult, System
 from be_toolchain.versions import (
     DryRun,
     parse_archs_listed,
-    parse_conda_meta,
+    parse_cccl_version,
     parse_cudart_version,
-    parse_dist_infos,
     parse_dryrun,
     parse_host_limits,
+    parse_libc_below,
     parse_tool_version,
-    parse_version_json,
     release_of,
 )
 
@@ -230,6 +230,7 @@ def _assemble(
     """The toolkit's value, once all parts are there."""
     programs = parts.programs
     limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")
+    clash = parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
     return CudaToolkit(
         root=parts.root,
         release=release_of(answers.version),
@@ -247,29 +248,45 @@ def _assemble(
         fatbinary=programs["fatbinary"],
         nvlink=programs["nvlink"],
         libdevice=parts.libdevice,
-        components=tuple(_components(system, answers, parts)),
+        components=tuple(_components(system, answers, parts, host)),
         archs=answers.archs,
-        host_limits=limits,
+        host_limits=replace(limits, libc_below=clash),
         host_compiler=host,
         found_via=candidate.found_via,
     )
 
 
-def _components(system: System, answers: Answers, parts: Parts) -> Iterator[Component]:
+def _components(system: System, answers: Answers, parts: Parts, host: HostCompiler) -> Iterator[Component]:
     """Every part's version, from the part itself where it tells, else from the packaging's records."""
     yield Component(name="nvcc", path=parts.programs["nvcc"], version=answers.version, source="nvcc --version")
-    recorded, source = _recorded_versions(system, parts)
     tools = [parts.programs[name] for name in catalog.TOOLS]
     told = system.run_all(tuple((str(tool), "--version") for tool in tools), unset=catalog.PROBE_UNSET)
     for name, tool, result in zip(catalog.TOOLS, tools, told, strict=True):
         yield Component(name=name, path=tool, version=_told(result), source=f"{name} --version")
     files = {"nvvm": parts.programs["cicc"], **parts.headers}
+    recorded = recorded_versions(system, parts.root, parts.layout)
     header_release = _cudart_release(system, parts)
     for name in ("nvvm", "crt", "cudart", "cccl"):
-        version, origin = recorded.get(name, ""), source
+        version, source = recorded.get(name, ("", ""))
         if name == "cudart" and header_release and release_of(version) != header_release:
-            version, origin = header_release, "CUDART_VERSION"
-        yield Component(name=name, path=files[name], version=version, source=origin if version else "")
+            version, source = header_release, "CUDART_VERSION"
+        if name == "nvvm" and not version:
+            version, source = _told(system.run(_cicc_command(answers.nvcc, host))), "cicc's output"
+        if name == "cccl" and not version:
+            version, source = _cccl_release(system, parts), "CCCL_VERSION"
+        yield Component(name=name, path=files[name], version=version, source=source if version else "")
+
+
+def _cicc_command(nvcc: Path, host: HostCompiler) -> tuple[str, ...]:
+    """Translate an empty source to PTX, at the head of which cicc writes its own version; there is no shorter way."""
+    return (str(nvcc), "-ptx", "-ccbin", str(host.path), "-x", "cu", "/dev/null", "-o", "/dev/stdout")
+
+
+def _cccl_release(system: System, parts: Parts) -> str:
+    """The release that CCCL's headers name: a number of its own, not CUDA's."""
+    base = parts.headers["cccl"].parent.parent
+    texts = (system.read_text(base / name, limit_bytes=16384) for name in catalog.CCCL_VERSION_HEADERS)
+    return next(filter(None, (parse_cccl_version(text) for text in texts if text)), "")
 
 
 def _told(result: RunResult) -> str:
@@ -282,21 +299,3 @@ def _cudart_release(system: System, parts: Parts) -> str:
     """The release that the CUDA runtime's headers name."""
     header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
     return parse_cudart_version(system.read_text(header, limit_bytes=65536) or "")
-
-
-def _recorded_versions(system: System, parts: Parts) -> tuple[dict[str, str], str]:
-    """Versions by component from dist-info folders, conda-meta or version.json, and which of them told."""
-    if parts.layout.name == "pip":
-        packages = parse_dist_infos(system.list_dir(parts.root.parent.parent))
-        rows = {row.name: packages.get(row.pip, "") for row in catalog.COMPONENTS}
-        return rows, "dist-info"
-    if parts.layout.name == "conda":
-        packages = parse_conda_meta(system.list_dir(parts.root / "conda-meta"))
-        return {row.name: _any_of(packages, row.conda) for row in catalog.COMPONENTS}, "conda-meta"
-    packages = parse_version_json(system.read_text(parts.root / "version.json") or "")
-    return {row.name: _any_of(packages, row.version_json) for row in catalog.COMPONENTS}, "version.json"
-
-
-def _any_of(versions: dict[str, str], names: tuple[str, ...]) -> str:
-    """The version of the first name that has one."""
-    return next((versions[name] for name in names if name in versions), "")

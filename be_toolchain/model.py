@@ -80,11 +80,16 @@ class HostCompiler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLimits:
-    """The host compilers that a toolkit's ``crt/host_config.h`` accepts; None where it sets no limit."""
+    """The host compilers that a toolkit's ``crt/host_config.h`` accepts; None where it sets no limit.
+
+    `libc_below` is the first release of glibc whose ``math.h`` contradicts the toolkit's own declarations; empty for
+    none.
+    """
 
     gcc_max: int | None = None
     clang_min: int | None = None
     clang_max: int | None = None
+    libc_below: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

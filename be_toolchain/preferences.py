@@ -1,4 +1,4 @@
-"""What the environment asks for, read once into a value. Pure: a mapping in, a value out."""
+"""What the environment and a project's file ask for, in one value. Pure: a mapping and a value in, a value out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from be_toolchain import catalog
+from be_toolchain.configuration import Configuration
 from be_toolchain.errors import PreferenceError
 
 GROUPS = ("env", "conda", "pip", "path", "system")
@@ -18,7 +19,7 @@ the variables of environment modules and the well-known folders.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
-    """The variables that steer the search.
+    """What steers the search; a variable comes before the same wish in a file, and is named with its value.
 
     Parameters
     ----------
@@ -51,13 +52,15 @@ class Preferences:
     allow_unsupported_compiler: bool = False
 
 
-def parse_preferences(environ: Mapping[str, str]) -> Preferences:
-    """Read the variables that steer the search.
+def parse_preferences(environ: Mapping[str, str], configuration: Configuration | None = None) -> Preferences:
+    """Read the variables that steer the search, and below them a project's file.
 
     Parameters
     ----------
     environ : Mapping of str to str
         Environment variables; empty ones count as unset.
+    configuration : Configuration, optional
+        A project's wishes.
 
     Returns
     -------
@@ -66,13 +69,17 @@ def parse_preferences(environ: Mapping[str, str]) -> Preferences:
     Raises
     ------
     PreferenceError
-        ``BE_NVCC_PREFER`` or ``BE_ALLOW_UNSUPPORTED_COMPILER`` holds a word that means nothing.
+        ``BE_NVCC_PREFER``, ``BE_ALLOW_UNSUPPORTED_COMPILER`` or ``prefer`` holds a word that means nothing.
 
     Examples
     --------
     >>> parse_preferences({"BE_NVCC_PREFER": "system,pip"}).groups
     ('path', 'system', 'pip', 'env', 'conda')
     """
+    file = configuration or Configuration()
+
+    def wish(key: str, value: str) -> tuple[tuple[str, str], ...]:
+        return ((file.label(key), value),) if value else ()
 
     def first(names: tuple[str, ...]) -> tuple[str, str] | None:
         return next(((name, environ[name]) for name in names if environ.get(name, "").strip()), None)
@@ -81,15 +88,17 @@ def parse_preferences(environ: Mapping[str, str]) -> Preferences:
         return tuple((name, environ[name]) for name in names if environ.get(name, "").strip())
 
     return Preferences(
-        nvcc=first(catalog.ENV_NVCC),
-        cxx=first((catalog.ENV_CXX,)),
-        homes=every(catalog.ENV_HOMES),
+        nvcc=first(catalog.ENV_NVCC) or next(iter(wish("nvcc", file.nvcc)), None),
+        cxx=first((catalog.ENV_CXX,)) or next(iter(wish("cxx", file.cxx)), None),
+        homes=every(catalog.ENV_HOMES) + wish("cuda-home", file.cuda_home),
         modules=every(catalog.MODULE_VARIABLES),
-        groups=_ordered_groups(first(catalog.ENV_PREFER)),
-        cuda_hosts=_flagged_hosts(environ) + every(("NVCC_CCBIN", "CUDAHOSTCXX")),
+        groups=_ordered_groups(first(catalog.ENV_PREFER) or next(iter(wish("prefer", ",".join(file.prefer))), None)),
+        cuda_hosts=_flagged_hosts(environ) + every(("NVCC_CCBIN", "CUDAHOSTCXX")) + wish("host-cxx", file.host_cxx),
         plain_cxx=first(("CXX",)),
         conda_prefix=environ.get("CONDA_PREFIX", ""),
-        allow_unsupported_compiler=_switch(first(catalog.ENV_ALLOW_UNSUPPORTED)),
+        allow_unsupported_compiler=_switch(
+            first(catalog.ENV_ALLOW_UNSUPPORTED), otherwise=file.allow_unsupported_compiler or False
+        ),
     )
 
 
@@ -103,16 +112,16 @@ def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
         if word not in GROUPS:
             accepted = ", ".join(GROUPS)
             raise PreferenceError(
-                f"{name}={value!r}: {word!r} is no place for nvcc", hints=(f"use a comma list of {accepted}",)
+                f"{name}: {value!r}: {word!r} is no place for nvcc", hints=(f"use a comma list of {accepted}",)
             )
         named.extend(("path", "system") if word == "system" else (word,))
     return tuple(dict.fromkeys((*named, *GROUPS)))
 
 
-def _switch(setting: tuple[str, str] | None) -> bool:
+def _switch(setting: tuple[str, str] | None, *, otherwise: bool) -> bool:
     """A variable that is on or off."""
     if setting is None:
-        return False
+        return otherwise
     name, value = setting
     word = value.strip().lower()
     if word in ("1", "true", "yes", "on"):

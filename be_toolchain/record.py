@@ -9,6 +9,7 @@ from typing import Any
 
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
+from be_toolchain.configuration import ConfigurationFile
 from be_toolchain.model import (
     Component,
     CudaToolkit,
@@ -18,10 +19,13 @@ from be_toolchain.model import (
     ToolchainRequest,
     Warned,
 )
-from be_toolchain.system import FileStamp, RunResult, System
+from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever the meaning of a stored field changes."""
+
+KEPT_RECORDS = 64
+"""How many environments are remembered: each has a record of its own."""
 
 Key = list[list[str]]
 
@@ -41,6 +45,8 @@ class ObservingSystem(System):
         self.machine = inner.machine
         self.prefixes = inner.prefixes
         self.site_dirs = inner.site_dirs
+        self.cwd = inner.cwd
+        self.libc = inner.libc
         self.seen: dict[str, FileStamp | None] = {}
         self.listed: dict[str, FileStamp | None] = {}
 
@@ -77,9 +83,17 @@ class ObservingSystem(System):
         """See `System.open_library`."""
         return self._inner.open_library(name)
 
+    def folder_facts(self, path: Path) -> FolderFacts:
+        """See `System.folder_facts`."""
+        return self._inner.folder_facts(path)
 
-def record_key(request: ToolchainRequest, system: System) -> Key:
-    """What an answer depends on beside files: the request, Python's folders and the environment variables."""
+    def is_planted(self, path: Path) -> bool:
+        """See `System.is_planted`."""
+        return self._inner.is_planted(path)
+
+
+def record_key(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None = None) -> Key:
+    """What an answer depends on beside files: the request, Python's folders, a project's wishes and the variables."""
     environ = system.environ
     return [
         ["schema", str(SCHEMA)],
@@ -87,6 +101,8 @@ def record_key(request: ToolchainRequest, system: System) -> Key:
         ["machine", system.machine],
         ["prefixes", "\n".join(map(str, system.prefixes))],
         ["site_dirs", "\n".join(map(str, system.site_dirs))],
+        ["libc", system.libc],
+        ["configuration", f"{configuration.path}\n{configuration.text}" if configuration else ""],
         *([name, environ[name]] for name in catalog.RECORD_VARIABLES if name in environ),
     ]
 
@@ -118,7 +134,31 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
         "listed": [[path, *_listing(stamp)] for path, stamp in observed.listed.items()],
         "toolchain": encode(toolchain),
     }
-    return write_private(record_path(record_dir, key), json.dumps(data, separators=(",", ":")))
+    written = write_private(record_path(record_dir, key), json.dumps(data, separators=(",", ":")))
+    if written:
+        prune_records(record_dir)
+    return written
+
+
+def prune_records(record_dir: Path, keep: int = KEPT_RECORDS) -> None:
+    """Remove all but the newest records, and what writers that were killed left; other files stay.
+
+    A record is worth one search, so that losing one that is still in use costs a tenth of a second.
+    """
+    import time
+
+    ages: list[tuple[float, Path]] = []
+    for path in (*record_dir.glob("toolchain-*.json"), *record_dir.glob(".*.json.*")):
+        try:
+            ages.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    ages.sort(reverse=True)
+    records = [path for _, path in ages if not path.name.startswith(".")]
+    hour_ago = time.time() - 3600
+    leftovers = [path for age, path in ages if path.name.startswith(".") and age < hour_ago]
+    for path in (*records[keep:], *leftovers):
+        path.unlink(missing_ok=True)
 
 
 def write_private(path: Path, text: str) -> bool:

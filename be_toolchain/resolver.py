@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from be_toolchain.configuration import ConfigurationFile, find_configuration
 from be_toolchain.model import Toolchain, ToolchainRequest
 from be_toolchain.record import ObservingSystem, load_record, record_key, save_record
 from be_toolchain.system import LocalSystem, System
@@ -37,27 +38,28 @@ def resolve(
     UnsupportedHostCompilerError
         The toolkit refuses every C++ compiler that is here, or the one that was named.
     PreferenceError
-        An environment variable that steers the search means nothing.
+        An environment variable or a file that steers the search means nothing.
     """
     request = request or ToolchainRequest()
     system = system or LocalSystem()
     if record_dir is None:
-        return _search(request, system)
-    key = record_key(request, system)
+        return _search(request, system, find_configuration(system))
+    configuration = find_configuration(system)
+    key = record_key(request, system, configuration)
     known = load_record(record_dir, key, system)
     if known is not None:
         return known
     observing = ObservingSystem(system)
-    toolchain = _search(request, observing)
+    toolchain = _search(request, observing, configuration)
     save_record(record_dir, key, toolchain, observing)
     return toolchain
 
 
-def _search(request: ToolchainRequest, system: System) -> Toolchain:
+def _search(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None) -> Toolchain:
     """Search anew; raise what went wrong."""
     from be_toolchain.survey import survey
 
-    found = survey(request, system)
+    found = survey(request, system, configuration)
     if found.problem is not None:
         raise found.problem
     return found.toolchain

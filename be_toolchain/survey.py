@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from be_toolchain import catalog
-from be_toolchain.coherence import find_mixture, judge_conda, judge_flags, judge_host, judge_release, render_limits
+from be_toolchain.coherence import (
+    find_mixture,
+    judge_conda,
+    judge_flags,
+    judge_host,
+    judge_libc,
+    judge_release,
+    render_limits,
+)
+from be_toolchain.configuration import ConfigurationFile, parse_configuration
 from be_toolchain.errors import (
     CudaNotFoundError,
     HostCompilerNotFoundError,
@@ -87,15 +96,32 @@ class Compilers:
         return replace(self._asked[candidate.path], found_via=candidate.found_via)
 
 
-def survey(request: ToolchainRequest, system: System) -> Survey:
+def survey(
+    request: ToolchainRequest,
+    system: System,
+    configuration: ConfigurationFile | None = None,
+    *,
+    to_the_end: bool = False,
+) -> Survey:
     """Search for all that a request needs.
+
+    Parameters
+    ----------
+    request : ToolchainRequest
+        What is needed.
+    system : System
+        The machine.
+    configuration : ConfigurationFile, optional
+        A project's wishes.
+    to_the_end : bool
+        Also list the places that come after the one that was chosen, unexamined; a record is the better without them.
 
     Raises
     ------
     PreferenceError
-        An environment variable that steers the search means nothing.
+        An environment variable, or the file, that steers the search means nothing.
     """
-    preferences = parse_preferences(system.environ)
+    preferences = parse_preferences(system.environ, parse_configuration(configuration))
     compilers = Compilers(system, preferences, request.cxx)
     environment = tuple(
         (name, system.environ[name]) for name in sorted(catalog.COMPILE_VARIABLES) if system.environ.get(name)
@@ -105,7 +131,43 @@ def survey(request: ToolchainRequest, system: System) -> Survey:
         result = _with_cxx(result, compilers, _named(request.cxx, preferences.cxx, "argument cxx"))
     if request.need_cuda:
         result = _with_cuda(result, system, preferences, request, compilers)
+    if to_the_end:
+        result = _with_the_rest(result, system, preferences, request)
     return replace(result, toolchain=_finish(result, system))
+
+
+def _with_the_rest(result: Survey, system: System, preferences: Preferences, request: ToolchainRequest) -> Survey:
+    """Add the places after the chosen ones."""
+
+    def hosts(*, for_cuda: bool) -> Iterator[HostCandidate | Probe]:
+        return host_candidates(system, preferences, request.cxx, for_cuda=for_cuda)
+
+    toolkits = (
+        Probe(found_via=each.found_via, place=str(each.nvcc)) if isinstance(each, ToolkitCandidate) else each
+        for each in toolkit_candidates(system, preferences, request.nvcc)
+    )
+    return replace(
+        result,
+        cxx_probes=_continued(result.cxx_probes, map(_as_probe, hosts(for_cuda=False))),
+        host_probes=_continued(result.host_probes, map(_as_probe, hosts(for_cuda=True))),
+        cuda_probes=_continued(result.cuda_probes, toolkits),
+    )
+
+
+def _as_probe(each: HostCandidate | Probe) -> Probe:
+    """A compiler that was not asked."""
+    return each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(each.path))
+
+
+def _continued(probes: tuple[Probe, ...], places: Iterator[Probe]) -> tuple[Probe, ...]:
+    """The probes up to the chosen one, then those places that come later in the order."""
+    winner = next((probe for probe in probes if probe.chosen), None)
+    if winner is None:
+        return probes
+    known = {(probe.found_via, probe.place) for probe in probes}
+    later = f"not needed: {winner.place} comes first"
+    rest = (each for each in dict.fromkeys(places) if (each.found_via, each.place) not in known)
+    return (*probes, *(each if each.reason else replace(each, reason=later) for each in rest))
 
 
 def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | None) -> Survey:
@@ -115,7 +177,8 @@ def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | Non
         if isinstance(found, Probe):
             probes.append(found)
             continue
-        probes.append(Probe(found_via=found.found_via, place=str(found.path), chosen=True))
+        reason = f"{found.family} {found.version}, the first that works in the order of search"
+        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=True))
         toolchain = replace(result.toolchain, cxx=found)
         return replace(result, toolchain=toolchain, cxx_probes=tuple(probes))
     hints: tuple[str, ...] = (
@@ -188,7 +251,8 @@ def _find_toolkit(
             )
             probes.append(lost)
             continue
-        probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), chosen=True))
+        reason = f"CUDA {verdict.release}, the first in the order of search that is complete and of one release"
+        probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), reason=reason, chosen=True))
         return _ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None)
     named = _named(requested, preferences.nvcc, "argument nvcc")
     return _ToolkitSearch(toolkit=None, probes=tuple(probes), problem=_cuda_error(rejections, tuple(probes), named))
@@ -238,7 +302,9 @@ def _find_host(
             continue
         refused = judge_host(found, toolkit.host_limits)
         chosen = allow_any or not refused
-        reason = "" if chosen else refused
+        works = f"{found.family} {found.version}, the first in the order of search that nvcc accepts"
+        by_wish = f"{refused}; used because you asked for it"
+        reason = refused if not chosen else by_wish if refused else works
         probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=chosen))
         if chosen:
             return tuple(probes), found
@@ -273,15 +339,17 @@ def _finish(result: Survey, system: System) -> Toolchain:
     """One compiler for C++ and nvcc unless one was named for C++; and the warnings."""
     toolchain = result.toolchain
     cxx, cuda = toolchain.cxx, toolchain.cuda
-    if cuda is not None and cxx is not None and cxx.found_via not in _NAMED:
+    if cuda is not None and cxx is not None and not _is_named(cxx):
         cxx = cuda.host_compiler
     used = [compiler for compiler in (cxx, cuda.host_compiler if cuda else None) if compiler is not None]
     roots = tuple(str(prefix) for prefix in conda_prefixes(system))
     rows = [row for compiler in used for row in judge_conda(compiler, roots)]
     if cuda is not None:
+        rows.extend(judge_libc(system.libc, cuda))
         rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
     return replace(toolchain, cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
 
 
-_NAMED = ("argument cxx", catalog.ENV_CXX, "CXX")
-"""The steps at which somebody named the C++ compiler."""
+def _is_named(compiler: HostCompiler) -> bool:
+    """Whether somebody named the C++ compiler: a caller, a variable or a project's file."""
+    return compiler.found_via in ("argument cxx", catalog.ENV_CXX, "CXX") or compiler.found_via.startswith("cxx in ")

@@ -70,6 +70,29 @@ class RunResult:
         return self.problem or f"exit status {self.returncode}{': ' + lines[-1].strip() if lines else ''}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderFacts:
+    """What can be done in a folder, or in the nearest one above it that is there.
+
+    Parameters
+    ----------
+    path : Path
+        The folder that was asked about.
+    standing : Path
+        `path`, or what of it exists: the rest has to be made.
+    writable, executable : bool
+        Whether files can be made there, and whether programs and libraries in it can be loaded (not ``noexec``).
+    free_bytes : int or None
+        Room for an ordinary user; None when unknown.
+    """
+
+    path: Path
+    standing: Path
+    writable: bool = True
+    executable: bool = True
+    free_bytes: int | None = None
+
+
 class System(ABC):
     """All that the search may see of a machine. Paths are absolute.
 
@@ -83,12 +106,18 @@ class System(ABC):
         The running Python's prefix and, in a virtual environment, the one that it was made from.
     site_dirs : tuple of Path
         The site-packages folders on Python's path, in its order.
+    cwd : Path or None
+        The working folder; None when it is gone.
+    libc : str
+        The C library, ``"glibc 2.36"``; empty when it is another one.
     """
 
     environ: Mapping[str, str]
     machine: str
     prefixes: tuple[Path, ...]
     site_dirs: tuple[Path, ...]
+    cwd: Path | None
+    libc: str
 
     @abstractmethod
     def stat(self, path: str | Path) -> FileStamp | None:
@@ -115,6 +144,14 @@ class System(ABC):
     @abstractmethod
     def open_library(self, name: str) -> Any:
         """A shared library for ctypes; raises OSError when the loader does not find it."""
+
+    @abstractmethod
+    def folder_facts(self, path: Path) -> FolderFacts:
+        """What can be done in a folder that may not be there yet."""
+
+    @abstractmethod
+    def is_planted(self, path: Path) -> bool:
+        """Whether another user may have put a file there: it is not ours, in a folder that anyone may write to."""
 
     def run(self, argv: tuple[str, ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0) -> RunResult:
         """Run one command as `run_all` does."""
@@ -180,6 +217,8 @@ class LocalSystem(System):
         ends = ("site-packages", "dist-packages")
         found = (Path(entry) for entry in sys.path if entry.rstrip("/").endswith(ends) and entry.startswith("/"))
         self.site_dirs = tuple(dict.fromkeys(found))
+        self.cwd = _working_folder()
+        self.libc = _libc()
 
     def stat(self, path: str | Path) -> FileStamp | None:
         """See `System.stat`."""
@@ -225,6 +264,47 @@ class LocalSystem(System):
         import ctypes
 
         return ctypes.CDLL(name)
+
+    def folder_facts(self, path: Path) -> FolderFacts:
+        """See `System.folder_facts`."""
+        standing = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+        # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
+        writable = os.access(standing, os.W_OK | os.X_OK)
+        try:
+            mounted = os.statvfs(standing)
+        except OSError:
+            return FolderFacts(path=path, standing=standing, writable=writable)
+        return FolderFacts(
+            path=path,
+            standing=standing,
+            writable=writable and not mounted.f_flag & os.ST_RDONLY,
+            executable=not mounted.f_flag & os.ST_NOEXEC,
+            free_bytes=mounted.f_bavail * mounted.f_frsize,
+        )
+
+    def is_planted(self, path: Path) -> bool:
+        """See `System.is_planted`."""
+        try:
+            file, folder = path.stat(), path.parent.stat()
+        except OSError:
+            return False
+        return file.st_uid not in (0, os.getuid()) and bool(folder.st_mode & stat.S_IWOTH)
+
+
+def _working_folder() -> Path | None:
+    """Where the process is, unless that was removed."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def _libc() -> str:
+    """The GNU C library's name and version; empty with another one."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
 
 
 def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Popen[bytes] | str:

@@ -188,6 +188,59 @@ def parse_host_limits(text: str) -> HostLimits:
     )
 
 
+LIBC_CLASHES = (("cospi", "2.41"), ("rsqrt", "2.42"))
+"""Functions that CUDA declared first, and the glibc that declares them with ``noexcept``.
+
+See https://github.com/NVIDIA/cuda-samples/issues/378 and https://github.com/NixOS/nixpkgs/pull/498678.
+"""
+
+
+def parse_libc_below(text: str) -> str:
+    r"""The first glibc that a toolkit's ``crt/math_functions.h`` contradicts, empty for none.
+
+    nvcc then fails in any source that includes ``math.h``: ``exception specification is incompatible``.
+
+    Examples
+    --------
+    >>> parse_libc_below("extern double  rsqrt(double x);\nextern double cospi(double x) __NV_SPECIFIER;")
+    '2.42'
+    """
+    for function, libc in LIBC_CLASHES:
+        if re.search(rf"^extern\b[^\n(]*\bdouble\s+{function}\(double x\);", text, re.MULTILINE):
+            return libc
+    return ""
+
+
+def parse_cccl_version(text: str) -> str:
+    """The release in ``#define CCCL_VERSION``, or in ``THRUST_VERSION`` and ``CUB_VERSION`` before it.
+
+    Examples
+    --------
+    >>> parse_cccl_version("#define CCCL_VERSION 3000001")
+    '3.0.1'
+    >>> parse_cccl_version("#define CUB_VERSION 200302")
+    '2.3.2'
+    """
+    match = re.search(r"^#define\s+(CCCL|CUB|THRUST)_VERSION\s+(\d+)", text, re.MULTILINE)
+    if match is None:
+        return ""
+    number, thousand = int(match[2]), 1000 if match[1] == "CCCL" else 100
+    major, minor = divmod(number // thousand, 1000)
+    return f"{major}.{minor}.{number % thousand}"
+
+
+def parse_dpkg_status(text: str) -> dict[str, str]:
+    r"""Installed packages and upstream versions in dpkg's ``status``.
+
+    Examples
+    --------
+    >>> parse_dpkg_status("Package: nvidia-cuda-toolkit\nVersion: 12.4.131~12.4.1-2\n\nPackage: dash\nVersion: 1:0.5-1")
+    {'nvidia-cuda-toolkit': '12.4.131', 'dash': '0.5'}
+    """
+    found = re.findall(r"^Package: (\S+)\n(?:[^\n]+\n)*?Version: (?:\d+:)?([0-9.]+)", text, re.MULTILINE)
+    return dict(found)
+
+
 def parse_cudart_version(text: str) -> str:
     """The release in ``#define CUDART_VERSION``, empty when there is none.
 

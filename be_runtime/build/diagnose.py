@@ -128,8 +128,8 @@ def diagnose(output: str, sources: Mapping[str, str], trampoline_lines: Sequence
         place = (match["file"], int(match["line"]))
         if len(block) == 1:
             block += _excerpt(sources.get(place[0]), place[1], match.groupdict().get("column"))
-        if place in trampoline_lines:
-            hints = ("the arg_spec may not fit the C++ signature: compare their order and number", *hints)
+        if place in trampoline_lines and "be_call" in output:
+            hints = (*hints, "the arg_spec may not fit the C++ signature: compare their order and number")
     return Diagnosis(first_error="\n".join(block), hints=hints)
 
 

@@ -79,6 +79,15 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
     )
 
 
+def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+    """The flags that let the compiler drop what only the entry points use, where nothing outside can name it.
+
+    That is so for the only unit of a module that is linked with no library of the author's and exports nothing itself.
+    """
+    closed = compiler.family == "gcc" and not ldflags and not any("visibility" in text for text in texts)
+    return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
+
+
 def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tuple[str, ...]:
     """The host compiler's command for the handler: ours alone, no flag of the author reaches it."""
     return (

@@ -150,6 +150,8 @@ def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitN
     )
     if request.language == "cpp":
         command = flags.host_compile(tools.cxx, options, includes)
+        if len(request.units) == 1:
+            command += flags.whole_program(tools.cxx, options.ldflags, [source.text for source in unit.sources])
     else:
         assert tools.cuda is not None
         command = flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)

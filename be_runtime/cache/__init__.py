@@ -1,5 +1,6 @@
 """The build cache: keys that explain themselves, entries that prove themselves before they are used."""
 
+from be_runtime.cache.guard import own_folder
 from be_runtime.cache.key import CacheKey, make_key
 from be_runtime.cache.location import CacheWarning, usable_cache_dir
 from be_runtime.cache.manifest import FileRecord, Manifest
@@ -16,6 +17,7 @@ __all__ = [
     "Manifest",
     "Store",
     "make_key",
+    "own_folder",
     "shadowing_paths",
     "usable_cache_dir",
 ]

@@ -48,6 +48,22 @@ def find_base(root: str) -> str | None:
     return base_folder(home) if _require_own_home(home, uid) else None
 
 
+def own_folder(root: str) -> str:
+    """The part of the cache's folder that is the user's alone, for files beside our entries; it need not exist.
+
+    Raises
+    ------
+    CacheError
+        Somebody else could put files there.
+    """
+    uid = os.geteuid()
+    if not _require_safe_root(root, uid):
+        return root
+    home = f"{root}/user-{uid}"
+    _require_own_home(home, uid)
+    return home
+
+
 def prepare_base(root: str) -> str:
     """Make the folder that `find_base` finds, with what belongs into it.
 

@@ -206,6 +206,7 @@ bool match_attrs(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void*
 
 using namespace BE::detail;
 
+/// The body of every handler.
 ///
 /// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no
 /// blocks would be a CUDA error.

@@ -72,7 +72,7 @@ def test_options(option: str, value: Any):
 
 
 def test_a_string_of_flags_says_how_to_write_it():
-    with pytest.raises(ArgumentError, match=r"extra_cflags=\['-O2 -g'\]"):
+    with pytest.raises(ArgumentError, match=r"extra_cflags=\['-O2', '-g'\]"):
         be_runtime.load_cpp_inline("bad", SOURCE, extra_cflags="-O2 -g")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import jax
@@ -252,6 +253,11 @@ def test_two_modules_with_the_same_names_do_not_meet():
         )
     assert value("separate1.value") == 111
     assert value("separate2.value") == 222
+
+
+def test_a_module_s_names_are_not_the_process_s():
+    be_runtime.load_cpp_inline("unseen", value_source("1", "seen_by_its_handle_only"))
+    assert not hasattr(ctypes.CDLL(None), "be_ffi_seen_by_its_handle_only")
 
 
 def test_entry_points_in_namespaces_and_static(tmp_path: Path):

@@ -187,3 +187,16 @@ if pid == 0:
 assert os.waitpid(pid, 0)[1] == 0
 """
     run_python(code, env=environment(BE_CACHE_DIR=str(tmp_path / "cache"), JAX_PLATFORMS="cpu"))
+
+
+def test_a_cache_that_all_users_share_holds_a_folder_for_each(tmp_path: Path):
+    """What decides which compiler runs must not lie where others can write."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    for _ in range(2):
+        path = Path(run_python(USE, env=environment(BE_CACHE_DIR=str(shared))).stdout.splitlines()[0])
+        own = f"user-{os.geteuid()}"
+        assert os.listdir(shared) == [own]
+        assert path.is_relative_to(shared / own)
+        assert (shared / own).stat().st_mode & 0o777 == 0o700

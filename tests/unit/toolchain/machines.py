@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from be_toolchain.system import FileStamp, RunResult, System
+from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
 SITE = "/venv/lib/python3.11/site-packages"
 TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
@@ -33,6 +33,10 @@ class MemorySystem(System):
     machine: str = "x86_64"
     prefixes: tuple[Path, ...] = (Path("/venv"), Path("/usr"))
     site_dirs: tuple[Path, ...] = (Path(SITE),)
+    cwd: Path | None = None
+    libc: str = "glibc 2.36"
+    folders: dict[str, FolderFacts] = field(default_factory=dict)
+    planted: set[str] = field(default_factory=set)
     files: dict[str, File] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, Any] = field(default_factory=dict)
@@ -91,6 +95,12 @@ class MemorySystem(System):
         if name not in self.libraries:
             raise OSError(f"{name}: cannot open shared object file")
         return self.libraries[name]
+
+    def folder_facts(self, path: Path) -> FolderFacts:
+        return self.folders.get(str(path), FolderFacts(path=path, standing=path))
+
+    def is_planted(self, path: Path) -> bool:
+        return str(path) in self.planted
 
     # Building a machine
 

@@ -75,7 +75,8 @@ def test_json(capsys: pytest.CaptureFixture[str]):
     assert data["version"] == __version__
     assert data["toolchain"]["cuda"]["release"] == "13.0"
     assert data["toolchain"]["cuda"]["archs"][0] == "8.0"
-    assert data["probes"]["CUDA toolkit"][-1]["chosen"] is True
+    (chosen,) = (probe for probe in data["probes"]["CUDA toolkit"] if probe["chosen"])
+    assert (chosen["place"], chosen["found_via"]) == ("/usr/local/cuda/bin/nvcc", "well-known folder")
     assert data["problems"] == []
     assert doctor(without_cuda(), "--json") == 1
     data = json.loads(capsys.readouterr().out)

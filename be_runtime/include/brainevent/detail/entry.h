@@ -6,12 +6,20 @@
 
 #include "brainevent/detail/call.h"
 
-/// Marks a trampoline. g++ inlines nothing into a function of another optimization level, so that it does not compile
-/// an entry point a second time inside its trampoline, which would double a small module's compile time.
-#if defined(__GNUC__) && !defined(__clang__)
-#define BE_INTERNAL_TRAMPOLINE __attribute__((optimize("O1")))
+/// Marks a trampoline and a function that XLA calls.
+///
+/// An entry point that is inlined into its trampoline takes its tensors without copies. Where the unit is known to be
+/// the whole program, nothing else is left of it then. Otherwise it would be compiled a second time by itself, doubling
+/// a small module's compile time, so there it is kept out: g++ inlines nothing into a function of another level.
+#if defined(BE_INTERNAL_WHOLE_PROGRAM)
+#define BE_INTERNAL_TRAMPOLINE static
+#define BE_INTERNAL_HANDLER extern "C" __attribute__((visibility("default"), externally_visible))
+#elif defined(__GNUC__) && !defined(__clang__)
+#define BE_INTERNAL_TRAMPOLINE __attribute__((optimize("O1"))) static
+#define BE_INTERNAL_HANDLER extern "C" __attribute__((visibility("default")))
 #else
-#define BE_INTERNAL_TRAMPOLINE
+#define BE_INTERNAL_TRAMPOLINE static
+#define BE_INTERNAL_HANDLER extern "C" __attribute__((visibility("default")))
 #endif
 
 struct XLA_FFI_Error;

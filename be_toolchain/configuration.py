@@ -1,0 +1,161 @@
+"""A project's wishes: ``be-toolchain.toml``, or the table ``[tool.be-toolchain]`` of a ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from be_toolchain.errors import PreferenceError
+from be_toolchain.system import System
+
+FILE = "be-toolchain.toml"
+PYPROJECT = "pyproject.toml"
+
+_TABLE = re.compile(r"""^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[ \t]*\]""", re.MULTILINE)
+
+PATHS = ("nvcc", "cxx", "host-cxx", "cuda-home")
+"""Keys whose value is a program or folder: a name for PATH, or a path, relative ones from the file's folder."""
+
+KEYS = (*PATHS, "prefer", "allow-unsupported-compiler")
+"""All keys of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationFile:
+    """The file that holds the wishes, unread: a record's key has its text.
+
+    Parameters
+    ----------
+    path : Path
+        Where it is.
+    text : str
+        All of it.
+    """
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What a file asks for; empty texts where it is silent.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The file; None when there is none.
+    nvcc, cxx, host_cxx, cuda_home : str
+        Programs and a folder; see `PATHS`.
+    prefer : tuple of str
+        Groups of places for nvcc, see `preferences.GROUPS`.
+    allow_unsupported_compiler : bool, optional
+        None when the file does not say.
+    """
+
+    path: Path | None = None
+    nvcc: str = ""
+    cxx: str = ""
+    host_cxx: str = ""
+    cuda_home: str = ""
+    prefer: tuple[str, ...] = ()
+    allow_unsupported_compiler: bool | None = None
+
+    def label(self, key: str) -> str:
+        """How a key is called in messages.
+
+        Examples
+        --------
+        >>> Configuration(path=Path("/work/pyproject.toml")).label("cxx")
+        'cxx in /work/pyproject.toml'
+        """
+        return f"{key} in {self.path}"
+
+
+def find_configuration(system: System) -> ConfigurationFile | None:
+    """The nearest file with wishes, from the working folder upwards; one that another user may have put there is not.
+
+    In one folder ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up add nothing.
+    """
+    if system.cwd is None:
+        return None
+    for folder in (system.cwd, *system.cwd.parents):
+        for name in (FILE, PYPROJECT):
+            path = folder / name
+            text = (system.read_text(path) or "") if system.is_file(path) else ""
+            wanted = name == FILE or _TABLE.search(text) is not None
+            if wanted and system.is_file(path) and not system.is_planted(path):
+                return ConfigurationFile(path=path, text=text)
+    return None
+
+
+def parse_configuration(file: ConfigurationFile | None) -> Configuration:
+    """Read the wishes.
+
+    Raises
+    ------
+    PreferenceError
+        The text is no TOML, a key is unknown, or a value has another type than its key.
+
+    Examples
+    --------
+    >>> file = ConfigurationFile(path=Path("/work/be-toolchain.toml"), text='nvcc = "cuda/bin/nvcc"')
+    >>> parse_configuration(file).nvcc
+    '/work/cuda/bin/nvcc'
+    """
+    if file is None:
+        return Configuration()
+    import tomllib
+
+    try:
+        data: Any = tomllib.loads(file.text)
+    except tomllib.TOMLDecodeError as error:
+        raise PreferenceError(f"{file.path} is no TOML: {error}", hints=("correct the file",)) from None
+    table = data["tool"]["be-toolchain"] if file.path.name == PYPROJECT else data
+    unknown = [key for key in table if key not in KEYS]
+    if unknown:
+        raise PreferenceError(
+            f"{file.path} has unknown keys for be-toolchain: {', '.join(unknown)}",
+            hints=(f"the keys are {', '.join(KEYS)}",),
+        )
+    return Configuration(
+        path=file.path,
+        nvcc=_place(file, table, "nvcc"),
+        cxx=_place(file, table, "cxx"),
+        host_cxx=_place(file, table, "host-cxx"),
+        cuda_home=_place(file, table, "cuda-home"),
+        prefer=_words(file, table),
+        allow_unsupported_compiler=_switch(file, table),
+    )
+
+
+def _refuse(file: ConfigurationFile, key: str, value: object, wanted: str) -> PreferenceError:
+    """The error for a value of another type."""
+    return PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it has to be {wanted}",))
+
+
+def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
+    """A program or folder, made absolute where it is a path."""
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise _refuse(file, key, value, "a text")
+    relative = ("/" in value and not value.startswith("/")) or (key == "cuda-home" and value and value[0] != "/")
+    return str(file.path.parent / value) if relative else value
+
+
+def _words(file: ConfigurationFile, table: dict[str, Any]) -> tuple[str, ...]:
+    """The groups in ``prefer``, one text or a list of them."""
+    value = table.get("prefer", [])
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise _refuse(file, "prefer", value, "a list of texts")
+    return tuple(words)
+
+
+def _switch(file: ConfigurationFile, table: dict[str, Any]) -> bool | None:
+    """``allow-unsupported-compiler``."""
+    value = table.get("allow-unsupported-compiler")
+    if value is not None and not isinstance(value, bool):
+        raise _refuse(file, "allow-unsupported-compiler", value, "true or false")
+    return value

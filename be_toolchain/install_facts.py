@@ -1,0 +1,106 @@
+"""What an installation depends on, gathered from the machine into one value."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from pathlib import Path
+
+from be_toolchain import catalog
+from be_toolchain.devices import probe_devices
+from be_toolchain.install_model import Situation
+from be_toolchain.managed import Store
+from be_toolchain.store_paths import INTERRUPTED, store_dir
+from be_toolchain.system import System
+from be_toolchain.wheel_files import canonical_name
+
+_CUDA_WHEELS = frozenset(row.pip for row in catalog.COMPONENTS)
+_PLUGIN = re.compile(r"jax[-_]cuda(\d+)[-_]plugin-.+\.dist-info")
+
+
+def gather_situation(system: System, *, site: Path | None = None) -> Situation:
+    """Look at the environment, the store, the driver and jax.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    site : Path, optional
+        The folder of packages; the running Python's unless given.
+
+    Returns
+    -------
+    Situation
+    """
+    site = site or Path(sysconfig.get_path("purelib"))
+    devices = probe_devices(system)
+    store = store_dir(system.environ)
+    names = system.list_dir(site)
+    plugin = next((name for name in sorted(names, reverse=True) if _PLUGIN.fullmatch(name)), "")
+    metadata = system.read_text(site / plugin / "METADATA") or "" if plugin else ""
+    match = _PLUGIN.fullmatch(plugin)
+    clang = system.which("clang++")
+    return Situation(
+        machine=system.machine,
+        site=site,
+        store=store,
+        is_virtual=len(system.prefixes) > 1,
+        is_conda=any(system.is_dir(prefix / "conda-meta") for prefix in system.prefixes[:1]),
+        is_external=len(system.prefixes) == 1
+        and system.is_file(Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED"),
+        writable=system.folder_facts(site).writable,
+        driver_version=devices.driver_version or "",
+        driver_release=devices.driver_release or "",
+        jax_cuda=match[1] if match else "",
+        minimums=parse_minimums(metadata),
+        present=parse_present(names),
+        interrupted=_interrupted(system.read_text(site / INTERRUPTED)),
+        stored=tuple(row.name for row in Store(store).list()) if store is not None else (),
+        clang=str(clang) if clang else "",
+        distribution=parse_os_release(system.read_text(Path("/etc/os-release")) or ""),
+    )
+
+
+def parse_minimums(metadata: str) -> tuple[tuple[str, str], ...]:
+    """What the METADATA of jax's CUDA plugin asks of CUDA wheels.
+
+    Examples
+    --------
+    >>> parse_minimums('Requires-Dist: nvidia-cuda-nvcc>=13.0.48; sys_platform == "linux" and extra == "with-cuda"')
+    (('nvidia-cuda-nvcc', '13.0.48'),)
+    """
+    rows = re.findall(r"^Requires-Dist: ([A-Za-z0-9_.-]+) *\(?[^;\n]*>= *([0-9.]+)", metadata, re.MULTILINE)
+    return tuple((canonical_name(name), version) for name, version in rows if canonical_name(name) in _CUDA_WHEELS)
+
+
+def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The CUDA wheels among the names in a site-packages folder.
+
+    Examples
+    --------
+    >>> parse_present(("nvidia_nvvm-13.0.88.dist-info", "numpy-2.3.0.dist-info"))
+    (('nvidia-nvvm', '13.0.88'),)
+    """
+    found = (name.removesuffix(".dist-info").rpartition("-") for name in names if name.endswith(".dist-info"))
+    rows = ((canonical_name(name), version) for name, _, version in found)
+    return tuple(row for row in rows if row[0] in _CUDA_WHEELS)
+
+
+def parse_os_release(text: str) -> str:
+    r"""``ID`` and ``ID_LIKE`` of ``/etc/os-release``, as words.
+
+    Examples
+    --------
+    >>> parse_os_release('NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian')
+    'ubuntu debian'
+    """
+    values = dict(re.findall(r"^(ID|ID_LIKE)=\"?([^\"\n]*)", text, re.MULTILINE))
+    return " ".join(filter(None, (values.get("ID"), values.get("ID_LIKE"))))
+
+
+def _interrupted(text: str | None) -> str:
+    """The version in an interrupted exchange's marker; any other text means that one was interrupted all the same."""
+    if text is None:
+        return ""
+    match = re.search(r'"version": "([0-9.]+)"', text)
+    return match[1] if match else "unknown"

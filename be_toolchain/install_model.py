@@ -1,0 +1,235 @@
+"""What an installation is: what was asked, what is known of the machine, and what will be done. Frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+Target = Literal["env", "managed"]
+Kind = Literal["cuda", "host-compiler"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallRequest:
+    """What a user asked for.
+
+    Parameters
+    ----------
+    cuda : str
+        ``"auto"``, a release such as ``"13.0"``, an exact version such as ``"13.0.2"``; empty for none.
+    into : {"env", "managed"}, optional
+        Into Python's environment, or the store of managed toolchains; chosen when not given.
+    host_compiler : bool
+        A C++ compiler.
+    """
+
+    cuda: str = ""
+    into: Target | None = None
+    host_compiler: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What an installation depends on.
+
+    Parameters
+    ----------
+    machine : str
+        ``"x86_64"`` or ``"aarch64"``.
+    site : Path
+        The environment's folder of packages.
+    store : Path, optional
+        The folder of managed toolchains; None without a home.
+    is_virtual, is_conda, is_external : bool
+        Whether Python runs in a virtual environment, in a conda prefix, or is one that its distribution manages.
+    writable : bool
+        Whether packages can be put into `site`.
+    driver_version, driver_release : str
+        The CUDA version that the driver speaks and the driver's own number; empty without a driver.
+    jax_cuda : str
+        The CUDA major version of jax's plugin, empty without one.
+    minimums : tuple of (package, version)
+        What jax's plugin asks of the CUDA wheels in its environment.
+    present : tuple of (package, version)
+        The CUDA wheels in `site`; a package that an interrupted exchange left twice is there twice.
+    interrupted : str
+        The release that an interrupted exchange in `site` was going to; empty when there was none.
+    stored : tuple of str
+        The names of the managed toolchains.
+    clang : str
+        The path of a clang++, or empty.
+    distribution : str
+        ``ID`` and ``ID_LIKE`` of ``/etc/os-release``.
+    """
+
+    machine: str = "x86_64"
+    site: Path
+    store: Path | None
+    is_virtual: bool = True
+    is_conda: bool = False
+    is_external: bool = False
+    writable: bool = True
+    driver_version: str = ""
+    driver_release: str = ""
+    jax_cuda: str = ""
+    minimums: tuple[tuple[str, str], ...] = ()
+    present: tuple[tuple[str, str], ...] = ()
+    interrupted: str = ""
+    stored: tuple[str, ...] = ()
+    clang: str = ""
+    distribution: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """One wheel as an index offers it.
+
+    Parameters
+    ----------
+    name, version : str
+        Which distribution.
+    hashes : tuple of str
+        ``"sha256:<hex>"``; a download must have one of them.
+    size_bytes : int, optional
+        Of the download, where known.
+    """
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    size_bytes: int | None = None
+
+    @property
+    def requirement(self) -> str:
+        """The line of a requirements file that accepts this wheel alone."""
+        return " ".join((f"{self.name}=={self.version}", *(f"--hash={digest}" for digest in self.hashes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What to ask an index for, before it has answered.
+
+    Parameters
+    ----------
+    kind : {"cuda", "host-compiler"}
+        What it is.
+    requirement : str
+        What pins it.
+    into : {"env", "managed"}
+        Where it goes.
+    folder : Path
+        The folder of packages, or the store.
+    why, notes : tuple of str
+        The reasons of each choice; what to know beside.
+    """
+
+    kind: Kind
+    requirement: str
+    into: Target
+    folder: Path
+    why: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallPlan:
+    """What will be done.
+
+    Parameters
+    ----------
+    goal : Goal
+        What was asked.
+    version : str
+        Of the toolkit or compiler, ``"13.0.2"``.
+    wheels : tuple of Wheel
+        All that is installed, pinned together.
+    replaces : tuple of (package, version)
+        What is taken out of the environment for them.
+    repairs : bool
+        Whether the environment is in the middle of an interrupted exchange.
+    is_done : bool
+        Whether all of it is there already.
+    download_mb, installed_mb : int
+        About how big.
+    """
+
+    goal: Goal
+    version: str
+    wheels: tuple[Wheel, ...]
+    replaces: tuple[tuple[str, str], ...] = ()
+    repairs: bool = False
+    is_done: bool = False
+    download_mb: int = 0
+    installed_mb: int = 0
+
+    @property
+    def name(self) -> str:
+        """How the store calls it."""
+        return f"{'cuda' if self.goal.kind == 'cuda' else 'zig'}-{self.version}"
+
+    @property
+    def folder(self) -> Path:
+        """Where its files will be."""
+        return self.goal.folder / self.name if self.goal.into == "managed" else self.goal.folder
+
+    def forced(self) -> InstallPlan:
+        """The same plan for files that are not what they should be."""
+        return replace(self, is_done=False, repairs=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON data.
+
+        Returns
+        -------
+        dict
+            ``kind``, ``version``, ``into``, ``folder``, ``wheels`` with ``hashes``, ``replaces``, ``repairs``,
+            ``is_done``, ``download_mb``, ``installed_mb``, ``why`` and ``notes``.
+        """
+        return {
+            "kind": self.goal.kind,
+            "version": self.version,
+            "into": self.goal.into,
+            "folder": str(self.folder),
+            "wheels": [
+                {"name": wheel.name, "version": wheel.version, "hashes": list(wheel.hashes)} for wheel in self.wheels
+            ],
+            "replaces": [{"name": name, "version": version} for name, version in self.replaces],
+            "repairs": self.repairs,
+            "is_done": self.is_done,
+            "download_mb": self.download_mb,
+            "installed_mb": self.installed_mb,
+            "why": list(self.goal.why),
+            "notes": list(self.goal.notes),
+        }
+
+
+def render_plan(plan: InstallPlan) -> str:
+    """A plan as the text that a user says yes to.
+
+    Parameters
+    ----------
+    plan : InstallPlan
+        Any.
+
+    Returns
+    -------
+    str
+        Lines without a final newline.
+    """
+    what = f"CUDA {plan.version}" if plan.goal.kind == "cuda" else f"C++ compiler of ziglang {plan.version}"
+    place = "this environment" if plan.goal.into == "env" else "the store of managed toolchains"
+    verb = "is there already" if plan.is_done else "repair" if plan.repairs else "install"
+    head = f"{what} {verb}" if plan.is_done else f"{verb} {what}"
+    lines = [f"{head} (in {place}: {plan.folder})" if plan.is_done else f"{head} into {place}: {plan.folder}"]
+    old = dict(plan.replaces)
+    for wheel in plan.wheels:
+        change = f"  (replaces {old[wheel.name]})" if wheel.name in old else ""
+        lines.append(f"  {wheel.name} {wheel.version}{change}")
+    if not plan.is_done:
+        lines.append(
+            f"  about {plan.download_mb} MB to download, {plan.installed_mb} MB installed; hashes are verified"
+        )
+    lines.extend(f"  why: {reason}" for reason in plan.goal.why)
+    lines.extend(f"  note: {note}" for note in plan.goal.notes)
+    return "\n".join(lines)

@@ -1,0 +1,61 @@
+"""Where managed toolchains are and what their files are called. Pure: an environment in, paths out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+APP = "be_toolchain"
+"""The folder below the user's data folder."""
+
+ENV_STORE = "BE_TOOLCHAINS_DIR"
+STORE_VARIABLES = (ENV_STORE, "XDG_DATA_HOME", "HOME")
+"""The variables that say where managed toolchains are, most binding first."""
+
+CUDA_PREFIX = "cuda-"
+ZIG_PREFIX = "zig-"
+PREFIXES = (CUDA_PREFIX, ZIG_PREFIX)
+"""How the folders of managed toolchains begin; the rest is the version."""
+
+MANIFEST = "toolchain.json"
+"""Written last: a folder without it is no toolchain."""
+
+SELECTED = "selected"
+"""The file that ``use`` writes: the name of one CUDA toolchain."""
+
+INTERRUPTED = ".be-toolchain-installing.json"
+"""Stands in a site-packages folder while CUDA wheels are exchanged in it, and after that was interrupted."""
+
+
+def store_dir(environ: Mapping[str, str]) -> Path | None:
+    """The folder of managed toolchains.
+
+    Parameters
+    ----------
+    environ : Mapping of str to str
+        Environment variables.
+
+    Returns
+    -------
+    Path or None
+        ``BE_TOOLCHAINS_DIR``, else ``toolchains`` in the user's data folder, as platformdirs has it on Linux; None
+        when there is no home.
+
+    Examples
+    --------
+    >>> store_dir({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.local/share/be_toolchain/toolchains'
+    """
+    named = environ.get(ENV_STORE, "").strip()
+    if named.startswith("/"):
+        return Path(named)
+    data = environ.get("XDG_DATA_HOME", "").strip()
+    if data.startswith("/"):
+        return Path(data, APP, "toolchains")
+    home = environ.get("HOME", "").strip()
+    return Path(home, ".local", "share", APP, "toolchains") if home.startswith("/") else None
+
+
+def interrupted_marker(root: Path) -> Path:
+    """The marker of an interrupted exchange for wheels that share a root, ``<site-packages>/nvidia/cu13``."""
+    return root.parent.parent / INTERRUPTED

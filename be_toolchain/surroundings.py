@@ -1,0 +1,77 @@
+"""What a toolchain has to get on with here: jax's own CUDA, the C library, the cache's and the temporary folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from be_toolchain.system import FolderFacts, System
+from be_toolchain.versions import parse_dist_infos
+
+CACHE_VARIABLES = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR")
+CACHE_NAME = "brainevent-toolchain"
+"""The runtime's cache, below the user's cache folder; the runtime falls back to a temporary folder."""
+
+TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+
+_PLUGIN = re.compile(r"jax-cuda\d+-plugin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Facts for `coherence`.
+
+    Parameters
+    ----------
+    jaxlib : str
+        Its version; empty when jax is not installed.
+    jax_plugins : tuple of (name, version)
+        jax's CUDA plugins.
+    libc : str
+        As `System.libc`.
+    cache, temporary : FolderFacts
+        Where built modules are kept, and where compilers put what they need for a moment.
+    """
+
+    jaxlib: str
+    jax_plugins: tuple[tuple[str, str], ...]
+    libc: str
+    cache: FolderFacts
+    temporary: FolderFacts
+
+
+def probe_surroundings(system: System) -> Surroundings:
+    """Look at installed distributions by the names of their records, and at two folders; nothing is imported."""
+    installed: dict[str, str] = {}
+    for folder in system.site_dirs:
+        for name, version in parse_dist_infos(system.list_dir(folder)).items():
+            installed.setdefault(name, version)
+    return Surroundings(
+        jaxlib=installed.get("jaxlib", ""),
+        jax_plugins=tuple(sorted(item for item in installed.items() if _PLUGIN.fullmatch(item[0]))),
+        libc=system.libc,
+        cache=system.folder_facts(cache_dir(system.environ)),
+        temporary=system.folder_facts(temporary_dir(system.environ)),
+    )
+
+
+def cache_dir(environ: Mapping[str, str]) -> Path:
+    """Where the runtime keeps modules unless that can't be used.
+
+    Examples
+    --------
+    >>> cache_dir({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.cache/brainevent-toolchain'
+    """
+    configured = next((environ[name] for name in CACHE_VARIABLES if environ.get(name)), "")
+    if configured:
+        return Path(configured)
+    base = environ.get("XDG_CACHE_HOME", "")
+    return Path(base if base.startswith("/") else f"{environ.get('HOME') or '/'}/.cache") / CACHE_NAME
+
+
+def temporary_dir(environ: Mapping[str, str]) -> Path:
+    """Where gcc and nvcc put their intermediate files."""
+    return Path(next((environ[name] for name in TEMPORARY_VARIABLES if environ.get(name)), "/tmp"))  # noqa: S108 - looked at, not written

@@ -9,7 +9,7 @@ anything. Their body is ``be_handle`` of ``native/handler.cc``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .dtypes import DType
 from .options import Language
@@ -19,8 +19,7 @@ _GENERATED = "be_runtime generated code"
 _GRAPH_SUFFIX = "_graph"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class Binding(NamedTuple):
     """One entry point with the names it has in its unit and outside.
 
     Parameters

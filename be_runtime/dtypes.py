@@ -9,11 +9,10 @@ The numbers in :attr:`DType.xla_code` are those of ``XLA_FFI_DataType`` in ``xla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DType:
+class DType(NamedTuple):
     """One element type under all its names."""
 
     name: str

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSpan:
+class SourceSpan(NamedTuple):
     """A place in a source text, for a message that points at it.
 
     Parameters
@@ -166,8 +164,7 @@ class RegistrationError(BeRuntimeError, ValueError):
     code = "BE601"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorCode:
+class ErrorCode(NamedTuple):
     """One row of the documented table of errors."""
 
     code: str

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_ap
         ("language", request.language),
         ("sources", units),
         ("functions", _functions_text(request.functions)),
-        *((field.name, _text(getattr(request.compile, field.name))) for field in fields(request.compile)),
+        *((name, _text(value)) for name, value in request.compile._asdict().items()),
         ("tools", tools.key_fields()),
         ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
         ("ffi_api", ffi_api_version),

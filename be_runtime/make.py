@@ -8,9 +8,9 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import Toolchain
 from be_toolchain.system import System
@@ -37,8 +37,7 @@ from .tools import Tools
 LOG = "build.log"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
+class Maker(NamedTuple):
     """One build.
 
     Parameters

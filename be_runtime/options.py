@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .errors import ArgumentError
 from .flag_paths import absolute_paths
@@ -17,8 +16,7 @@ Language = Literal["cuda", "cpp"]
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(NamedTuple):
     """One translation unit of the author.
 
     Parameters
@@ -36,8 +34,7 @@ class Unit:
     path: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileOptions:
+class CompileOptions(NamedTuple):
     """What changes the compiled library, apart from its sources.
 
     Parameters
@@ -58,8 +55,7 @@ class CompileOptions:
     include_paths: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
+class LoadOptions(NamedTuple):
     """What changes how a library is built and registered, but not the library.
 
     Parameters
@@ -84,8 +80,7 @@ class LoadOptions:
     allow_cuda_graph: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRequest:
+class BuildRequest(NamedTuple):
     """One module to make.
 
     Parameters

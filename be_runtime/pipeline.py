@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
@@ -24,8 +24,7 @@ from .settings import Settings
 from .tools import Tools, gather_tools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(NamedTuple):
     """What a load needs from its process, passed in rather than looked up.
 
     Parameters

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import Toolchain
 from be_toolchain.arch import Arch, check_archs, parse_archs
@@ -23,8 +23,7 @@ HANDLER_SOURCE = Path(__file__).parent / "native" / "handler.cc"
 """What XLA calls in every module."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class Tools(NamedTuple):
     """What a build runs and reads apart from the author's sources.
 
     Parameters

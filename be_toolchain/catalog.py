@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from be_toolchain.store_paths import STORE_VARIABLES
+
 MIN_CUDA_RELEASE = (11, 0)
 """The first nvcc that compiles C++17."""
 
@@ -233,6 +235,7 @@ SEARCH_VARIABLES = (
     "CXX",
     "CONDA_PREFIX",
     "LD_LIBRARY_PATH",
+    *STORE_VARIABLES,
 )
 """Variables that steer the search, or the tools while they are asked."""
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m be_toolchain doctor`` and ``which``. The only user of rich."""
+"""The command line, ``python -m be_toolchain``; what changes something is in `cli_install`. The only user of rich."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from be_toolchain import __version__
+from be_toolchain import __version__, cli_install
 from be_toolchain.configuration import find_configuration
 from be_toolchain.doctor import INTERNAL, NO_CUDA, NO_CXX, WORKS, Report, examine_machine, heading, render_report
 from be_toolchain.doctor import render_probe_lists as _probe_lists
@@ -69,6 +69,8 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--verbose", action="store_true", help="list every place looked at")
     doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
+    cli_install.add_fix_arguments(doctor)
+    cli_install.add_commands(commands)
     which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
     which.add_argument("part", choices=("cxx", *PARTS), help="cxx is the C++ compiler, host is nvcc's")
     env = commands.add_parser(
@@ -98,6 +100,8 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     """
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    if arguments.command == "doctor" and arguments.fix and arguments.json:
+        parser.error("--fix shows a plan and asks: it does not go with --json")
     if arguments.command is None:
         parser.print_help()
         return WORKS
@@ -105,9 +109,11 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     try:
         if arguments.command == "which":
             return _which(arguments.part, system)
+        if arguments.command in cli_install.COMMANDS:
+            return cli_install.run_command(arguments, system)
         if arguments.command == "env":
             return _env(arguments.shell, system)
-        return _doctor(system, as_json=arguments.json, verbose=arguments.verbose, smoke=arguments.smoke)
+        return _doctor(system, arguments)
     except Exception:  # noqa: BLE001 - a defect must not look like a verdict about the machine
         traceback.print_exc()
         print("internal error of be_toolchain: please report the lines above", file=sys.stderr)
@@ -148,15 +154,17 @@ def _env(shell: str, system: System) -> int:
     return NO_CXX if found.cxx_problem else NO_CUDA if found.cuda_problem else WORKS
 
 
-def _doctor(system: System, *, as_json: bool, verbose: bool, smoke: bool) -> int:
-    """Print the report."""
-    report = examine_machine(system, smoke=smoke)
-    if as_json:
+def _doctor(system: System, arguments: argparse.Namespace) -> int:
+    """Print the report, and repair what it found if that was asked for."""
+    report = examine_machine(system, smoke=arguments.smoke)
+    if arguments.json:
         print(json.dumps(report.to_json(), indent=2))
     elif sys.stdout.isatty():
-        _print_rich(report, verbose=verbose)
+        _print_rich(report, verbose=arguments.verbose)
     else:
-        print(render_report(report, verbose=verbose))
+        print(render_report(report, verbose=arguments.verbose))
+    if arguments.fix:
+        return cli_install.fix(report, arguments, system, lambda: examine_machine(system, smoke=arguments.smoke))
     return report.exit_code
 
 

@@ -11,6 +11,7 @@ from be_toolchain import catalog
 from be_toolchain.errors import Probe
 from be_toolchain.model import HostCompiler
 from be_toolchain.preferences import Preferences
+from be_toolchain.store_paths import MANIFEST, ZIG_PREFIX, store_dir
 from be_toolchain.system import System
 from be_toolchain.versions import parse_host_version, version_key
 
@@ -94,6 +95,17 @@ def from_conda(system: System, _preferences: Preferences) -> Iterator[HostCandid
             yield HostCandidate(path=path, found_via="conda")
 
 
+def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
+    """The C++ compilers that ``install --host-compiler`` put in place, newest first: for machines without another."""
+    store = store_dir(system.environ)
+    names = [name for name in system.list_dir(store) if name.startswith(ZIG_PREFIX)] if store is not None else []
+    for name in sorted(names, key=version_key, reverse=True):
+        assert store is not None
+        path = store / name / "bin" / "clang++"
+        if system.is_program(path) and system.is_file(store / name / MANIFEST):
+            yield HostCandidate(path=path, found_via="managed")
+
+
 def from_path(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
     """PATH: of each family the plain names, then versioned ones such as g++-12, newest first."""
     for names, prefix in catalog.CXX_FAMILIES:
@@ -122,8 +134,8 @@ def _versioned(system: System, prefix: str) -> Iterator[HostCandidate | Probe]:
         yield HostCandidate(path=path, found_via="PATH")
 
 
-STEPS: tuple[HostStep, ...] = (from_cxx, from_conda, from_path)
-"""For C++: ``CXX``, the conda prefix that Python runs in, PATH."""
+STEPS: tuple[HostStep, ...] = (from_cxx, from_conda, from_path, from_managed)
+"""For C++: ``CXX``, the conda prefix that Python runs in, PATH, the managed ones."""
 
 CUDA_STEPS: tuple[HostStep, ...] = (from_flags, *STEPS)
 """For nvcc's host side: its own variables come first."""

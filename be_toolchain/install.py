@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
-from be_toolchain.errors import InstallError, StoreError
+from be_toolchain.errors import InstallError
 from be_toolchain.install_facts import parse_present
 from be_toolchain.install_model import Goal, InstallPlan, Situation
 from be_toolchain.install_plan import plan_install
@@ -128,23 +127,13 @@ def _write_compiler(tree: Path, name: str) -> None:
     script.chmod(0o755)
 
 
-@contextlib.contextmanager
-def _work_folder(store: Path | None) -> Generator[Path]:
-    """A folder for downloads: in the store, where `prune` finds what a killed installation left, else a temporary."""
-    with contextlib.ExitStack() as stack:
-        folder = None
-        if store is not None:
-            with contextlib.suppress(StoreError):
-                folder = stack.enter_context(Store(store).stage())
-        yield folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="be-toolchain-")))
-
-
 def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
     """Download all, then exchange the environment's wheels while a marker says that this goes on."""
     site = plan.goal.folder
     marker = site / INTERRUPTED
     before = _installed(site)
-    with _work_folder(None) as work:
+    with tempfile.TemporaryDirectory(prefix="be-toolchain-") as folder:
+        work = Path(folder)
         requirements = _write_requirements(plan, work)
         say(f"downloading {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
         installer.download(requirements, work)

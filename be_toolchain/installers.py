@@ -202,7 +202,9 @@ def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
         data: Any = json.loads(text)
         rows = [(row["metadata"]["name"], row["metadata"]["version"], row["download_info"]) for row in data["install"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise InstallError(f"pip's report can't be read ({error})", hints=("upgrade pip: pip install -U pip",)) from None
+        raise InstallError(
+            f"pip's report can't be read ({error})", hints=("upgrade pip: pip install -U pip",)
+        ) from None
     wheels = []
     for name, version, source in rows:
         digest = source.get("archive_info", {}).get("hashes", {}).get("sha256", "")
@@ -211,9 +213,7 @@ def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
         parts = urlsplit(str(source.get("url", "")))
         found = system.stat(unquote(parts.path)) if parts.scheme == "file" else None
         size = found.size_bytes if found is not None else None
-        wheels.append(
-            Wheel(name=canonical_name(name), version=version, hashes=(f"sha256:{digest}",), size_bytes=size)
-        )
+        wheels.append(Wheel(name=canonical_name(name), version=version, hashes=(f"sha256:{digest}",), size_bytes=size))
     return tuple(wheels)
 
 

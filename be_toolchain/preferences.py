@@ -9,10 +9,11 @@ from be_toolchain import catalog
 from be_toolchain.configuration import Configuration
 from be_toolchain.errors import PreferenceError
 
-GROUPS = ("env", "conda", "pip", "path", "system")
+GROUPS = ("env", "conda", "pip", "managed", "path", "system")
 """The groups of places for a CUDA toolkit, in the order in which they are searched unless told otherwise.
 
-``env`` is CUDA_HOME and CUDA_PATH, ``conda`` the conda prefix, ``pip`` NVIDIA's wheels, ``path`` PATH, and ``system``
+``env`` is CUDA_HOME and CUDA_PATH, ``conda`` the conda prefix, ``pip`` NVIDIA's wheels,
+``managed`` the toolchains that `install` keeps side by side, ``path`` PATH, and ``system``
 the variables of environment modules and the well-known folders.
 """
 
@@ -74,7 +75,7 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
     Examples
     --------
     >>> parse_preferences({"BE_NVCC_PREFER": "system,pip"}).groups
-    ('path', 'system', 'pip', 'env', 'conda')
+    ('path', 'system', 'pip', 'env', 'conda', 'managed')
     """
     file = configuration or Configuration()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from be_toolchain import catalog
 from be_toolchain.errors import Probe
 from be_toolchain.hosts import conda_prefixes
-from be_toolchain.preferences import Preferences
+from be_toolchain.preferences import GROUPS, Preferences
+from be_toolchain.store_paths import CUDA_PREFIX, MANIFEST, SELECTED, store_dir
 from be_toolchain.system import System
 from be_toolchain.versions import version_key
 
@@ -89,6 +90,36 @@ def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Prob
             yield Probe(found_via="pip wheels", place=str(folder), reason="no CUDA compiler wheels in it")
 
 
+def _in_store(system: System, found_via: str, name: str) -> Iterator[ToolkitCandidate | Probe]:
+    """One managed toolchain; a folder without its manifest was never finished."""
+    store = store_dir(system.environ)
+    assert store is not None
+    if not system.is_file(store / name / MANIFEST):
+        yield Probe(found_via=found_via, place=str(store / name), reason=f"not a managed toolchain: no {MANIFEST}")
+        return
+    roots = [store / name / below for below in catalog.PIP_ROOTS if system.is_dir(store / name / below)]
+    for root in roots:
+        yield from _from_root(system, found_via, root)
+
+
+def from_selected(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """The managed toolchain that ``use`` chose, unless a setting says which places come first."""
+    store = store_dir(system.environ)
+    name = (system.read_text(store / SELECTED) or "").strip() if store is not None else ""
+    if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
+        yield from _in_store(system, "python -m be_toolchain use", name)
+
+
+def from_managed(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """The managed toolchains of this user, newest first."""
+    store = store_dir(system.environ)
+    names = [name for name in system.list_dir(store) if name.startswith(CUDA_PREFIX)] if store is not None else []
+    if not names:
+        yield Probe(found_via="managed", place=str(store or "store"), reason="no managed CUDA toolkit")
+    for name in sorted(names, key=version_key, reverse=True):
+        yield from _in_store(system, "managed", name)
+
+
 def from_path(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
     """Every nvcc on PATH: the first may lack its headers."""
     found = [folder / "nvcc" for folder in system.path_dirs if system.is_program(folder / "nvcc")]
@@ -134,6 +165,7 @@ STEPS: dict[str, tuple[ToolkitStep, ...]] = {
     "env": (from_homes,),
     "conda": (from_conda,),
     "pip": (from_pip,),
+    "managed": (from_managed,),
     "path": (from_path,),
     "system": (from_modules, from_well_known, from_hpc_sdk),
 }
@@ -146,6 +178,7 @@ def toolkit_candidates(
     """Every place for a CUDA toolkit, best first; only the named nvcc when the caller or ``BE_NVCC`` names one."""
     named = ("argument nvcc", str(requested)) if requested is not None else preferences.nvcc
     if named is None:
+        yield from from_selected(system, preferences)
         for group in preferences.groups:
             for step in STEPS[group]:
                 yield from step(system, preferences)

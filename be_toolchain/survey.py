@@ -30,6 +30,7 @@ from be_toolchain.hosts import HostCandidate, conda_prefixes, host_candidates, p
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.preferences import Preferences, parse_preferences
 from be_toolchain.search import ToolkitCandidate, toolkit_candidates
+from be_toolchain.store_paths import interrupted_marker
 from be_toolchain.system import System
 
 
@@ -263,6 +264,9 @@ def _judge_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompil
     toolkit = examine_toolkit(system, candidate, host)
     if isinstance(toolkit, Rejection):
         return toolkit
+    if system.is_file(interrupted_marker(toolkit.root)):
+        reason = "an installation of CUDA wheels into its folder was interrupted"
+        return Rejection(reason=reason, hint="python -m be_toolchain doctor --fix", mixed=True)
     too_old = judge_release(toolkit)
     if too_old:
         return Rejection(reason=too_old)

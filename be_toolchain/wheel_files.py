@@ -26,11 +26,8 @@ def canonical_name(name: str) -> str:
 def dist_info_of(site: Path, name: str) -> tuple[Path, ...]:
     """Every dist-info folder of a distribution: one, more after an interrupted exchange, or none."""
     wanted = canonical_name(name)
-    return tuple(
-        sorted(entry for entry in site.glob("*.dist-info") if canonical_name(entry.name.rpartition("-")[0]) == wanted)
-        if site.is_dir()
-        else ()
-    )
+    found = site.glob("*.dist-info") if site.is_dir() else ()
+    return tuple(sorted(path for path in found if canonical_name(path.stem.rpartition("-")[0]) == wanted))
 
 
 def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
@@ -49,7 +46,7 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
         What is wrong; nothing when all is right.
     """
     folders = dist_info_of(site, name)
-    if [entry.name.removesuffix(".dist-info").rpartition("-")[2] for entry in folders] != [version]:
+    if [entry.stem.rpartition("-")[2] for entry in folders] != [version]:
         found = ", ".join(entry.name for entry in folders) or "none"
         yield f"{name} {version} is not what is installed in {site} (found: {found})"
         return

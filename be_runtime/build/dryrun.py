@@ -10,15 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _MARK = "#$ "
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(\w+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRun:
+class DryRun(NamedTuple):
     """The steps of one nvcc call.
 
     Parameters

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import BuildError, BuildTimeoutError
 from .ninja import render_ninja, shell_command
@@ -26,8 +27,7 @@ _GRACE_S = 2.0
 """How long commands may take to end when they are asked to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """One finished command.
 
     Parameters

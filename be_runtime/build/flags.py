@@ -7,8 +7,8 @@ given; g++ takes the last of two, so theirs come last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.model import CudaToolkit, HostCompiler
@@ -162,8 +162,7 @@ def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkCommand:
+class LinkCommand(NamedTuple):
     """The linker's command: what stands before the objects and what stands behind them."""
 
     head: tuple[str, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -99,8 +98,8 @@ def link_edge(link: flags.LinkCommand, objects: Sequence[str]) -> Edge:
 
 def with_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
     """The same build, with a program such as ccache put before every command that compiles."""
-    edges = (replace(edge, argv=(*launcher, *edge.argv)) if edge.depfile else edge for edge in plan.edges)
-    return replace(plan, edges=tuple(edges))
+    edges = (edge._replace(argv=(*launcher, *edge.argv)) if edge.depfile else edge for edge in plan.edges)
+    return plan._replace(edges=tuple(edges))
 
 
 def with_private_names(
@@ -129,7 +128,7 @@ def with_private_names(
             )
         )
         objects[objects.index(source)] = target
-    return replace(plan, edges=(*edges, link_edge(link, objects)))
+    return plan._replace(edges=(*edges, link_edge(link, objects)))
 
 
 def _unit_file(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> GeneratedFile:

@@ -9,8 +9,8 @@ itself. Every command is nvcc's, with nvcc's arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import NamedTuple
 
 from .dryrun import DryRun
 from .plan import Edge, GeneratedFile
@@ -24,8 +24,7 @@ _OUTPUT_OPTIONS = {
 _FORBIDDEN = ("nvlink", "nvprune", "ccache", "sccache")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phases:
+class Phases(NamedTuple):
     """The commands that compile one CUDA source.
 
     Parameters
@@ -43,8 +42,7 @@ class Phases:
     library_path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     tool: str
     argv: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -141,8 +139,7 @@ def rename(phases: Phases, old: str, new: str) -> Phases:
         return tuple(text.replace(old, new) for text in texts)
 
     edges = tuple(
-        replace(
-            edge,
+        edge._replace(
             argv=renamed(edge.argv),
             inputs=renamed(edge.inputs),
             outputs=renamed(edge.outputs),
@@ -151,5 +148,5 @@ def rename(phases: Phases, old: str, new: str) -> Phases:
         )
         for edge in phases.edges
     )
-    files = tuple(replace(file, path=file.path.replace(old, new)) for file in phases.files)
-    return replace(phases, edges=edges, files=files)
+    files = tuple(file._replace(path=file.path.replace(old, new)) for file in phases.files)
+    return phases._replace(edges=edges, files=files)

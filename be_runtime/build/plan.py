@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedFile:
+class GeneratedFile(NamedTuple):
     """A file that is written before the build starts; `path` is relative to the build folder."""
 
     path: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(NamedTuple):
     """One command of the build graph.
 
     Parameters
@@ -36,8 +34,7 @@ class Edge:
     depfile: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildPlan:
+class BuildPlan(NamedTuple):
     """A whole build: generated files and the graph of commands.
 
     Parameters

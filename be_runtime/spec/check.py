@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from be_runtime.dtypes import DType
 from be_runtime.errors import SourceSpan, SpecError
 
@@ -141,11 +139,11 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
     for index, param in enumerate(params):
         if param.role is not Role.ATTR:
             cpp_name = function.params[index].name if index < len(function.params) else ""
-            out.append(replace(param, name=cpp_name) if cpp_name else param)
+            out.append(param._replace(name=cpp_name) if cpp_name else param)
         elif param.dtype is not None:
             out.append(param)
         else:
-            out.append(replace(param, dtype=_dtype_of(param, by_name, index, function, locate, places)))
+            out.append(param._replace(dtype=_dtype_of(param, by_name, index, function, locate, places)))
     return tuple(out)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from be_runtime.dtypes import DType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceText:
+class SourceText(NamedTuple):
     """One source as the user knows it.
 
     Parameters
@@ -33,8 +32,7 @@ class Role(Enum):
     ATTR = "attr"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Param:
+class Param(NamedTuple):
     """One parameter, in the order of the C++ call.
 
     Parameters
@@ -52,8 +50,7 @@ class Param:
     dtype: DType | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryPoint:
+class EntryPoint(NamedTuple):
     """One C++ function that becomes one FFI target.
 
     Parameters

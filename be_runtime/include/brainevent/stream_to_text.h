@@ -55,8 +55,8 @@ T&& a_value_of() noexcept;
 void accepts_chars(const char*) noexcept;
 
 /// Ways to write a value, tried from the highest rank down.
-template <int N>
-struct Rank : Rank<N - 1> {};
+template <int kRank>
+struct Rank : Rank<kRank - 1> {};
 template <>
 struct Rank<0> {};
 

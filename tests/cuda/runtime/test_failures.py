@@ -223,6 +223,7 @@ def test_no_nvcc_anywhere(tmp_path: Path):
     session = Session(
         system=WithoutCuda(),
         settings=Settings.from_environ(dict(os.environ)),
+        cache=Store(tmp_path),
         store=Store(tmp_path),
         record_dir=tmp_path,
         registry=Registry(lambda name, handler, platform: None),

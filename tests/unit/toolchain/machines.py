@@ -11,6 +11,7 @@ from typing import Any
 from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
 SITE = "/venv/lib/python3.11/site-packages"
+TARGETS = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
 TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
 PATCH = {"12.9": "12.9.86", "13.0": "13.0.88", "13.5": "13.5.27"}
 
@@ -104,6 +105,10 @@ class MemorySystem(System):
 
     # Building a machine
 
+    @property
+    def target(self) -> str:
+        return TARGETS[self.machine]
+
     def write(self, path: str, text: str = "") -> None:
         self.files[path] = File(text=text)
 
@@ -120,8 +125,8 @@ class MemorySystem(System):
         """A compiler that tells of itself as gcc and clang do."""
         lines = {
             "gcc": f"Using built-in specs.\nCOLLECT_LTO_WRAPPER=/usr/lib/gcc/{version}/lto-wrapper\n"
-            f"Target: x86_64-linux-gnu\nThread model: posix\ngcc version {version} (Debian {version}-14)\n",
-            "clang": f"Debian clang version {version} (3)\nTarget: x86_64-pc-linux-gnu\n"
+            f"Target: {self.machine}-linux-gnu\nThread model: posix\ngcc version {version} (Debian {version}-14)\n",
+            "clang": f"Debian clang version {version} (3)\nTarget: {self.machine}-pc-linux-gnu\n"
             "InstalledDir: /usr/lib/llvm/bin\n",
         }
         self.program(path, lambda _, argv: RunResult(argv=argv, returncode=0, stderr=lines[family]))
@@ -159,11 +164,11 @@ class MemorySystem(System):
         """What NVIDIA's installer and packages leave."""
         self.tools(f"{root}/bin", release)
         self.nvvm(root)
-        self.headers(f"{root}/targets/x86_64-linux/include", release, gcc_max=gcc_max)
-        self.link(f"{root}/include", "targets/x86_64-linux/include")
-        self.link(f"{root}/lib64", "targets/x86_64-linux/lib")
-        self.write(f"{root}/targets/x86_64-linux/lib/libcudart_static.a")
-        self.write(f"{root}/targets/x86_64-linux/lib/libcudart.so")
+        self.headers(f"{root}/targets/{self.target}/include", release, gcc_max=gcc_max)
+        self.link(f"{root}/include", f"targets/{self.target}/include")
+        self.link(f"{root}/lib64", f"targets/{self.target}/lib")
+        self.write(f"{root}/targets/{self.target}/lib/libcudart_static.a")
+        self.write(f"{root}/targets/{self.target}/lib/libcudart.so")
         versions = {"cuda_nvcc": PATCH[release], "cuda_cudart": PATCH[release], "libnvvm": PATCH[release]}
         rows = ", ".join(f'"{name}": {{"version": "{version}"}}' for name, version in versions.items())
         self.write(f"{root}/version.json", f"{{{rows}}}")
@@ -199,13 +204,56 @@ class MemorySystem(System):
         self.tools(f"{prefix}/bin", release)
         self.write(f"{prefix}/conda-meta/history")
         self.write(f"{prefix}/conda-meta/cuda-nvcc-tools-{PATCH[release]}-he02047a_1.json")
-        self.link(f"{prefix}/targets/x86_64-linux/bin/nvcc", "../../../bin/nvcc")
+        self.link(f"{prefix}/targets/{self.target}/bin/nvcc", "../../../bin/nvcc")
         if tools_only:
             return
         self.nvvm(prefix)
         self.write(f"{prefix}/conda-meta/cuda-nvvm-tools-{PATCH[nvvm_release or release]}-h4bc722e_0.json")
-        self.headers(f"{prefix}/targets/x86_64-linux/include", release)
-        self.write(f"{prefix}/targets/x86_64-linux/lib/libcudart_static.a")
+        self.headers(f"{prefix}/targets/{self.target}/include", release)
+        self.write(f"{prefix}/targets/{self.target}/lib/libcudart_static.a")
+
+    def bare(self, root: str, release: str = "13.0") -> None:
+        """A toolkit that was copied without any record of its versions."""
+        self.runfile(root, release)
+        del self.files[f"{root}/version.json"]
+        include = f"{root}/targets/{self.target}/include"
+        self.write(f"{include}/cccl/cuda/std/__cccl/version.h", "#define CCCL_VERSION 3000001\n")
+
+    def bundle(self, root: str, release: str = "13.0", nvvm: str = "13.0") -> None:
+        """A toolkit that was put together from wheels and keeps their records inside."""
+        self.bare(root, release)
+        for name, version in (("nvidia_nvvm", PATCH[nvvm]), ("nvidia_cuda_crt", PATCH[release])):
+            self.write(f"{root}/dist-info/{name}-{version}.dist-info/METADATA")
+
+    def old_math(self, root: str, bare: str = "rsqrt") -> None:
+        """Headers that declare a function which a newer glibc declares with noexcept."""
+        text = f"extern __DEVICE_FUNCTIONS_DECL__ __device_builtin__ double  {bare}(double x);\n"
+        self.write(f"{root}/targets/{self.target}/include/crt/math_functions.h", text)
+
+    def dist_info(self, name: str, version: str) -> None:
+        self.write(f"{SITE}/{name}-{version}.dist-info/METADATA")
+
+    def dpkg(self, **versions: str) -> None:
+        rows = (
+            f"Package: {name.replace('_', '-')}\nStatus: install ok\nVersion: {v}\n" for name, v in versions.items()
+        )
+        self.write("/var/lib/dpkg/status", "\n".join(rows))
+
+    def not_executable(self, path: str) -> None:
+        self.files[path].executable = False
+
+    def says(self, path: str, text: str) -> None:
+        """A program that answers everything with one text."""
+        self.program(path, lambda _, argv: RunResult(argv=argv, returncode=0, stdout=text))
+
+    def folder(self, path: str, *, writable: bool = True, executable: bool = True, free_mib: int = 9999) -> None:
+        self.folders[path] = FolderFacts(
+            path=Path(path), standing=Path(path), writable=writable, executable=executable, free_bytes=free_mib << 20
+        )
+
+    def plant(self, path: str) -> None:
+        """Make a file another user's, in a folder that anyone may write to."""
+        self.planted.add(path)
 
     def debian(self, release: str = "12.9") -> None:
         """Debian's and Ubuntu's package: a script in /usr/bin, headers and libraries among the system's."""
@@ -216,7 +264,7 @@ class MemorySystem(System):
         self.write(f"{root}/libdevice/libdevice.10.bc")
         self.headers("/usr/include", release)
         self.write("/usr/include/nv/target")
-        self.write("/usr/lib/x86_64-linux-gnu/libcudart_static.a")
+        self.write(f"/usr/lib/{self.machine}-linux-gnu/libcudart_static.a")
 
 
 def version_text(release: str) -> str:
@@ -241,6 +289,9 @@ def answer_nvcc(machine: MemorySystem, argv: tuple[str, ...], release: str) -> R
     """What nvcc prints; like the real one it believes to live where it was called, links not followed."""
     if "--version" in argv:
         return RunResult(argv=argv, returncode=0, stdout=version_text(release))
+    if "-ptx" in argv:
+        text = f"//\n// Compiler Build ID: CL-36424714\n// {version_text(release)}"
+        return RunResult(argv=argv, returncode=0, stdout=text)
     if "--list-gpu-arch" in argv:
         return RunResult(argv=argv, returncode=0, stdout="compute_80\ncompute_90\ncompute_120\n")
     if "--help" in argv:
@@ -251,7 +302,8 @@ def answer_nvcc(machine: MemorySystem, argv: tuple[str, ...], release: str) -> R
         return RunResult(argv=argv, returncode=1, stderr=text)
     here = posixpath.dirname(argv[0])
     top = f"{here}/.."
-    target = f"{top}/targets/x86_64-linux" if machine.is_dir(Path(f"{top}/targets/x86_64-linux")) else f"{top}/"
+    target = f"{top}/targets/{machine.target}"
+    target = target if machine.is_dir(Path(target)) else f"{top}/"
     lib = "lib" if target != f"{top}/" else "lib64"
     lines = (
         f"_HERE_={here}",

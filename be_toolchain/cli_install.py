@@ -1,0 +1,288 @@
+"""The commands that change something: ``install``, ``list``, ``use``, ``remove``, ``prune`` and ``doctor --fix``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from be_toolchain.doctor import WORKS, Report
+from be_toolchain.errors import InstallError, StoreError, ToolchainError
+from be_toolchain.install import apply_plan, make_plan
+from be_toolchain.install_facts import gather_situation
+from be_toolchain.install_model import InstallPlan, InstallRequest, render_plan
+from be_toolchain.install_plan import choose_goals
+from be_toolchain.installers import find_installer
+from be_toolchain.managed import Store, toolchain_json
+from be_toolchain.repair import find_repairs
+from be_toolchain.store_paths import ENV_STORE, store_dir
+from be_toolchain.system import System
+
+FAILED = 1
+"""The exit code of an installation that was not possible."""
+
+NOT_CONFIRMED = 4
+"""The exit code when a plan was shown and nobody said yes."""
+
+PLAN_SCHEMA = 1
+"""Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
+
+NONE = "none"
+"""What ``use`` takes to forget a selection."""
+
+Ask = Callable[[str], bool]
+_Commands = Any  # argparse's action for subparsers is generic over a private type
+
+
+def add_commands(commands: _Commands) -> None:
+    """Add the grammar of all commands here."""
+    install = commands.add_parser(
+        "install",
+        help="put a CUDA toolkit, or a C++ compiler, in place",
+        description="Show what would be installed and why, ask, then do it. Nothing else here installs anything.",
+        epilog="exit codes: 0 done, 1 not possible or failed, 4 shown but not confirmed",
+    )
+    install.add_argument("--cuda", metavar="VERSION", help="13.0, 13.0.2 or auto (default: auto)")
+    install.add_argument("--into", choices=("env", "managed"), help="this environment, or a folder of its own")
+    install.add_argument("--host-compiler", action="store_true", help="a C++ compiler from PyPI, for C++ kernels")
+    install.add_argument("--wheels", type=Path, metavar="FOLDER", help="downloaded wheels, instead of an index")
+    install.add_argument("--dry-run", action="store_true", help="show the plan and end")
+    install.add_argument("--json", action="store_true", help="print the plan, and what came of it, as JSON")
+    install.add_argument("--yes", action="store_true", help="do not ask")
+    listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
+    listed.add_argument("--json", action="store_true", help="print them as JSON")
+    listed.add_argument("--verify", action="store_true", help="compare every file with what its wheel held")
+    use = commands.add_parser("use", help="prefer one managed CUDA toolkit", description="Prefer one managed toolkit.")
+    use.add_argument("version", help=f"13.0, 13.0.2 or cuda-13.0.2; {NONE} to prefer none")
+    remove = commands.add_parser("remove", help="remove a managed toolchain", description="Remove one.")
+    remove.add_argument("version", help="as list shows it")
+    prune = commands.add_parser(
+        "prune",
+        help="remove what interrupted installations left, and superseded patch versions",
+        description="Remove what interrupted installations left, and versions of which a newer patch is there.",
+    )
+    for parser in (remove, prune):
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def add_fix_arguments(doctor: argparse.ArgumentParser) -> None:
+    """Add ``--fix`` to the doctor's grammar."""
+    doctor.add_argument("--fix", action="store_true", help="show what would repair this, ask, and do it")
+    doctor.add_argument("--yes", action="store_true", help="with --fix: do not ask")
+    doctor.add_argument("--wheels", type=Path, metavar="FOLDER", help="with --fix: downloaded wheels")
+
+
+COMMANDS = ("install", "list", "use", "remove", "prune")
+
+
+def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | None = None) -> int:
+    """Run one of `COMMANDS`; `ask` is how to get a yes, the terminal unless given."""
+    asking = _confirmer(arguments, ask)
+    try:
+        match arguments.command:
+            case "install":
+                return _install(arguments, system, asking)
+            case "list":
+                return _list(_store(system), as_json=arguments.json, verify=arguments.verify)
+            case "use":
+                return _use(_store(system), arguments.version)
+            case "remove":
+                return _remove(_store(system), arguments.version, asking)
+            case _:
+                return _prune(_store(system), asking)
+    except ToolchainError as error:
+        if getattr(arguments, "json", False):
+            problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
+            print(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
+        else:
+            print(f"{error.code}: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
+    """How to get a yes: ``--yes``, or a person at a terminal; else it is a no that says so."""
+    if getattr(arguments, "yes", False):
+        return lambda _: True
+    if ask is not None:
+        return ask
+    if sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False):
+        return lambda question: input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+    def refuse(_: str) -> bool:
+        print("nothing was changed: nobody is here to ask; say --yes to do this", file=sys.stderr)
+        return False
+
+    return refuse
+
+
+def _store(system: System) -> Store:
+    """The store of this user."""
+    root = store_dir(system.environ)
+    if root is None:
+        raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
+    return Store(root)
+
+
+def _absolute(folder: Path | None) -> Path | None:
+    """A folder of wheels, where pip will find it from any working folder."""
+    if folder is None:
+        return None
+    if not folder.is_dir():
+        raise InstallError(f"--wheels {folder}: no such folder")
+    return folder.resolve()
+
+
+def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
+    """Plan, show, ask, do."""
+    cuda = arguments.cuda or ("" if arguments.host_compiler else "auto")
+    request = InstallRequest(cuda=cuda, into=arguments.into, host_compiler=arguments.host_compiler)
+    plans = _plans((request,), system, arguments.wheels)
+    if not arguments.json:
+        print("\n".join(map(render_plan, plans)))
+    if arguments.dry_run or all(plan.is_done for plan in plans):
+        return _told(arguments, plans, applied=False)
+    if not ask("Do this?"):
+        _told(arguments, plans, applied=False)
+        return NOT_CONFIRMED
+    _apply(plans, system, arguments.wheels)
+    return _told(arguments, plans, applied=True)
+
+
+def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, applied: bool) -> int:
+    """Print the JSON, if it was asked for."""
+    if arguments.json:
+        data = {"schema": PLAN_SCHEMA, "applied": applied, "plans": [plan.to_json() for plan in plans]}
+        print(json.dumps(data, indent=2))
+    return WORKS
+
+
+def _plans(requests: tuple[InstallRequest, ...], system: System, wheels: Path | None) -> tuple[InstallPlan, ...]:
+    """What requests come to on this machine."""
+    situation = gather_situation(system)
+    goals = [goal for request in requests for goal in choose_goals(request, situation)]
+    installer = find_installer(system, Path(sys.executable), _absolute(wheels))
+    return tuple(make_plan(goal, situation, installer) for goal in goals)
+
+
+def _apply(plans: tuple[InstallPlan, ...], system: System, wheels: Path | None) -> None:
+    """Carry plans out, saying so on standard error."""
+    installer = find_installer(system, Path(sys.executable), _absolute(wheels))
+    for plan in plans:
+        if not plan.is_done:
+            folder = apply_plan(plan, installer, lambda text: print(f"  {text} ...", file=sys.stderr))
+            print(f"  done: {folder}", file=sys.stderr)
+
+
+def _list(store: Store, *, as_json: bool, verify: bool) -> int:
+    """Print what is in the store."""
+    rows = store.list()
+    damage = {row.name: store.damage(row) for row in rows} if verify else {}
+    if as_json:
+        data = [toolchain_json(row) | ({"damage": list(damage[row.name])} if verify else {}) for row in rows]
+        print(json.dumps({"schema": PLAN_SCHEMA, "store": str(store.root), "toolchains": data}, indent=2))
+    elif not rows:
+        print(f"no managed toolchains in {store.root}")
+    else:
+        for row in rows:
+            mark = "*" if row.selected else " "
+            state = "" if not verify else "  damaged" if damage[row.name] else "  intact"
+            print(f"{mark} {row.name:<16} {row.path}{state}")
+    for name, texts in damage.items():
+        for text in texts[:5]:
+            print(f"{name}: {text}", file=sys.stderr)
+    return FAILED if any(damage.values()) else WORKS
+
+
+def _use(store: Store, version: str) -> int:
+    """Select one, or none."""
+    if version == NONE:
+        store.select(None)
+        print("no managed toolchain is preferred")
+        return WORKS
+    row = store.find(version)
+    if not row.name.startswith("cuda-"):
+        raise StoreError(f"{row.name} is no CUDA toolkit", hints=(f"name it with BE_CXX={row.path}/bin/clang++",))
+    store.select(row)
+    print(f"{row.name} is preferred to every other CUDA toolkit, unless a variable or a setting names one")
+    return WORKS
+
+
+def _remove(store: Store, version: str, ask: Ask) -> int:
+    """Remove one."""
+    row = store.find(version)
+    print(f"remove {row.name} ({row.path})")
+    if not ask("Do this?"):
+        return NOT_CONFIRMED
+    store.remove(row)
+    return WORKS
+
+
+def _prune(store: Store, ask: Ask) -> int:
+    """Remove leftovers, and ask about superseded versions."""
+    for folder in store.leftovers():
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"removed {folder} (left by an interrupted installation)")
+    rows = store.superseded()
+    for row in rows:
+        print(f"remove {row.name}: a newer patch of its release is there ({row.path})")
+    if rows and not ask("Do this?"):
+        return NOT_CONFIRMED
+    for row in rows:
+        store.remove(row)
+    return WORKS
+
+
+def fix(
+    report: Report,
+    arguments: argparse.Namespace,
+    system: System,
+    examine: Callable[[], Report],
+    *,
+    ask: Ask | None = None,
+) -> int:
+    """Show what would repair what a report found, ask, do it, and look again.
+
+    Parameters
+    ----------
+    report : Report
+        What the doctor found.
+    arguments : argparse.Namespace
+        With ``yes`` and ``wheels``.
+    system : System
+        The machine.
+    examine : callable
+        Makes a new report.
+    ask : callable, optional
+        How to get a yes; the terminal unless given.
+
+    Returns
+    -------
+    int
+        The doctor's exit code after the repair; `NOT_CONFIRMED` without a yes, `FAILED` when it did not work.
+    """
+    try:
+        repairs = find_repairs(gather_situation(system), report.problems)
+        for text in repairs.manual:
+            print(f"by hand: {text}")
+        if not repairs.requests:
+            print("nothing to install would repair this" if report.problems else "nothing to repair")
+            return report.exit_code
+        for reason, _ in repairs.requests:
+            print(f"to repair: {reason}")
+        plans = _plans(tuple(request for _, request in repairs.requests), system, arguments.wheels)
+        plans = tuple(replace(plan, repairs=plan.repairs or plan.goal.into == "env") for plan in plans)
+        print("\n".join(map(render_plan, plans)))
+        if not _confirmer(arguments, ask)("Do this?"):
+            return NOT_CONFIRMED
+        _apply(plans, system, arguments.wheels)
+    except ToolchainError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        return FAILED
+    after = examine()
+    print(after.verdict)
+    return after.exit_code

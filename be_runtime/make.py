@@ -20,16 +20,13 @@ from .bind import bind
 from .build import flags, graph
 from .build.depfile import parse_depfile
 from .build.execute import Step, execute, render_log
-from .build.phases import Phases
-from .build.plan import BuildPlan
+from .build.plan import BuildPlan, UnitBuild
 from .build.progress import Progress
-from .build.symbols import defined_globals, repeated_names
 from .cache import BuildOutput, Store, shadowing_paths
 from .codegen import Binding
 from .contents import CONTENTS, Handlers, render_contents
 from .errors import BuildError
 from .module import LIBRARY
-from .nvcc_phases import phases_for
 from .options import BuildRequest
 from .settings import Settings
 from .tools import Tools
@@ -108,7 +105,9 @@ class Maker(NamedTuple):
         ldflags = (*_fast_linker(self.tools.cxx.path, self.system), *self.request.compile.ldflags)
         return flags.link(self.tools.cxx, toolkit, ldflags, folders, self.system.list_dir)
 
-    def _split(self, command: Sequence[str], source: str, target: str) -> Phases | None:
+    def _split(self, command: Sequence[str], source: str, target: str) -> UnitBuild | None:
+        from .nvcc_phases import phases_for
+
         return phases_for(
             command,
             source,
@@ -125,6 +124,7 @@ class Maker(NamedTuple):
                 ninja=resolve_ninja(self.system),
                 jobs=self._job_count(),
                 timeout_s=self.settings.compile_timeout_s,
+                meanwhile=_import_what_follows,
                 on_finish=progress.finish,
             )
             if len(self.request.units) == 1:
@@ -145,6 +145,11 @@ def _fast_linker(compiler: Path, system: System) -> tuple[str, ...]:
     folder = system.realpath(compiler.parent)
     found = (name for name in ("lld", "gold") if system.is_program(folder / f"ld.{name}"))
     return tuple(f"-fuse-ld={name}" for name in found)[:1]
+
+
+def _import_what_follows() -> None:
+    """Import, while the compilers run, what is needed when they are done."""
+    from .cache import publish, upkeep  # noqa: F401
 
 
 def resolve_ninja(system: System) -> Path:
@@ -174,6 +179,8 @@ def _contents(bindings: Mapping[str, Sequence[Binding]]) -> str:
 
 def _separated(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools, system: System) -> BuildPlan:
     """The plan, with the names that several objects define made private to each."""
+    from .build.symbols import defined_globals, repeated_names
+
     tables = {name: defined_globals((staging / name).read_bytes()) for name in plan.edges[-1].inputs}
     repeated = repeated_names(tables.values())
     private = {name: sorted(table & repeated) for name, table in tables.items() if table & repeated}

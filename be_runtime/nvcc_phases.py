@@ -10,7 +10,8 @@ from be_toolchain import Toolchain
 from be_toolchain.system import System
 
 from .build.dryrun import parse_dryrun
-from .build.phases import Phases, rename, split_phases
+from .build.phases import rename, split_phases
+from .build.plan import UnitBuild
 from .cache import BuildOutput, Store, make_key
 
 
@@ -30,7 +31,7 @@ def phases_for(
     toolchain: Toolchain,
     system: System,
     store: Store,
-) -> Phases | None:
+) -> UnitBuild | None:
     """The phases of nvcc for one source, or None when it has to be run as a whole.
 
     Parameters

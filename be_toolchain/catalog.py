@@ -181,8 +181,16 @@ CXX_FAMILIES = ((("g++", "c++"), "g++-"), (("clang++",), "clang++-"))
 A versioned g++ comes before clang++: it is likelier to build what the machine's g++ builds.
 """
 
-MODULE_VARIABLES = ("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "EBROOTCUDA", "NVHPC_CUDA_HOME")
-"""Set by environment modules, Spack, EasyBuild, Cray and HPC SDK modules."""
+MODULE_VARIABLES = (
+    "CUDA_ROOT",
+    "CUDA_DIR",
+    "CUDATOOLKIT_HOME",
+    "CUDAToolkit_ROOT",
+    "CRAY_CUDATOOLKIT_DIR",
+    "EBROOTCUDA",
+    "NVHPC_CUDA_HOME",
+)
+"""Set by environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
 
 ENV_NVCC = ("BE_NVCC", "BRAINEVENT_NVCC_PATH")
 ENV_PREFER = ("BE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER")

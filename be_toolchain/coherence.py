@@ -86,6 +86,8 @@ def judge_host(compiler: HostCompiler, limits: HostLimits) -> str:
     """
     least, most = (0, limits.gcc_max) if compiler.family == "gcc" else (limits.clang_min or 0, limits.clang_max)
     named = f"{compiler.family} {compiler.version}"
+    if "zig" in compiler.banner:
+        return f"{named} is zig's and has libc++, which CUDA's headers refuse"
     if most is not None and compiler.major > most:
         return f"{named} is newer than {compiler.family} {most}, the newest that this nvcc accepts"
     if compiler.major < least:

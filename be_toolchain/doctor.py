@@ -10,7 +10,7 @@ from typing import Any, Literal
 from be_toolchain import __version__
 from be_toolchain.coherence import judge_archs, judge_driver, judge_folder, judge_jax, render_limits
 from be_toolchain.configuration import find_configuration
-from be_toolchain.devices import DeviceReport, probe_devices
+from be_toolchain.devices import LIBCUDA, DeviceReport, probe_devices
 from be_toolchain.errors import Probe, ToolchainError, render_probes
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.record import encode
@@ -171,6 +171,7 @@ def examine_machine(system: System, *, smoke: bool = False) -> Report:
         ("C++ compiler", found.cxx_probes),
         ("CUDA toolkit", found.cuda_probes),
         ("nvcc's host compiler", found.host_probes),
+        ("driver and GPUs", tuple(_device_probes(devices))),
     )
     return Report(
         findings=(*_findings(found, devices, surroundings), *map(_smoke_finding, trials)),
@@ -183,6 +184,20 @@ def examine_machine(system: System, *, smoke: bool = False) -> Report:
         home=home,
         exit_code=exit_code,
     )
+
+
+def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
+    """Who was asked for the driver: libcuda, and nvidia-smi where libcuda tells nothing."""
+    told = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
+    by_smi = devices.found_via == "nvidia-smi"
+    answered = devices.driver_version is not None
+    silent = "it told no driver version" if by_smi else devices.problem or "it told no driver version"
+    chosen = answered and not by_smi
+    yield Probe(found_via="libcuda", place=LIBCUDA, reason=told if chosen else silent, chosen=chosen)
+    if by_smi:
+        yield Probe(found_via="nvidia-smi", place="nvidia-smi", reason=told, chosen=True)
+    elif not answered:
+        yield Probe(found_via="nvidia-smi", place="nvidia-smi", reason="not on PATH, or it failed")
 
 
 def _smoke_finding(trial: SmokeResult) -> Finding:

@@ -106,6 +106,14 @@ def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Pro
             yield HostCandidate(path=path, found_via="managed")
 
 
+def managed_for_cuda(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
+    """The managed compilers, and why nvcc can't use them."""
+    for found in from_managed(system, preferences):
+        if isinstance(found, HostCandidate):
+            reason = "its C++ library is libc++, which CUDA's headers refuse on x86"
+            yield Probe(found_via=found.found_via, place=str(found.path), reason=reason)
+
+
 def from_path(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
     """PATH: of each family the plain names, then versioned ones such as g++-12, newest first."""
     for names, prefix in catalog.CXX_FAMILIES:
@@ -137,8 +145,8 @@ def _versioned(system: System, prefix: str) -> Iterator[HostCandidate | Probe]:
 STEPS: tuple[HostStep, ...] = (from_cxx, from_conda, from_path, from_managed)
 """For C++: ``CXX``, the conda prefix that Python runs in, PATH, the managed ones."""
 
-CUDA_STEPS: tuple[HostStep, ...] = (from_flags, *STEPS)
-"""For nvcc's host side: its own variables come first."""
+CUDA_STEPS: tuple[HostStep, ...] = (from_flags, *STEPS[:-1], managed_for_cuda)
+"""For nvcc's host side: its own variables come first, and the managed compilers are none for it."""
 
 
 def host_candidates(

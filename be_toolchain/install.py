@@ -22,10 +22,36 @@ from be_toolchain.wheel_files import check_wheel, dist_info_of
 Say = Callable[[str], None]
 
 _ZIG_COMPILER = """#!/bin/sh
-# clang++ as {name} carries it; it keeps what it builds of its C++ library in the user's cache folder.
+# zig's clang++ without the option that its linker lacks; what it builds of its C++ library stays beside it.
 here=$(dirname -- "$(readlink -f -- "$0")")
+count=$#
+while [ "$count" -gt 0 ]; do
+  case $1 in
+    -Wl,--exclude-libs,*) ;;
+    *) set -- "$@" "$1" ;;
+  esac
+  shift
+  count=$((count - 1))
+done
+ZIG_GLOBAL_CACHE_DIR=${ZIG_GLOBAL_CACHE_DIR:-$here/../cache}
+export ZIG_GLOBAL_CACHE_DIR
 exec "$here/../ziglang/zig" c++ -fno-sanitize=undefined "$@"
 """
+
+_FIRST_PROGRAM = """#include <stdexcept>
+#include <string>
+int probe(int n) {
+  try {
+    if (n > 0) throw std::runtime_error(std::to_string(n));
+  } catch (const std::exception& error) {
+    return static_cast<int>(std::string(error.what()).size());
+  }
+  return 0;
+}
+"""
+
+_FIRST_COMPILE_S = 900.0
+"""The compiler builds its C++ library when it is first used, which takes a minute of two cores."""
 
 
 def make_plan(goal: Goal, situation: Situation, installer: Installer) -> InstallPlan:
@@ -114,17 +140,24 @@ def _apply_managed(plan: InstallPlan, store: Store, installer: Installer, say: S
         say("verifying every file")
         _require_intact(plan, tree)
         if plan.goal.kind == "host-compiler":
-            _write_compiler(tree, plan.name)
+            say("building its C++ library (a minute or two, once)")
+            _write_compiler(tree, work, installer.system)
         wheels = tuple((wheel.name, wheel.version) for wheel in plan.wheels)
         return store.publish(tree, plan.name, wheels).path
 
 
-def _write_compiler(tree: Path, name: str) -> None:
-    """A program that is called, and behaves, as clang++."""
+def _write_compiler(tree: Path, work: Path, system: System) -> None:
+    """A program that is called, and behaves, as clang++; it compiles once here, so that no kernel waits for that."""
     script = tree / "bin" / "clang++"
     script.parent.mkdir(exist_ok=True)
-    script.write_text(_ZIG_COMPILER.format(name=name), encoding="utf-8")
+    script.write_text(_ZIG_COMPILER, encoding="utf-8")
     script.chmod(0o755)
+    source, out = work / "probe.cc", work / "probe.so"
+    source.write_text(_FIRST_PROGRAM, encoding="utf-8")
+    argv = (str(script), "-std=c++17", "-O3", "-fPIC", "-shared", str(source), "-o", str(out))
+    done = system.run(argv, unset=("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), timeout_s=_FIRST_COMPILE_S)
+    if done.returncode != 0:
+        raise InstallError(f"the compiler of ziglang does not work here: {done.why_failed}")
 
 
 def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:

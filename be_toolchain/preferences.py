@@ -113,7 +113,7 @@ def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
         if word not in GROUPS:
             accepted = ", ".join(GROUPS)
             raise PreferenceError(
-                f"{name}: {value!r}: {word!r} is no place for nvcc", hints=(f"use a comma list of {accepted}",)
+                f"{name} is {value!r}: {word!r} is no place for nvcc", hints=(f"use a comma list of {accepted}",)
             )
         named.extend(("path", "system") if word == "system" else (word,))
     return tuple(dict.fromkeys((*named, *GROUPS)))

@@ -32,6 +32,7 @@ from be_toolchain.preferences import Preferences, parse_preferences
 from be_toolchain.search import ToolkitCandidate, toolkit_candidates
 from be_toolchain.store_paths import interrupted_marker
 from be_toolchain.system import System
+from be_toolchain.versions import version_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +211,7 @@ def _with_cuda(
     probes, host = _find_host(found.toolkit, compilers, allow_any=preferences.allow_unsupported_compiler)
     if host is None:
         anything = Compilers(system, replace(preferences, cxx=None), None)
-        _, fitting = _find_host(found.toolkit, anything, allow_any=False)
-        problem = _host_error(found.toolkit, probes, fitting)
+        problem = _host_error(found.toolkit, probes, _newest_fitting(found.toolkit, anything))
         return replace(result, host_probes=probes, cuda_problem=problem)
     unknown = bool(judge_host(host, found.toolkit.host_limits))
     toolkit = replace(found.toolkit, host_compiler=host, allow_unsupported_compiler=unknown)
@@ -313,6 +313,13 @@ def _find_host(
         if chosen:
             return tuple(probes), found
     return tuple(probes), None
+
+
+def _newest_fitting(toolkit: CudaToolkit, compilers: Compilers) -> HostCompiler | None:
+    """The newest C++ compiler of this machine that a toolkit accepts, of g++'s family before clang's."""
+    every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
+    fitting = [found for found in every if not judge_host(found, toolkit.host_limits)]
+    return max(fitting, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
 
 
 def _host_error(

@@ -82,6 +82,7 @@ def execute(
     timeout_s: float | None = None,
     targets: Sequence[str] = (),
     on_finish: Callable[[Edge], None] | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> tuple[Step, ...]:
     """Write the plan's files into a folder and run its commands there.
 
@@ -99,6 +100,8 @@ def execute(
         What to make; everything by default.
     on_finish : callable, optional
         Called when a command has finished, from this thread.
+    meanwhile : callable, optional
+        Called once the commands run, in this thread.
 
     Returns
     -------
@@ -135,6 +138,8 @@ def execute(
         raise BuildError(f"ninja can't be started: {error}", command=argv) from error
     with _stopping(process, timeout_s) as timed_out:
         assert process.stdout is not None
+        if meanwhile is not None:
+            meanwhile()
         for line in process.stdout:
             reader.feed(line.rstrip("\n"))
         reader.flush()

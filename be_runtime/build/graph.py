@@ -12,10 +12,9 @@ from ..module import LIBRARY
 from ..options import BuildRequest, Unit
 from ..tools import HANDLER_SOURCE, INCLUDE_DIR, Tools
 from . import flags
-from .phases import Phases
-from .plan import BuildPlan, Edge, GeneratedFile
+from .plan import BuildPlan, Edge, GeneratedFile, UnitBuild
 
-SplitNvcc = Callable[[Sequence[str], str, str], Phases | None]
+SplitNvcc = Callable[[Sequence[str], str, str], UnitBuild | None]
 
 HANDLER_OBJECT = "obj/be_handler.o"
 HANDLER_DEPFILE = "obj/be_handler.d"
@@ -141,7 +140,7 @@ def _unit_source(request: BuildRequest, unit: Unit) -> str:
     return f"src/{file_stem(unit.stem)}{_SUFFIX[request.language]}"
 
 
-def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> Phases:
+def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> UnitBuild:
     """The commands that compile one of the author's units."""
     options = request.compile
     includes = flags.include_flags(
@@ -160,7 +159,7 @@ def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitN
         if phases is not None:
             return phases
     shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
-    return Phases(edges=(_compile_edge(command, source, unit.stem, f"compiling {shown}"),))
+    return UnitBuild(edges=(_compile_edge(command, source, unit.stem, f"compiling {shown}"),))
 
 
 def _compile_edge(command: Sequence[str], source: str, stem: str, description: str) -> Edge:

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from .dryrun import DryRun
-from .plan import Edge, GeneratedFile
+from .plan import Edge, GeneratedFile, UnitBuild
 
 _OUTPUT_OPTIONS = {
     "cudafe++": ("--gen_c_file_name",),
@@ -24,31 +24,13 @@ _OUTPUT_OPTIONS = {
 _FORBIDDEN = ("nvlink", "nvprune", "ccache", "sccache")
 
 
-class Phases(NamedTuple):
-    """The commands that compile one CUDA source.
-
-    Parameters
-    ----------
-    edges : tuple of Edge
-        The last one makes the object.
-    files : tuple of GeneratedFile
-        Files that the commands expect: the module id.
-    library_path : str
-        What nvcc puts into ``LD_LIBRARY_PATH`` for its tools.
-    """
-
-    edges: tuple[Edge, ...]
-    files: tuple[GeneratedFile, ...] = ()
-    library_path: str = ""
-
-
 class _Step(NamedTuple):
     tool: str
     argv: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
-def split_phases(dry: DryRun, tools: Mapping[str, str], source: str, target: str, module_id: str) -> Phases | None:
+def split_phases(dry: DryRun, tools: Mapping[str, str], source: str, target: str, module_id: str) -> UnitBuild | None:
     """The graph of a dry run, or None when it holds a step that is not understood.
 
     Parameters
@@ -75,7 +57,7 @@ def split_phases(dry: DryRun, tools: Mapping[str, str], source: str, target: str
     made = {output for step in known for output in step.outputs}
     stem = PurePath(source).name
     edges = tuple(_edge(step, index, stem, made) for index, step in enumerate(known))
-    return Phases(
+    return UnitBuild(
         edges=edges,
         files=(GeneratedFile(path=id_file, text=module_id),),
         library_path=dry.environ.get("LD_LIBRARY_PATH", ""),
@@ -132,7 +114,7 @@ def _file_of(argument: str) -> str:
     return argument.rpartition("file=")[2] if "file=" in argument else argument
 
 
-def rename(phases: Phases, old: str, new: str) -> Phases:
+def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:
     """The same phases for another source, from a dry run that was made with a placeholder for its name."""
 
     def renamed(texts: Sequence[str]) -> tuple[str, ...]:

@@ -34,6 +34,24 @@ class Edge(NamedTuple):
     depfile: str | None = None
 
 
+class UnitBuild(NamedTuple):
+    """The commands that compile one unit.
+
+    Parameters
+    ----------
+    edges : tuple of Edge
+        The last one makes the object.
+    files : tuple of GeneratedFile
+        What they expect to be there, apart from the unit's source.
+    library_path : str
+        ``LD_LIBRARY_PATH`` for them; empty leaves it as it is.
+    """
+
+    edges: tuple[Edge, ...]
+    files: tuple[GeneratedFile, ...] = ()
+    library_path: str = ""
+
+
 class BuildPlan(NamedTuple):
     """A whole build: generated files and the graph of commands.
 

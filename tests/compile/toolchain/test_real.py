@@ -205,7 +205,8 @@ def test_a_wrapper_and_a_bare_link_lead_to_the_root(tmp_path: Path):
     wrapper = script(tmp_path / "wrapped" / "nvcc", f'exec {root}/bin/nvcc "$@"')
     link_into(tmp_path / "linked", root / "bin" / "nvcc")
     for folder in (wrapper.parent, tmp_path / "linked"):
-        toolkit = resolved_cuda(resolve(CUDA, system=local(tmp_path, folder, Path("/usr/bin"), Path("/bin"))))
+        searched = local(tmp_path, folder, Path("/usr/bin"), Path("/bin"), BE_NVCC_PREFER="path")
+        toolkit = resolved_cuda(resolve(CUDA, system=searched))
         assert (toolkit.root, toolkit.found_via) == (root, "PATH")
 
 

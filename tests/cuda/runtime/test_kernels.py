@@ -52,7 +52,7 @@ extern "C" int cublasSgemm(void*, int, int, int, int, int, const float*, const f
 """
 LOAD_GEMM = """
 import json, sys
-sys.path.append(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
 import be_runtime
 module = be_runtime.load_cuda_file(sys.argv[2], extra_ldflags=["-lcublas"], auto_register=False)
 print(json.dumps("/site-packages/nvidia/cu13/lib/libcublas.so.13" in open("/proc/self/maps").read()))

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from be_runtime.build.dryrun import parse_dryrun
-from be_runtime.build.phases import Phases, rename, split_phases
-from be_runtime.build.plan import Edge
+from be_runtime.build.phases import rename, split_phases
+from be_runtime.build.plan import Edge, UnitBuild
 
 RECORDED = Path(__file__).parent / "recorded"
 TOOLS = {name: f"/opt/cuda/bin/{name}" for name in ("cudafe++", "cicc", "ptxas", "fatbinary")}
 
 
-def split(text: str) -> Phases | None:
+def split(text: str) -> UnitBuild | None:
     dry = parse_dryrun(text)
     return None if dry is None else split_phases(dry, TOOLS, "src/k.cu", "obj/k.o", "_1_k_cu_2")
 
@@ -24,7 +24,7 @@ def recorded(name: str) -> str:
     return (RECORDED / f"{name}.txt").read_text()
 
 
-def phases_of(name: str) -> Phases:
+def phases_of(name: str) -> UnitBuild:
     phases = split(recorded(name))
     assert phases is not None
     return phases

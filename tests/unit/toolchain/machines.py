@@ -131,6 +131,13 @@ class MemorySystem(System):
         }
         self.program(path, lambda _, argv: RunResult(argv=argv, returncode=0, stderr=lines[family]))
 
+    def zig(self, path: str) -> None:
+        """A script that execs ``zig c++``."""
+        text = (
+            "clang version 20.1.2 (https://github.com/ziglang/zig-bootstrap 7ef7)\nTarget: x86_64-unknown-linux-musl\n"
+        )
+        self.program(path, lambda _, argv: RunResult(argv=argv, returncode=0, stderr=text))
+
     def script(self, path: str, runs: str) -> None:
         """A script that starts another program by its absolute path, as wrappers and module shims do."""
         self.program(path, lambda machine, argv: machine.run_one((runs, *argv[1:])))

@@ -128,6 +128,10 @@ def test_variables_that_change_compiles_are_shown():
         ("cudafe++", "/usr/local/cuda/bin/cudafe++"),
         ("cicc", "/usr/local/cuda/nvvm/bin/cicc"),
         ("cudart", "/usr/local/cuda/targets/x86_64-linux/lib/libcudart.so"),
+        ("cudart-static", "/usr/local/cuda/targets/x86_64-linux/lib/libcudart_static.a"),
+        ("include", "/usr/local/cuda/targets/x86_64-linux/include"),
+        ("crt", "/usr/local/cuda/targets/x86_64-linux/include/crt/host_config.h"),
+        ("cccl", "/usr/local/cuda/targets/x86_64-linux/include/cccl/nv/target"),
     ],
 )
 def test_which(part: str, path: str, capsys: pytest.CaptureFixture[str]):
@@ -168,3 +172,23 @@ def test_a_broken_toolkit_that_was_passed_over_is_shown_with_its_repair():
     assert report.exit_code == 0
     assert "nvidia/cu13/bin/nvcc (from pip wheels): parts of different releases" in text
     assert 'next: python -m pip install "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]==13.0.*"' in text
+
+
+def test_which_says_that_a_part_is_not_there(capsys: pytest.CaptureFixture[str]):
+    machine = healthy()
+    del machine.files["/usr/local/cuda/targets/x86_64-linux/lib/libcudart_static.a"]
+    assert cli.main(["which", "cudart-static"], system=machine) == 1
+    assert "has no cudart-static" in capsys.readouterr().err
+
+
+def test_the_home_folder_is_not_named_in_text_but_in_json(capsys: pytest.CaptureFixture[str]):
+    machine = MemorySystem()
+    machine.gxx("/usr/bin/g++")
+    machine.runfile("/home/ada/cuda")
+    machine.environ = {**machine.environ, "HOME": "/home/ada", "CUDA_HOME": "/home/ada/cuda"}
+    doctor(machine, "--verbose")
+    text = capsys.readouterr().out
+    assert "~/cuda/bin/nvcc" in text
+    assert "/home/ada" not in text
+    doctor(machine, "--json")
+    assert "/home/ada/cuda" in capsys.readouterr().out

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import be_toolchain
-from be_toolchain import catalog, preferences, search
+from be_toolchain import catalog, configuration, preferences, search
 from be_toolchain.errors import Probe, ToolchainError, error_types
 
 HEAVY = ("subprocess", "rich", "packaging", "platformdirs", "json", "hashlib", "ctypes", "jax", "numpy", "dataclasses")
@@ -63,3 +65,12 @@ def test_variables_are_named_once():
     names = (*catalog.SEARCH_VARIABLES, *catalog.COMPILE_VARIABLES)
     assert len(set(names)) == len(names)
     assert set(catalog.PROBE_UNSET) <= set(catalog.COMPILE_VARIABLES)
+
+
+def test_the_documented_order_and_wishes_are_the_real_ones():
+    text = (Path(__file__).parents[3] / "docs" / "toolchain.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^\d\. `([a-z]+)`: ", text, re.MULTILINE)) == preferences.GROUPS
+    keys = re.findall(r"^\|.*\| `([a-z-]+)` \|$", text, re.MULTILINE)
+    assert set(keys) == set(configuration.KEYS)
+    variables = (*catalog.ENV_HOMES, *catalog.MODULE_VARIABLES, catalog.ENV_NVCC[0], catalog.ENV_PREFER[0])
+    assert all(f"`{name}`" in text for name in (*variables, catalog.ENV_CXX, catalog.ENV_ALLOW_UNSUPPORTED[0]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from be_toolchain import Toolchain, ToolchainRequest, catalog, resolve
 from be_toolchain.errors import ToolchainError
+from be_toolchain.record import KEPT_RECORDS
 from tests.unit.toolchain.machines import SITE, MemorySystem
 
 CUDA = ToolchainRequest(need_cuda=True)
@@ -200,3 +203,22 @@ def test_key_fields_have_unique_labels_and_hold_every_version(machine: MemorySys
         assert component.version in values
         assert str(component.path) in values
     assert "Debian 12.2.0-14" in values
+
+
+def test_old_records_are_pruned_and_other_files_stay(machine: MemorySystem, tmp_path: Path):
+    for number in range(KEPT_RECORDS + 5):
+        old = tmp_path / f"toolchain-{number}.json"
+        old.write_text("{}")
+        os.utime(old, (number, number))
+    (tmp_path / "devices.json").write_text("{}")
+    for name, age_s in ((".toolchain-x.json.killed", 7200), (".toolchain-y.json.writing", 1)):
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+
+    again(machine, tmp_path)
+
+    left = {path.name for path in tmp_path.iterdir()}
+    assert len([name for name in left if name.startswith("toolchain-")]) == KEPT_RECORDS
+    assert {"devices.json", ".toolchain-y.json.writing"} <= left
+    assert not {"toolchain-5.json", ".toolchain-x.json.killed"} & left
+    assert not again(machine, tmp_path)[1]

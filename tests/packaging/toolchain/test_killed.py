@@ -1,0 +1,112 @@
+"""An installer that is killed at random moments never leaves a half toolchain that resolves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.errors import CudaNotFoundError
+from be_toolchain.install_plan import PARTS
+from be_toolchain.store_paths import INTERRUPTED
+from be_toolchain.wheel_files import check_wheel
+from tests.packaging.toolchain.conftest import STRANGERS, Environment
+
+pytestmark = pytest.mark.xdist_group("toolchain-install")
+
+SEED = int(os.environ.get("BE_TEST_SEED", "20"))
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def kill(process: subprocess.Popen[str], *, whole_tree: bool) -> None:
+    """``kill -9`` the installer, with its pip or before it; that one is then waited for."""
+    below = descendants(process.pid)
+    for pid in (process.pid, *(below if whole_tree else ())):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def resolved_site(environment: Environment) -> Path | None:
+    """The folder of packages that a search takes a toolkit from; every file in it is what its wheel holds."""
+    try:
+        toolkit = resolve(ToolchainRequest(need_cuda=True), system=environment.system).cuda
+    except CudaNotFoundError:
+        return None
+    assert toolkit is not None
+    site = toolkit.root.parent.parent
+    versions = {part: path for path in site.glob("*.dist-info") for part in PARTS if _is(part, path)}
+    assert set(versions) == set(PARTS)
+    wrong = [
+        text for part, path in versions.items() for text in check_wheel(site, part, path.stem.rpartition("-")[2])
+    ]
+    assert not wrong, "a half toolchain resolves"
+    return site
+
+
+def _is(part: str, path: Path) -> bool:
+    return path.stem.rpartition("-")[0].replace("_", "-") == part
+
+
+def test_killed_while_a_managed_toolkit_is_built(new_environment: Callable[[], Environment], wheels: Path):
+    environment = new_environment()
+    install = ("install", "--cuda", "13.0", "--into", "managed", "--yes", "--wheels", wheels)
+    began = time.monotonic()
+    assert environment.run(*install)[0] == 0
+    whole_s = time.monotonic() - began
+    chance = random.Random(SEED)
+    outcomes = []
+    for turn in range(20):
+        environment.run("remove", "13.0", "--yes")
+        process = environment.start(*install)
+        time.sleep(chance.uniform(0.1, whole_s))
+        kill(process, whole_tree=turn % 2 == 0)
+        outcomes.append(resolved_site(environment))
+    assert None in outcomes, "no kill came in time"
+    assert environment.run(*install)[0] == 0
+    assert resolved_site(environment) is not None
+    environment.run("prune")
+    assert [path.name for path in environment.store.iterdir()] == ["cuda-13.0.2"]
+
+
+def test_killed_while_wheels_are_exchanged(new_environment: Callable[[], Environment], wheels: Path):
+    environment = new_environment()
+    offline = ("install", "--no-index", "--find-links", wheels, "--no-deps", "--no-compile")
+    environment.pip(*offline, "nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-cccl==13.0.85", *STRANGERS)
+    chance = random.Random(SEED)
+    interrupted = 0
+    for turn in range(8):
+        process = environment.start("doctor", "--fix", "--yes", "--wheels", wheels)
+        while process.poll() is None and not (environment.site / INTERRUPTED).exists():
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0.0, 3.0))
+        kill(process, whole_tree=turn % 2 == 0)
+        if resolved_site(environment) is not None:
+            environment.pip(*offline, *STRANGERS)
+        interrupted += (environment.site / INTERRUPTED).exists()
+    assert interrupted > 1, "no kill came in time"
+    code, text = environment.run("doctor", "--fix", "--yes", "--wheels", wheels)
+    assert code == 0, text
+    assert resolved_site(environment) == environment.site
+    leftovers = [path for path in environment.site.rglob("~*") if path.is_dir()]
+    assert not leftovers

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -123,16 +124,17 @@ class Maker(NamedTuple):
                 execute,
                 ninja=resolve_ninja(self.system),
                 jobs=self._job_count(),
-                timeout_s=self.settings.compile_timeout_s,
+                environ=self.system.environ,
                 meanwhile=_import_what_follows,
                 on_finish=progress.finish,
             )
+            limit_s, start = self.settings.compile_timeout_s, time.monotonic()
             if len(self.request.units) == 1:
-                return run(plan, staging)
-            objects = plan.edges[-1].inputs
-            steps = run(plan, staging, targets=objects)
+                return run(plan, staging, timeout_s=limit_s)
+            steps = run(plan, staging, targets=plan.edges[-1].inputs, timeout_s=limit_s)
             separated = _separated(plan, link, staging, self.tools, self.system)
-            return steps + run(separated, staging)
+            left_s = max(limit_s - (time.monotonic() - start), 0.001)
+            return steps + run(separated, staging, timeout_s=left_s)
 
     def _job_count(self) -> int:
         wanted = self.jobs or len(os.sched_getaffinity(0))

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -79,6 +79,7 @@ def execute(
     *,
     ninja: Path,
     jobs: int,
+    environ: Mapping[str, str],
     timeout_s: float | None = None,
     targets: Sequence[str] = (),
     on_finish: Callable[[Edge], None] | None = None,
@@ -94,6 +95,8 @@ def execute(
         The program.
     jobs : int
         Commands at a time.
+    environ : mapping of str to str
+        The commands' variables, apart from those that are set here.
     timeout_s : float, optional
         Seconds after which everything is stopped.
     targets : sequence of str
@@ -119,14 +122,14 @@ def execute(
     reader = _Reader({edge.description: edge for edge in plan.edges}, on_finish)
     argv = (str(ninja), "-j", str(jobs), *targets)
     # Messages in the C locale: diagnose reads them.
-    environ = {**os.environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}
+    variables = {**environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}
     if plan.library_path:
-        environ["LD_LIBRARY_PATH"] = plan.library_path
+        variables["LD_LIBRARY_PATH"] = plan.library_path
     try:
         process = subprocess.Popen(
             argv,
             cwd=folder,
-            env=environ,
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

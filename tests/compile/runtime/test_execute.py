@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shlex
 import sys
@@ -34,6 +35,7 @@ def run(folder: Path, *edges: Edge, jobs: int = 2, timeout_s: float | None = 60,
         folder,
         ninja=NINJA,
         jobs=jobs,
+        environ=os.environ,
         timeout_s=timeout_s,
         **options,  # type: ignore[arg-type]
     )
@@ -115,7 +117,7 @@ def test_files_are_written_before_and_not_again(tmp_path: Path):
         edges=(edge("copy", "open('copied', 'wb').write(open('src/deep/a.txt', 'rb').read())"),),
     )
     for _ in range(2):
-        execute(plan, tmp_path, ninja=NINJA, jobs=1)
+        execute(plan, tmp_path, ninja=NINJA, jobs=1, environ=os.environ)
     assert (tmp_path / "copied").read_bytes() == "ä ".encode() + b"\xff\n"
 
 
@@ -127,7 +129,7 @@ def test_a_graph_that_is_wrong(tmp_path: Path):
 
 def test_no_ninja(tmp_path: Path):
     with pytest.raises(BuildError, match="ninja can't be started"):
-        execute(BuildPlan(files=(), edges=()), tmp_path, ninja=tmp_path / "none", jobs=1)
+        execute(BuildPlan(files=(), edges=()), tmp_path, ninja=tmp_path / "none", jobs=1, environ=os.environ)
 
 
 def test_commands_read_nothing_from_the_terminal(tmp_path: Path):

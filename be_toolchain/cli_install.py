@@ -29,6 +29,9 @@ FAILED = 1
 NOT_CONFIRMED = 4
 """The exit code when a plan was shown and nobody said yes."""
 
+INTERRUPTED_BY_USER = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
 PLAN_SCHEMA = 1
 """Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
 
@@ -95,6 +98,9 @@ def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | Non
                 return _remove(_store(system), arguments.version, asking)
             case _:
                 return _prune(_store(system), asking)
+    except KeyboardInterrupt:
+        print("interrupted; the same command again completes what was begun", file=sys.stderr)
+        return INTERRUPTED_BY_USER
     except ToolchainError as error:
         if getattr(arguments, "json", False):
             problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
@@ -266,7 +272,8 @@ def fix(
         The doctor's exit code after the repair; `NOT_CONFIRMED` without a yes, `FAILED` when it did not work.
     """
     try:
-        repairs = find_repairs(gather_situation(system), report.problems)
+        situation = gather_situation(system)
+        repairs = find_repairs(situation, report.problems)
         for text in repairs.manual:
             print(f"by hand: {text}")
         if not repairs.requests:
@@ -275,11 +282,17 @@ def fix(
         for reason, _ in repairs.requests:
             print(f"to repair: {reason}")
         plans = _plans(tuple(request for _, request in repairs.requests), system, arguments.wheels)
-        plans = tuple(replace(plan, repairs=plan.repairs or plan.goal.into == "env") for plan in plans)
+        plans = tuple(
+            replace(plan, repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
+            for plan in plans
+        )
         print("\n".join(map(render_plan, plans)))
         if not _confirmer(arguments, ask)("Do this?"):
             return NOT_CONFIRMED
         _apply(plans, system, arguments.wheels)
+    except KeyboardInterrupt:
+        print("interrupted; the same command again completes what was begun", file=sys.stderr)
+        return INTERRUPTED_BY_USER
     except ToolchainError as error:
         print(f"{error.code}: {error}", file=sys.stderr)
         return FAILED

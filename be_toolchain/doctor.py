@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from be_toolchain import __version__
 from be_toolchain.coherence import judge_archs, judge_driver, judge_folder, judge_jax, render_limits
@@ -14,11 +14,13 @@ from be_toolchain.devices import LIBCUDA, DeviceReport, probe_devices
 from be_toolchain.errors import Probe, ToolchainError, render_probes
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.record import encode
-from be_toolchain.smoke import SmokeResult, run_smoke
 from be_toolchain.surroundings import Surroundings, probe_surroundings
 from be_toolchain.survey import Survey, survey
 from be_toolchain.system import System
 from be_toolchain.versions import version_key
+
+if TYPE_CHECKING:
+    from be_toolchain.smoke import SmokeResult
 
 REPORT_SCHEMA = 1
 """Raised whenever a field of `Report.to_json` changes its meaning."""
@@ -163,7 +165,7 @@ def examine_machine(system: System, *, smoke: bool = False) -> Report:
             exit_code=NO_CXX,
         )
     problems = tuple(dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None))
-    trials = run_smoke(found.toolchain, devices, system, jax=bool(surroundings.jaxlib)) if smoke else ()
+    trials = _try_all(found.toolchain, devices, surroundings, system) if smoke else ()
     failed = {trial.name for trial in trials if trial.outcome == "fail"}
     no_cxx = bool(found.cxx_problem) or not failed.isdisjoint({"C++", "FFI on the CPU"})
     exit_code = NO_CXX if no_cxx else NO_CUDA if found.cuda_problem or failed else WORKS
@@ -184,6 +186,15 @@ def examine_machine(system: System, *, smoke: bool = False) -> Report:
         home=home,
         exit_code=exit_code,
     )
+
+
+def _try_all(
+    toolchain: Toolchain, devices: DeviceReport, surroundings: Surroundings, system: System
+) -> tuple[SmokeResult, ...]:
+    """The trials; their module is not loaded without them."""
+    from be_toolchain.smoke import run_smoke
+
+    return run_smoke(toolchain, devices, system, jax=bool(surroundings.jaxlib))
 
 
 def _device_probes(devices: DeviceReport) -> Iterator[Probe]:

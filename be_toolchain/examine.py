@@ -63,6 +63,9 @@ class Parts:
     missing: tuple[str, ...]
 
 
+PROBE = Path(__file__).with_name("probe.ci")
+"""A source of nothing, preprocessed as cicc wants it."""
+
 HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
 """The header that shows that a component's headers are there."""
 
@@ -248,7 +251,7 @@ def _assemble(
         fatbinary=programs["fatbinary"],
         nvlink=programs["nvlink"],
         libdevice=parts.libdevice,
-        components=tuple(_components(system, answers, parts, host)),
+        components=tuple(_components(system, answers, parts)),
         archs=answers.archs,
         host_limits=replace(limits, libc_below=clash),
         host_compiler=host,
@@ -256,7 +259,7 @@ def _assemble(
     )
 
 
-def _components(system: System, answers: Answers, parts: Parts, host: HostCompiler) -> Iterator[Component]:
+def _components(system: System, answers: Answers, parts: Parts) -> Iterator[Component]:
     """Every part's version, from the part itself where it tells, else from the packaging's records."""
     yield Component(name="nvcc", path=parts.programs["nvcc"], version=answers.version, source="nvcc --version")
     tools = [parts.programs[name] for name in catalog.TOOLS]
@@ -271,21 +274,23 @@ def _components(system: System, answers: Answers, parts: Parts, host: HostCompil
         if name == "cudart" and header_release and release_of(version) != header_release:
             version, source = header_release, "CUDART_VERSION"
         if name == "nvvm" and not version:
-            version, source = _told(system.run(_cicc_command(answers.nvcc, host))), "cicc's output"
+            version, source = _cicc_version(system, parts.programs["cicc"], answers.archs), "cicc's output"
         if name == "cccl" and not version:
             version, source = _cccl_release(system, parts), "CCCL_VERSION"
         yield Component(name=name, path=files[name], version=version, source=source if version else "")
 
 
-def _cicc_command(nvcc: Path, host: HostCompiler) -> tuple[str, ...]:
-    """Translate an empty source to PTX, at the head of which cicc writes its own version; there is no shorter way."""
-    return (str(nvcc), "-ptx", "-ccbin", str(host.path), "-x", "cu", "/dev/null", "-o", "/dev/stdout")
+def _cicc_version(system: System, cicc: Path, archs: tuple[Arch, ...]) -> str:
+    """What cicc writes about itself at the head of its PTX: it has no ``--version``."""
+    arch = archs[0].compute if archs else "compute_75"
+    return _told(system.run((str(cicc), "-arch", arch, str(PROBE), "-o", "/dev/stdout"), unset=catalog.PROBE_UNSET))
 
 
 def _cccl_release(system: System, parts: Parts) -> str:
     """The release that CCCL's headers name: a number of its own, not CUDA's."""
     base = parts.headers["cccl"].parent.parent
-    texts = (system.read_text(base / name, limit_bytes=16384) for name in catalog.CCCL_VERSION_HEADERS)
+    places = (folder / name for folder in (base, base / "cccl") for name in catalog.CCCL_VERSION_HEADERS)
+    texts = (system.read_text(place, limit_bytes=16384) for place in places)
     return next(filter(None, (parse_cccl_version(text) for text in texts if text)), "")
 
 

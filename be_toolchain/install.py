@@ -22,7 +22,8 @@ from be_toolchain.wheel_files import check_wheel, dist_info_of
 Say = Callable[[str], None]
 
 _ZIG_COMPILER = """#!/bin/sh
-# zig's clang++ without the option that its linker lacks; what it builds of its C++ library stays beside it.
+# zig's clang++ without the option that its linker lacks. What it builds of its C++ library stays beside it; the level
+# of optimization stands here so that a link alone uses the same build.
 here=$(dirname -- "$(readlink -f -- "$0")")
 count=$#
 while [ "$count" -gt 0 ]; do
@@ -35,7 +36,7 @@ while [ "$count" -gt 0 ]; do
 done
 ZIG_GLOBAL_CACHE_DIR=${ZIG_GLOBAL_CACHE_DIR:-$here/../cache}
 export ZIG_GLOBAL_CACHE_DIR
-exec "$here/../ziglang/zig" c++ -fno-sanitize=undefined "$@"
+exec "$here/../ziglang/zig" c++ -O2 -fno-sanitize=undefined "$@"
 """
 
 _FIRST_PROGRAM = """#include <stdexcept>
@@ -140,24 +141,41 @@ def _apply_managed(plan: InstallPlan, store: Store, installer: Installer, say: S
         say("verifying every file")
         _require_intact(plan, tree)
         if plan.goal.kind == "host-compiler":
-            say("building its C++ library (a minute or two, once)")
-            _write_compiler(tree, work, installer.system)
+            _write_compiler(tree)
         wheels = tuple((wheel.name, wheel.version) for wheel in plan.wheels)
-        return store.publish(tree, plan.name, wheels).path
+        published = store.publish(tree, plan.name, wheels)
+        if plan.goal.kind == "host-compiler":
+            say("building its C++ library (a minute or two, once)")
+            problem = _first_compile(published.path, work, installer.system)
+            if problem:
+                store.remove(published)
+                raise InstallError(f"the compiler of ziglang does not work here: {problem}")
+        return published.path
 
 
-def _write_compiler(tree: Path, work: Path, system: System) -> None:
-    """A program that is called, and behaves, as clang++; it compiles once here, so that no kernel waits for that."""
+def _write_compiler(tree: Path) -> None:
+    """A program that is called, and behaves, as clang++."""
     script = tree / "bin" / "clang++"
     script.parent.mkdir(exist_ok=True)
     script.write_text(_ZIG_COMPILER, encoding="utf-8")
     script.chmod(0o755)
-    source, out = work / "probe.cc", work / "probe.so"
+
+
+def _first_compile(toolchain: Path, work: Path, system: System) -> str:
+    """Compile and link once, so that no kernel waits for the C++ library; what went wrong, or nothing.
+
+    The library is kept by absolute paths, so that this comes after the toolchain has its name. Interrupted, it happens
+    with the first kernel instead.
+    """
+    program = str(toolchain / "bin" / "clang++")
+    source, middle, out = work / "probe.cc", work / "probe.o", work / "probe.so"
     source.write_text(_FIRST_PROGRAM, encoding="utf-8")
-    argv = (str(script), "-std=c++17", "-O3", "-fPIC", "-shared", str(source), "-o", str(out))
-    done = system.run(argv, unset=("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), timeout_s=_FIRST_COMPILE_S)
-    if done.returncode != 0:
-        raise InstallError(f"the compiler of ziglang does not work here: {done.why_failed}")
+    compiling = (program, "-std=c++17", "-O3", "-fPIC", "-c", str(source), "-o", str(middle))
+    for argv in (compiling, (program, "-shared", "-fPIC", str(middle), "-o", str(out))):
+        done = system.run(argv, unset=("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), timeout_s=_FIRST_COMPILE_S)
+        if done.returncode != 0:
+            return done.why_failed
+    return ""
 
 
 def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:

@@ -167,9 +167,12 @@ def _continued(probes: tuple[Probe, ...], places: Iterator[Probe]) -> tuple[Prob
     if winner is None:
         return probes
     known = {(probe.found_via, probe.place) for probe in probes}
-    later = f"not needed: {winner.place} comes first"
+
+    def reason(place: str) -> str:
+        return "the same as the chosen one" if place == winner.place else f"not needed: {winner.place} comes first"
+
     rest = (each for each in dict.fromkeys(places) if (each.found_via, each.place) not in known)
-    return (*probes, *(each if each.reason else replace(each, reason=later) for each in rest))
+    return (*probes, *(each if each.reason else replace(each, reason=reason(each.place)) for each in rest))
 
 
 def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | None) -> Survey:

@@ -327,10 +327,13 @@ def _finish(argv: tuple[str, ...], process: subprocess.Popen[bytes], left_s: flo
 
     try:
         out, err = process.communicate(timeout=left_s)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:
+        # It has a session of its own: an interrupt from the terminal does not reach it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         return RunResult(argv=argv, returncode=None, problem=f"did not finish within {timeout_s:g} s")
     return RunResult(
         argv=argv,

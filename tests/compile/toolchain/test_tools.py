@@ -155,6 +155,41 @@ def test_a_user_without_a_name_and_a_home_that_cannot_be_written(tmp_path: Path,
     assert not list(tmp_path.rglob("records"))
 
 
+@needs_nvcc
+def test_a_copy_of_the_toolkit_without_records_still_tells_its_versions(tmp_path: Path):
+    """cicc is asked by a translation, CCCL by its headers."""
+    nvcc = resolve(ToolchainRequest(need_cuda=True), system=LocalSystem({"PATH": os.environ["PATH"]})).cuda
+    assert nvcc is not None
+    copy = tmp_path / "cuda"
+    shutil.copytree(nvcc.root, copy, copy_function=os.symlink, ignore=_records)
+    system = LocalSystem({"PATH": os.environ["PATH"], "BE_NVCC": str(copy)})
+    cuda = resolve(ToolchainRequest(need_cuda=True), system=system).cuda
+    assert cuda is not None
+    told = {part.name: (part.version, part.source) for part in cuda.components}
+    real = {part.name: part.version for part in nvcc.components}
+    assert told["nvvm"] == (real["nvvm"], "cicc's output")
+    assert told["cccl"][1] == "CCCL_VERSION"
+    assert told["ptxas"][0] == real["ptxas"]
+
+
+def _records(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if name in ("dist-info", "version.json")]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason=f"{OPTIONAL}root, to mount")
+@pytest.mark.needs("unshare", "mount")
+def test_a_noexec_cache_is_named(tmp_path: Path):
+    command = f"mount -t tmpfs -o noexec tmpfs {tmp_path} && exec {sys.executable} -m be_toolchain doctor"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BE_CACHE_DIR": f"{tmp_path}/cache"}
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command], env=environment, capture_output=True, text=True, check=False
+    )
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip(f"{OPTIONAL}the right to mount")
+    assert "is mounted noexec" in done.stdout
+    assert "set BE_CACHE_DIR" in done.stdout
+
+
 def _python_for_all() -> str:
     """A Python, 3.11 or newer, that a user without rights can start; the doctor needs nothing but its own modules."""
     trial = "import os, sys; os.setuid(54321); import json, tomllib, ctypes, argparse, be_toolchain.cli"

@@ -96,9 +96,7 @@ def test_a_managed_toolkit_compiles_where_there_is_no_other(
         cuda_of(fresh)
 
 
-def test_mixed_wheels_are_diagnosed_and_fixed(
-    new_environment: Callable[[], Environment], wheels: Path, tmp_path: Path
-):
+def test_mixed_wheels_are_diagnosed_and_fixed(new_environment: Callable[[], Environment], wheels: Path, tmp_path: Path):
     mixed = new_environment()
     offline = ("install", "--no-index", "--find-links", wheels, "--no-deps", "--no-compile")
     mixed.pip(*offline, "nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-cccl==13.0.85", *STRANGERS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("wheel")
 
-SHIPPED = (".py", ".h", ".cc")
+SHIPPED = (".py", ".h", ".cc", ".ci")
 USER_SCRIPT = '''
 import jax, jax.numpy as jnp, numpy as np
 import be_runtime as brainevent, be_toolchain

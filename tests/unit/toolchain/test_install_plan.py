@@ -25,7 +25,9 @@ PLAIN = Situation(site=SITE, store=STORE)
 DRIVER_12 = replace(PLAIN, driver_version="12.8", driver_release="570.86.10")
 DRIVER_13_0 = replace(PLAIN, driver_version="13.0", driver_release="580.82.07")
 DRIVER_13_2 = replace(PLAIN, driver_version="13.2", driver_release="595.10")
-NEWER_JAX = replace(PLAIN, jax_cuda="13", minimums=(("nvidia-cuda-nvcc", "13.1.80"), ("nvidia-cuda-runtime", "13.0.48")))
+NEWER_JAX = replace(
+    PLAIN, jax_cuda="13", minimums=(("nvidia-cuda-nvcc", "13.1.80"), ("nvidia-cuda-runtime", "13.0.48"))
+)
 V130 = {
     "nvidia-cuda-nvcc": "13.0.88",
     "nvidia-nvvm": "13.0.88",

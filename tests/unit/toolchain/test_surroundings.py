@@ -13,6 +13,8 @@ from be_toolchain.system import FolderFacts, LocalSystem
 from tests.support.requirements import OPTIONAL
 from tests.unit.toolchain.machines import MemorySystem
 
+TMP = "/tmp"  # noqa: S108 - a name, nothing is written there
+
 
 def test_a_folder_that_has_to_be_made_is_judged_by_what_stands(tmp_path: Path):
     facts = LocalSystem().folder_facts(tmp_path / "a" / "b")
@@ -40,9 +42,9 @@ def test_a_folder_that_cannot_be_written_is_noticed(tmp_path: Path):
 @pytest.mark.parametrize(
     ("environ", "cache", "temporary"),
     [
-        ({"HOME": "/home/me"}, "/home/me/.cache/brainevent-toolchain", "/tmp"),
-        ({"HOME": "/home/me", "XDG_CACHE_HOME": "/fast"}, "/fast/brainevent-toolchain", "/tmp"),
-        ({"HOME": "/home/me", "XDG_CACHE_HOME": "rel"}, "/home/me/.cache/brainevent-toolchain", "/tmp"),
+        ({"HOME": "/home/me"}, "/home/me/.cache/brainevent-toolchain", TMP),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "/fast"}, "/fast/brainevent-toolchain", TMP),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "rel"}, "/home/me/.cache/brainevent-toolchain", TMP),
         ({"BRAINEVENT_CACHE_DIR": "/b", "TMPDIR": "/scratch"}, "/b", "/scratch"),
         ({"BE_CACHE_DIR": "/a", "BRAINEVENT_CACHE_DIR": "/b", "TMP": "/t"}, "/a", "/t"),
     ],

@@ -19,6 +19,7 @@ from be_runtime.settings import Settings
 from be_toolchain.errors import ArchError, CudaNotFoundError, ToolchainError
 from be_toolchain.system import FileStamp, LocalSystem
 from tests.support import runtime
+from tests.support.cuda import run_json
 
 HEAD = '#include <cuda_runtime.h>\n#include "brainevent/common.h"\n'
 KERNEL = "__global__ void k(float* out) { out[0] = 1.0f; }\n"
@@ -193,12 +194,22 @@ def test_architecture_of_the_wrong_type(asked: Any):
         load(HEAD + KERNEL + ENTRY, compute_capability=asked)
 
 
-def test_no_device_and_no_architecture(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("BE_COMPUTE_CAPABILITIES")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(be_runtime.ArgumentError, match="no GPU is visible") as caught:
-        load(HEAD + KERNEL + ENTRY)
-    assert "compute_capability='sm_90'" in " ".join(caught.value.hints)
+LOAD_WITHOUT_DEVICE = """
+import json, sys
+import be_runtime
+try:
+    be_runtime.load_cuda_inline("broken", sys.argv[1], auto_register=False)
+except be_runtime.ArgumentError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def test_no_device_and_no_architecture():
+    """In a process of its own: the driver reads which devices are visible only once."""
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "BE_COMPUTE_CAPABILITIES": None}
+    message = run_json(LOAD_WITHOUT_DEVICE, HEAD + KERNEL + ENTRY, **hidden)
+    assert "no GPU is visible" in message
+    assert "compute_capability='sm_90'" in message
 
 
 def test_an_nvcc_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_cache: Path):

@@ -7,15 +7,17 @@ package creates no file and starts no process.
 from be_toolchain import __version__
 
 from .api import (
-    clear_cache,
-    get_cache_dir,
-    list_registered_targets,
     load_cpp_dir,
     load_cpp_file,
     load_cpp_inline,
     load_cuda_dir,
     load_cuda_file,
     load_cuda_inline,
+)
+from .control import (
+    clear_cache,
+    get_cache_dir,
+    list_registered_targets,
     register_ffi_target,
     set_cache_dir,
     set_compute_capabilities,

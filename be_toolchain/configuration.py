@@ -67,8 +67,8 @@ class Configuration:
 
         Examples
         --------
-        >>> Configuration(path=Path("/work/pyproject.toml")).label("cxx")
-        'cxx in /work/pyproject.toml'
+        >>> Configuration(path=Path("/project/pyproject.toml")).label("cxx")
+        'cxx in /project/pyproject.toml'
         """
         return f"{key} in {self.path}"
 
@@ -100,9 +100,9 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
 
     Examples
     --------
-    >>> file = ConfigurationFile(path=Path("/work/be-toolchain.toml"), text='nvcc = "cuda/bin/nvcc"')
+    >>> file = ConfigurationFile(path=Path("/project/be-toolchain.toml"), text='nvcc = "cuda/bin/nvcc"')
     >>> parse_configuration(file).nvcc
-    '/work/cuda/bin/nvcc'
+    '/project/cuda/bin/nvcc'
     """
     if file is None:
         return Configuration()

@@ -83,7 +83,7 @@ def test_only_what_is_asked_for_is_made(tmp_path: Path):
 
 
 def test_the_first_failure_ends_the_build(tmp_path: Path):
-    edges = [edge("a", "print('before'); sys.exit('went wrong')"), edge("b", "", inputs=("a",))]
+    edges = [edge("a", "print('before', flush=True); sys.exit('went wrong')"), edge("b", "", inputs=("a",))]
     with pytest.raises(BuildError, match="making a failed") as caught:
         run(tmp_path, *edges)
     assert caught.value.output == "before\nwent wrong"

@@ -27,22 +27,26 @@ allow-unsupported-compiler = true
 
 
 def parse(text: str, name: str = "be-toolchain.toml"):
-    return parse_configuration(ConfigurationFile(path=Path("/work") / name, text=text))
+    return parse_configuration(ConfigurationFile(path=Path("/project") / name, text=text))
 
 
 def test_every_key_is_read_and_relative_paths_start_at_the_file():
     found = parse(ALL)
-    assert (found.nvcc, found.cxx, found.host_cxx) == ("/work/tools/nvcc", "g++-13", "/usr/bin/g++-12")
-    assert (found.cuda_home, found.prefer, found.allow_unsupported_compiler) == ("/work/cuda", ("system", "pip"), True)
+    assert (found.nvcc, found.cxx, found.host_cxx) == ("/project/tools/nvcc", "g++-13", "/usr/bin/g++-12")
+    assert (found.cuda_home, found.prefer, found.allow_unsupported_compiler) == (
+        "/project/cuda",
+        ("system", "pip"),
+        True,
+    )
     assert all(f"{key} =" in ALL for key in KEYS)
     assert parse(f"[tool.be-toolchain]{ALL}", "pyproject.toml") == parse_configuration(
-        ConfigurationFile(path=Path("/work/pyproject.toml"), text=f"[tool.be-toolchain]{ALL}")
+        ConfigurationFile(path=Path("/project/pyproject.toml"), text=f"[tool.be-toolchain]{ALL}")
     )
 
 
 @pytest.mark.parametrize("text", ["nvcc = 1", "prefer = [1]", "prefer = 2", "cuda-home = []", "colour = 1", "nvcc ="])
 def test_what_means_nothing_is_refused_with_the_file(text: str):
-    with pytest.raises(PreferenceError, match=r"/work/be-toolchain\.toml") as caught:
+    with pytest.raises(PreferenceError, match=r"/project/be-toolchain\.toml") as caught:
         parse(text)
     assert caught.value.hints
 
@@ -51,11 +55,11 @@ def test_a_variable_beats_the_file_and_the_file_beats_the_rest():
     wishes = parse(ALL)
     preferences = parse_preferences({"BE_CXX": "clang++", "BE_ALLOW_UNSUPPORTED_COMPILER": "0"}, wishes)
     assert preferences.cxx == ("BE_CXX", "clang++")
-    assert preferences.nvcc == ("nvcc in /work/be-toolchain.toml", "/work/tools/nvcc")
+    assert preferences.nvcc == ("nvcc in /project/be-toolchain.toml", "/project/tools/nvcc")
     assert not preferences.allow_unsupported_compiler
     assert preferences.groups[:3] == ("path", "system", "pip")
     assert parse_preferences({"CUDA_HOME": "/sw"}, wishes).homes[0] == ("CUDA_HOME", "/sw")
-    with pytest.raises(PreferenceError, match="prefer in /work"):
+    with pytest.raises(PreferenceError, match="prefer in /project"):
         parse_preferences({}, parse('prefer = ["newest"]'))
 
 
@@ -81,7 +85,7 @@ def test_no_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_record_follows_the_file(tmp_path: Path):
-    machine = MemorySystem(cwd=Path("/work/pkg"))
+    machine = MemorySystem(cwd=Path("/project/pkg"))
     machine.gxx("/usr/bin/g++")
     machine.runfile("/usr/local/cuda")
     machine.runfile("/sw/cuda")
@@ -93,13 +97,13 @@ def test_a_record_follows_the_file(tmp_path: Path):
         return str(toolkit.root)
 
     assert root() == "/usr/local/cuda"
-    machine.write("/work/be-toolchain.toml", 'cuda-home = "/sw/cuda"')
+    machine.write("/project/be-toolchain.toml", 'cuda-home = "/sw/cuda"')
     assert root() == "/sw/cuda"
     assert root() == "/sw/cuda"
     assert machine.commands == []
-    machine.write("/work/be-toolchain.toml", "")
+    machine.write("/project/be-toolchain.toml", "")
     assert root() == "/usr/local/cuda"
-    del machine.files["/work/be-toolchain.toml"]
+    del machine.files["/project/be-toolchain.toml"]
     assert root() == "/usr/local/cuda"
     assert machine.commands == []
 

@@ -177,5 +177,5 @@ def test_a_failing_pip_is_quoted():
         ),
     )
     with pytest.raises(InstallError, match="No matching distribution found") as caught:
-        Pip(system=made, python=Path(sys.executable)).resolve("cuda-toolkit", Path("/work"))
+        Pip(system=made, python=Path(sys.executable)).resolve("cuda-toolkit", Path("/project"))
     assert "WARNING" not in str(caught.value)

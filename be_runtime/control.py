@@ -1,0 +1,111 @@
+"""The public functions that steer the process: where the cache is, what is compiled for, which targets are live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from be_toolchain.arch import parse_archs
+
+from .cache import Store
+from .errors import ArgumentError
+from .options import check_arch_list, check_name, check_optional_path
+from .process import PROCESS
+from .registry import Target
+from .request import StrPath
+
+
+def set_cache_dir(path: StrPath) -> None:
+    """Keep compiled modules in another folder from now on.
+
+    Parameters
+    ----------
+    path : str or Path
+        Created on the first build.
+
+    Raises
+    ------
+    ArgumentError
+        Not a path.
+    """
+    folder = check_optional_path(path, "path")
+    if folder is None:
+        raise ArgumentError("path must be a path, not None")
+    PROCESS.choose_cache(folder)
+
+
+def get_cache_dir() -> Path:
+    """The folder that holds compiled modules; it need not exist yet."""
+    return PROCESS.cache_dir(PROCESS.settings())
+
+
+def clear_cache(name: str | None = None) -> int:
+    """Remove compiled modules from the cache.
+
+    Parameters
+    ----------
+    name : str, optional
+        Only the modules of this name.
+
+    Returns
+    -------
+    int
+        How many entries were removed. Modules that are loaded keep working.
+    """
+    if name is not None:
+        check_name(name)
+    return Store(get_cache_dir()).clear(name)
+
+
+def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
+    """Compile CUDA for these architectures from now on, where a load call names none.
+
+    Parameters
+    ----------
+    archs : str, sequence of str or None
+        ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or a list of such; None returns to the environment and the devices.
+
+    Raises
+    ------
+    ArchError
+        One of them is no architecture.
+    """
+    text = check_arch_list(archs, "archs")
+    PROCESS.choose_archs(() if text is None else parse_archs(text))
+
+
+def list_registered_targets() -> tuple[str, ...]:
+    """The FFI targets that this process has registered, sorted."""
+    return PROCESS.registry.names()
+
+
+def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, content: str | None = None) -> None:
+    """Register an FFI handler under a name, keeping track of it as the load functions do.
+
+    Parameters
+    ----------
+    name : str
+        What ``jax.ffi.ffi_call`` takes.
+    handler : capsule
+        Such as `CompiledModule.get_handler` returns, or ``jax.ffi.pycapsule``.
+    platform : {"cpu", "CUDA"}
+        Where it runs; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``.
+    content : str, optional
+        Identifies the handler's code: registering the same content again does nothing. By default each handler
+        object is content of its own.
+
+    Raises
+    ------
+    RegistrationError
+        The name is live with other content.
+    ArgumentError
+        The name or platform is not allowed.
+    """
+    check_name(name)
+    platforms = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
+    known = platforms.get(str(platform).lower())
+    if known is None:
+        raise ArgumentError(f"platform must be 'cpu' or 'CUDA', not {platform!r}")
+    target = Target(name=name, platform=known, content=f"object:{id(handler)}" if content is None else content)
+    PROCESS.registry.add([target], {name: lambda: handler})

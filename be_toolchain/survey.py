@@ -291,7 +291,8 @@ def _cuda_error(
         return CudaNotFoundError(message, probes=probes, hints=hints)
     hints = (
         *repairs,
-        f'install one into this Python: python -m pip install "{catalog.PIP_TOOLKIT}==13.0.*"',
+        "install one: python -m be_toolchain install shows the plan first",
+        f'or with pip: python -m pip install "{catalog.PIP_TOOLKIT}==13.0.*"',
         "or with conda: conda install cuda-nvcc cuda-cudart-dev",
         "or point to one with CUDA_HOME=/path/to/cuda or BE_NVCC=/path/to/nvcc",
     )

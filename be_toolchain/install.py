@@ -162,10 +162,9 @@ def _write_compiler(tree: Path) -> None:
 
 
 def _first_compile(toolchain: Path, work: Path, system: System) -> str:
-    """Compile and link once, so that no kernel waits for the C++ library; what went wrong, or nothing.
+    """Compile and link once, in the toolchain's final place, to know that it works; what went wrong, or nothing.
 
-    The library is kept by absolute paths, so that this comes after the toolchain has its name. Interrupted, it happens
-    with the first kernel instead.
+    It also builds zig's C++ library. The first kernel may build that once more, since its flags differ.
     """
     program = str(toolchain / "bin" / "clang++")
     source, middle, out = work / "probe.cc", work / "probe.o", work / "probe.so"

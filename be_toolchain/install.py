@@ -164,7 +164,7 @@ def _write_compiler(tree: Path) -> None:
 def _first_compile(toolchain: Path, work: Path, system: System) -> str:
     """Compile and link once, in the toolchain's final place, to know that it works; what went wrong, or nothing.
 
-    It also builds zig's C++ library. The first kernel may build that once more, since its flags differ.
+    It also builds zig's C++ library. The first kernel may build that once more.
     """
     program = str(toolchain / "bin" / "clang++")
     source, middle, out = work / "probe.cc", work / "probe.o", work / "probe.so"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,8 +19,11 @@ from .cache import CacheKey, Entry, make_key
 from .options import BuildRequest
 from .tools import Tools
 
+Field = tuple[str, str | Sequence[str]]
+"""A label of a key, and its value."""
+
 _PACKAGE = Path(__file__).parent
-_GENERATOR = (".", "build", "native", "spec")
+_GENERATOR = (".", "build", "launch", "native", "spec")
 """The folders of this package with all that decides what is built from a request."""
 
 
@@ -41,30 +44,37 @@ def generator_digest() -> str:
 
 def _file_facts(path: str) -> list[bytes]:
     """Name, size and time of each source file in a folder."""
-    names = (f"{path}/{name}" for name in sorted(os.listdir(path)) if name.endswith((".py", ".cc")))
+    names = (f"{path}/{name}" for name in sorted(os.listdir(path)) if name.endswith((".py", ".cc", ".sh")))
     stats = [(name, os.stat(name)) for name in names]
     return [f"{os.path.basename(name)} {found.st_size} {found.st_mtime_ns}".encode() for name, found in stats]
 
 
-def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:
-    """The key of a module; the headers that it reads are judged by its entry's manifest."""
+def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, ...]:
+    """What a module's key says of the request and of our own code, whatever tools are at hand."""
     units = [
         part
         for unit in request.units
         for source in unit.sources
         for part in (unit.stem, str(unit.path or ""), source.name, source.text)
     ]
-    return make_key(
-        "module",
+    return (
         ("name", request.name),
         ("language", request.language),
         ("sources", units),
         ("functions", _functions_text(request.functions)),
         *((name, _text(value)) for name, value in request.compile._asdict().items()),
-        ("tools", tools.key_fields()),
-        ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
         ("ffi_api", ffi_api_version),
         ("generator", generator_digest()),
+    )
+
+
+def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:
+    """The key of a module; the headers that it reads are judged by its entry's manifest."""
+    return make_key(
+        "module",
+        *request_fields(request, ffi_api_version),
+        ("tools", tools.key_fields()),
+        ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
     )
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
-import sysconfig
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from be_toolchain import Toolchain
+from be_toolchain import Toolchain, fatbin
 from be_toolchain.system import System
 
 from . import handler_object
 from .bind import bind
 from .build import flags, graph
-from .build.depfile import parse_depfile
-from .build.execute import Step, execute, render_log
+from .build.clang_cuda import Packer, split_clang
+from .build.dependencies import read_from_outside
+from .build.execute import Run, Step, execute, render_log
+from .build.jobs import available_memory_bytes, job_count
 from .build.plan import BuildPlan, UnitBuild
+from .build.programs import fast_linker_flags, find_ninja, find_objcopy
 from .build.progress import Progress
-from .cache import BuildOutput, Store, shadowing_paths
+from .cache import BuildOutput, Recorded, Store, shadowing_paths
 from .codegen import Binding
 from .contents import CONTENTS, Handlers, render_contents
 from .errors import BuildError
@@ -32,7 +33,18 @@ from .options import BuildRequest
 from .settings import Settings
 from .tools import Tools
 
+if TYPE_CHECKING:
+    from .preamble import Preamble
+
 LOG = "build.log"
+
+
+class _Built(NamedTuple):
+    """The commands that ran, what the compilers read, and what was hashed of it."""
+
+    steps: tuple[Step, ...]
+    read: tuple[Path, ...]
+    recorded: Recorded | None
 
 
 class Maker(NamedTuple):
@@ -51,6 +63,10 @@ class Maker(NamedTuple):
         Commands at a time, as the caller asked.
     verbose : bool
         Whether the commands and their output go to standard error.
+    objects : Store
+        Keeps the objects of a folder's files.
+    force : bool
+        Whether those that are kept are made again too.
     """
 
     request: BuildRequest
@@ -61,6 +77,8 @@ class Maker(NamedTuple):
     toolchain: Toolchain
     jobs: int | None
     verbose: bool
+    objects: Store
+    force: bool
 
     def make(self, staging: Path) -> BuildOutput:
         """Make the library in a folder.
@@ -73,27 +91,78 @@ class Maker(NamedTuple):
             A command failed.
         """
         bindings = bind(self.request)
-        link = self._link_command()
-        handler = handler_object.find(self.tools, self.toolchain, self.store)
         launcher = self.settings.compiler_launcher
-        split = None if launcher else self._split
-        plan = graph.plan_build(self.request, bindings, self.tools, link, split, handler)
-        plan = graph.with_launcher(plan, launcher)
+        preamble = None if launcher else self._find_preamble()
+        units = graph.plan_units(self.request, bindings, self.tools, None if launcher else self._split)
+        handler = handler_object.find(self.tools, self.toolchain, self.store)
         try:
-            steps = self._run(plan, link, staging)
+            built = self._build(units, handler, preamble, staging)
         except BuildError as error:
             raise _explained(error, self.request, bindings) from None
         if handler is None:
             handler_object.keep(self.tools, self.toolchain, self.store, staging)
-        log = render_log(steps)
-        if self.verbose:
-            sys.stderr.write(log)
-        (staging / LOG).write_text(log, encoding="utf-8", errors="surrogateescape")
+        if preamble is not None:
+            preamble.keep(self.store, staging)
+        self._write_log(built.steps, staging)
         (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
-        dependencies = (*_dependencies(plan, staging), *_linked_in(self.request.compile.ldflags))
+        dependencies = (*built.read, *_linked_in(self.request.compile.ldflags))
+        kept = (LIBRARY, CONTENTS, LOG, *self._write_commands(units, staging), *_generated_sources(units, staging))
         shutil.rmtree(staging / "obj")
-        kept = (LIBRARY, CONTENTS, LOG, *(file.path for file in plan.files if file.path.startswith("src/")))
-        return BuildOutput(outputs=kept, dependencies=dependencies, absent=self._absent(dependencies))
+        return BuildOutput(
+            outputs=kept, dependencies=dependencies, absent=self._absent(dependencies), recorded=built.recorded
+        )
+
+    def _build(
+        self, units: Mapping[str, UnitBuild], handler: str | None, preamble: Preamble | None, staging: Path
+    ) -> _Built:
+        """Run the commands."""
+        link = self._link_command()
+
+        def plan(units: Mapping[str, UnitBuild]) -> BuildPlan:
+            aside = None
+            if preamble is not None:
+                units = {stem: preamble.use(build) for stem, build in units.items()}
+                aside = preamble.making
+            whole = graph.plan_build(self.request, units, self.tools, link, handler, aside)
+            return graph.with_launcher(whole, self.settings.compiler_launcher)
+
+        with Progress(self.request.name, plan(units).edges) as progress:
+            run = self._runner(staging, progress)
+            if len(units) == 1:
+                steps = run(plan(units), meanwhile=_import_what_follows)
+                (build,) = units.values()
+                built = _Built(steps, read_from_outside(build.depfiles, staging), None)
+            else:
+                from .folder import build_folder, separate_names
+                from .unit_objects import UnitObjects
+
+                objects = UnitObjects(self.request, self.toolchain, self.objects, self.force)
+                separate = partial(separate_names, link=link, staging=staging, tools=self.tools, system=self.system)
+                built = _Built(*build_folder(units, plan, separate, run, objects, staging))
+            progress.conclude({step.edge.description: step.seconds or 0.0 for step in built.steps})
+        return built
+
+    def _runner(self, staging: Path, progress: Progress) -> Run:
+        """What runs a plan's commands in the build folder; all that it runs share one time limit."""
+        ninja, jobs = find_ninja(self.system), self._job_count()
+        stop_at = time.monotonic() + self.settings.compile_timeout_s
+
+        def run(
+            plan: BuildPlan, *, targets: Sequence[str] = (), meanwhile: Callable[[], None] | None = None
+        ) -> tuple[Step, ...]:
+            return execute(
+                plan,
+                staging,
+                ninja=ninja,
+                jobs=jobs,
+                environ=self.system.environ,
+                timeout_s=max(round(stop_at - time.monotonic(), 2), 0.01),
+                targets=targets,
+                on_finish=progress.finish,
+                meanwhile=meanwhile,
+            )
+
+        return run
 
     def _absent(self, dependencies: Sequence[Path]) -> tuple[Path, ...]:
         """Files that would be included instead of one that was read, if they existed."""
@@ -103,70 +172,57 @@ class Maker(NamedTuple):
     def _link_command(self) -> flags.LinkCommand:
         toolkit = self.tools.cuda
         folders = () if toolkit is None else (*toolkit.library_dirs, *self.tools.library_dirs)
-        ldflags = (*_fast_linker(self.tools.cxx.path, self.system), *self.request.compile.ldflags)
+        ldflags = (*fast_linker_flags(self.tools.cxx.path, self.system), *self.request.compile.ldflags)
         return flags.link(self.tools.cxx, toolkit, ldflags, folders, self.system.list_dir)
 
     def _split(self, command: Sequence[str], source: str, target: str) -> UnitBuild | None:
+        toolkit = self.toolchain.cuda
+        if toolkit is not None and toolkit.nvcc is None:
+            objcopy = find_objcopy(self.tools.cxx.path, self.system)
+            packer = objcopy and Packer(sys.executable, fatbin.__file__, objcopy)
+            return split_clang(command, source, target, str(toolkit.ptxas), packer) if packer else None
         from .nvcc_phases import phases_for
 
-        return phases_for(
-            command,
-            source,
-            target,
-            toolchain=self.toolchain,
-            system=self.system,
-            store=self.store,
-        )
+        stem = Path(source).stem
+        return phases_for(command, stem, toolchain=self.toolchain, system=self.system, store=self.store)
 
-    def _run(self, plan: BuildPlan, link: flags.LinkCommand, staging: Path) -> tuple[Step, ...]:
-        with Progress(self.request.name, plan.edges) as progress:
-            run = partial(
-                execute,
-                ninja=resolve_ninja(self.system),
-                jobs=self._job_count(),
-                environ=self.system.environ,
-                meanwhile=_import_what_follows,
-                on_finish=progress.finish,
-            )
-            limit_s, start = self.settings.compile_timeout_s, time.monotonic()
-            if len(self.request.units) == 1:
-                return run(plan, staging, timeout_s=limit_s)
-            steps = run(plan, staging, targets=plan.edges[-1].inputs, timeout_s=limit_s)
-            separated = _separated(plan, link, staging, self.tools, self.system)
-            left_s = max(limit_s - (time.monotonic() - start), 0.001)
-            return steps + run(separated, staging, timeout_s=left_s)
+    def _find_preamble(self) -> Preamble | None:
+        """The precompiled beginning of CUDA sources, for g++ behind nvcc's phases."""
+        toolkit, options = self.tools.cuda, self.request.compile
+        if toolkit is None or toolkit.nvcc is None or not flags.allows_phases(options.cflags):
+            return None
+        if self.tools.cxx.family != "gcc":
+            return None
+        from .preamble import find_preamble
+
+        command = graph.compile_command(self.request, self.tools)
+        return find_preamble(command, self.request, toolchain=self.toolchain, system=self.system, store=self.store)
 
     def _job_count(self) -> int:
-        wanted = self.jobs or len(os.sched_getaffinity(0))
-        limit = self.settings.max_jobs
-        return wanted if limit is None else min(wanted, limit)
+        memory = None if self.jobs else available_memory_bytes(self.system)
+        return job_count(len(os.sched_getaffinity(0)), memory, wanted=self.jobs, limit=self.settings.max_jobs)
 
+    def _write_log(self, steps: Sequence[Step], staging: Path) -> None:
+        log = render_log(steps)
+        if self.verbose:
+            sys.stderr.write(log)
+        (staging / LOG).write_text(log, encoding="utf-8", errors="surrogateescape")
 
-def _fast_linker(compiler: Path, system: System) -> tuple[str, ...]:
-    """The flag for a linker that is faster than the compiler's own, if its folder has one; an author's comes later."""
-    folder = system.realpath(compiler.parent)
-    found = (name for name in ("lld", "gold") if system.is_program(folder / f"ld.{name}"))
-    return tuple(f"-fuse-ld={name}" for name in found)[:1]
+    def _write_commands(self, units: Mapping[str, UnitBuild], staging: Path) -> tuple[str, ...]:
+        """Note for editors how the author's files are compiled; an inline source is no file of theirs."""
+        commands = {unit.path: units[unit.stem].command for unit in self.request.units if unit.path is not None}
+        if not commands:
+            return ()
+        from . import compile_commands
+
+        text = compile_commands.render_commands(commands)
+        (staging / compile_commands.FILE).write_text(text, encoding="utf-8", errors="surrogateescape")
+        return (compile_commands.FILE,)
 
 
 def _import_what_follows() -> None:
     """Import, while the compilers run, what is needed when they are done."""
     from .cache import publish, upkeep  # noqa: F401
-
-
-def resolve_ninja(system: System) -> Path:
-    """The ninja program: the one of this Python environment, else PATH's.
-
-    Raises
-    ------
-    BuildError
-        There is none.
-    """
-    beside = Path(sysconfig.get_path("scripts")) / "ninja"
-    found = beside if system.is_program(beside) else system.which("ninja")
-    if found is None:
-        raise BuildError("ninja is not installed", hints=("pip install ninja, or conda install ninja",))
-    return found
 
 
 def _contents(bindings: Mapping[str, Sequence[Binding]]) -> str:
@@ -179,43 +235,10 @@ def _contents(bindings: Mapping[str, Sequence[Binding]]) -> str:
     )
 
 
-def _separated(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools, system: System) -> BuildPlan:
-    """The plan, with the names that several objects define made private to each."""
-    from .build.symbols import defined_globals, repeated_names
-
-    tables = {name: defined_globals((staging / name).read_bytes()) for name in plan.edges[-1].inputs}
-    repeated = repeated_names(tables.values())
-    private = {name: sorted(table & repeated) for name, table in tables.items() if table & repeated}
-    if not private:
-        return plan
-    objcopy = _find_objcopy(tools.cxx.path, system)
-    if objcopy is None:
-        raise BuildError(
-            f"several sources define {', '.join(sorted(repeated))} and objcopy, which separates them, is missing",
-            hints=("install binutils, or give the functions different names, or make them static",),
-        )
-    return graph.with_private_names(plan, objcopy, private, link)
-
-
-def _find_objcopy(compiler: Path, system: System) -> str | None:
-    """The program that edits objects, best the one that belongs to the compiler."""
-    triple = re.sub(r"(clang\+\+|g\+\+|c\+\+)(-\d+)?$", "", compiler.name)
-    names = (str(compiler.parent / f"{triple}objcopy"), f"{triple}objcopy", "objcopy", "llvm-objcopy")
-    return next((str(found) for name in names if (found := system.which(name))), None)
-
-
-def _dependencies(plan: BuildPlan, staging: Path) -> tuple[Path, ...]:
-    """Every file outside the build folder that a compiler read for this module.
-
-    What the handler was made from is judged where it is kept: a module must not depend on who compiled it.
-    """
-    read: dict[str, None] = {}
-    for depfile in plan.depfiles:
-        if depfile == graph.HANDLER_DEPFILE:
-            continue
-        text = (staging / depfile).read_text(encoding="utf-8", errors="surrogateescape")
-        read |= dict.fromkeys(parse_depfile(text))
-    return tuple(Path(path) for path in read if path.startswith("/") and not path.startswith(f"{staging}/"))
+def _generated_sources(units: Mapping[str, UnitBuild], staging: Path) -> tuple[str, ...]:
+    """The generated sources that are in the build folder, for whoever reads a compiler's message."""
+    paths = (file.path for build in units.values() for file in build.files)
+    return tuple(path for path in paths if path.startswith("src/") and (staging / path).is_file())
 
 
 def _linked_in(ldflags: Sequence[str]) -> tuple[Path, ...]:

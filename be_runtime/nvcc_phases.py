@@ -12,7 +12,7 @@ from be_toolchain.system import System
 from .build.dryrun import parse_dryrun
 from .build.phases import rename, split_phases
 from .build.plan import UnitBuild
-from .cache import BuildOutput, Store, make_key
+from .cache import BuildOutput, CacheKey, Store, make_key
 
 
 class _NoAnswerError(Exception):
@@ -20,13 +20,19 @@ class _NoAnswerError(Exception):
 
 
 _PLACEHOLDER = "be_dry_run_source"
+_SOURCE = f"src/{_PLACEHOLDER}.cu"
+_OBJECT = f"obj/{_PLACEHOLDER}.o"
 _TEXT = "dryrun.txt"
+
+
+def is_known(command: Sequence[str], *, toolchain: Toolchain, store: Store) -> bool:
+    """Whether nvcc was asked before about these flags."""
+    return store.get(_key(_dry_run(command), toolchain)) is not None
 
 
 def phases_for(
     command: Sequence[str],
-    source: str,
-    target: str,
+    stem: str,
     *,
     toolchain: Toolchain,
     system: System,
@@ -38,30 +44,27 @@ def phases_for(
     ----------
     command : sequence of str
         Nvcc with its flags, without files.
-    source, target : str
-        The CUDA file and the object, relative to the build folder.
+    stem : str
+        Names the source, ``src/<stem>.cu`` in the build folder, and the object, ``obj/<stem>.o``.
     toolchain : Toolchain
         Holds a CUDA toolkit.
     """
     toolkit = toolchain.cuda
-    assert toolkit is not None, "only nvcc has phases"
-    stem = Path(source).stem
-    placeholder = Path(source).with_name(f"{_PLACEHOLDER}{Path(source).suffix}")
-    made = str(Path(target).with_name(f"{_PLACEHOLDER}.o"))
-    keep = f"{made}.phases"
-    argv = (*command, "--dryrun", "--keep", "--keep-dir", keep, "-c", str(placeholder), "-o", made)
+    assert toolkit is not None, "only nvcc has a dry run"
+    assert toolkit.nvcc is not None, "only nvcc has a dry run"
+    nvcc = toolkit.nvcc
+    argv = _dry_run(command)
 
     def ask(staging: Path) -> BuildOutput:
         answer = system.run(argv)
         if answer.returncode != 0:
             raise _NoAnswerError
         (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
-        profile = toolkit.nvcc.parent / "nvcc.profile"
-        return BuildOutput(outputs=(_TEXT,), dependencies=(toolkit.nvcc, *((profile,) if profile.is_file() else ())))
+        profile = nvcc.parent / "nvcc.profile"
+        return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc, *((profile,) if profile.is_file() else ())))
 
-    key = make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", toolchain.fingerprint))
     try:
-        text = store.get_or_build(key, ask).output(_TEXT).read_text(encoding="utf-8", errors="surrogateescape")
+        text = store.get_or_build(_key(argv, toolchain), ask).output(_TEXT).read_text(encoding="utf-8", errors="surrogateescape")
     except _NoAnswerError:
         return None
     dry = parse_dryrun(text)
@@ -71,8 +74,17 @@ def phases_for(
         "ptxas": str(toolkit.ptxas),
         "fatbinary": str(toolkit.fatbinary),
     }
-    phases = None if dry is None else split_phases(dry, tools, str(placeholder), made, _module_id(stem))
+    phases = None if dry is None else split_phases(dry, tools, _SOURCE, _OBJECT, _module_id(stem))
     return None if phases is None else rename(phases, _PLACEHOLDER, stem)
+
+
+def _dry_run(command: Sequence[str]) -> tuple[str, ...]:
+    """The command that asks nvcc what it would do."""
+    return (*command, "--dryrun", "--keep", "--keep-dir", f"{_OBJECT}.phases", "-c", _SOURCE, "-o", _OBJECT)
+
+
+def _key(argv: Sequence[str], toolchain: Toolchain) -> CacheKey:
+    return make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", toolchain.fingerprint))
 
 
 def _module_id(stem: str) -> str:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
 
@@ -17,8 +16,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Parser:
+class _Parser(NamedTuple):
     """From a variable's text and the environment to a value; ValueError says what is expected."""
 
     type_name: str
@@ -82,22 +80,77 @@ _CAPABILITIES = _Parser("list", _parse_capabilities)
 _COMMAND = _Parser("command", _parse_command)
 
 
-def _setting(
-    variable: str, *aliases: str, of: _Parser, default: object, meaning: str, default_text: str | None = None
-) -> Any:
-    """A row of the table; typed Any so that it can stand where a default does."""
-    metadata = {
-        "variable": variable,
-        "aliases": aliases,
-        "parser": of,
-        "meaning": meaning,
-        "default_text": default_text,
-    }
-    return field(default=default, metadata=metadata)
+class _Row(NamedTuple):
+    """What a setting is called in the environment, how it is read, and what it does."""
+
+    variables: tuple[str, ...]
+    parser: _Parser
+    meaning: str
+    default_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+TABLE = {
+    "cache_dir": _Row(
+        variables=("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR"),
+        parser=_PATH,
+        meaning="Where compiled kernels are kept. It must be yours, writable, and not mounted noexec.",
+        default_text="the user's cache folder",
+    ),
+    "cache_max_size_mib": _Row(
+        variables=("BE_CACHE_MAX_SIZE_MIB",),
+        parser=_COUNT,
+        meaning="The longest unused entries are removed when the cache grows beyond this.",
+    ),
+    "cache_max_age_days": _Row(
+        variables=("BE_CACHE_MAX_AGE_DAYS",),
+        parser=_COUNT,
+        meaning="Entries that were not used for this long are removed.",
+    ),
+    "prebuilt_dir": _Row(
+        variables=("BE_PREBUILT_DIR",),
+        parser=_PATH,
+        meaning="Modules that `export_prebuilt` wrote, looked up before the cache; no compiler is needed for them.",
+        default_text="none",
+    ),
+    "compute_capabilities": _Row(
+        variables=("BE_COMPUTE_CAPABILITIES", "BRAINEVENT_COMPUTE_CAPABILITIES"),
+        parser=_CAPABILITIES,
+        meaning="GPU architectures to compile for, such as `8.6`, `sm_90a` or `8.6,9.0`.",
+        default_text="the devices present",
+    ),
+    "compile_timeout_s": _Row(
+        variables=("BE_COMPILE_TIMEOUT_S", "BRAINEVENT_COMPILE_TIMEOUT"),
+        parser=_SECONDS,
+        meaning="A build that runs longer is stopped.",
+    ),
+    "lock_timeout_s": _Row(
+        variables=("BE_LOCK_TIMEOUT_S",),
+        parser=_SECONDS,
+        meaning="Longest wait for another process that builds the same kernel.",
+        default_text="as long as that process lives",
+    ),
+    "max_jobs": _Row(
+        variables=("BE_MAX_JOBS",),
+        parser=_COUNT,
+        meaning="Most compiler processes at once; `ninja_workers` can only lower it.",
+        default_text="one a processor, as memory allows",
+    ),
+    "compiler_launcher": _Row(
+        variables=("BE_COMPILER_LAUNCHER",),
+        parser=_COMMAND,
+        meaning="Put before every compiler command, such as `ccache` or `sccache`.",
+        default_text="none",
+    ),
+    "verbose": _Row(
+        variables=("BE_VERBOSE",),
+        parser=_BOOL,
+        meaning="Show the commands of every build, their output and why they ran.",
+    ),
+}
+"""By field of `Settings`; of several variables the first that is set counts."""
+
+
+class Settings(NamedTuple):
     """What the environment sets; `render_settings_docs` describes each field.
 
     Examples
@@ -106,68 +159,16 @@ class Settings:
     4
     """
 
-    cache_dir: Path | None = _setting(  # noqa: RUF009 - it makes a field
-        "BE_CACHE_DIR",
-        "BRAINEVENT_CACHE_DIR",
-        of=_PATH,
-        default=None,
-        default_text="the user's cache folder",
-        meaning="Where compiled kernels are kept. It must be yours, writable, and not mounted noexec.",
-    )
-    cache_max_size_mib: int = _setting(
-        "BE_CACHE_MAX_SIZE_MIB",
-        of=_COUNT,
-        default=4096,
-        meaning="The longest unused entries are removed when the cache grows beyond this.",
-    )
-    cache_max_age_days: int = _setting(
-        "BE_CACHE_MAX_AGE_DAYS",
-        of=_COUNT,
-        default=90,
-        meaning="Entries that were not used for this long are removed.",
-    )
-    compute_capabilities: str | None = _setting(
-        "BE_COMPUTE_CAPABILITIES",
-        "BRAINEVENT_COMPUTE_CAPABILITIES",
-        of=_CAPABILITIES,
-        default=None,
-        default_text="the devices present",
-        meaning="GPU architectures to compile for, such as `8.6`, `sm_90a` or `8.6,9.0`.",
-    )
-    compile_timeout_s: float = _setting(
-        "BE_COMPILE_TIMEOUT_S",
-        "BRAINEVENT_COMPILE_TIMEOUT",
-        of=_SECONDS,
-        default=1800.0,
-        meaning="A build that runs longer is stopped.",
-    )
-    lock_timeout_s: float | None = _setting(
-        "BE_LOCK_TIMEOUT_S",
-        of=_SECONDS,
-        default=None,
-        default_text="as long as that process lives",
-        meaning="Longest wait for another process that builds the same kernel.",
-    )
-    max_jobs: int | None = _setting(
-        "BE_MAX_JOBS",
-        of=_COUNT,
-        default=None,
-        default_text="one a processor",
-        meaning="Most compiler processes at once; `ninja_workers` can only lower it.",
-    )
-    compiler_launcher: tuple[str, ...] = _setting(
-        "BE_COMPILER_LAUNCHER",
-        of=_COMMAND,
-        default=(),
-        default_text="none",
-        meaning="Put before every compiler command, such as `ccache` or `sccache`.",
-    )
-    verbose: bool = _setting(
-        "BE_VERBOSE",
-        of=_BOOL,
-        default=False,
-        meaning="Show the commands of every build, their output and why they ran.",
-    )
+    cache_dir: Path | None = None
+    cache_max_size_mib: int = 4096
+    cache_max_age_days: int = 90
+    prebuilt_dir: Path | None = None
+    compute_capabilities: str | None = None
+    compile_timeout_s: float = 1800.0
+    lock_timeout_s: float | None = None
+    max_jobs: int | None = None
+    compiler_launcher: tuple[str, ...] = ()
+    verbose: bool = False
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
@@ -178,28 +179,27 @@ class Settings:
         ArgumentError
             A value is malformed: the message names the variable, the value and what is expected.
         """
-        values = {row.name: _read(row.metadata, environ) for row in fields(cls)}
+        values = {name: _read(row, environ) for name, row in TABLE.items()}
         return cls(**{name: value for name, value in values.items() if value is not None})
 
 
 def render_settings_docs() -> str:
     """The table of settings in Markdown."""
     lines = ["| setting | variable | type | default | what it does |", "|---|---|---|---|---|"]
-    for row in fields(Settings):
-        variables = ", ".join(f"`{name}`" for name in (row.metadata["variable"], *row.metadata["aliases"]))
-        default = row.metadata["default_text"] or f"`{_spell(row.default)}`"
-        kind = row.metadata["parser"].type_name
-        lines.append(f"| `{row.name}` | {variables} | {kind} | {default} | {row.metadata['meaning']} |")
+    for name, row in TABLE.items():
+        variables = ", ".join(f"`{variable}`" for variable in row.variables)
+        default = row.default_text or f"`{_spell(Settings._field_defaults[name])}`"
+        lines.append(f"| `{name}` | {variables} | {row.parser.type_name} | {default} | {row.meaning} |")
     return "\n".join(lines) + "\n"
 
 
-def _read(metadata: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
+def _read(row: _Row, environ: Mapping[str, str]) -> Any:
     """One setting's value from the first of its variables that is set; None when none is."""
-    for variable in (metadata["variable"], *metadata["aliases"]):
+    for variable in row.variables:
         text = environ.get(variable, "").strip()
         if text:
             try:
-                return metadata["parser"].parse(text, environ)
+                return row.parser.parse(text, environ)
             except ValueError as error:
                 raise ArgumentError(
                     f"the environment variable {variable} is {text!r}, expected {error}",

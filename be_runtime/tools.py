@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from be_toolchain import Toolchain
 from be_toolchain.arch import Arch, check_archs, parse_archs
-from be_toolchain.devices import device_archs
+from be_toolchain.catalog import CUDA12_PARTS, PIP_ROOTS
+from be_toolchain.device_memory import device_archs
 from be_toolchain.model import CudaToolkit, HostCompiler
 from be_toolchain.system import System
 
@@ -52,6 +53,32 @@ class Tools(NamedTuple):
         return (str(self.cxx.path), *(arch.sm for arch in self.archs), *map(str, folders))
 
 
+def wanted_archs(
+    asked: str | None,
+    process_wide: Sequence[Arch],
+    settings: Settings,
+    devices: Callable[[], Sequence[Arch]],
+) -> tuple[Arch, ...]:
+    """What device code is wanted for: the argument, then the process's setting, the environment, the devices.
+
+    Raises
+    ------
+    ArchError
+        One of them is no architecture.
+    ArgumentError
+        The argument is no text.
+    """
+    if asked is not None:
+        if not isinstance(asked, str):
+            raise ArgumentError(f"compute_capability must be a string such as 'sm_86', not {asked!r}")
+        return parse_archs(asked)
+    if process_wide:
+        return tuple(process_wide)
+    if settings.compute_capabilities is not None:
+        return parse_archs(settings.compute_capabilities)
+    return tuple(devices())
+
+
 def choose_archs(
     asked: str | None,
     process_wide: Sequence[Arch],
@@ -59,7 +86,7 @@ def choose_archs(
     toolkit: CudaToolkit,
     devices: Callable[[], Sequence[Arch]],
 ) -> tuple[Arch, ...]:
-    """What to compile device code for: the argument, then the process's setting, the environment, the devices.
+    """What to compile device code for: what is wanted, if the toolkit can.
 
     Raises
     ------
@@ -68,16 +95,7 @@ def choose_archs(
     ArgumentError
         None was named and there is no device.
     """
-    if asked is not None:
-        if not isinstance(asked, str):
-            raise ArgumentError(f"compute_capability must be a string such as 'sm_86', not {asked!r}")
-        archs: Sequence[Arch] = parse_archs(asked)
-    elif process_wide:
-        archs = process_wide
-    elif settings.compute_capabilities is not None:
-        archs = parse_archs(settings.compute_capabilities)
-    else:
-        archs = devices()
+    archs = wanted_archs(asked, process_wide, settings, devices)
     if not archs:
         raise ArgumentError(
             "no GPU is visible, so the architecture to compile for is not known",
@@ -87,8 +105,8 @@ def choose_archs(
                 "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
             ),
         )
-    check_archs(tuple(archs), toolkit)
-    return tuple(archs)
+    check_archs(archs, toolkit)
+    return archs
 
 
 def gather_tools(
@@ -126,5 +144,7 @@ def _wheel_roots(toolkit: CudaToolkit, system: System) -> list[Path]:
     major = toolkit.release.split(".")[0]
     roots = [site / "nvidia" / f"cu{major}" for site in system.site_dirs]
     if major == "12":
-        roots += [site / "nvidia" / name for site in system.site_dirs for name in system.list_dir(site / "nvidia")]
+        own = {Path(part).name for part in (*CUDA12_PARTS, *PIP_ROOTS)}
+        names = [(site, name) for site in system.site_dirs for name in system.list_dir(site / "nvidia")]
+        roots += [site / "nvidia" / name for site, name in names if name not in own]
     return [root for root in roots if root != toolkit.root]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _GNU = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?: (?:fatal )?error: (?P<message>.*)$")
 _EDG = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
@@ -17,19 +17,18 @@ _TOOL = re.compile(
     r"|catastrophic error|nvlink error|.*: not found$|.*[Pp]ermission denied)"
 )
 _NEXT = re.compile(r"^\S.*?(?::\d+(?::\d+)?: (?:fatal )?(?:error|warning): |\(\d+\): (?:error|warning))")
+_COUNT = re.compile(r"^\d+ (?:error|warning)s? (?:and \d+ errors? )?generated")
 _MAX_LINES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """The first real error of an output, and hints for the reader."""
 
     first_error: str
     hints: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(NamedTuple):
     pattern: re.Pattern[str]
     hint: str
 
@@ -145,7 +144,13 @@ def _block(lines: Sequence[str], start: int) -> list[str]:
     """The error's line and the source excerpt under it, up to the next diagnostic."""
     block = [lines[start]]
     for line in lines[start + 1 : start + _MAX_LINES]:
-        if not line.strip() or _NEXT.match(line) or _LINKER.search(line) or line.startswith(("collect2", "ninja:")):
+        if (
+            not line.strip()
+            or _NEXT.match(line)
+            or _COUNT.match(line)
+            or _LINKER.search(line)
+            or line.startswith(("collect2", "ninja:"))
+        ):
             break
         block.append(line)
     return block

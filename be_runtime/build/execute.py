@@ -12,13 +12,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..errors import BuildError, BuildTimeoutError
 from .ninja import render_ninja, shell_command
 from .plan import BuildPlan, Edge
+from .timing import read_ninja_log
 
 _STATUS = "@be@"
 """Begins each of ninja's status lines, so that they can't be mistaken for a compiler's output."""
@@ -36,23 +36,35 @@ class Step(NamedTuple):
     output : str
         All that it printed.
     failed : bool
+    seconds : float or None
+        How long it took; None for one that failed.
     """
 
     edge: Edge
     output: str
     failed: bool
+    seconds: float | None = None
 
 
-@dataclass(slots=True)
+class Run(Protocol):
+    """`execute` for one build: its folder, limits and environment are settled."""
+
+    def __call__(
+        self, plan: BuildPlan, *, targets: Sequence[str] = (), meanwhile: Callable[[], None] | None = None
+    ) -> tuple[Step, ...]:
+        """Run the commands that make the targets, all by default; `meanwhile` is called while they run."""
+        ...
+
+
 class _Reader:
     """Takes ninja's output apart into steps, line by line."""
 
-    edges: dict[str, Edge]
-    on_finish: Callable[[Edge], None] | None
-    steps: list[Step] = field(default_factory=list)
-    loose: list[str] = field(default_factory=list)
-    _edge: Edge | None = None
-    _lines: list[str] = field(default_factory=list)
+    def __init__(self, edges: Mapping[str, Edge], on_finish: Callable[[Edge], None] | None) -> None:
+        self.edges, self.on_finish = edges, on_finish
+        self.steps: list[Step] = []
+        self.loose: list[str] = []
+        self._edge: Edge | None = None
+        self._lines: list[str] = []
 
     def feed(self, line: str) -> None:
         if line.startswith(_STATUS):
@@ -153,7 +165,13 @@ def execute(
         )
     if code != 0:
         raise _failure(reader, argv)
-    return tuple(reader.steps)
+    return _timed(reader.steps, folder)
+
+
+def _timed(steps: Sequence[Step], folder: Path) -> tuple[Step, ...]:
+    """The steps with the seconds that ninja noted."""
+    seconds = read_ninja_log(folder)
+    return tuple(step._replace(seconds=seconds.get(step.edge.outputs[0])) for step in steps)
 
 
 def _write_files(plan: BuildPlan, folder: Path) -> None:
@@ -227,7 +245,11 @@ def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:
 
 
 def render_log(steps: Sequence[Step]) -> str:
-    """Commands and their output, for people."""
-    return "".join(
-        f"$ {shell_command(step.edge.argv)}\n{step.output}{chr(10) if step.output else ''}" for step in steps
-    )
+    """Commands, how long each took, and their output, for people."""
+    return "".join(map(_log_entry, steps))
+
+
+def _log_entry(step: Step) -> str:
+    took = "" if step.seconds is None else f": {step.seconds:.2f} s"
+    output = step.output + "\n" if step.output else ""
+    return f"# {step.edge.description}{took}\n$ {shell_command(step.edge.argv)}\n{output}"

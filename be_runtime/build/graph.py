@@ -12,6 +12,7 @@ from ..module import LIBRARY
 from ..options import BuildRequest, Unit
 from ..tools import HANDLER_SOURCE, INCLUDE_DIR, Tools
 from . import flags
+from .clang_cuda import clang_compile
 from .plan import BuildPlan, Edge, GeneratedFile, UnitBuild
 
 SplitNvcc = Callable[[Sequence[str], str, str], UnitBuild | None]
@@ -34,15 +35,13 @@ def object_path(stem: str) -> str:
     return f"obj/{file_stem(stem)}.o"
 
 
-def plan_build(
+def plan_units(
     request: BuildRequest,
     bindings: Mapping[str, Sequence[Binding]],
     tools: Tools,
-    link: flags.LinkCommand,
     split: SplitNvcc | None = None,
-    handler: str | None = None,
-) -> BuildPlan:
-    """The whole build of a module.
+) -> dict[str, UnitBuild]:
+    """What compiles each of the author's units, by its stem.
 
     Parameters
     ----------
@@ -50,18 +49,45 @@ def plan_build(
     bindings : mapping of str to sequence of Binding
         The entry points of each unit, by the unit's stem.
     tools : Tools
+    split : callable, optional
+        Given the command of nvcc or clang, a source and an object: the compiler's phases, or None to run it as a
+        whole.
+    """
+    planned = {}
+    for unit in request.units:
+        compiled = _compile_unit(request, unit, tools, split)
+        source = _unit_file(request, unit, bindings[unit.stem])
+        planned[unit.stem] = compiled._replace(files=(source, *compiled.files))
+    return planned
+
+
+def plan_build(
+    request: BuildRequest,
+    units: Mapping[str, UnitBuild],
+    tools: Tools,
+    link: flags.LinkCommand,
+    handler: str | None = None,
+    aside: UnitBuild | None = None,
+) -> BuildPlan:
+    """The whole build of a module.
+
+    Parameters
+    ----------
+    request : BuildRequest
+    units : mapping of str to UnitBuild
+        From `plan_units`; one without commands has its object in place.
+    tools : Tools
     link : LinkCommand
         From `flags.link`.
-    split : callable, optional
-        Given nvcc's command, a source and an object: nvcc's phases, or None to run nvcc as a whole.
     handler : str, optional
         The path of the compiled handler; by default it is compiled too, as `HANDLER_OBJECT`.
+    aside : UnitBuild, optional
+        What else to run, beside the compilers.
     """
-    compiled = [_compile_unit(request, unit, tools, split) for unit in request.units]
-    files = [_unit_file(request, unit, bindings[unit.stem]) for unit in request.units]
-    files += [file for phases in compiled for file in phases.files]
-    edges = [edge for phases in compiled for edge in phases.edges]
-    objects = [object_path(unit.stem) for unit in request.units]
+    builds = [*units.values(), *((aside,) if aside is not None else ())]
+    files = [file for build in builds for file in build.files]
+    edges = [edge for build in builds for edge in build.edges]
+    objects = [object_path(stem) for stem in units]
     if handler is None:
         edges.append(handler_edge(tools))
     objects.append(handler or HANDLER_OBJECT)
@@ -69,8 +95,9 @@ def plan_build(
         edges.append(_device_link_edge(request, tools, objects))
         objects += edges[-1].outputs
     edges.append(link_edge(link, objects))
-    library_path = next((phases.library_path for phases in compiled), "")
-    return BuildPlan(files=tuple(files), edges=tuple(edges), library_path=library_path)
+    library_path = next((build.library_path for build in units.values() if build.library_path), "")
+    made_aside = tuple(name for edge in aside.edges for name in edge.outputs) if aside is not None else ()
+    return BuildPlan(files=tuple(files), edges=tuple(edges), library_path=library_path, aside=made_aside)
 
 
 def handler_edge(tools: Tools) -> Edge:
@@ -104,20 +131,19 @@ def with_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
 def with_private_names(
     plan: BuildPlan, objcopy: str, private: Mapping[str, Sequence[str]], link: flags.LinkCommand
 ) -> BuildPlan:
-    """The same build, with names made private to the objects that share them.
+    """The same build, with each object edited before it is linked.
 
     Parameters
     ----------
     objcopy : str
         The program that edits objects.
     private : mapping of str to sequence of str
-        For an object, the names that others define too.
+        For an object, objcopy's options.
     """
     *edges, last = plan.edges
     objects = list(last.inputs)
-    for source, names in private.items():
+    for source, options in private.items():
         target = source.removesuffix(".o") + ".private.o"
-        options = [f"--localize-symbol={name}" for name in names]
         edges.append(
             Edge(
                 argv=(objcopy, *options, source, target),
@@ -140,26 +166,32 @@ def _unit_source(request: BuildRequest, unit: Unit) -> str:
     return f"src/{file_stem(unit.stem)}{_SUFFIX[request.language]}"
 
 
-def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> UnitBuild:
-    """The commands that compile one of the author's units."""
+def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
+    """The compiler of the author's units and its flags, without files."""
     options = request.compile
     includes = flags.include_flags(
         first=[*options.include_paths, INCLUDE_DIR], last=[tools.ffi_include, *tools.library_includes]
     )
     if request.language == "cpp":
-        command = flags.host_compile(tools.cxx, options, includes)
-        if len(request.units) == 1:
-            command += flags.whole_program(tools.cxx, options.ldflags, [source.text for source in unit.sources])
-    else:
-        assert tools.cuda is not None
-        command = flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
+        texts = [source.text for unit in request.units for source in unit.sources]
+        closed = flags.whole_program(tools.cxx, options.ldflags, texts) if len(request.units) == 1 else ()
+        return flags.host_compile(tools.cxx, options, includes) + closed
+    assert tools.cuda is not None
+    if tools.cuda.nvcc is None:
+        return clang_compile(tools.cuda, options, tools.archs, includes)
+    return flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
+
+
+def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> UnitBuild:
+    """The commands that compile one of the author's units."""
+    options, command = request.compile, compile_command(request, tools)
     source, target = _unit_source(request, unit), object_path(unit.stem)
     if split is not None and request.language == "cuda" and flags.allows_phases(options.cflags):
         phases = split(command, source, target)
         if phases is not None:
-            return phases
+            return phases._replace(command=command)
     shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
-    return UnitBuild(edges=(_compile_edge(command, source, unit.stem, f"compiling {shown}"),))
+    return UnitBuild(edges=(_compile_edge(command, source, unit.stem, f"compiling {shown}"),), command=command)
 
 
 def _compile_edge(command: Sequence[str], source: str, stem: str, description: str) -> Edge:

@@ -45,11 +45,19 @@ class UnitBuild(NamedTuple):
         What they expect to be there, apart from the unit's source.
     library_path : str
         ``LD_LIBRARY_PATH`` for them; empty leaves it as it is.
+    command : tuple of str
+        The compiler and its flags as one command, without files, as an editor wants to know them.
     """
 
     edges: tuple[Edge, ...]
     files: tuple[GeneratedFile, ...] = ()
     library_path: str = ""
+    command: tuple[str, ...] = ()
+
+    @property
+    def depfiles(self) -> tuple[str, ...]:
+        """Every depfile that the commands write."""
+        return tuple(edge.depfile for edge in self.edges if edge.depfile is not None)
 
 
 class BuildPlan(NamedTuple):
@@ -62,13 +70,11 @@ class BuildPlan(NamedTuple):
         The last one makes the library.
     library_path : str
         ``LD_LIBRARY_PATH`` for the commands; empty leaves it as it is.
+    aside : tuple of str
+        What is made beside the library, for later builds.
     """
 
     files: tuple[GeneratedFile, ...]
     edges: tuple[Edge, ...]
     library_path: str = ""
-
-    @property
-    def depfiles(self) -> tuple[str, ...]:
-        """Every depfile that the build writes."""
-        return tuple(edge.depfile for edge in self.edges if edge.depfile is not None)
+    aside: tuple[str, ...] = ()

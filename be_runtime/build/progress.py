@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -30,6 +30,7 @@ class Progress:
         self._left = [edge.description for edge in edges]
         self._total = len(edges)
         self._failed = False
+        self._slowest = ""
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -37,6 +38,12 @@ class Progress:
         """A command has finished."""
         if edge.description in self._left:
             self._left.remove(edge.description)
+
+    def conclude(self, seconds: Mapping[str, float]) -> None:
+        """All commands have finished; how long each of them took, by its description."""
+        if len(seconds) > 1:
+            slowest = max(seconds, key=seconds.__getitem__)
+            self._slowest = f", {slowest} took {seconds[slowest]:.1f} s of it"
 
     def __enter__(self) -> Self:
         if sys.stderr is not None and sys.stderr.isatty():
@@ -62,7 +69,8 @@ class Progress:
             while not self._done.wait(0.2):
                 status.update(self._line(start))
         if not self._failed:
-            console.print(f"built {self._name} in {time.monotonic() - start:.1f} s", style="dim", highlight=False)
+            took = f"built {self._name} in {time.monotonic() - start:.1f} s{self._slowest}"
+            console.print(took, style="dim", highlight=False, markup=False)
 
     def _line(self, start: float) -> str:
         finished = self._total - len(self._left)

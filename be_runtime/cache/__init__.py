@@ -4,7 +4,7 @@ from be_runtime.cache.guard import own_folder
 from be_runtime.cache.key import CacheKey, make_key
 from be_runtime.cache.location import CacheWarning, usable_cache_dir
 from be_runtime.cache.manifest import FileRecord, Manifest
-from be_runtime.cache.output import BuildOutput
+from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.shadow import shadowing_paths
 from be_runtime.cache.store import Entry, Store
 
@@ -15,6 +15,7 @@ __all__ = [
     "Entry",
     "FileRecord",
     "Manifest",
+    "Recorded",
     "Store",
     "make_key",
     "own_folder",

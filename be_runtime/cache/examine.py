@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from be_runtime.cache.manifest import RACY_MARGIN_NS, FileRecord, Manifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a thorough check of an entry found.
 
     Parameters
@@ -49,7 +48,7 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
     for path in manifest.absent:
         if os.path.lexists(path):
             return Verdict(problem=f"{path} is new, and comes before a file that was included")
-    refreshed = replace(manifest, recorded_ns=recorded_ns, outputs=tuple(outputs), dependencies=tuple(dependencies))
+    refreshed = manifest._replace(recorded_ns=recorded_ns, outputs=tuple(outputs), dependencies=tuple(dependencies))
     return Verdict(refreshed=refreshed if _saves_work(manifest, refreshed) else None)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 _FORMAT = b"be-cache-key-1"
 _TEXT, _BYTES, _ITEMS = b"s", b"b", b"l"
 _LONGEST_SHOWN = 80
 
 
-@dataclass(frozen=True, slots=True)
 class CacheKey:
     """Everything a build depends on that is known before it starts.
 
@@ -38,32 +36,40 @@ class CacheKey:
     ("flags: removed '-O2'; added '-O3'",)
     """
 
-    kind: str
-    fields: tuple[tuple[str, bytes], ...]
-    digest: str = field(init=False, repr=False, compare=False)
+    __slots__ = ("digest", "fields", "kind")
 
-    def __post_init__(self) -> None:
-        labels = [label for label, _ in self.fields]
-        for text in (self.kind, *labels):
+    def __init__(self, kind: str, fields: tuple[tuple[str, bytes], ...]) -> None:
+        labels = [label for label, _ in fields]
+        for text in (kind, *labels):
             _require_label(text)
         if len(set(labels)) != len(labels):
             twice = next(label for label in labels if labels.count(label) > 1)
             raise ValueError(f"the cache key has the field {twice!r} twice")
-        parts = [_FORMAT, self.kind.encode()]
-        for label, value in self.fields:
+        parts = [_FORMAT, kind.encode()]
+        for label, value in fields:
             parts += (label.encode(), value)
-        object.__setattr__(self, "digest", hashlib.sha256(_frame(parts)).hexdigest())
+        self.kind, self.fields = kind, fields
+        self.digest = hashlib.sha256(_frame(parts)).hexdigest()
 
-    @property
-    def short(self) -> str:
-        """The first 16 digits of `digest`, for file names and messages."""
-        return self.digest[:16]
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CacheKey) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"CacheKey(kind={self.kind!r}, name={self.name!r}, digest={self.digest!r})"
 
     @property
     def name(self) -> str:
         """The text of the field ``name``: the module this key belongs to, or an empty string."""
         value = dict(self.fields).get("name", b"")
         return value[1:].decode("utf-8", "replace") if value[:1] == _TEXT else ""
+
+    def texts(self, label: str) -> tuple[str, ...]:
+        """The text, or the texts, of a field; empty when the key has no such field, or no text in it."""
+        found = _decode(dict(self.fields).get(label, b""))
+        return (found,) if isinstance(found, str) else found or ()
 
     def explain(self, other: CacheKey) -> tuple[str, ...]:
         """What changes from this key to `other`, one line a field, each beginning with the field's label."""

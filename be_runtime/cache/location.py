@@ -92,7 +92,11 @@ def temporary_dirs() -> tuple[Path, ...]:
     """The user's private folders below the machine's temporary ones."""
     import tempfile
 
-    parents = dict.fromkeys((tempfile.gettempdir(), "/var/tmp"))  # noqa: S108 - the folders below them are checked
+    try:
+        usual = tempfile.gettempdir()
+    except FileNotFoundError:  # none can be written; what is wrong with this one is said with the rest
+        usual = "/tmp"  # noqa: S108 - the folders below are checked
+    parents = dict.fromkeys((usual, "/var/tmp"))  # noqa: S108 - the same
     return tuple(Path(parent, f"{_APP}-{os.geteuid()}") for parent in parents)
 
 

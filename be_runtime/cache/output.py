@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.cache.manifest import FileRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOutput:
+class Recorded(NamedTuple):
+    """What a build already knows of the files that it read, for outputs that it hands over one by one.
+
+    Parameters
+    ----------
+    began_ns : int
+        When the build began, by the clock of the cache's file system: a file that has changed since is in doubt.
+    taken_ns : int
+        When the first record was taken, after everything was built.
+    records : mapping of str to FileRecord
+        By path.
+    """
+
+    began_ns: int
+    taken_ns: int
+    records: Mapping[str, FileRecord]
+
+
+class BuildOutput(NamedTuple):
     """What a build made, and from what.
 
     Parameters
@@ -19,8 +39,11 @@ class BuildOutput:
         relative ones are relative to it.
     absent : tuple of Path
         Paths that were looked for and not found, see `shadowing_paths`.
+    recorded : Recorded or None
+        When the build began before the staging folder was made.
     """
 
     outputs: tuple[str, ...]
     dependencies: tuple[Path, ...] = ()
     absent: tuple[Path, ...] = ()
+    recorded: Recorded | None = None

@@ -7,8 +7,8 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_runtime.cache.examine import record_file
 from be_runtime.cache.guard import make_folder
@@ -16,7 +16,7 @@ from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import KEY, MANIFEST, created_ns, fan_folder, key_folder, output_problem, variant_name
 from be_runtime.cache.lookup import variant_folders, write_private
 from be_runtime.cache.manifest import FileRecord, Manifest, render_manifest
-from be_runtime.cache.output import BuildOutput
+from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.staging import discard
 from be_runtime.errors import CacheError
 
@@ -29,8 +29,7 @@ GRACE_NS = 60_000_000_000
 _CLOCK_FAULT_NS = 60_000_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(NamedTuple):
     """A build's two folders and the time it began, by the cache's file system's own clock."""
 
     work: str
@@ -85,20 +84,20 @@ def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
 
 def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
     """Collect the outputs, hash everything, and note what changed meanwhile."""
-    recorded_ns = time.time_ns()
+    known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
     if not output.outputs:
         raise CacheError(f"the build of {key.name or key.kind} made no outputs")
     outputs = tuple(_collect(stage, name) for name in dict.fromkeys(output.outputs))
     paths = _outside(stage.work, output.dependencies)
-    records = [_record_dependency(path) for path in paths]
+    records = [known.records.get(path) or _record_dependency(path) for path in paths]
     uncertain = [path for path, record in zip(paths, records, strict=True) if record is None]
-    uncertain += [record.path for record in records if record and _changed_since(record, stage.began_ns, recorded_ns)]
+    uncertain += [record.path for record in records if record and _changed_since(record, known)]
     return Manifest(
         digest=key.digest,
         kind=key.kind,
         name=key.name,
         created_ns=time.time_ns(),
-        recorded_ns=recorded_ns,
+        recorded_ns=known.taken_ns,
         outputs=outputs,
         dependencies=tuple(record for record in records if record is not None),
         absent=tuple(path for path in dict.fromkeys(map(str, output.absent)) if not os.path.lexists(path)),
@@ -152,13 +151,20 @@ def _record_dependency(path: str) -> FileRecord | None:
         return None
 
 
-def _changed_since(record: FileRecord, began_ns: int, recorded_ns: int) -> bool:
+def record_files(paths: Iterable[Path], began_ns: int) -> Recorded:
+    """Hash files once for several outputs of a build; those that are gone are left out."""
+    taken_ns = time.time_ns()
+    records = {path: record for path in map(str, paths) if (record := _record_dependency(path)) is not None}
+    return Recorded(began_ns=began_ns, taken_ns=taken_ns, records=records)
+
+
+def _changed_since(record: FileRecord, known: Recorded) -> bool:
     """Whether a file changed while the build ran; a time far in the future is a clock's fault, not an edit.
 
     The build's begin is the staging folder's own change time. Where the cache and the file are on one machine's file
     systems both come from one clock, so no margin is needed, and an edit just before the build is not in doubt.
     """
-    return began_ns <= record.ctime_ns < recorded_ns + _CLOCK_FAULT_NS
+    return known.began_ns <= record.ctime_ns < known.taken_ns + _CLOCK_FAULT_NS
 
 
 def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:

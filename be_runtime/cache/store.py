@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.cache.guard import find_base, prepare_base
 from be_runtime.cache.key import CacheKey
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 Build = Callable[[Path], BuildOutput]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """A valid entry of the cache.
 
     Parameters
@@ -58,8 +56,7 @@ class Entry:
         return self.path / name
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     """The entries below one folder. Making a store touches no file.
 
     Parameters
@@ -71,7 +68,7 @@ class Store:
     """
 
     root: Path
-    flock: Flock = field(default=fcntl.flock, kw_only=True, repr=False)
+    flock: Flock = fcntl.flock
 
     def get(self, key: CacheKey) -> Entry | None:
         """The entry of a key if it is valid now: no lock is taken and no process started.

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import KEY, MANIFEST, fan_folder, is_digest, is_fan, key_folder, lock_file
@@ -19,8 +19,7 @@ _PRUNE_EVERY_S = 24 * 3600.0
 _DAY_S = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryInfo:
+class EntryInfo(NamedTuple):
     """One entry in a listing.
 
     Parameters
@@ -49,8 +48,7 @@ class EntryInfo:
     is_damaged: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PruneReport:
+class PruneReport(NamedTuple):
     """What pruning did.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -111,3 +112,18 @@ def test_ptx_of_an_older_architecture_runs():
         name="older", cuda_sources=source("arithmetic"), functions=FUNCTIONS, compute_capability="sm_75"
     )
     check_ordinary_numbers("older")
+
+
+@pytest.mark.parametrize("flags", [[], ["--use_fast_math"], ["-O1"]])
+def test_results_are_bit_for_bit_those_of_plain_nvcc(flags: list[str], tmp_path: Path):
+    rng = np.random.default_rng(len(flags))
+    a, b = (rng.uniform(-1e3, 1e3, 10_000).astype(np.float32) for _ in range(2))
+    rows = rng.normal(size=(100, 333)).astype(np.float32)
+    answers = []
+    for way, extra in (("phases", []), ("whole", ["--time", str(tmp_path / "t.csv")])):
+        name = f"bits_{way}_{'_'.join(flag.strip('-') for flag in flags)}"
+        module = be_runtime.load_cuda_inline(name, source("arithmetic"), extra_cuda_cflags=[*flags, *extra])
+        assert ("cudafe++" in (module.path.parent / "build.log").read_text()) == (way == "phases")
+        norm = np.asarray(call(f"{name}.norm", jax.ShapeDtypeStruct((100,), jnp.float32), rows))
+        answers.append((quotient(name, a, b).tobytes(), norm.tobytes()))
+    assert answers[0] == answers[1]

@@ -125,6 +125,7 @@ class DeviceCode(NamedTuple):
     kind: str
     arch: int
     size_bytes: int
+    content: bytes = b""
 
 
 def device_code(library: Path) -> list[DeviceCode]:
@@ -143,7 +144,34 @@ def device_code(library: Path) -> list[DeviceCode]:
         while position < end:
             kind, header, payload = struct.unpack_from("<HxxIQ", image, position)
             (arch,) = struct.unpack_from("<I", image, position + 28)
-            found.append(DeviceCode({1: "ptx", 2: "elf"}.get(kind, str(kind)), arch, payload))
+            content = image[position + header : position + header + payload]
+            found.append(DeviceCode({1: "ptx", 2: "elf"}.get(kind, str(kind)), arch, payload, content))
             position += header + payload
         start = image.find(magic, end)
     return found
+
+
+def instructions(library: Path) -> list[tuple[int, bytes]]:
+    """The architecture and the machine code of each device function in a library that was built with ``--no-compress``.
+
+    A function's name may hold its module's id, which nvcc makes from the file's path, so names are left out.
+    """
+    found = []
+    for code in device_code(library):
+        if code.kind == "elf":
+            assert code.content.startswith(b"\x7fELF"), "the image is compressed"
+            found += [(code.arch, text) for text in _text_sections(code.content)]
+    return sorted(found)
+
+
+def _text_sections(elf: bytes) -> list[bytes]:
+    """Contents of the sections whose names begin with ``.text``, by the ELF-64 specification."""
+    offset = int.from_bytes(elf[0x28:0x30], "little")
+    entry_size, count, names_index = struct.unpack_from("<HHH", elf, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", elf, offset + index * entry_size) for index in range(count)]
+    names = sections[names_index][4]
+    return [
+        elf[section[4] : section[4] + section[5]]
+        for section in sections
+        if elf.startswith(b".text", names + section[0])
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shlex
 import sys
 import threading
@@ -14,12 +15,12 @@ import pytest
 
 from be_runtime.build.execute import Step, execute, render_log
 from be_runtime.build.plan import BuildPlan, Edge, GeneratedFile
+from be_runtime.build.programs import find_ninja
 from be_runtime.errors import BuildError, BuildTimeoutError
-from be_runtime.make import resolve_ninja
 from be_toolchain.system import LocalSystem
 from tests.support.runtime import processes_with
 
-NINJA = resolve_ninja(LocalSystem())
+NINJA = find_ninja(LocalSystem())
 
 
 def edge(name: str, code: str, *args: str, inputs: tuple[str, ...] = (), description: str = "") -> Edge:
@@ -164,6 +165,7 @@ def test_an_error_in_the_listener_ends_every_command(tmp_path: Path):
 def test_the_log_can_be_pasted_into_a_shell(tmp_path: Path):
     plain = Edge(argv=("/bin/sh", "-c", "echo said > 'a b'; cat 'a b'"), inputs=(), outputs=("a b",), description="x")
     log = render_log(run(tmp_path, plain))
-    command, said = log.removeprefix("$ ").splitlines()
-    assert shlex.split(command) == list(plain.argv)
+    title, command, said = log.splitlines()
+    assert re.fullmatch(r"# x: \d+\.\d\d s", title)
+    assert shlex.split(command.removeprefix("$ ")) == list(plain.argv)
     assert said == "said"

@@ -76,6 +76,20 @@ def test_nvcc_s_front_end():
     ]
 
 
+def test_clang_s_count_of_errors_is_no_part_of_the_first():
+    output = """
+    m:3:9: error: use of undeclared identifier 'y'
+        3 | int x = y;
+          |         ^
+    1 error generated when compiling for sm_90.
+    """
+    assert look(output).first_error.splitlines() == [
+        "m:3:9: error: use of undeclared identifier 'y'",
+        "    3 | int x = y;",
+        "      |         ^",
+    ]
+
+
 @pytest.mark.parametrize(
     ("output", "first", "hint"),
     [

@@ -32,7 +32,7 @@ def plan_of(*stems: str, handler: str | None = None, inline: bool = False) -> Bu
         for stem in stems
     )
     request = BuildRequest(name="m", language="cpp", units=units, functions=None, compile=CompileOptions())
-    return graph.plan_build(request, bind(request), TOOLS, LINK, None, handler)
+    return graph.plan_build(request, graph.plan_units(request, bind(request), TOOLS), TOOLS, LINK, handler)
 
 
 def test_one_source_and_the_handler():
@@ -40,7 +40,7 @@ def test_one_source_and_the_handler():
     assert [edge.outputs for edge in plan.edges] == [("obj/k.o",), (graph.HANDLER_OBJECT,), ("module.so",)]
     assert plan.edges[-1].argv == ("ld", "obj/k.o", graph.HANDLER_OBJECT, "-o", "module.so", "-lm")
     assert [file.path for file in plan.files] == ["src/k.cc"]
-    assert plan.depfiles == ("obj/k.d", graph.HANDLER_DEPFILE)
+    assert [edge.depfile for edge in plan.edges] == ["obj/k.d", graph.HANDLER_DEPFILE, None]
 
 
 def test_a_handler_that_is_there_is_not_compiled():
@@ -76,15 +76,16 @@ def test_every_command_writes_what_its_edge_says():
 
 def test_private_names():
     plan = plan_of("a", "b", "c")
-    private = {"obj/a.o": ["_Z4helpv", "odd name"], "obj/c.o": ["_Z4helpv"]}
+    one, odd = "--localize-symbol=_Z4helpv", "--redefine-sym=odd name=odd name.0"
+    private = {"obj/a.o": [one, odd], "obj/c.o": [one]}
     edited = graph.with_private_names(plan, "/bin/objcopy", private, LINK)
     link = edited.edges[-1]
     assert link.inputs == ("obj/a.private.o", "obj/b.o", "obj/c.private.o", graph.HANDLER_OBJECT)
     added = [edge for edge in edited.edges if edge.argv[0] == "/bin/objcopy"]
     assert added[0].argv == (
         "/bin/objcopy",
-        "--localize-symbol=_Z4helpv",
-        "--localize-symbol=odd name",
+        one,
+        odd,
         "obj/a.o",
         "obj/a.private.o",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from be_runtime.build.symbols import defined_globals, repeated_names
+from be_runtime.build.symbols import Definitions, definitions, separating_options
 
 LOCAL, GLOBAL, WEAK, UNIQUE = 0, 1, 2, 10
 UNDEFINED, TEXT, COMMON = 0, 1, 0xFFF2
@@ -27,7 +27,7 @@ def elf(symbols: Sequence[tuple[str, int, int]], *, magic: bytes = b"\x7fELF\x02
     return header + rows + names + bytes(64) + table + strings
 
 
-def test_only_strong_definitions_count():
+def test_strong_definitions_and_kernels_count():
     image = elf(
         [
             ("local", LOCAL, TEXT),
@@ -37,17 +37,29 @@ def test_only_strong_definitions_count():
             ("undefined", GLOBAL, UNDEFINED),
             ("_Z6helperv", GLOBAL, TEXT),
             ("common", GLOBAL, COMMON),
+            ("_Z19__device_stub__fillIfEvPT_i", WEAK, TEXT),
+            ("_Z21__device_stub__borrowIfEvPT_i", WEAK, UNDEFINED),
+            ("_Z19__device_stub__kernelv", GLOBAL, TEXT),
         ]
     )
-    assert defined_globals(image) == {"strong", "_Z6helperv", "common"}
+    assert definitions(image) == Definitions(
+        strong=frozenset({"strong", "_Z6helperv", "common", "_Z19__device_stub__kernelv"}),
+        kernels=frozenset({"_Z19__device_stub__fillIfEvPT_i"}),
+    )
 
 
 def test_what_is_no_64_bit_elf_has_no_names():
     for image in (b"", b"BC\xc0\xde", b"!<arch>\n", elf([("a", GLOBAL, TEXT)], magic=b"\x7fELF\x01\x01")):
-        assert defined_globals(image) == frozenset()
+        assert definitions(image) == Definitions()
 
 
-def test_repeated_names():
-    tables = [frozenset("ab"), frozenset("bc"), frozenset("cd"), frozenset("b")]
-    assert repeated_names(tables) == {"b", "c"}
-    assert repeated_names([]) == frozenset()
+def test_only_objects_that_share_a_name_are_edited():
+    def of(strong: str = "", kernels: str = "") -> Definitions:
+        return Definitions(frozenset(strong), frozenset(kernels))
+
+    assert separating_options({}) == {}
+    assert separating_options({"a": of("fg", "k"), "b": of("f"), "c": of("h", "k"), "d": of("i", "l")}) == {
+        "a": ["--localize-symbol=f", "--redefine-sym=k=k.0"],
+        "b": ["--localize-symbol=f"],
+        "c": ["--redefine-sym=k=k.2"],
+    }

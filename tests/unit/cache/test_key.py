@@ -122,4 +122,3 @@ def test_the_name_is_the_field_name():
     assert make_key("k", ("name", "add")).name == "add"
     assert make_key("k", ("title", "add")).name == ""
     assert len(make_key("k").digest) == 64
-    assert make_key("k").short == make_key("k").digest[:16]

@@ -142,6 +142,14 @@ def test_the_defaults_are_the_platforms(tmp_path: Path):
     assert isinstance(mounted_noexec(tmp_path), bool)
 
 
+def test_without_a_temporary_folder_the_usual_names_are_still_looked_at(monkeypatch: pytest.MonkeyPatch):
+    def none() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("tempfile.gettempdir", none)
+    assert [str(folder.parent) for folder in temporary_dirs()] == ["/tmp", "/var/tmp"]  # noqa: S108
+
+
 _ON_A_NOEXEC_MOUNT = """
 import subprocess, sys
 sys.path[:0] = eval(sys.argv[2])

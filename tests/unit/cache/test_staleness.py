@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,21 +168,21 @@ def recorded(header: Path) -> Manifest:
 
 def test_stat_is_trusted_only_past_the_margin(recorded: Manifest):
     assert is_unchanged("/", recorded)
-    assert not is_unchanged("/", replace(recorded, recorded_ns=recorded.recorded_ns - 1))
+    assert not is_unchanged("/", recorded._replace(recorded_ns=recorded.recorded_ns - 1))
 
 
 def test_a_racy_record_with_equal_stat_is_hashed(recorded: Manifest):
     """An edit within one tick of the clock: the stat is equal, the content is not."""
-    racy = replace(recorded, recorded_ns=recorded.recorded_ns - RACY_MARGIN_NS)
+    racy = recorded._replace(recorded_ns=recorded.recorded_ns - RACY_MARGIN_NS)
     assert examine("/", racy).problem == ""
     (record,) = racy.dependencies
-    edited = replace(racy, dependencies=(record._replace(sha256="0" * 64),))
+    edited = racy._replace(dependencies=(record._replace(sha256="0" * 64),))
     assert examine("/", edited).problem.endswith("changed")
 
 
 def test_a_file_hashed_in_doubt_is_trusted_by_stat_from_then_on(recorded: Manifest):
     old = record_file(pytest.__file__, pytest.__file__)
-    racy = replace(recorded, recorded_ns=old.ctime_ns, dependencies=(old,))
+    racy = recorded._replace(recorded_ns=old.ctime_ns, dependencies=(old,))
     assert not is_unchanged("/", racy)
     refreshed = examine("/", racy).refreshed
     assert refreshed is not None
@@ -192,25 +191,25 @@ def test_a_file_hashed_in_doubt_is_trusted_by_stat_from_then_on(recorded: Manife
 
 def test_a_doubt_that_remains_writes_nothing(recorded: Manifest):
     """The header was made a moment ago: hashing it again does not make its stat proof."""
-    racy = replace(recorded, recorded_ns=recorded.recorded_ns - RACY_MARGIN_NS)
+    racy = recorded._replace(recorded_ns=recorded.recorded_ns - RACY_MARGIN_NS)
     verdict = examine("/", racy)
     assert (verdict.problem, verdict.refreshed) == ("", None)
 
 
 def test_stat_alone_sees_a_path_that_should_be_absent(recorded: Manifest, tmp_path: Path):
-    assert is_unchanged("/", replace(recorded, absent=(str(tmp_path / "none.h"),)))
+    assert is_unchanged("/", recorded._replace(absent=(str(tmp_path / "none.h"),)))
     (tmp_path / "dangling.h").symlink_to("nowhere")
-    assert not is_unchanged("/", replace(recorded, absent=(str(tmp_path / "dangling.h"),)))
+    assert not is_unchanged("/", recorded._replace(absent=(str(tmp_path / "dangling.h"),)))
 
 
 @pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns"])
 def test_each_part_of_a_stat_counts(recorded: Manifest, field: str):
     (record,) = recorded.dependencies
     other = record._replace(**{field: getattr(record, field) - 1})
-    assert not is_unchanged("/", replace(recorded, dependencies=(other,)))
+    assert not is_unchanged("/", recorded._replace(dependencies=(other,)))
 
 
 def test_a_path_no_file_can_have_is_no_crash(recorded: Manifest):
-    broken = replace(recorded, dependencies=(FileRecord("a\0b", 1, 1, 1, ""),))
+    broken = recorded._replace(dependencies=(FileRecord("a\0b", 1, 1, 1, ""),))
     assert not is_unchanged("/", broken)
     assert examine("/", broken).problem

@@ -1,0 +1,25 @@
+"""What the compilers of a build read, from the depfiles that they left in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from .depfile import parse_depfile
+
+
+def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]:
+    """Every file outside of a build folder that its compilers read, in order, each once.
+
+    Parameters
+    ----------
+    depfiles : iterable of str
+        Relative to the build folder.
+    folder : Path
+        The build folder.
+    """
+    read: dict[str, None] = {}
+    for depfile in depfiles:
+        text = (folder / depfile).read_text(encoding="utf-8", errors="surrogateescape")
+        read |= dict.fromkeys(parse_depfile(text))
+    return tuple(Path(path) for path in read if path.startswith("/") and not path.startswith(f"{folder}/"))

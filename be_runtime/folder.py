@@ -1,0 +1,105 @@
+"""How a module of several sources is built: kept objects are used again, repeated names separated, all is linked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.system import System
+
+from .build import flags, graph
+from .build.execute import Run, Step
+from .build.plan import BuildPlan, UnitBuild
+from .build.programs import find_objcopy
+from .build.symbols import definitions, separating_options
+from .cache import Recorded
+from .errors import BuildError
+from .tools import Tools
+from .unit_objects import UnitObjects
+
+
+class FolderBuild(NamedTuple):
+    """What was done.
+
+    Parameters
+    ----------
+    steps : tuple of Step
+    read : tuple of Path
+        What the compilers of all units read, also those that did not run this time.
+    recorded : Recorded
+        What was hashed of it.
+    """
+
+    steps: tuple[Step, ...]
+    read: tuple[Path, ...]
+    recorded: Recorded
+
+
+def build_folder(
+    units: Mapping[str, UnitBuild],
+    plan: Callable[[Mapping[str, UnitBuild]], BuildPlan],
+    separate: Callable[[BuildPlan], BuildPlan],
+    run: Run,
+    objects: UnitObjects,
+    staging: Path,
+) -> FolderBuild:
+    """Compile the units whose objects aren't kept, and link all. What compiles is kept, even if another unit does not.
+
+    Parameters
+    ----------
+    units : mapping of str to UnitBuild
+        All of them.
+    plan : callable
+        The whole build, given the units; one without commands has its object in place.
+    separate : callable
+        `separate_names` for this build.
+    run : Run
+    objects : UnitObjects
+    staging : Path
+        The build folder.
+
+    Raises
+    ------
+    BuildError
+        A command failed.
+    """
+    began_ns = staging.stat().st_ctime_ns
+    reused = objects.reuse(units, staging)
+    compiled = {stem: build for stem, build in units.items() if stem not in reused}
+    whole = plan({stem: compiled.get(stem, UnitBuild(edges=())) for stem in units})
+    kept: list[tuple[Mapping[str, tuple[Path, ...]], Recorded]] = []
+
+    def keep() -> None:
+        kept.append(objects.keep(compiled, staging, began_ns))
+
+    try:
+        steps = run(whole, targets=(*whole.edges[-1].inputs, *whole.aside))
+    except BuildError:
+        keep()
+        raise
+    steps += run(separate(whole), meanwhile=keep)
+    [(fresh, recorded)] = kept
+    read = {path: None for stem in units for path in (fresh.get(stem) or reused[stem])}
+    return FolderBuild(steps, tuple(read), recorded)
+
+
+def separate_names(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools, system: System) -> BuildPlan:
+    """The plan, with the names that several of its compiled objects define made private to each.
+
+    Raises
+    ------
+    BuildError
+        Names repeat and objcopy is missing.
+    """
+    options = separating_options({name: definitions((staging / name).read_bytes()) for name in plan.edges[-1].inputs})
+    if not options:
+        return plan
+    objcopy = find_objcopy(tools.cxx.path, system)
+    if objcopy is None:
+        names = sorted({option.split("=")[1] for each in options.values() for option in each})
+        raise BuildError(
+            f"several sources define {', '.join(names)} and objcopy, which separates them, is missing",
+            hints=("install binutils, or give the functions different names, or make them static",),
+        )
+    return graph.with_private_names(plan, objcopy, options, link)

@@ -1,0 +1,96 @@
+"""The precompiled beginning of host sides: made for flags that come a second time, and without a trace in results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import be_runtime
+from be_runtime.errors import BuildError
+from tests.support.cuda import source
+
+HEADER = """\
+#ifndef MINE
+#define MINE
+#include_next <cuda_runtime.h>
+inline int mine() { return 7; }
+#endif
+"""
+MADE, USED = "compiling the preamble of CUDA sources", "with_preamble.sh"
+
+
+def build(text: str, **options: object) -> be_runtime.CompiledModule:
+    options.setdefault("compute_capability", "9.0")
+    return be_runtime.load_cuda_inline("edited", text, auto_register=False, force_rebuild=True, **options)
+
+
+def log(module: be_runtime.CompiledModule) -> str:
+    return (module.path.parent / "build.log").read_text()
+
+
+@pytest.fixture
+def needs_gcc(tmp_cache: Path) -> None:
+    """Only g++ has such headers; the log of a build names it."""
+    if "--gnu_version" not in log(build(source("arithmetic"))):
+        pytest.skip("nvcc's host compiler is not g++")
+
+
+@pytest.mark.usefixtures("needs_gcc")
+def test_the_third_build_uses_it_and_makes_the_same_library():
+    text = source("arithmetic")
+    second, third = build(text), build(text)
+    assert MADE in log(second)
+    assert USED not in log(second)
+    assert USED in log(third)
+    assert MADE not in log(third)
+    assert third.path.read_bytes() == second.path.read_bytes()
+    folder = Path(next(part for part in log(third).split() if part.endswith(USED) is False and "/toolchain/" in part))
+    assert (folder / "preamble.h.gch").stat().st_size > 2**20
+
+
+@pytest.mark.usefixtures("needs_gcc")
+def test_errors_and_warnings_are_the_same():
+    text = source("arithmetic")
+    build(text)
+    wrong = text.replace("host_is_optimized() {", "host_is_optimized() {\n  return undeclared_name;")
+    errors = []
+    for options in ({}, {"extra_cuda_cflags": ["--time", "/dev/null"]}):
+        with pytest.raises(BuildError) as caught:
+            build(wrong, **options)
+        errors.append(caught.value.first_error)
+    assert errors[0] == errors[1] != ""
+    warned = text.replace("int host_is_optimized() {", "int host_is_optimized() {\n  if (sizeof(int) < -1) return 2;")
+    logs = [log(build(warned, extra_cuda_cflags=["-Xcompiler", "-Wall"])) for _ in range(3)]
+    assert USED in logs[2]
+    assert logs[0].count("warning:") == logs[2].count("warning:") > 0
+
+
+@pytest.mark.usefixtures("needs_gcc")
+def test_a_header_that_comes_first_is_noticed(tmp_path: Path):
+    """An include folder of the author's is no part of the preamble, but may change what it begins with."""
+    first = tmp_path / "include"
+    first.mkdir()
+    options = {"extra_include_paths": [first]}
+    for _ in range(2):
+        build(source("arithmetic"), **options)
+    (first / "cuda_runtime.h").write_text(HEADER)
+    text = source("arithmetic").replace("return 1;", "return mine();").replace("return 0;", "return mine();")
+    assert USED in log(build(text, **options))
+
+
+@pytest.mark.usefixtures("needs_gcc")
+def test_a_folder_makes_it_at_once_and_its_edits_use_it(tmp_path: Path):
+    folder = tmp_path / "four"
+    folder.mkdir()
+    for name in "abcd":
+        text = f'#include "brainevent/common.h"\n// @BE {name}\nvoid {name}(BE::Tensor out, int64_t stream) {{}}\n'
+        (folder / f"{name}.cu").write_text(text)
+    built = log(be_runtime.load_cuda_dir(folder, auto_register=False, compute_capability="9.0", optimization_level=2))
+    assert MADE in built
+    with (folder / "a.cu").open("a") as file:
+        file.write("// edited\n")
+    edited = log(be_runtime.load_cuda_dir(folder, auto_register=False, compute_capability="9.0", optimization_level=2))
+    assert MADE not in edited
+    assert USED in edited
+    assert "b.cu" not in edited

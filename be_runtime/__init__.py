@@ -4,6 +4,10 @@ Hand a kernel's source to a load function, and call it inside ``jax.jit`` with `
 package creates no file and starts no process.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from be_toolchain import __version__
 
 from .api import (
@@ -16,11 +20,13 @@ from .api import (
 )
 from .control import (
     clear_cache,
+    export_prebuilt,
     get_cache_dir,
     list_registered_targets,
     register_ffi_target,
     set_cache_dir,
     set_compute_capabilities,
+    write_compile_commands,
 )
 from .errors import (
     ArgumentError,
@@ -37,21 +43,36 @@ from .errors import (
 )
 from .module import CompiledModule
 
+if TYPE_CHECKING:
+    from .custom.backends import FallbackWarning
+    from .custom.benchmark import BenchmarkConfig
+    from .custom.kernel import XLACustomKernel
+    from .launch.numba_cuda import numba_cuda_kernel
+    from .launch.raw import cuda_kernel
+    from .numba_host.cuda_callable import numba_cuda_callable
+    from .numba_host.kernel import numba_kernel
+    from .warp_kernels import warp_kernel
+
 __all__ = [
     "ArgumentError",
     "BeRuntimeError",
+    "BenchmarkConfig",
     "BuildError",
     "BuildTimeoutError",
     "CacheError",
     "CompiledModule",
     "DuplicateEntryPointError",
     "EntryPointNotFoundError",
+    "FallbackWarning",
     "LoadError",
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
+    "XLACustomKernel",
     "__version__",
     "clear_cache",
+    "cuda_kernel",
+    "export_prebuilt",
     "get_cache_dir",
     "list_registered_targets",
     "load_cpp_dir",
@@ -60,7 +81,35 @@ __all__ = [
     "load_cuda_dir",
     "load_cuda_file",
     "load_cuda_inline",
+    "numba_cuda_callable",
+    "numba_cuda_kernel",
+    "numba_kernel",
     "register_ffi_target",
     "set_cache_dir",
     "set_compute_capabilities",
+    "warp_kernel",
+    "write_compile_commands",
 ]
+
+_LATER = {
+    "BenchmarkConfig": "custom.benchmark",
+    "FallbackWarning": "custom.backends",
+    "XLACustomKernel": "custom.kernel",
+    "cuda_kernel": "launch.raw",
+    "numba_cuda_callable": "numba_host.cuda_callable",
+    "numba_cuda_kernel": "launch.numba_cuda",
+    "numba_kernel": "numba_host.kernel",
+    "warp_kernel": "warp_kernels",
+}
+"""What is imported on its first use, and from where."""
+
+
+def __getattr__(name: str) -> object:
+    """Import it from its module on first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from . import pipeline
 from .module import CompiledModule
 from .options import BuildRequest, LoadOptions
 from .process import PROCESS
@@ -321,4 +320,4 @@ def _split(options: dict[str, Any], known: type, function: str) -> tuple[dict[st
 
 
 def _load(request: BuildRequest, options: LoadOptions) -> CompiledModule:
-    return pipeline.load(request, options, PROCESS.session(options))
+    return PROCESS.load(request, options)

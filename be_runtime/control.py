@@ -58,6 +58,73 @@ def clear_cache(name: str | None = None) -> int:
     return Store(get_cache_dir()).clear(name)
 
 
+def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
+    """Copy the modules of the cache into a folder from which they are loaded without a compiler.
+
+    Where the variable ``BE_PREBUILT_DIR`` names that folder, a load that asks for the same sources with the same
+    options finds its module there. The folder may be copied to another machine, or into an image, and may be read-only.
+
+    Parameters
+    ----------
+    path : str or Path
+        Made if it does not exist. Modules of earlier exports stay, or are replaced by the same ones.
+
+    Returns
+    -------
+    tuple of Path
+        The folder of each module that was copied.
+
+    Raises
+    ------
+    CacheError
+        The cache holds no modules, or the folder can't be written.
+    """
+    from .prebuilt import export
+
+    folder = check_optional_path(path, "path")
+    if folder is None:
+        raise ArgumentError("path must be a path, not None")
+    return export(Store(get_cache_dir()), folder)
+
+
+def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
+    """Tell editors how kernels are compiled: a compilation database of every source file that the cache knows.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file to write, in the format that clangd and other tools read; an older one is replaced.
+
+    Returns
+    -------
+    Path
+        The file, absolute. Sources that are gone are left out, and so are those given as text.
+
+    Raises
+    ------
+    ArgumentError
+        Not a path, or its folder can't be written.
+
+    Examples
+    --------
+    >>> be_runtime.write_compile_commands("/my/project/compile_commands.json")  # doctest: +SKIP
+    PosixPath('/my/project/compile_commands.json')
+    """
+    from .compile_commands import FILE, merge_commands
+
+    target = check_optional_path(path, "path")
+    if target is None:
+        raise ArgumentError("path must be a path, not None")
+    modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
+    found = (Path(entry.path, FILE) for entry in modules if not entry.is_damaged)
+    text = merge_commands(file.read_text(encoding="utf-8") for file in found if file.is_file())
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"path can't be written: {error}") from error
+    return target
+
+
 def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     """Compile CUDA for these architectures from now on, where a load call names none.
 

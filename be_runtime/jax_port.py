@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from .errors import BeRuntimeError
 
@@ -54,3 +57,47 @@ def register(target: str, handler: object, platform: str) -> None:
     import jax
 
     jax.ffi.register_ffi_target(target, handler, platform=platform)
+
+
+def call(
+    target: str,
+    outs: Sequence[Any],
+    arguments: Sequence[Any],
+    *,
+    vmap_method: str | None,
+    input_output_aliases: Mapping[int, int] | None,
+    **attributes: Any,
+) -> Sequence[Any]:
+    """Call a target; one array for each of `outs`, which have a shape and a dtype."""
+    import jax
+
+    aliases = dict(input_output_aliases) if input_output_aliases else None
+    caller = jax.ffi.ffi_call(target, list(outs), vmap_method=vmap_method, input_output_aliases=aliases)
+    return caller(*arguments, **attributes)
+
+
+def as_array(value: Any) -> Any:
+    """An array, or a tracer of one, with the dtype that JAX gives it; TypeError when it can't be one."""
+    import jax.numpy as jnp
+
+    return jnp.asarray(value)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """The leaves of a pytree, and what puts others in their place."""
+    import jax
+
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    return leaves, partial(jax.tree_util.tree_unflatten, structure)
+
+
+def stage_capsules(stages: Mapping[str, object]) -> dict[str, object]:
+    """Handlers of several stages, by the stage's name, as JAX registers them under one target."""
+    return {stage: capsule(function) for stage, function in stages.items()}
+
+
+def shape_of(array: Any) -> Any:
+    """The shape and dtype of an array or tracer."""
+    import jax
+
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)

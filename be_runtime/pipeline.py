@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from be_toolchain.system import System
 
 from . import jax_port
 from .cache import BuildOutput, CacheKey, Entry, Store
-from .contents import CONTENTS, parse_contents
+from .contents import CONTENTS, Handlers, parse_contents
 from .errors import LoadError
 from .identity import content_hash, module_key
 from .module import LIBRARY, CompiledModule, open_library
@@ -76,6 +76,35 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Compi
     return module
 
 
+def load_prebuilt(
+    request: BuildRequest,
+    options: LoadOptions,
+    *,
+    folder: Path,
+    wanted: tuple[Arch, ...],
+    registry: Registry,
+) -> CompiledModule | None:
+    """Load the module of a request from a folder of prebuilt ones, and register its targets; None when it has none."""
+    from . import prebuilt
+
+    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    found = prebuilt.find(folder, key, wanted)
+    if found is None:
+        return None
+    module = _module(request, options, found.library, found.functions, found.content)
+    if options.auto_register:
+        _register(module, request, options, registry)
+    return module
+
+
+def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
+    """Why `load_prebuilt` found no module, in one line."""
+    from . import prebuilt
+
+    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    return prebuilt.explain(folder, key, wanted)
+
+
 def _obtain(
     request: BuildRequest, options: LoadOptions, session: Session, key: CacheKey, make: Callable[[Path], BuildOutput]
 ) -> CompiledModule:
@@ -93,7 +122,8 @@ def _obtain(
         if entry.built:
             _prune(session)
             if verbose and entry.reason:
-                _say(f"{request.name}: built, since {entry.reason}")
+                differs = "".join(f"\n  {line}" for line in session.store.explain(key))
+                _say(f"{request.name}: built, since {entry.reason}{differs}")
         elif verbose:
             _say(f"{request.name}: from the cache, {entry.path}")
         try:
@@ -129,6 +159,8 @@ def _maker(
             toolchain=toolchain,
             jobs=options.jobs,
             verbose=options.verbose or session.settings.verbose,
+            objects=session.store,
+            force=options.force_rebuild,
         )
         return maker.make(staging)
 
@@ -137,8 +169,13 @@ def _maker(
 
 def _open(request: BuildRequest, options: LoadOptions, entry: Entry, content: str) -> CompiledModule:
     functions = parse_contents(entry.output(CONTENTS).read_bytes())
+    return _module(request, options, entry.output(LIBRARY), functions, content)
+
+
+def _module(
+    request: BuildRequest, options: LoadOptions, path: Path, functions: Mapping[str, Handlers], content: str
+) -> CompiledModule:
     graphs = _captures_graphs(request, options)
-    path = entry.output(LIBRARY)
     return CompiledModule(
         name=request.name,
         path=path,

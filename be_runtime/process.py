@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar, cast
 
 from be_toolchain.arch import Arch
+from be_toolchain.device_memory import device_archs
+from be_toolchain.errors import ToolchainError
 from be_toolchain.system import LocalSystem
 
-from . import jax_port
+from . import jax_port, pipeline
 from .cache import Store, own_folder, usable_cache_dir
-from .options import LoadOptions
+from .errors import CacheError
+from .module import CompiledModule
+from .options import BuildRequest, LoadOptions
 from .pipeline import Session
 from .registry import Registry
 from .settings import Settings
+from .tools import wanted_archs
+
+T = TypeVar("T")
 
 
 class Process:
@@ -26,6 +35,15 @@ class Process:
         self._archs: tuple[Arch, ...] = ()
         self._chosen_cache: Path | None = None
         self._located: tuple[Path | None, Path] | None = None
+        self._objects: dict[type, object] = {}
+        self._making = threading.RLock()
+
+    def only(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The process's only object of a kind, made on first use."""
+        with self._making:
+            if kind not in self._objects:
+                self._objects[kind] = make()
+            return cast("T", self._objects[kind])
 
     def choose_cache(self, folder: Path) -> None:
         """Use this cache folder from now on."""
@@ -63,6 +81,28 @@ class Process:
             registry=self.registry,
             archs=self._archs,
         )
+
+    def load(self, request: BuildRequest, options: LoadOptions) -> CompiledModule:
+        """Load a module: a prebuilt one if there is one and no new build is asked for, else by way of the cache."""
+        settings = self.settings()
+        folder = settings.prebuilt_dir
+        if folder is None or options.force_rebuild or options.build_directory is not None:
+            return pipeline.load(request, options, self.session(options))
+        wanted = self._wanted(request, settings)
+        found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)
+        if found is not None:
+            return found
+        try:
+            return pipeline.load(request, options, self.session(options))
+        except (ToolchainError, CacheError) as error:
+            error.hints = (pipeline.explain_prebuilt(request, folder, wanted), *error.hints)
+            raise
+
+    def _wanted(self, request: BuildRequest, settings: Settings) -> tuple[Arch, ...]:
+        """The architectures that a module's device code has to run on; none where nothing says so."""
+        if request.language == "cpp":
+            return ()
+        return wanted_archs(request.compute_capability, self._archs, settings, lambda: device_archs(LocalSystem()))
 
 
 PROCESS = Process()

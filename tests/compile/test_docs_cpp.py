@@ -11,6 +11,7 @@ from tests.support.docs import run_page
 PAGES = (
     "README.md",
     "docs/arg-spec.md",
+    "docs/building.md",
     "docs/caching.md",
     "docs/cpp-api.md",
     "docs/errors.md",

@@ -1,0 +1,103 @@
+"""One call of a kernel inside a JAX program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from be_toolchain.arch import Arch
+from be_toolchain.device_memory import device_archs
+
+from .. import jax_port
+from ..errors import ArgumentError
+from ..options import LoadOptions
+from ..pipeline import Session
+from ..process import PROCESS
+from ..tools import wanted_archs
+from .arrays import ArraySpec, array_spec
+from .describe import Geometry, Kernel, Param, encode_params
+from .native import TARGET, Launcher
+
+
+def new_session() -> Session:
+    """What a kernel is made with, as the process is set up now."""
+    return PROCESS.session(LoadOptions(target_prefix=""))
+
+
+def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
+    """What to compile for: what is asked for, else the devices present.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing says so.
+    """
+    archs = wanted_archs(
+        asked,
+        session.archs,
+        session.settings,
+        lambda: device_archs(session.system, record_dir=session.record_dir),
+    )
+    if not archs:
+        raise ArgumentError(
+            "no GPU is visible, so the architecture to compile for is not known",
+            hints=(
+                "set BE_COMPUTE_CAPABILITIES=9.0, or call set_compute_capabilities('9.0'), to compile all the same",
+                "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
+            ),
+        )
+    return archs
+
+
+def as_arrays(arguments: Sequence[Any], name: str) -> tuple[list[Any], tuple[ArraySpec, ...]]:
+    """The inputs of a call as arrays, and what they are.
+
+    Raises
+    ------
+    ArgumentError
+        One is no array, or of a dtype that kernels don't have.
+    """
+    arrays = []
+    for index, argument in enumerate(arguments):
+        try:
+            arrays.append(jax_port.as_array(argument))
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"{name}: input {index} is {_short(argument)}, which is no array",
+                hints=("inputs are JAX or NumPy arrays, or numbers",),
+            ) from None
+    return arrays, tuple(array_spec(array, f"{name}: input {index}") for index, array in enumerate(arrays))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
+
+
+def launch(
+    kernel: Kernel,
+    geometry: Geometry,
+    params: Sequence[Param],
+    arrays: Sequence[Any],
+    outs: Sequence[Any],
+    *,
+    session: Session,
+    vmap_method: str | None,
+    aliases: Mapping[int, int],
+) -> Sequence[Any]:
+    """Call a kernel; one array for each of `outs`."""
+    import numpy as np
+
+    launcher = PROCESS.only(Launcher, lambda: Launcher(session))
+    launcher.define(kernel)
+    return jax_port.call(
+        TARGET,
+        outs,
+        arrays,
+        vmap_method=vmap_method,
+        input_output_aliases=aliases,
+        kernel=kernel.id,
+        launch=np.array(geometry.encode(), np.int64),
+        name=kernel.name,
+        params=np.array(encode_params(params), np.int64),
+    )

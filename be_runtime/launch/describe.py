@@ -1,0 +1,180 @@
+"""What the native launcher is told: a kernel's images, once, and with each call how it is launched and with what. Pure.
+
+The layout of the attributes is that of ``native/launcher.cc``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from be_toolchain.arch import Arch
+
+ID_DIGITS = 32
+"""The hexadecimal digits of a kernel's id."""
+
+
+class Form(IntEnum):
+    """What one launch of an image does."""
+
+    SINGLE = 0
+    BATCH = 1
+
+
+class Image(NamedTuple):
+    """A kernel compiled for one architecture.
+
+    Parameters
+    ----------
+    arch : Arch
+        What it was compiled for.
+    entry : str
+        The kernel's name in it.
+    data : bytes
+        A cubin, or PTX text.
+    is_ptx : bool
+        Which of the two.
+    form : Form
+        Whether it runs one call, or a batch along an axis of the grid.
+    batch_axis : int
+        That axis, 1 or 2.
+    is_cooperative : bool
+        Whether it waits for its whole grid.
+    words : tuple of int or None
+        The places of the words it takes among those of all its parameters, an array being several words; None for all.
+    """
+
+    arch: Arch
+    entry: str
+    data: bytes
+    is_ptx: bool = False
+    form: Form = Form.SINGLE
+    batch_axis: int = 0
+    is_cooperative: bool = False
+    words: tuple[int, ...] | None = None
+
+
+class Kernel(NamedTuple):
+    """A kernel that the launcher can be given.
+
+    Parameters
+    ----------
+    id : str
+        The hash of its content, the same in every process.
+    name : str
+        For messages.
+    images : tuple of Image
+    """
+
+    id: str
+    name: str
+    images: tuple[Image, ...]
+
+    @property
+    def batch_axis(self) -> int:
+        """The axis of the grid that every device's batch may use; 0 for none."""
+        axes = {image.arch: 0 for image in self.images}
+        axes |= {image.arch: image.batch_axis for image in self.images if image.form is Form.BATCH}
+        (axis, *others) = set(axes.values())
+        return 0 if others else axis
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether it has to be launched so that its whole grid runs at once."""
+        return any(image.is_cooperative for image in self.images)
+
+
+class Param(NamedTuple):
+    """One parameter of a kernel, as the launcher reads it: four numbers.
+
+    Parameters
+    ----------
+    kind : int
+        0 a pointer, 1 an array as Numba passes it, 2 a scalar.
+    first : int
+        The buffer's number, inputs before outputs; a scalar's bits.
+    ndim : int
+        The dimensions that the kernel sees.
+    itemsize : int
+        Bytes of one element.
+    """
+
+    kind: int
+    first: int
+    ndim: int = 0
+    itemsize: int = 0
+
+
+def pointer_param(index: int, ndim: int, itemsize: int) -> Param:
+    """A buffer passed as a pointer."""
+    return Param(0, index, ndim, itemsize)
+
+
+def array_param(index: int, ndim: int, itemsize: int) -> Param:
+    """A buffer passed with its shape and strides."""
+    return Param(1, index, ndim, itemsize)
+
+
+def scalar_param(value: bytes) -> Param:
+    """A number of at most eight bytes, in the machine's byte order.
+
+    Examples
+    --------
+    >>> import struct
+    >>> scalar_param(struct.pack("<i", -1)).first
+    4294967295
+    """
+    bits = int.from_bytes(value, "little")
+    return Param(2, bits - 2**64 if bits >= 2**63 else bits)
+
+
+class Geometry(NamedTuple):
+    """How a kernel is launched.
+
+    Parameters
+    ----------
+    grid, block : tuple of int
+        Three numbers each.
+    shared_bytes : int
+        Dynamic shared memory.
+    cluster : tuple of int
+        Three numbers; 1, 1, 1 for none.
+    is_cooperative : bool
+        Whether the whole grid runs at once and may synchronise.
+    batch_axis : int
+        The axis of the grid that a batch may use, 1 or 2; 0 where none is free.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    is_cooperative: bool = False
+    batch_axis: int = 0
+
+    def encode(self) -> tuple[int, ...]:
+        """The numbers of the attribute ``launch``.
+
+        Examples
+        --------
+        >>> Geometry((4, 1, 1), (256, 1, 1)).encode()
+        (4, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0)
+        """
+        return (*self.grid, *self.block, self.shared_bytes, *self.cluster, int(self.is_cooperative), self.batch_axis)
+
+
+def encode_params(params: Sequence[Param]) -> tuple[int, ...]:
+    """The numbers of the attribute ``params``."""
+    return tuple(number for param in params for number in param)
+
+
+def content_id(images: Sequence[Image]) -> str:
+    """An id from the images themselves, for a kernel whose source has no stable identity."""
+    digest = hashlib.sha256()
+    for image in images:
+        kind = f"{image.arch} {image.is_ptx} {image.form} {image.words}"
+        for part in (kind.encode(), image.entry.encode(), image.data):
+            digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:ID_DIGITS]

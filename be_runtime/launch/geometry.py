@@ -1,0 +1,152 @@
+"""From what a caller writes to a grid and a block within CUDA's limits. Pure.
+
+The limits are those of every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
+per Compute Capability"); what depends on the device or on the kernel is checked by the launcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index as as_index
+
+from ..errors import ArgumentError
+from .describe import Geometry
+
+Dims = int | Sequence[int]
+Triple = tuple[int, int, int]
+
+DEFAULT_THREADS = 256
+_MAX_BLOCK_THREADS = 1024
+_MAX_BLOCK: Triple = (1024, 1024, 64)
+_MAX_GRID: Triple = (2**31 - 1, 65535, 65535)
+_MAX_CLUSTER = 16
+_AXES = "xyz"
+
+
+def explicit_geometry(
+    grid: object, block: object, *, shared_mem: object = 0, cluster: object = None, may_be_empty: bool = False
+) -> Geometry:
+    """The geometry of a launch whose grid and block are given.
+
+    Parameters
+    ----------
+    grid, block : int or sequence of int
+        One to three numbers.
+    shared_mem : int
+        Bytes.
+    cluster : int, sequence of int or None
+        One to three numbers.
+    may_be_empty : bool
+        Whether a grid of no blocks is allowed, since there is nothing to compute.
+
+    Raises
+    ------
+    ArgumentError
+        A number is none, or beyond what any GPU can do.
+
+    Examples
+    --------
+    >>> explicit_geometry(4, (16, 16)).block
+    (16, 16, 1)
+    """
+    blocks = _triple(grid, "grid", lowest=0 if may_be_empty else 1)
+    threads = _triple(block, "block")
+    clusters = (1, 1, 1) if cluster is None else _triple(cluster, "cluster")
+    _check_limits(blocks, _MAX_GRID, "grid", "blocks")
+    _check_limits(threads, _MAX_BLOCK, "block", "threads")
+    _check_product(threads, _MAX_BLOCK_THREADS, "block", "threads")
+    _check_product(clusters, _MAX_CLUSTER, "cluster", "blocks")
+    for axis, each, size in zip(_AXES, blocks, clusters, strict=True):
+        if each % size:
+            raise ArgumentError(f"cluster={cluster!r} does not divide grid={grid!r}: {each} blocks along {axis}")
+    return Geometry(blocks, threads, shared_bytes(shared_mem), clusters)
+
+
+def automatic_geometry(
+    launch_dims: object, threads_per_block: object = DEFAULT_THREADS, *, shared_mem: object = 0
+) -> Geometry:
+    """The geometry that covers so many threads: blocks of 256, 16 x 16 or 8 x 8 x 4 unless told otherwise.
+
+    Examples
+    --------
+    >>> automatic_geometry((100, 20)).grid, automatic_geometry((100, 20)).block
+    ((7, 2, 1), (16, 16, 1))
+    """
+    dims = _numbers(launch_dims, "launch_dims", lowest=0)
+    threads = automatic_block(len(dims), threads_per_block)
+    grid = tuple(-(-size // width) for size, width in zip(dims, threads, strict=False))
+    blocks = _pad(grid)
+    _check_limits(blocks, _MAX_GRID, f"launch_dims={launch_dims!r} needs a grid that", "blocks")
+    return Geometry(blocks, threads, shared_bytes(shared_mem))
+
+
+def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> Triple:
+    """A block of about so many threads, as even as powers of two allow, the longest side along x.
+
+    Examples
+    --------
+    >>> [automatic_block(ndim) for ndim in (1, 2, 3)]
+    [(256, 1, 1), (16, 16, 1), (8, 8, 4)]
+    """
+    (threads,) = _numbers(threads_per_block, "threads_per_block")[:1]
+    if threads > _MAX_BLOCK_THREADS:
+        raise ArgumentError(f"threads_per_block={threads} is too large: a block has at most {_MAX_BLOCK_THREADS}")
+    bits = threads.bit_length() - 1
+    z = 2 ** min(bits // 3, 6) if ndim == 3 else 1
+    y = 2 ** ((bits - z.bit_length() + 1) // 2) if ndim > 1 else 1
+    return threads // (y * z), y, z
+
+
+def shared_bytes(value: object) -> int:
+    """Dynamic shared memory in bytes."""
+    (size,) = _numbers(value, "shared_mem", lowest=0)[:1]
+    if size >= 2**31:
+        raise ArgumentError(f"shared_mem={size} is too much: the largest GPUs have less than 256 KiB a block")
+    return size
+
+
+def _numbers(value: object, argument: str, lowest: int = 1) -> tuple[int, ...]:
+    """One to three whole numbers, not below `lowest`."""
+    items = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
+    if not 1 <= len(items) <= 3:
+        raise ArgumentError(f"{argument}={value!r} has {len(items)} dimensions; it has one to three")
+    numbers = tuple(_number(item, argument, value) for item in items)
+    for number in numbers:
+        if number < lowest:
+            raise ArgumentError(f"{argument}={value!r} is not allowed: {number} is below {lowest}")
+    return numbers
+
+
+def _number(item: object, argument: str, value: object) -> int:
+    try:
+        return as_index(None if isinstance(item, bool) else item)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentError(
+            f"{argument} must be a whole number or one to three of them, not {value!r}",
+            hints=("inside jax.jit a launch can depend on shapes, not on an array's values",),
+        ) from None
+
+
+def _triple(value: object, argument: str, lowest: int = 1) -> Triple:
+    return _pad(_numbers(value, argument, lowest))
+
+
+def _pad(numbers: Sequence[int]) -> Triple:
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def _check_limits(numbers: Triple, limits: Triple, what: str, unit: str) -> None:
+    for axis, number, limit in zip(_AXES, numbers, limits, strict=True):
+        if number > limit:
+            hints = ("put the longest dimension first: only x can be that long",) if number <= _MAX_GRID[0] else ()
+            raise ArgumentError(
+                f"{what} has {number} {unit} along {axis}; the most is {limit}",
+                hints=hints if axis != "x" and unit == "blocks" else (),
+            )
+
+
+def _check_product(numbers: Triple, limit: int, what: str, unit: str) -> None:
+    x, y, z = numbers
+    if x * y * z > limit:
+        raise ArgumentError(f"{what}={numbers} has {x * y * z} {unit}; the most is {limit}")

@@ -1,0 +1,86 @@
+"""Compiled kernels in the cache: images in files of their own, and a list of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.arch import Arch
+
+from ..cache import BuildOutput, CacheKey, Entry
+from ..identity import content_hash
+from ..pipeline import Session
+from .describe import ID_DIGITS, Form, Image, Kernel
+
+_LIST = "images.json"
+
+
+class Compiled(NamedTuple):
+    """What a compiler made, and the files it read that may change."""
+
+    images: tuple[Image, ...]
+    dependencies: tuple[Path, ...] = ()
+
+
+def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: str, session: Session) -> Kernel:
+    """The kernel of a key: from the cache, or compiled now, once however many processes ask.
+
+    Parameters
+    ----------
+    compile_now : callable
+        Given an empty folder to work in.
+    """
+
+    def build(staging: Path) -> BuildOutput:
+        compiled = compile_now(staging)
+        names = write_images(compiled.images, staging)
+        return BuildOutput(outputs=names, dependencies=compiled.dependencies)
+
+    settings = session.settings
+    for last_try in (False, True):
+        entry = session.store.get_or_build(
+            key, build, lock_timeout_s=settings.lock_timeout_s, on_wait=partial(_say_waiting, key.name)
+        )
+        if entry.built:
+            session.cache.prune_if_due(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days)
+        try:
+            return Kernel(content_hash(key, entry)[:ID_DIGITS], name, read_images(entry))
+        except FileNotFoundError:
+            # Another process may have cleared the cache since the entry was found.
+            if last_try:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def write_images(images: Sequence[Image], folder: Path) -> tuple[str, ...]:
+    """Write images into a folder; the names of the files."""
+    names = [f"image{index}.{'ptx' if image.is_ptx else 'cubin'}" for index, image in enumerate(images)]
+    for name, image in zip(names, images, strict=True):
+        (folder / name).write_bytes(image.data)
+    rows = [
+        image._asdict() | {"data": name, "arch": str(image.arch)} for name, image in zip(names, images, strict=True)
+    ]
+    (folder / _LIST).write_text(json.dumps(rows), encoding="utf-8")
+    return (*names, _LIST)
+
+
+def read_images(entry: Entry) -> tuple[Image, ...]:
+    """What `write_images` wrote."""
+    rows = json.loads(entry.output(_LIST).read_bytes())
+    return tuple(
+        Image(**row)._replace(
+            arch=Arch.parse(row["arch"]),
+            data=entry.output(row["data"]).read_bytes(),
+            form=Form(row["form"]),
+            words=None if row["words"] is None else tuple(row["words"]),
+        )
+        for row in rows
+    )
+
+
+def _say_waiting(name: str, seconds: float) -> None:
+    sys.stderr.write(f"be_runtime: {name}: waiting for another process that is compiling it ({seconds:.0f} s)\n")

@@ -1,0 +1,219 @@
+/// \file
+/// The body of the XLA FFI handlers of host functions that Python hands over by address: compiled CPU kernels, and
+/// callbacks that launch on a device's stream. It holds no lock and calls no Python itself.
+///
+/// It checks a call's buffers against the function's parameters and passes their addresses and extents. Dimensions before
+/// those that the function takes are a batch: it runs once for each of its elements, within one call.
+///
+/// Each function has a handler, and a target, of its own: what a call could say by an attribute or by XLA's state lies in
+/// memory of the call site, which a long program has to fetch anew for every call.
+
+#include "xla/ffi/api/c_api.h"
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace {
+
+/// Takes the address of each buffer and, for a device, the stream; the extents of all buffers one after the other; and
+/// room for a message. Anything but 0 is a failure that the message tells about.
+using Function = int32_t (*)(void* const* data, const int64_t* extents, char* message);
+
+/// One buffer that a function takes.
+struct Parameter {
+  int32_t dtype;  ///< an XLA_FFI_DataType
+  int32_t rank;
+  int64_t item_size;  ///< in bytes
+};
+
+struct Kernel {
+  std::string name;
+  Function function;
+  bool exclusive;   ///< whether only one such function may run at a time
+  bool has_stream;  ///< whether the call's stream follows the addresses
+  uint32_t traits;  ///< of the handler
+  int64_t arg_count;
+  std::vector<Parameter> parameters;  ///< the arguments, then the results
+  int64_t extent_count;               ///< the sum of the ranks
+};
+
+constexpr size_t kMessageSize = 1024;
+
+std::mutex exclusive_mutex;
+
+__attribute__((cold, format(printf, 3, 4))) XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame, XLA_FFI_Error_Code code,
+                                                                const char* format, ...) {
+  char text[2 * kMessageSize];
+  __builtin_va_list values;
+  __builtin_va_start(values, format);
+  __builtin_vsnprintf(text, sizeof(text), format, values);
+  __builtin_va_end(values);
+  XLA_FFI_Error_Create_Args args{};
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message = text;
+  args.errc = code;
+  return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+/// Answers XLA's question which API the handler was compiled with and whether a command buffer may capture it.
+bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) {
+  const auto* extension = frame->extension_start;
+  if (extension->type != XLA_FFI_Extension_Metadata) return false;
+  XLA_FFI_Metadata* metadata = reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension)->metadata;
+  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+  metadata->traits = traits;
+  return true;
+}
+
+/// The dimensions of a call before those of the kernel, and how far each buffer moves along them.
+struct Batch {
+  int64_t rank;
+  const int64_t* extents;
+  int64_t* steps;  ///< in bytes, `rank` for each buffer; 0 where a buffer is the same for all elements
+  int64_t count;
+};
+
+int64_t product(const int64_t* extents, int64_t count) {
+  int64_t result = 1;
+  for (int64_t i = 0; i < count; ++i) result *= extents[i];
+  return result;
+}
+
+const XLA_FFI_Buffer* buffer_at(const XLA_FFI_CallFrame* frame, int64_t index) {
+  void* const* buffers = index < frame->args.size ? frame->args.args + index : frame->rets.rets + index - frame->args.size;
+  return static_cast<const XLA_FFI_Buffer*>(*buffers);
+}
+
+/// Whether a buffer is what the kernel takes there, in the batch or the same for all of it.
+bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, bool is_result) {
+  const int64_t more = buffer->rank - parameter.rank;
+  if (static_cast<int32_t>(buffer->dtype) != parameter.dtype) return false;
+  if (more == 0 && !is_result) return true;
+  if (more != batch.rank) return false;
+  for (int64_t i = 0; i < more; ++i)
+    if (buffer->dims[i] != batch.extents[i] && (is_result || buffer->dims[i] != 1)) return false;
+  return true;
+}
+
+/// Fills a buffer's steps along the batch.
+void set_steps(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, int64_t* steps) {
+  const int64_t more = buffer->rank - parameter.rank;
+  int64_t size = parameter.item_size * product(buffer->dims + more, parameter.rank);
+  for (int64_t i = batch.rank - 1; i >= 0; --i) {
+    const bool moves = more != 0 && buffer->dims[i] != 1;
+    steps[i] = moves ? size : 0;
+    size *= moves ? buffer->dims[i] : 1;
+  }
+}
+
+__attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame, const Kernel& kernel, int64_t index) {
+  const XLA_FFI_Buffer* buffer = buffer_at(frame, index);
+  const Parameter& parameter = kernel.parameters[static_cast<size_t>(index)];
+  const bool is_result = index >= kernel.arg_count;
+  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+              "%s: %s %lld has %lld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
+              "type %d, with the same extents before them in all buffers of a batch",
+              kernel.name.c_str(), is_result ? "result" : "argument",
+              static_cast<long long>(is_result ? index - kernel.arg_count : index), static_cast<long long>(buffer->rank),
+              static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
+}
+
+/// Moves to the batch's next element: counts `position` up and the addresses along with it.
+void advance(const Batch& batch, int64_t buffer_count, int64_t* position, void** data) {
+  for (int64_t i = batch.rank - 1; i >= 0; --i) {
+    const bool wraps = ++position[i] == batch.extents[i];
+    const int64_t turns = wraps ? 1 - batch.extents[i] : 1;
+    for (int64_t b = 0; b < buffer_count; ++b)
+      data[b] = static_cast<char*>(data[b]) + turns * batch.steps[b * batch.rank + i];
+    if (!wraps) return;
+    position[i] = 0;
+  }
+}
+
+/// Runs the kernel for every element of the batch, up to the first failure.
+XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const Batch& batch, void** data,
+                   const int64_t* extents) {
+  std::unique_lock<std::mutex> alone(exclusive_mutex, std::defer_lock);
+  if (kernel.exclusive) alone.lock();
+  char message[kMessageSize];
+  message[0] = 0;
+  if (batch.rank == 0) {
+    if (__builtin_expect(kernel.function(data, extents, message) == 0, 1)) return nullptr;
+    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel.name.c_str(), message);
+  }
+  int64_t* position = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(batch.rank)));
+  __builtin_memset(position, 0, sizeof(int64_t) * static_cast<size_t>(batch.rank));
+  for (int64_t element = 0; element < batch.count; ++element) {
+    if (kernel.function(data, extents, message) != 0)
+      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %lld of a batch of %lld)", kernel.name.c_str(),
+                  message, static_cast<long long>(element), static_cast<long long>(batch.count));
+    advance(batch, static_cast<int64_t>(kernel.parameters.size()), position, data);
+  }
+  return nullptr;
+}
+
+XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
+  const int64_t count = static_cast<int64_t>(kernel.parameters.size());
+  if (frame->args.size != kernel.arg_count || frame->args.size + frame->rets.size != count)
+    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+                "%s: takes %lld arguments and %lld results, but the call passes %lld and %lld", kernel.name.c_str(),
+                static_cast<long long>(kernel.arg_count), static_cast<long long>(count - kernel.arg_count),
+                static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
+  const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
+  const int64_t batch_rank = first->rank - kernel.parameters[static_cast<size_t>(kernel.arg_count)].rank;
+  if (batch_rank < 0) return fail_buffer(frame, kernel, kernel.arg_count);
+  Batch batch{batch_rank, first->dims, nullptr, product(first->dims, batch_rank)};
+
+  const size_t steps_size = sizeof(int64_t) * static_cast<size_t>(count * batch.rank);
+  batch.steps = static_cast<int64_t*>(__builtin_alloca(steps_size + 1));
+  void** data = static_cast<void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(count + 1)));
+  int64_t* extents =
+      static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(kernel.extent_count) + 1));
+  int64_t* next = extents;
+  bool all_empty = true;
+  for (int64_t i = 0; i < count; ++i) {
+    const XLA_FFI_Buffer* buffer = buffer_at(frame, i);
+    const Parameter& parameter = kernel.parameters[static_cast<size_t>(i)];
+    const bool is_result = i >= kernel.arg_count;
+    if (!fits(buffer, parameter, batch, is_result)) return fail_buffer(frame, kernel, i);
+    data[i] = buffer->data;
+    const int64_t* own = buffer->dims + (buffer->rank - parameter.rank);
+    for (int32_t d = 0; d < parameter.rank; ++d) *next++ = own[d];
+    if (batch.rank != 0) set_steps(buffer, parameter, batch, batch.steps + i * batch.rank);
+    if (is_result) all_empty &= product(own, parameter.rank) == 0;
+  }
+  // Nothing to compute, and addresses that may be null.
+  if (all_empty || batch.count == 0) return nullptr;
+  if (kernel.has_stream) {
+    XLA_FFI_Stream_Get_Args stream{};
+    stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
+    stream.ctx = frame->ctx;
+    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
+    data[count] = stream.stream;
+  }
+  return run(frame, kernel, batch, data, extents);
+}
+
+}  // namespace
+
+#define BE_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// Makes what `be_host_call` needs to know about a function. It lives as long as the process, as XLA's handlers do.
+///
+/// \param parameters  the arguments, then the results, of which there is at least one; copied, as is the name
+BE_EXPORT const Kernel* be_host_kernel(const char* name, void* function, bool exclusive, bool has_stream,
+                                       uint32_t traits, int64_t arg_count, int64_t parameter_count,
+                                       const Parameter* parameters) {
+  auto* kernel = new Kernel{name,   reinterpret_cast<Function>(function), exclusive, has_stream,
+                            traits, arg_count, {parameters, parameters + parameter_count}, 0};
+  for (const Parameter& parameter : kernel->parameters) kernel->extent_count += parameter.rank;
+  return kernel;
+}
+
+/// What the handler of a function does with a call.
+BE_EXPORT XLA_FFI_Error* be_host_call(XLA_FFI_CallFrame* frame, const Kernel* kernel) {
+  if (__builtin_expect(frame->extension_start != nullptr, 0) && answer_metadata(frame, kernel->traits)) return nullptr;
+  return call(frame, *kernel);
+}

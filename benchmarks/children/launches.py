@@ -1,0 +1,94 @@
+"""Time calls of natively launched kernels in jitted programs, beside a hand-written handler: ``launches.py JOB.json``.
+
+What is printed is, for each form of program and contestant, the seconds of one call in each round.
+"""
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import be_runtime
+from benchmarks.children.calls import fastest
+from benchmarks.stats import alternating
+
+Function = Callable[[jax.Array, jax.Array], Any]
+
+
+def by_handler(library: str) -> Function:
+    """The hand-written handler."""
+    handler = jax.ffi.pycapsule(ctypes.CDLL(library).vector_add)
+    jax.ffi.register_ffi_target("theirs", handler, platform="CUDA")
+    return lambda x, y: jax.ffi.ffi_call("theirs", jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+
+
+def by_cuda_kernel(source: str, elements: int) -> Function:
+    """`be_runtime.cuda_kernel`."""
+    text = Path(source).read_text(encoding="utf-8")
+    add = be_runtime.cuda_kernel(text, "add_kernel", lambda x, _: x, grid=(elements + 255) // 256, block=256)
+    return lambda x, y: add(x, y, n=elements)
+
+
+def by_numba(elements: int) -> Function:
+    """`be_runtime.numba_cuda_kernel`."""
+    from benchmarks.kernels.vector_add_numba import add_kernel
+
+    outs = jax.ShapeDtypeStruct((elements,), jnp.float32)
+    return be_runtime.numba_cuda_kernel(add_kernel, outs, launch_dims=elements)
+
+
+def chain(call: Function, length: int) -> Function:
+    """A program of so many calls, each on the result of the one before."""
+
+    def run(x: jax.Array, y: jax.Array) -> Any:
+        for _ in range(length):
+            x = call(x, y)
+        return x
+
+    return jax.jit(run)
+
+
+def loop(call: Function, length: int) -> Function:
+    """The same as a loop that runs on the device."""
+    return jax.jit(lambda x, y: jax.lax.fori_loop(0, length, lambda _, value: call(value, y), x))
+
+
+FORMS = {"chain": chain, "loop": loop}
+
+
+def measure(form: str, calls: dict[str, Function], job: dict[str, Any]) -> dict[str, list[float]]:
+    """Seconds of one call, for each contestant and round: the difference of two lengths leaves the dispatch out."""
+    short, long = job["lengths"]
+    x, y = jnp.zeros(job["elements"], jnp.float32), jnp.ones(job["elements"], jnp.float32)
+    programs = {name: (FORMS[form](call, short), FORMS[form](call, long)) for name, call in calls.items()}
+    for pair in programs.values():
+        for program, length in zip(pair, (short, long), strict=True):
+            assert (program(x, y) == length).all(), "a kernel computes something else"
+            fastest(program, x, y, 5)
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for order in alternating(list(calls), job["rounds"]):
+        for name in order:
+            slow, fast = (fastest(program, x, y, job["executions"]) for program in reversed(programs[name]))
+            samples[name].append((slow - fast) / (long - short))
+    return samples
+
+
+def main() -> None:
+    """Read the job, do it, print the samples."""
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    calls = {
+        "ffi.h": by_handler(job["handler"]),
+        "cuda_kernel": by_cuda_kernel(job["source"], job["elements"]),
+    }
+    if job["with_numba"]:
+        calls["numba_cuda_kernel"] = by_numba(job["elements"])
+    print(json.dumps({form: measure(form, calls, job) for form in FORMS}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Raw and Numba kernels become machine code without a device: by NVRTC, by nvcc, by Numba."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_runtime.errors import BuildError
+from be_runtime.launch import nvrtc
+from be_runtime.launch.calls import new_session
+from be_runtime.launch.prototype import parse_name
+from be_runtime.launch.raw_compiler import compile_raw, raw_key
+from be_runtime.launch.raw_source import RawKernel
+from be_runtime.pipeline import Session
+from be_toolchain.arch import Arch
+from be_toolchain.system import LocalSystem
+from tests.support.requirements import OPTIONAL
+
+ARCHS = (Arch(8, 0), Arch(9, 0))
+SOURCE = """
+#include <cstdint>
+#include <cuda_runtime.h>
+template <class T, int N> __global__ void scale(const T* x, T* y, int64_t n) {
+  const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = N * x[i];
+}
+__global__ void plain(float* y) { y[0] = FACTOR; }
+"""
+
+
+class WithoutNvrtc(LocalSystem):
+    """This machine without its NVRTC libraries."""
+
+    def list_dir(self, path: Path) -> tuple[str, ...]:
+        return tuple(name for name in super().list_dir(path) if not name.startswith("libnvrtc"))
+
+
+def session(compiler: str) -> Session:
+    here = new_session()
+    if compiler == "nvcc":
+        return here._replace(system=WithoutNvrtc())
+    if nvrtc.find_nvrtc(here.system) is None:
+        pytest.skip(f"{OPTIONAL}NVRTC")
+    return here
+
+
+def kernel(name: str, *flags: str) -> RawKernel:
+    return RawKernel(SOURCE, parse_name(name), ("-DFACTOR=4", *flags))
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+@pytest.mark.parametrize("name", ["scale<float, 3>", "plain"])
+def test_one_cubin_for_each_architecture(compiler: str, name: str, tmp_path: Path):
+    images = compile_raw(kernel(name), ARCHS, session(compiler), tmp_path).images
+    assert [image.arch for image in images] == list(ARCHS)
+    for image in images:
+        assert image.data.startswith(b"\x7fELF")
+        assert f".text.{image.entry}".encode() in image.data
+        assert parse_name(name).base in image.entry
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_error_shows_its_line(compiler: str, tmp_path: Path):
+    broken = RawKernel("__global__ void f(float* y) {\n  y[0] = missing;\n}", parse_name("f"))
+    with pytest.raises(BuildError, match=r"f\.cu\(2\).*missing"):
+        compile_raw(broken, ARCHS[:1], session(compiler), tmp_path)
+
+
+def test_key_knows_source_name_flags_architectures_and_compiler():
+    here, there = new_session(), session("nvcc")
+    keys = [
+        raw_key(kernel("plain"), ARCHS, here),
+        raw_key(kernel("scale<float, 3>"), ARCHS, here),
+        raw_key(kernel("plain", "-DX"), ARCHS, here),
+        raw_key(kernel("plain")._replace(source=SOURCE + " "), ARCHS, here),
+        raw_key(kernel("plain"), ARCHS[:1], here),
+        raw_key(kernel("plain"), ARCHS, there),
+    ]
+    expected = len(keys) if nvrtc.find_nvrtc(here.system) is not None else len(keys) - 1
+    assert len({key.digest for key in keys}) == expected
+
+
+def numba_compiler() -> Any:
+    return pytest.importorskip("tests.support.numba_kernels", reason=f"{OPTIONAL}Numba", exc_type=ImportError)
+
+
+def test_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    numba_kernels = numba_compiler()
+    import jax
+
+    import be_runtime
+    from be_runtime.launch.numba_compiler import compile_numba
+
+    monkeypatch.setenv("BE_COMPUTE_CAPABILITIES", "9.0")
+    compiled = []
+
+    def counted(*arguments: Any) -> Any:
+        compiled.append(arguments)
+        return compile_numba(*arguments)
+
+    monkeypatch.setattr("be_runtime.launch.numba_cuda.compile_numba", counted)
+    case = numba_kernels.CASES["saxpy"]
+    outs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in case.outs]
+    ids = set()
+    for _ in range(2):
+        function = be_runtime.numba_cuda_kernel(case.kernel, outs, **case.launch)
+        (equation,) = jax.make_jaxpr(function)(*case.inputs).eqns
+        ids.add(dict(equation.params["attributes"])["kernel"])
+    assert len(compiled) == 1
+    assert len(ids) == 1

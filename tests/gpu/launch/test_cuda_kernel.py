@@ -1,0 +1,206 @@
+"""Raw CUDA kernels: parameters, geometry, vmap, and what is refused when a call is traced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime import ArgumentError, BuildError
+
+SOURCE = r"""
+#include <cstdint>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+template <class T, int N>
+__global__ void affine(const T* __restrict__ x, T* y, T by, int64_t n) {
+  const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = by * x[i] + T(N);
+}
+
+namespace ops {
+extern "C" __global__ void __launch_bounds__(256) half_sum(const __half* x, const __half* y, __half* z) {
+  z[threadIdx.x] = __hadd(x[threadIdx.x], y[threadIdx.x]);
+}
+}
+
+__global__ void split(const float* x, int* whole, float* rest) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  whole[i] = int(x[i]);
+  rest[i] = x[i] - int(x[i]);
+}
+
+__global__ void reverse(const float* x, float* y) {
+  extern __shared__ float shared[];
+  shared[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * blockDim.x + threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
+}
+
+__global__ void scalars(bool a, signed char b, unsigned short c, int d, unsigned long long e, float f, double g,
+                        double* out) {
+  out[0] = a; out[1] = b; out[2] = c; out[3] = d; out[4] = double(e); out[5] = f; out[6] = g;
+}
+
+__global__ void cluster_rank(int* out) {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  if (threadIdx.x == 0) out[blockIdx.x] = rank;
+}
+
+__global__ void add_one(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1; }
+"""
+
+
+def blocks(x: Any) -> Any:
+    return (x.size + 255) // 256
+
+
+def kernel(name: str, outs: Any = lambda x, *_: x, *, grid: Any = 1, block: Any = 256, **options: Any) -> Any:
+    return be_runtime.cuda_kernel(SOURCE, name, outs, grid=grid, block=block, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64])
+def test_template_with_scalars_and_a_grid_of_the_shape(dtype: Any):
+    import jax
+
+    with jax.enable_x64(True):
+        spelt = {np.float32: "float", np.int32: "int", np.float64: "double"}[dtype]
+        affine = kernel(f"affine<{spelt}, 4>", grid=blocks)
+        for size in (1, 255, 1000):
+            x = np.arange(size).astype(dtype)
+            out = jax.jit(lambda x: affine(x, by=3, n=x.size))(x)
+            np.testing.assert_array_equal(np.asarray(out), 3 * x + 4)
+
+
+def test_pytree_of_outputs():
+    import jax
+
+    outs = {"whole": jax.ShapeDtypeStruct((4,), np.int32), "rest": jax.ShapeDtypeStruct((4,), np.float32)}
+
+    # A dict's leaves come in the order of its keys: "rest" first.
+    source = SOURCE.replace("int* whole, float* rest", "float* rest, int* whole")
+    split = be_runtime.cuda_kernel(source, "split", outs, grid=1, block=4)
+    found = jax.jit(split)(np.array([1.5, 2.25, 3, 0.5], np.float32))
+    np.testing.assert_array_equal(found["whole"], [1, 2, 3, 0])
+    np.testing.assert_array_equal(found["rest"], [0.5, 0.25, 0, 0.5])
+
+
+def test_half_and_dynamic_shared_memory_beyond_48_kib():
+    import jax
+
+    x = np.arange(64, dtype=np.float16)
+    half_sum = kernel("ops::half_sum", block=64)
+    np.testing.assert_array_equal(np.asarray(half_sum(x, x)), 2 * x)
+    reverse = kernel("reverse", grid=2, block=128, shared_mem=100_000)
+    y = np.arange(256, dtype=np.float32)
+    np.testing.assert_array_equal(np.asarray(jax.jit(reverse)(y)), y.reshape(2, 128)[:, ::-1].ravel())
+
+
+def test_every_scalar_type():
+    import jax
+
+    with jax.enable_x64(True):
+        scalars = kernel("scalars", jax.ShapeDtypeStruct((7,), np.float64), block=1)
+        found = scalars(a=True, b=-5, c=65535, d=-(2**31), e=2**64 - 2048, f=0.5, g=1e300)
+    np.testing.assert_array_equal(np.asarray(found), [1, -5, 65535, -(2**31), 2.0**64 - 2048, 0.5, 1e300])
+
+
+def test_cluster():
+    import jax
+
+    ranks = kernel("cluster_rank", jax.ShapeDtypeStruct((8,), np.int32), grid=8, block=32, cluster=4)
+    np.testing.assert_array_equal(np.asarray(jax.jit(ranks)()), [0, 1, 2, 3] * 2)
+
+
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+def test_vmap_runs_each_slice(method: str):
+    import jax
+
+    half_sum = kernel("ops::half_sum", block=8, vmap_method=method)
+    x = np.arange(24, dtype=np.float16).reshape(3, 8)
+    y = np.arange(8, dtype=np.float16)
+    np.testing.assert_array_equal(np.asarray(jax.vmap(half_sum, (0, None))(x, y)), x + y)
+    nested = jax.jit(jax.vmap(jax.vmap(half_sum, (0, None)), (None, 0)))
+    z = np.arange(16, dtype=np.float16).reshape(2, 8)
+    np.testing.assert_array_equal(np.asarray(nested(x, z)), x[None] + z[:, None])
+
+
+def test_alias_works_in_place():
+    import jax
+    import jax.numpy as jnp
+
+    add_one = kernel("add_one", block=8, input_output_aliases={0: 0})
+    run = jax.jit(lambda x: add_one(add_one(x)))
+    np.testing.assert_array_equal(np.asarray(run(jnp.zeros(8))), np.full(8, 2))
+
+
+def test_empty_outputs_launch_nothing():
+    affine = kernel("affine<float, 4>", grid=blocks)
+    assert affine(np.zeros((0, 3), np.float32), by=1, n=0).shape == (0, 3)
+
+
+BAD_CALLS: dict[str, tuple[Any, str]] = {
+    "too few inputs": (lambda k, x: k(by=1, n=1), "takes 2 pointers"),
+    "missing scalar": (lambda k, x: k(x, by=1), "takes the scalars"),
+    "wrong dtype": (lambda k, x: k(x.astype(np.int32), by=1, n=1), r"input 0 is int32\[8\], but the parameter is"),
+    "string": (lambda k, x: k("x", by=1, n=1), "which is no array"),
+    "scalar out of range": (lambda k, x: k(x, by=1, n=2**70), "n=.* is no int64"),
+    "scalar that is no number": (lambda k, x: k(x, by="1x", n=1), "by='1x' is no float32"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_call_is_refused_when_traced(name: str):
+    call, message = BAD_CALLS[name]
+    affine = kernel("affine<float, 4>", lambda *inputs: np.zeros(8, np.float32))
+    with pytest.raises(ArgumentError, match=message):
+        call(affine, np.zeros(8, np.float32))
+
+
+def test_writable_input_is_refused():
+    writes = be_runtime.cuda_kernel("__global__ void f(float* x, float* y) {}", "f", lambda x: x, grid=1, block=1)
+    with pytest.raises(ArgumentError, match="declare it 'const float"):
+        writes(np.zeros(3, np.float32))
+
+
+def test_compile_error_shows_the_line():
+    broken = be_runtime.cuda_kernel(
+        "__global__ void f(float* y) {\n  y[0] = undefined_name;\n}", "f", np.zeros(1, np.float32), grid=1, block=1
+    )
+    with pytest.raises(BuildError, match=r"f\.cu\(2\).*undefined_name"):
+        broken()
+
+
+def test_too_much_shared_memory_names_the_kernel():
+    import jax
+
+    reverse = kernel("reverse", grid=2, block=128, shared_mem=10**6)
+    with pytest.raises(Exception, match=r"reverse: shared_mem=1000000 is too much.*ask for at most"):
+        jax.jit(reverse)(np.zeros(256, np.float32))
+
+
+def test_block_beyond_the_launch_bounds_names_the_limit():
+    half_sum = kernel("ops::half_sum", block=512)
+    x = np.zeros(512, np.float16)
+    with pytest.raises(Exception, match=r"half_sum: a block of 512 threads is too large.*256"):
+        half_sum(x, x)
+
+
+def test_code_for_another_architecture_says_so():
+    add_one = kernel("add_one", block=8, compute_capability="sm_100")
+    with pytest.raises(Exception, match="add_one: it was compiled for sm_100, which does not run on this device"):
+        add_one(np.zeros(8, np.float32))
+
+
+def test_changed_header_makes_another_kernel(tmp_path: Path):
+    header = tmp_path / "factor.h"
+    source = '#include "factor.h"\n__global__ void f(const float* x, float* y) { y[0] = FACTOR * x[0]; }'
+    for factor in (2, 3):
+        header.write_text(f"#define FACTOR {factor}\n")
+        scale = be_runtime.cuda_kernel(source, "f", lambda x: x, grid=1, block=1, extra_include_paths=[tmp_path])
+        assert float(scale(np.ones(1, np.float32))[0]) == factor

@@ -1,0 +1,142 @@
+"""Launches from many threads, of many kernels, in CUDA graphs, and on several devices."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import be_runtime
+from tests.support.cuda import run_json
+
+SOURCE = """
+__global__ void add(const float* x, float* y, float by, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + by;
+}
+"""
+
+
+def adder() -> Any:
+    return be_runtime.cuda_kernel(SOURCE, "add", lambda x: x, grid=lambda x: (x.size + 127) // 128, block=128)
+
+
+def test_threads_launch_at_once():
+    import jax
+
+    add = adder()
+    run = jax.jit(lambda x, by: jax.lax.switch(by, [lambda x, b=b: add(x, by=b, n=x.size) for b in range(4)], x))
+    x = np.arange(1000, dtype=np.float32)
+    wrong: list[int] = []
+
+    def work(by: int) -> None:
+        wrong.extend(by for _ in range(50) if not np.array_equal(np.asarray(run(x, by)), x + by))
+
+    threads = [threading.Thread(target=work, args=(number % 4,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_threads_make_one_kernel_at_once():
+    """The first use of a kernel, in many threads, compiles and loads it once."""
+    source = SOURCE.replace("+ by", "+ 2 * by")
+    add = be_runtime.cuda_kernel(source, "add", lambda x: x, grid=8, block=128)
+    found: list[Any] = []
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        found.append(np.asarray(add(np.zeros(1000, np.float32), by=1, n=1000)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert all((out == 2).all() for out in found)
+
+
+def test_a_thousand_kernels_in_one_process():
+    import jax
+    import jax.numpy as jnp
+
+    count = 1000
+    source = "template <int N> __global__ void add(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + N; }"
+    functions = [be_runtime.cuda_kernel(source, f"add<{n}>", lambda x: x, grid=1, block=8) for n in range(count)]
+
+    def chain(x: Any) -> Any:
+        for function in functions:
+            x = function(x)
+        return x
+
+    out = np.asarray(jax.jit(chain)(jnp.zeros(8)))
+    np.testing.assert_array_equal(out, np.full(8, count * (count - 1) / 2))
+
+
+GRAPHS = """
+import gzip, json, pathlib, sys, tempfile
+import jax, jax.numpy as jnp, numpy as np
+import be_runtime
+
+add = be_runtime.cuda_kernel(sys.argv[1], "add", lambda x: x, grid=8, block=128)
+
+def chain(x):
+    for n in range(20):
+        x = add(x, by=n, n=1000)
+    return x
+
+def loop(x):
+    return jax.lax.fori_loop(0, 20, lambda _, x: add(x, by=2, n=1000), x)
+
+wrong = 0
+for function, added in ((chain, 190), (loop, 40)):
+    run = jax.jit(function)
+    for i in range(20):
+        x = jnp.arange(1000.0) + i
+        wrong += not np.array_equal(np.asarray(run(x)), np.arange(1000.0) + i + added)
+run = jax.jit(chain)
+run(x).block_until_ready()
+with tempfile.TemporaryDirectory() as folder:
+    with jax.profiler.trace(folder):
+        run(x).block_until_ready()
+    (path,) = pathlib.Path(folder).rglob("*.trace.json.gz")
+    names = [event.get("name", "") for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]]
+print(json.dumps({"wrong": wrong, "is_recorded": any("GraphLaunch" in name for name in names)}))
+"""
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_results_are_right_with_and_without_graphs(is_recorded: bool):
+    flags = (
+        "--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL,WHILE --xla_gpu_graph_min_graph_size=1"
+        if is_recorded
+        else "--xla_gpu_enable_command_buffer="
+    )
+    assert run_json(GRAPHS, SOURCE, XLA_FLAGS=flags) == {"wrong": 0, "is_recorded": is_recorded}
+
+
+def test_sharded_over_devices():
+    import jax
+    from jax.sharding import Mesh, PartitionSpec
+
+    devices = jax.devices("gpu")
+    if len(devices) < 2:
+        pytest.skip("one device")
+    add = adder()
+    mesh = Mesh(np.array(devices), ("d",))
+    spec = PartitionSpec("d")
+    run = jax.jit(
+        jax.shard_map(lambda x: add(x, by=3, n=x.size), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    )
+    x = np.arange(1000 * len(devices), dtype=np.float32)
+    np.testing.assert_array_equal(np.asarray(run(x)), x + 3)
+    for device in devices:
+        out = add(jax.device_put(x, device), by=1, n=x.size)
+        assert out.devices() == {device}
+        np.testing.assert_array_equal(np.asarray(out), x + 1)

@@ -1,0 +1,100 @@
+"""Launches under compute-sanitizer: every access lies in an array, and shared memory has no race."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime.launch.describe import Kernel
+from be_runtime.launch.native import Launcher
+from tests.support import launch_frame
+from tests.support.requirements import OPTIONAL
+
+numba_kernels = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
+
+SHARED = ("block_sum", "matmul", "transpose", "histogram", "heat", "block_scan", "odd_even_sort", "fill3d")
+FOUND = 77
+PAST_THE_END = "__global__ void past(const float* x, float* y) { y[threadIdx.x + 1] = x[threadIdx.x]; }"
+
+
+class Recorder:
+    """Notes the kernels that the launcher is told about."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        define = Launcher.define
+
+        def noted(launcher: Launcher, kernel: Kernel) -> None:
+            self.kernels[kernel.id] = kernel
+            define(launcher, kernel)
+
+        monkeypatch.setattr(Launcher, "define", noted)
+
+
+def as_job(function: Any, inputs: tuple[np.ndarray, ...], recorder: Recorder, folder: Path) -> dict[str, Any]:
+    """One launch for `launch_frame`."""
+    import jax
+
+    (equation,) = jax.make_jaxpr(function)(*inputs).eqns
+    attributes = {
+        name: value if isinstance(value, str) else np.asarray(value.val).tolist()
+        for name, value in equation.params["attributes"]
+    }
+    folder.mkdir()
+    images = []
+    for number, image in enumerate(recorder.kernels[attributes["kernel"]].images):
+        data = folder / f"image{number}"
+        data.write_bytes(image.data)
+        arch = image.arch.major * 10 + image.arch.minor
+        row = {"arch": arch, "is_ptx": image.is_ptx, "form": int(image.form), "entry": image.entry}
+        images.append(row | {"data": str(data), "words": image.words})
+    arguments = []
+    for number, array in enumerate(inputs):
+        path = folder / f"input{number}"
+        path.write_bytes(array.tobytes())
+        arguments.append({"file": str(path), "shape": array.shape})
+    outs = [{"bytes": var.aval.size * var.aval.dtype.itemsize, "shape": var.aval.shape} for var in equation.outvars]
+    return {"images": images, "attributes": attributes, "inputs": arguments, "outs": outs}
+
+
+def sanitize(tool: str, jobs: list[dict[str, Any]], folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    mapped = {line.rsplit(maxsplit=1)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    (launcher,) = filter(_is_launcher, mapped)
+    program = (sys.executable, "-S", launch_frame.__file__, launcher, str(folder / "jobs.json"))
+    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND), *program)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
+def _is_launcher(path: str) -> bool:
+    return path.endswith("/module.so") and b"be_launch_define" in Path(path).read_bytes()
+
+
+@pytest.mark.needs("compute-sanitizer")
+def test_launches_are_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import jax
+
+    recorder = Recorder(monkeypatch)
+    past = be_runtime.cuda_kernel(PAST_THE_END, "past", lambda x: x, grid=1, block=8)
+    planted = as_job(past, (np.zeros(8, np.float32),), recorder, tmp_path / "past")
+    found = sanitize("memcheck", [planted], tmp_path)
+    if "Invalid __global__ write" not in found.stdout + found.stderr:
+        pytest.skip(f"{OPTIONAL}a compute-sanitizer that works: {found.stdout[-300:]} {found.stderr[-300:]}")
+    assert found.returncode == FOUND
+    jobs = []
+    for name in SHARED:
+        case = numba_kernels.CASES[name]
+        outs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in case.outs]
+        function = be_runtime.numba_cuda_kernel(case.kernel, outs, **case.launch)
+        jobs.append(as_job(function, case.inputs, recorder, tmp_path / name))
+    for tool, summary in (("memcheck", "ERROR SUMMARY: 0 errors"), ("racecheck", "RACECHECK SUMMARY: 0 hazards")):
+        done = sanitize(tool, jobs, tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert summary in done.stdout + done.stderr, done.stdout + done.stderr

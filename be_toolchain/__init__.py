@@ -6,7 +6,8 @@ TYPE_CHECKING = False  # type checkers take it for True; importing typing for it
 
 if TYPE_CHECKING:
     from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs
-    from be_toolchain.devices import device_archs, probe_devices
+    from be_toolchain.device_memory import device_archs
+    from be_toolchain.devices import probe_devices
     from be_toolchain.errors import ToolchainError
     from be_toolchain.model import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
     from be_toolchain.resolver import resolve
@@ -18,7 +19,7 @@ _HOMES = {
     "check_archs": "arch",
     "gencode_flags": "arch",
     "parse_archs": "arch",
-    "device_archs": "devices",
+    "device_archs": "device_memory",
     "probe_devices": "devices",
     "ToolchainError": "errors",
     "Component": "model",

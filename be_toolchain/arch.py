@@ -167,6 +167,10 @@ class TargetsArchs(Protocol):
     def release(self) -> str:
         """The CUDA release, such as ``"13.0"``."""
 
+    @property
+    def title(self) -> str:
+        """What compiles, such as ``"nvcc of CUDA 13.0"``."""
+
 
 def check_archs(archs: tuple[Arch, ...], toolkit: TargetsArchs) -> None:
     """Make sure that a toolkit can compile for all of `archs`.
@@ -182,7 +186,7 @@ def check_archs(archs: tuple[Arch, ...], toolkit: TargetsArchs) -> None:
             continue
         supported = ", ".join(known.sm for known in sorted(toolkit.archs))
         oldest = min(toolkit.archs, default=None)
-        hints = [f"CUDA {toolkit.release} targets {supported}"]
+        hints = [f"{toolkit.title} targets {supported}"]
         if oldest is not None and arch < oldest:
             hints.append(f"{arch.sm} needs an older CUDA release")
-        raise ArchError(f"nvcc of CUDA {toolkit.release} cannot target {arch.sm}", hints=tuple(hints))
+        raise ArchError(f"{toolkit.title} cannot target {arch.sm}", hints=tuple(hints))

@@ -76,8 +76,20 @@ LAYOUTS = (
 PIP_ROOTS = ("nvidia/cu14", "nvidia/cu13")
 """Below a site-packages folder: wheels of one CUDA major version share one root, newest first."""
 
+MANAGED_STEPS = ("managed", "python -m be_toolchain use")
+"""How a managed toolkit is found: among all, or because ``use`` chose it."""
+
 PIP_NVCC_WITHOUT_COMPILER = "nvidia/cuda_nvcc"
 """The CUDA 12 wheel of this name: ptxas and libnvvm, but no nvcc, cicc, cudafe++ or fatbinary."""
+
+CUDA12_PARTS = ("nvidia/cuda_nvcc", "nvidia/cuda_runtime", "nvidia/cuda_cccl")
+"""Below a site-packages folder: each CUDA 12 wheel has a folder of its own. These are the ones that clang needs."""
+
+CLANG_ROOT = "nvidia/cu12"
+"""Below a managed toolchain: the CUDA 12 wheels joined into one folder, as clang takes it for a CUDA installation."""
+
+MIN_CLANG_FOR_CUDA = 16
+"""The first clang whose CUDA headers fit those of CUDA 12: 14 and 15 fail in their texture functions, 16 compiles."""
 
 SYSTEM_ROOTS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
 """Installer, Arch Linux, Debian and Ubuntu."""
@@ -168,6 +180,16 @@ TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
 
 PIP_TOOLKIT = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
 """The requirement that pins all parts of one release; leaving an extra out lets that part float."""
+
+CUDA12_WHEELS = {
+    "nvidia-cuda-nvcc-cu12": "ptxas",
+    "nvidia-cuda-runtime-cu12": "cudart",
+    "nvidia-cuda-cccl-cu12": "cccl",
+}
+"""The CUDA 12 wheels that clang compiles with, and what each is needed for."""
+
+PIP_TOOLKIT_12 = "cuda-toolkit[nvcc,cudart,cccl]"
+"""The requirement that pins them to one release of CUDA 12."""
 
 CONDA_TRIPLETS = {
     "x86_64": ("x86_64-conda-linux-gnu", "x86_64-conda_cos6-linux-gnu"),

@@ -9,15 +9,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from be_toolchain.doctor import WORKS, Report
+from be_toolchain.doctor import Report
 from be_toolchain.errors import InstallError, StoreError, ToolchainError
+from be_toolchain.exit_codes import WORKS
+from be_toolchain.grammar import NONE
 from be_toolchain.install import apply_plan, make_plan
 from be_toolchain.install_facts import gather_situation
-from be_toolchain.install_model import InstallPlan, InstallRequest, render_plan
+from be_toolchain.install_model import InstallPlan, InstallRequest, Situation, render_plan
 from be_toolchain.install_plan import choose_goals
-from be_toolchain.installers import find_installer
+from be_toolchain.installers import Installer, find_installer
 from be_toolchain.managed import Store, toolchain_json
 from be_toolchain.repair import find_repairs
 from be_toolchain.store_paths import ENV_STORE, store_dir
@@ -35,56 +36,11 @@ INTERRUPTED_BY_USER = 130
 PLAN_SCHEMA = 1
 """Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
 
-NONE = "none"
-"""What ``use`` takes to forget a selection."""
-
 Ask = Callable[[str], bool]
-_Commands = Any  # argparse's action for subparsers is generic over a private type
-
-
-def add_commands(commands: _Commands) -> None:
-    """Add the grammar of all commands here."""
-    install = commands.add_parser(
-        "install",
-        help="put a CUDA toolkit, or a C++ compiler, in place",
-        description="Show what would be installed and why, ask, then do it. Nothing else here installs anything.",
-        epilog="exit codes: 0 done, 1 not possible or failed, 4 shown but not confirmed",
-    )
-    install.add_argument("--cuda", metavar="VERSION", help="13.0, 13.0.2 or auto (default: auto)")
-    install.add_argument("--into", choices=("env", "managed"), help="this environment, or a folder of its own")
-    install.add_argument("--host-compiler", action="store_true", help="a C++ compiler from PyPI, for C++ kernels")
-    install.add_argument("--wheels", type=Path, metavar="FOLDER", help="downloaded wheels, instead of an index")
-    install.add_argument("--dry-run", action="store_true", help="show the plan and end")
-    install.add_argument("--json", action="store_true", help="print the plan, and what came of it, as JSON")
-    install.add_argument("--yes", action="store_true", help="do not ask")
-    listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
-    listed.add_argument("--json", action="store_true", help="print them as JSON")
-    listed.add_argument("--verify", action="store_true", help="compare every file with what its wheel held")
-    use = commands.add_parser("use", help="prefer one managed CUDA toolkit", description="Prefer one managed toolkit.")
-    use.add_argument("version", help=f"13.0, 13.0.2 or cuda-13.0.2; {NONE} to prefer none")
-    remove = commands.add_parser("remove", help="remove a managed toolchain", description="Remove one.")
-    remove.add_argument("version", help="as list shows it")
-    prune = commands.add_parser(
-        "prune",
-        help="remove what interrupted installations left, and superseded patch versions",
-        description="Remove what interrupted installations left, and versions of which a newer patch is there.",
-    )
-    for parser in (remove, prune):
-        parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def add_fix_arguments(doctor: argparse.ArgumentParser) -> None:
-    """Add ``--fix`` to the doctor's grammar."""
-    doctor.add_argument("--fix", action="store_true", help="show what would repair this, ask, and do it")
-    doctor.add_argument("--yes", action="store_true", help="with --fix: do not ask")
-    doctor.add_argument("--wheels", type=Path, metavar="FOLDER", help="with --fix: downloaded wheels")
-
-
-COMMANDS = ("install", "list", "use", "remove", "prune")
 
 
 def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | None = None) -> int:
-    """Run one of `COMMANDS`; `ask` is how to get a yes, the terminal unless given."""
+    """Run one of `grammar.CHANGING`; `ask` is how to get a yes, the terminal unless given."""
     asking = _confirmer(arguments, ask)
     try:
         match arguments.command:
@@ -147,7 +103,8 @@ def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
     """Plan, show, ask, do."""
     cuda = arguments.cuda or ("" if arguments.host_compiler else "auto")
     request = InstallRequest(cuda=cuda, into=arguments.into, host_compiler=arguments.host_compiler)
-    plans = _plans((request,), system, arguments.wheels)
+    installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
+    plans = _plans((request,), gather_situation(system), installer)
     if not arguments.json:
         print("\n".join(map(render_plan, plans)))
     if arguments.dry_run or all(plan.is_done for plan in plans):
@@ -155,7 +112,7 @@ def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
     if not ask("Do this?"):
         _told(arguments, plans, applied=False)
         return NOT_CONFIRMED
-    _apply(plans, system, arguments.wheels)
+    _apply(plans, installer)
     return _told(arguments, plans, applied=True)
 
 
@@ -167,17 +124,14 @@ def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, appl
     return WORKS
 
 
-def _plans(requests: tuple[InstallRequest, ...], system: System, wheels: Path | None) -> tuple[InstallPlan, ...]:
+def _plans(requests: tuple[InstallRequest, ...], situation: Situation, installer: Installer) -> tuple[InstallPlan, ...]:
     """What requests come to on this machine."""
-    situation = gather_situation(system)
     goals = [goal for request in requests for goal in choose_goals(request, situation)]
-    installer = find_installer(system, Path(sys.executable), _absolute(wheels))
     return tuple(make_plan(goal, situation, installer) for goal in goals)
 
 
-def _apply(plans: tuple[InstallPlan, ...], system: System, wheels: Path | None) -> None:
+def _apply(plans: tuple[InstallPlan, ...], installer: Installer) -> None:
     """Carry plans out, saying so on standard error."""
-    installer = find_installer(system, Path(sys.executable), _absolute(wheels))
     for plan in plans:
         if not plan.is_done:
             folder = apply_plan(plan, installer, lambda text: print(f"  {text} ...", file=sys.stderr))
@@ -281,7 +235,8 @@ def fix(
             return report.exit_code
         for reason, _ in repairs.requests:
             print(f"to repair: {reason}")
-        plans = _plans(tuple(request for _, request in repairs.requests), system, arguments.wheels)
+        installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
+        plans = _plans(tuple(request for _, request in repairs.requests), situation, installer)
         plans = tuple(
             replace(plan, repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
             for plan in plans
@@ -289,7 +244,7 @@ def fix(
         print("\n".join(map(render_plan, plans)))
         if not _confirmer(arguments, ask)("Do this?"):
             return NOT_CONFIRMED
-        _apply(plans, system, arguments.wheels)
+        _apply(plans, installer)
     except KeyboardInterrupt:
         print("interrupted; the same command again completes what was begun", file=sys.stderr)
         return INTERRUPTED_BY_USER

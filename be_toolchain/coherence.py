@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
@@ -20,12 +21,17 @@ class Mixture:
     release: str
     strangers: tuple[Component, ...]
     hint: str
+    measure: str = "nvcc"
 
     @property
     def reason(self) -> str:
         """One line that names the strangers."""
         parts = ", ".join(f"{component.name} {component.version}" for component in self.strangers)
-        return f"parts of different releases: nvcc is of CUDA {self.release}, but {parts}"
+        return f"parts of different releases: {self.measure} is of CUDA {self.release}, but {parts}"
+
+
+FIRST_FROM_PIP = (12,)
+"""The first release of which `install` can put something in place."""
 
 
 def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
@@ -34,32 +40,55 @@ def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
     Code that cicc of one release makes, ptxas of an older one refuses (``Unsupported .version``), and CUDA headers of
     one release need the compiler headers (crt) of the same.
     """
-    lenient = {row.name for row in catalog.COMPONENTS if not row.same_release}
-    strangers = tuple(
-        component
-        for component in toolkit.components
-        if component.version and component.name not in lenient and release_of(component.version) != toolkit.release
-    )
+    strangers = find_strangers(toolkit.components, toolkit.release)
     if not strangers:
         return None
-    return Mixture(release=toolkit.release, strangers=strangers, hint=repair_hint(toolkit))
+    measure = "ptxas" if toolkit.nvcc is None else "nvcc"
+    hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
+    return Mixture(release=toolkit.release, strangers=strangers, hint=hint, measure=measure)
 
 
-def repair_hint(toolkit: CudaToolkit) -> str:
-    """The command that brings all parts of a toolkit to nvcc's release."""
-    release = toolkit.release
-    if toolkit.layout == "pip":
-        return f'python -m pip install "{catalog.PIP_TOOLKIT}=={release}.*"'
-    if toolkit.layout == "conda":
-        return f'conda install -p {toolkit.root} cuda-nvcc cuda-cudart-dev "cuda-version={release}"'
-    return f"install CUDA {release} anew in {toolkit.root}"
+def find_strangers(components: tuple[Component, ...], release: str) -> tuple[Component, ...]:
+    """The components that are known to be of another release and that would not work with the rest."""
+    lenient = {row.name for row in catalog.COMPONENTS if not row.same_release}
+    return tuple(
+        component
+        for component in components
+        if component.version and component.name not in lenient and release_of(component.version) != release
+    )
 
 
-def judge_release(toolkit: CudaToolkit) -> str:
-    """Why a toolkit is too old, empty when it is not."""
+def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str:
+    """The command that makes a toolkit whole, and of one release.
+
+    Parameters
+    ----------
+    release : str
+        nvcc's.
+    layout, root, found_via
+        As in `CudaToolkit`.
+
+    Examples
+    --------
+    >>> repair_hint("13.0", layout="nvidia", root=Path("/usr/local/cuda"), found_via="managed")
+    'python -m be_toolchain install --cuda 13.0 --into managed'
+    """
+    ours = f"python -m be_toolchain install --cuda {release} --into managed"
+    if layout == "clang" or found_via in catalog.MANAGED_STEPS:
+        return ours
+    if layout == "pip":
+        return f'python -m be_toolchain doctor --fix, or python -m pip install "{catalog.PIP_TOOLKIT}=={release}.*"'
+    if layout == "conda":
+        return f'conda install -p {root} cuda-nvcc cuda-cudart-dev "cuda-version={release}"'
+    anew = f"install CUDA {release} anew in {root}"
+    return f"{ours}, or {anew}" if version_key(release) >= FIRST_FROM_PIP else anew
+
+
+def judge_release(release: str) -> str:
+    """Why a toolkit of a release is too old, empty when it is not."""
     least = ".".join(map(str, catalog.MIN_CUDA_RELEASE))
-    if version_key(toolkit.release) < catalog.MIN_CUDA_RELEASE:
-        return f"CUDA {toolkit.release} is older than {least}, the first that compiles C++17"
+    if version_key(release) < catalog.MIN_CUDA_RELEASE:
+        return f"CUDA {release} is older than {least}, the first that compiles C++17"
     return ""
 
 
@@ -143,7 +172,7 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
     Examples
     --------
     >>> [row.message for row in judge_jax("13.0", (("jax-cuda12-plugin", "0.11.2"),), "0.11.2", has_gpu=True)]
-    ['jax runs on CUDA 12 (jax-cuda12-plugin), nvcc is of CUDA 13.0: kernels bring a runtime of their own, which needs driver 580 or newer']
+    ['jax runs on CUDA 12 (jax-cuda12-plugin), the toolkit is of CUDA 13.0: kernels bring a runtime of their own, which needs driver 580 or newer']
     """  # noqa: E501 - a doctest's expected line cannot be broken
     major = version_key(release)[0]
     rows = []
@@ -154,7 +183,7 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
             needs = f", which needs driver {least} or newer" if least and major > theirs else ""
             rows.append(
                 Warned(
-                    message=f"jax runs on CUDA {theirs} ({name}), nvcc is of CUDA {release}: "
+                    message=f"jax runs on CUDA {theirs} ({name}), the toolkit is of CUDA {release}: "
                     f"kernels bring a runtime of their own{needs}",
                     hint=f'python -m pip install "jax[cuda{major}]", or use a CUDA {theirs} toolkit',
                 )
@@ -166,6 +195,33 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
         message = "jax is installed without a CUDA plugin: it will not use the GPU"
         rows.append(Warned(message=message, hint=f'python -m pip install "jax[cuda{major}]=={jaxlib}"'))
     return tuple(rows)
+
+
+def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
+    """What an environment's CUDA 12 wheels can and can't do; None when the one with ptxas is not there.
+
+    Parameters
+    ----------
+    wheels : tuple of (name, version)
+        Those that are installed.
+
+    Examples
+    --------
+    >>> judge_cuda12_wheels((("nvidia-cuda-nvcc-cu12", "12.9.86"),)).message
+    'nvidia-cuda-nvcc-cu12 12.9.86 holds ptxas and libdevice, and neither nvcc nor cicc; nvidia-cuda-nvrtc-cu12, which compiles kernels without launchers, is not installed'
+    """  # noqa: E501 - a doctest's expected line cannot be broken
+    versions = dict(wheels)
+    version = versions.get("nvidia-cuda-nvcc-cu12")
+    if version is None:
+        return None
+    nvrtc = versions.get("nvidia-cuda-nvrtc-cu12")
+    compiles = "compiles kernels without launchers"
+    rest = f"NVRTC {nvrtc} {compiles}" if nvrtc else f"nvidia-cuda-nvrtc-cu12, which {compiles}, is not installed"
+    return Warned(
+        message=f"nvidia-cuda-nvcc-cu12 {version} holds ptxas and libdevice, and neither nvcc nor cicc; {rest}",
+        hint=f"python -m be_toolchain install --cuda {release_of(version)} puts a set of them in place for clang, "
+        "which compiles launchers too; or install --cuda 13.0 where the driver is 580 or newer",
+    )
 
 
 LEAST_ROOM_BYTES = 200 << 20
@@ -255,10 +311,11 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
 def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned, ...]:
     """Which GPUs here the toolkit has no machine code for."""
     unknown = [arch for arch in present if arch not in toolkit.archs]
+    newer = "CUDA release" if toolkit.nvcc is not None else "clang, or nvcc"
     return tuple(
         Warned(
-            message=f"nvcc of CUDA {toolkit.release} cannot target {arch.sm}, a GPU of this machine",
-            hint="use a newer CUDA release" if arch > max(toolkit.archs) else "use an older CUDA release",
+            message=f"{toolkit.title} cannot target {arch.sm}, a GPU of this machine",
+            hint=f"use a newer {newer}" if arch > max(toolkit.archs) else "use an older CUDA release",
         )
         for arch in unknown
         if toolkit.archs

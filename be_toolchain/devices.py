@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import re
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from be_toolchain.arch import Arch, parse_archs, render_archs
+from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError
-from be_toolchain.record import write_private
 from be_toolchain.system import System
 
 LIBCUDA = "libcuda.so.1"
@@ -22,7 +22,6 @@ NO_DEVICE = 100
 """``CUDA_ERROR_NO_DEVICE`` of cuda.h: the driver works, no GPU is there or visible."""
 
 PROC_DRIVER = Path("/proc/driver/nvidia")
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +87,32 @@ def probe_devices(system: System) -> DeviceReport:
         return report
     asked = _ask_nvidia_smi(system)
     return asked if asked is not None else report
+
+
+def ask_aside(system: System) -> Callable[[], DeviceReport]:
+    """Begin to ask the driver, as `probe_devices` does, in a thread: it takes 200 ms, for which Python need not wait.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+
+    Returns
+    -------
+    callable
+        Waits for the answer and returns it.
+    """
+    answers: list[DeviceReport] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(probe_devices(system)), name="be_toolchain-driver", daemon=True
+    )
+    thread.start()
+
+    def answer() -> DeviceReport:
+        thread.join()
+        return answers[0]
+
+    return answer
 
 
 def parse_driver_release(text: str) -> str | None:
@@ -224,64 +249,3 @@ def parse_smi(text: str, visible: str | None) -> tuple[tuple[Device, ...], str |
         except ArchError:
             continue
     return tuple(devices), rows[0][4].strip() if rows else None
-
-
-def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, ...]:
-    """The architectures of the visible GPUs, remembered: initialising the driver takes 100 ms and more.
-
-    Parameters
-    ----------
-    system : System
-        The machine.
-    record_dir : Path, optional
-        Where the answer is kept. It is given again while the driver, the GPUs, their visibility and the boot are the
-        same; where the kernel does not show them (WSL, gVisor), libcuda is asked each time.
-
-    Returns
-    -------
-    tuple of Arch
-        Sorted, without repeats; empty when there is no GPU.
-    """
-    facts = _cheap_facts(system) if record_dir is not None else None
-    if record_dir is None or facts is None:
-        return _distinct(probe_devices(system))
-    path = record_dir / "devices.json"
-    known = _remembered(path, facts)
-    if known is not None:
-        return known
-    archs = _distinct(probe_devices(system))
-    if archs:
-        write_private(path, json.dumps({"facts": facts, "archs": render_archs(archs)}))
-    return archs
-
-
-def _distinct(report: DeviceReport) -> tuple[Arch, ...]:
-    """Each architecture once."""
-    return tuple(sorted({device.arch for device in report.devices}))
-
-
-def _cheap_facts(system: System) -> list[str] | None:
-    """What the kernel shows of driver and GPUs, and what hides GPUs; None when it shows nothing.
-
-    A GPU is known by its bus address: another one at the same address comes with another boot. Its ``information``
-    would name it, but the driver takes a millisecond to write that.
-    """
-    version = system.read_text(PROC_DRIVER / "version")
-    gpus = system.list_dir(PROC_DRIVER / "gpus")
-    if not version or not gpus:
-        return None
-    facts = [version, system.read_text(BOOT_ID) or ""]
-    facts.append(" ".join(gpus))
-    facts.append(" ".join(name for name in system.list_dir(Path("/dev")) if name.startswith("nvidia")))
-    names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-    facts.extend(f"{name}={system.environ.get(name, ' (not set)')}" for name in names)
-    return facts
-
-
-def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
-    """The kept answer if it belongs to these facts."""
-    try:
-        data: Any = json.loads(path.read_bytes())
-        return parse_archs(data["archs"]) if data["facts"] == facts else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

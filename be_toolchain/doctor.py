@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from be_toolchain import __version__
-from be_toolchain.coherence import judge_archs, judge_driver, judge_folder, judge_jax, render_limits
+from be_toolchain.coherence import (
+    judge_archs,
+    judge_cuda12_wheels,
+    judge_driver,
+    judge_folder,
+    judge_jax,
+    render_limits,
+)
 from be_toolchain.configuration import find_configuration
-from be_toolchain.devices import LIBCUDA, DeviceReport, probe_devices
-from be_toolchain.errors import Probe, ToolchainError, render_probes
+from be_toolchain.devices import LIBCUDA, DeviceReport, ask_aside
+from be_toolchain.errors import Probe, ToolchainError
+from be_toolchain.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.record import encode
 from be_toolchain.surroundings import Surroundings, probe_surroundings
 from be_toolchain.survey import Survey, survey
 from be_toolchain.system import System
-from be_toolchain.versions import version_key
 
 if TYPE_CHECKING:
     from be_toolchain.smoke import SmokeResult
@@ -26,9 +33,6 @@ REPORT_SCHEMA = 1
 """Raised whenever a field of `Report.to_json` changes its meaning."""
 
 Status = Literal["ok", "note", "warn", "fail"]
-
-WORKS, NO_CUDA, NO_CXX, INTERNAL = 0, 1, 2, 3
-"""Exit codes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +134,9 @@ class Report:
         }
 
 
-def examine_machine(system: System, *, smoke: bool = False) -> Report:
+def examine_machine(
+    system: System, *, smoke: bool = False, devices: Callable[[], DeviceReport] | None = None
+) -> Report:
     """Look at compilers, CUDA toolkits, driver and GPUs, and judge how they fit.
 
     Parameters
@@ -139,52 +145,58 @@ def examine_machine(system: System, *, smoke: bool = False) -> Report:
         The machine.
     smoke : bool
         Build and run programs with what was found, which takes seconds.
+    devices : callable, optional
+        What `devices.ask_aside` gave, where the driver is being asked already.
 
     Returns
     -------
     Report
         Never raises a `ToolchainError`: those are findings.
     """
-    devices = probe_devices(system)
+    asked = devices or ask_aside(system)
     surroundings = probe_surroundings(system)
     home = system.environ.get("HOME", "").rstrip("/")
+    request = ToolchainRequest(need_cuda=True, need_cxx=True)
     try:
-        found = survey(
-            ToolchainRequest(need_cuda=True, need_cxx=True), system, find_configuration(system), to_the_end=True
-        )
+        found = survey(request, system, find_configuration(system), to_the_end=True)
     except ToolchainError as error:
-        finding = Finding(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
-        return Report(
-            findings=(finding,),
-            toolchain=Toolchain(),
-            devices=devices,
-            probes=(),
-            problems=(error,),
-            surroundings=surroundings,
-            home=home,
-            exit_code=NO_CXX,
-        )
+        return _report_settings(error, asked(), surroundings, home)
+    seen = asked()
     problems = tuple(dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None))
-    trials = _try_all(found.toolchain, devices, surroundings, system) if smoke else ()
+    trials = _try_all(found.toolchain, seen, surroundings, system) if smoke else ()
     failed = {trial.name for trial in trials if trial.outcome == "fail"}
     no_cxx = bool(found.cxx_problem) or not failed.isdisjoint({"C++", "FFI on the CPU"})
-    exit_code = NO_CXX if no_cxx else NO_CUDA if found.cuda_problem or failed else WORKS
     probes = (
         ("C++ compiler", found.cxx_probes),
         ("CUDA toolkit", found.cuda_probes),
         ("nvcc's host compiler", found.host_probes),
-        ("driver and GPUs", tuple(_device_probes(devices))),
+        ("driver and GPUs", tuple(_device_probes(seen))),
     )
     return Report(
-        findings=(*_findings(found, devices, surroundings), *map(_smoke_finding, trials)),
+        findings=(*_findings(found, seen, surroundings), *map(_smoke_finding, trials)),
         toolchain=found.toolchain,
-        devices=devices,
+        devices=seen,
         probes=probes,
         problems=problems,
         surroundings=surroundings,
         smoke=trials,
         home=home,
-        exit_code=exit_code,
+        exit_code=NO_CXX if no_cxx else NO_CUDA if found.cuda_problem or failed else WORKS,
+    )
+
+
+def _report_settings(error: ToolchainError, devices: DeviceReport, surroundings: Surroundings, home: str) -> Report:
+    """The report where a setting means nothing: nothing was searched."""
+    hint = _first(error.hints)
+    return Report(
+        findings=(Finding(status="fail", subject="settings", message=error.message, next_step=hint),),
+        toolchain=Toolchain(),
+        devices=devices,
+        probes=(),
+        problems=(error,),
+        surroundings=surroundings,
+        home=home,
+        exit_code=NO_CXX,
     )
 
 
@@ -246,6 +258,7 @@ def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Ite
     else:
         yield from _toolkit_findings(toolchain.cuda)
         yield from _passed_over(found.cuda_probes)
+    yield from _wheel_findings(around, toolchain.cuda)
     yield from _device_findings(devices, toolchain.cuda)
     yield from _surrounding_findings(around, devices, toolchain.cuda)
     for warning in toolchain.warnings:
@@ -279,7 +292,7 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     yield Finding(
         status="ok",
         subject="CUDA toolkit",
-        message=f"{toolkit.release} (nvcc {toolkit.nvcc_version}), {toolkit.root} (from {toolkit.found_via})",
+        message=f"{toolkit.release} ({_compiler_of(toolkit)}), {toolkit.root} (from {toolkit.found_via})",
     )
     known = [component for component in toolkit.components if component.version]
     unknown = [component.name for component in toolkit.components if not component.version]
@@ -292,7 +305,10 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     host = toolkit.host_compiler
     named = f"{host.family} {host.version}, {host.path}"
     limits = render_limits(toolkit.host_limits)
-    if toolkit.allow_unsupported_compiler:
+    if toolkit.nvcc is None:
+        message = f"{named}; it compiles both sides, for what differs from nvcc see docs/toolchain.md, CUDA 12"
+        yield Finding(status="ok", subject="CUDA compiler", message=message)
+    elif toolkit.allow_unsupported_compiler:
         message = f"{named} is outside of what nvcc accepts ({limits}) and used because you asked for it"
         yield Finding(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
     else:
@@ -300,6 +316,22 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     if toolkit.archs:
         first, last = toolkit.archs[0], toolkit.archs[-1].base
         yield Finding(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
+
+
+def _compiler_of(toolkit: CudaToolkit) -> str:
+    """What compiles, and in which version."""
+    return (
+        f"nvcc {toolkit.nvcc_version}"
+        if toolkit.nvcc is not None
+        else f"no nvcc, clang {toolkit.host_compiler.version}"
+    )
+
+
+def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Finding]:
+    """What the CUDA 12 wheels of this environment can do, where no toolkit is in use that would make it idle."""
+    row = judge_cuda12_wheels(around.cuda12_wheels)
+    if row is not None and toolkit is None:
+        yield Finding(status="note", subject="CUDA 12 wheels", message=row.message, next_step=row.hint)
 
 
 def _passed_over(probes: tuple[Probe, ...]) -> Iterator[Finding]:
@@ -331,48 +363,3 @@ def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iter
     present = tuple(sorted({device.arch for device in devices.devices}))
     for row in (*judge_driver(toolkit.release, devices.driver_version, release), *judge_archs(present, toolkit)):
         yield Finding(status="warn", subject="driver", message=row.message, next_step=row.hint)
-
-
-def render_report(report: Report, *, verbose: bool = False) -> str:
-    """The report as plain text that pastes well.
-
-    Parameters
-    ----------
-    report : Report
-        What was found.
-    verbose : bool
-        Add every place looked at; a report of a failure has those of what failed anyway.
-
-    Returns
-    -------
-    str
-        Lines without a final newline.
-    """
-    width = max(len(finding.subject) for finding in report.findings)
-    lines = [heading()]
-    for finding in report.findings:
-        message = finding.message.replace("\n", f"\n{'':<4}  {'':<{width}}  ")
-        lines.append(f"{finding.status:<4}  {finding.subject:<{width}}  {message}")
-        if finding.next_step:
-            lines.append(f"{'':<4}  {'':<{width}}  next: {finding.next_step}")
-    lines.extend(f"\n{problem.code}: {problem}" for problem in report.problems)
-    if verbose:
-        lines.extend(render_probe_lists(report))
-    lines.append(f"\n{report.verdict}")
-    return report.redact("\n".join(lines))
-
-
-def render_probe_lists(report: Report) -> Iterator[str]:
-    """Every place looked at, by subject, and what nvcc's parts are."""
-    for subject, probes in report.probes:
-        if probes:
-            yield f"\nlooked at for {subject}:\n{render_probes(probes)}"
-    if report.toolchain.cuda is not None:
-        rows = sorted(report.toolchain.cuda.components, key=lambda part: (version_key(part.version), part.name))
-        listed = (f"  {part.name:<9}  {part.version or '?':<9}  {part.path}  ({part.source or '-'})" for part in rows)
-        yield "\nparts of the CUDA toolkit:\n" + "\n".join(listed)
-
-
-def heading() -> str:
-    """The first line: what reports, and on what."""
-    return f"be_toolchain {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"

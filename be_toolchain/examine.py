@@ -10,9 +10,11 @@ from pathlib import Path
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
 from be_toolchain.catalog import Layout
+from be_toolchain.coherence import Mixture, find_strangers, judge_release, repair_hint
 from be_toolchain.model import Component, CudaToolkit, HostCompiler
 from be_toolchain.packaging import recorded_versions
 from be_toolchain.search import ToolkitCandidate
+from be_toolchain.store_paths import interrupted_marker
 from be_toolchain.system import RunResult, System
 from be_toolchain.versions import (
     DryRun,
@@ -44,7 +46,6 @@ class Answers:
     version: str
     build: str
     places: DryRun
-    archs: tuple[Arch, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,9 @@ class Parts:
 PROBE = Path(__file__).with_name("probe.ci")
 """A source of nothing, preprocessed as cicc wants it."""
 
+NO_RECORD = "nothing records it, and its files name no version"
+"""The source of an unknown version: crt's headers are compiled with the version of nvcc, and name none."""
+
 HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
 """The header that shows that a component's headers are there."""
 
@@ -86,7 +90,8 @@ def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompi
     Returns
     -------
     CudaToolkit or Rejection
-        A toolkit has every part that compiling and linking needs. Whether the parts fit together is judged elsewhere.
+        A toolkit has every part that compiling and linking needs. What it tells when it runs is judged elsewhere; one
+        that is too old, or of different releases by its records, is rejected before it has run much.
     """
     nvcc = candidate.nvcc
     answers = ask_nvcc(system, nvcc, host)
@@ -100,23 +105,22 @@ def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompi
     if isinstance(answers, Rejection):
         return answers
     assert parts is not None
+    too_old = judge_release(release_of(answers.version))
+    if too_old:
+        return Rejection(reason=too_old)
     if parts.missing:
-        return _incomplete(parts, answers)
+        return _incomplete(parts, answers, candidate)
+    if system.is_file(interrupted_marker(parts.root)):
+        reason = "an installation of CUDA wheels into its folder was interrupted"
+        return Rejection(reason=reason, hint="python -m be_toolchain doctor --fix", mixed=True)
     return _assemble(system, candidate, answers, parts, host)
 
 
 def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Rejection:
-    """Ask for version, places and architectures, all at once."""
+    """Ask for version and places: all that a toolkit which is incomplete or mixed has to tell."""
     path = str(nvcc)
-    told, dry, listed, helped = system.run_all(
-        (
-            (path, "--version"),
-            (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu"),
-            (path, "--list-gpu-arch"),
-            (path, "--help"),
-        ),
-        unset=catalog.PROBE_UNSET,
-    )
+    dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
+    told, dry = system.run_all(((path, "--version"), dryrun), unset=catalog.PROBE_UNSET)
     version = parse_tool_version(told.text)
     if version is None:
         return Rejection(reason=f"does not tell its version ({told.why_failed or 'unknown text'})")
@@ -125,7 +129,6 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
         version=version.version,
         build=version.build,
         places=parse_dryrun(dry.text),
-        archs=tuple(sorted({*parse_archs_listed(listed.stdout), *parse_archs_listed(helped.stdout)})),
     )
 
 
@@ -214,24 +217,33 @@ def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> P
     return None
 
 
-def _incomplete(parts: Parts, answers: Answers) -> Rejection:
+def _incomplete(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
     """Name what is missing and what brings it."""
     release = release_of(answers.version)
-    hints = {
-        "conda": f'conda install -p {parts.root} cuda-nvcc cuda-cudart-dev "cuda-version={release}"',
-        "pip": f'pip install "{catalog.PIP_TOOLKIT}=={release}.*"',
-    }
+    hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
     return Rejection(
         reason=f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})",
-        hint=hints.get(parts.layout.name, ""),
+        hint=hint if parts.layout.name in ("pip", "conda") else "",
     )
+
+
+def _mixed(strangers: tuple[Component, ...], parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
+    """Name the parts of other releases that records tell of."""
+    release = release_of(answers.version)
+    hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
+    return Rejection(reason=Mixture(release=release, strangers=strangers, hint=hint).reason, hint=hint, mixed=True)
 
 
 def _assemble(
     system: System, candidate: ToolkitCandidate, answers: Answers, parts: Parts, host: HostCompiler
 ) -> CudaToolkit | Rejection:
-    """The toolkit's value, once all parts are there."""
+    """The toolkit's value, once all parts are there; the rest is asked only if no record tells of another release."""
+    recorded = tuple(_recorded(system, parts))
+    strangers = find_strangers(recorded, release_of(answers.version))
+    if strangers:
+        return _mixed(strangers, parts, answers, candidate)
     programs = parts.programs
+    archs, tools = _ask_tools(system, parts)
     limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")
     clash = parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
     return CudaToolkit(
@@ -251,21 +263,34 @@ def _assemble(
         fatbinary=programs["fatbinary"],
         nvlink=programs["nvlink"],
         libdevice=parts.libdevice,
-        components=tuple(_components(system, answers, parts)),
-        archs=answers.archs,
+        components=(
+            Component(name="nvcc", path=programs["nvcc"], version=answers.version, source="nvcc --version"),
+            *tools,
+            *(_completed(system, part, archs) for part in recorded),
+        ),
+        archs=archs,
         host_limits=replace(limits, libc_below=clash),
         host_compiler=host,
         found_via=candidate.found_via,
     )
 
 
-def _components(system: System, answers: Answers, parts: Parts) -> Iterator[Component]:
-    """Every part's version, from the part itself where it tells, else from the packaging's records."""
-    yield Component(name="nvcc", path=parts.programs["nvcc"], version=answers.version, source="nvcc --version")
+def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Component, ...]]:
+    """What nvcc can target, and the tools with their versions, all asked at once."""
+    nvcc = str(parts.programs["nvcc"])
     tools = [parts.programs[name] for name in catalog.TOOLS]
-    told = system.run_all(tuple((str(tool), "--version") for tool in tools), unset=catalog.PROBE_UNSET)
-    for name, tool, result in zip(catalog.TOOLS, tools, told, strict=True):
-        yield Component(name=name, path=tool, version=_told(result), source=f"{name} --version")
+    commands = ((nvcc, "--list-gpu-arch"), (nvcc, "--help"), *((str(tool), "--version") for tool in tools))
+    listed, helped, *told = system.run_all(commands, unset=catalog.PROBE_UNSET)
+    archs = tuple(sorted({*parse_archs_listed(listed.stdout), *parse_archs_listed(helped.stdout)}))
+    rows = zip(catalog.TOOLS, tools, told, strict=True)
+    return archs, tuple(
+        Component(name=name, path=tool, version=_told(result), source=f"{name} --version")
+        for name, tool, result in rows
+    )
+
+
+def _recorded(system: System, parts: Parts) -> Iterator[Component]:
+    """The parts that have no program to ask, with what the packaging's records and their headers tell."""
     files = {"nvvm": parts.programs["cicc"], **parts.headers}
     recorded = recorded_versions(system, parts.root, parts.layout)
     header_release = _cudart_release(system, parts)
@@ -273,11 +298,17 @@ def _components(system: System, answers: Answers, parts: Parts) -> Iterator[Comp
         version, source = recorded.get(name, ("", ""))
         if name == "cudart" and header_release and release_of(version) != header_release:
             version, source = header_release, "CUDART_VERSION"
-        if name == "nvvm" and not version:
-            version, source = _cicc_version(system, parts.programs["cicc"], answers.archs), "cicc's output"
         if name == "cccl" and not version:
             version, source = _cccl_release(system, parts), "CCCL_VERSION"
-        yield Component(name=name, path=files[name], version=version, source=source if version else "")
+        yield Component(name=name, path=files[name], version=version, source=source if version else NO_RECORD)
+
+
+def _completed(system: System, part: Component, archs: tuple[Arch, ...]) -> Component:
+    """A part; cicc's version from itself where no record tells."""
+    if part.version or part.name != "nvvm":
+        return part
+    version = _cicc_version(system, part.path, archs)
+    return replace(part, version=version, source="cicc's output" if version else NO_RECORD)
 
 
 def _cicc_version(system: System, cicc: Path, archs: tuple[Arch, ...]) -> str:

@@ -45,10 +45,9 @@ def conda_prefixes(system: System) -> tuple[Path, ...]:
 
 def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCandidate | Probe]:
     """The compiler in a variable: a path, a bare name, or one behind ccache; further words are left out."""
-    try:
-        words = shlex.split(value)
-    except ValueError:
-        words = value.split()
+    whole = Path(value)
+    is_place = whole.is_absolute() and (system.is_program(whole) or system.is_dir(whole))
+    words = [value] if is_place else _split(value)  # a path with spaces needs no quotes
     while len(words) > 1 and Path(words[0]).name in LAUNCHERS:
         words = words[1:]
     name = words[0] if words else ""
@@ -59,6 +58,14 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCa
         yield HostCandidate(path=path, found_via=variable)
     else:
         yield Probe(found_via=variable, place=value, reason="no such program")
+
+
+def _split(value: str) -> list[str]:
+    """The words of a command as a shell has them; any text is accepted."""
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()
 
 
 def _in_conda(system: System, name: str) -> Path | None:

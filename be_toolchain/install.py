@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from be_toolchain.clang_tree import join_wheels, try_clang
 from be_toolchain.errors import InstallError
 from be_toolchain.install_facts import parse_present
 from be_toolchain.install_model import Goal, InstallPlan, Situation
@@ -18,41 +19,9 @@ from be_toolchain.managed import Store, flush
 from be_toolchain.store_paths import INTERRUPTED
 from be_toolchain.system import System
 from be_toolchain.wheel_files import check_wheel, dist_info_of
+from be_toolchain.zig import build_library, write_compiler
 
 Say = Callable[[str], None]
-
-_ZIG_COMPILER = """#!/bin/sh
-# zig's clang++ without the option that its linker lacks. What it builds of its C++ library stays beside it; the level
-# of optimization stands here so that a link alone uses the same build.
-here=$(dirname -- "$(readlink -f -- "$0")")
-count=$#
-while [ "$count" -gt 0 ]; do
-  case $1 in
-    -Wl,--exclude-libs,*) ;;
-    *) set -- "$@" "$1" ;;
-  esac
-  shift
-  count=$((count - 1))
-done
-ZIG_GLOBAL_CACHE_DIR=${ZIG_GLOBAL_CACHE_DIR:-$here/../cache}
-export ZIG_GLOBAL_CACHE_DIR
-exec "$here/../ziglang/zig" c++ -O2 -fno-sanitize=undefined "$@"
-"""
-
-_FIRST_PROGRAM = """#include <stdexcept>
-#include <string>
-int probe(int n) {
-  try {
-    if (n > 0) throw std::runtime_error(std::to_string(n));
-  } catch (const std::exception& error) {
-    return static_cast<int>(std::string(error.what()).size());
-  }
-  return 0;
-}
-"""
-
-_FIRST_COMPILE_S = 900.0
-"""The compiler builds its C++ library when it is first used, which takes a minute of two cores."""
 
 
 def make_plan(goal: Goal, situation: Situation, installer: Installer) -> InstallPlan:
@@ -140,41 +109,30 @@ def _apply_managed(plan: InstallPlan, store: Store, installer: Installer, say: S
         installer.install_tree(_write_requirements(plan, work), tree, work)
         say("verifying every file")
         _require_intact(plan, tree)
+        _name_libraries(tree)
         if plan.goal.kind == "host-compiler":
-            _write_compiler(tree)
-        wheels = tuple((wheel.name, wheel.version) for wheel in plan.wheels)
-        published = store.publish(tree, plan.name, wheels)
-        if plan.goal.kind == "host-compiler":
-            say("building its C++ library (a minute or two, once)")
-            problem = _first_compile(published.path, work, installer.system)
+            say("building its C++ library (a minute, once)")
+            write_compiler(tree, installer.system.machine)
+            problem = build_library(tree, work, installer.system)
             if problem:
-                store.remove(published)
                 raise InstallError(f"the compiler of ziglang does not work here: {problem}")
-        return published.path
+        wheels = tuple((wheel.name, wheel.version) for wheel in plan.wheels)
+        if plan.goal.kind == "cuda-clang":
+            say("joining them into one folder, and compiling a kernel")
+            problem = try_clang(plan.goal.clang, join_wheels(tree, dict(wheels)), work, installer.system)
+            if problem:
+                raise InstallError(f"{plan.goal.clang} does not compile with CUDA {plan.version}: {problem}")
+        return store.publish(tree, plan.name, wheels).path
 
 
-def _write_compiler(tree: Path) -> None:
-    """A program that is called, and behaves, as clang++."""
-    script = tree / "bin" / "clang++"
-    script.parent.mkdir(exist_ok=True)
-    script.write_text(_ZIG_COMPILER, encoding="utf-8")
-    script.chmod(0o755)
-
-
-def _first_compile(toolchain: Path, work: Path, system: System) -> str:
-    """Compile and link once, in the toolchain's final place, to know that it works; what went wrong, or nothing.
-
-    It also builds zig's C++ library. The first kernel may build that once more.
-    """
-    program = str(toolchain / "bin" / "clang++")
-    source, middle, out = work / "probe.cc", work / "probe.o", work / "probe.so"
-    source.write_text(_FIRST_PROGRAM, encoding="utf-8")
-    compiling = (program, "-std=c++17", "-O3", "-fPIC", "-c", str(source), "-o", str(middle))
-    for argv in (compiling, (program, "-shared", "-fPIC", str(middle), "-o", str(out))):
-        done = system.run(argv, unset=("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), timeout_s=_FIRST_COMPILE_S)
-        if done.returncode != 0:
-            return done.why_failed
-    return ""
+def _name_libraries(tree: Path) -> None:
+    """Name libraries as NVIDIA's own installer does: CMake's FindCUDAToolkit looks for ``lib64/libcudart.so``."""
+    for folder in tree.glob("nvidia/cu[0-9][0-9]/lib"):
+        rows = [(folder.parent / "lib64", folder)]
+        rows += [(folder / f"{path.name.partition('.so.')[0]}.so", path) for path in folder.glob("lib*.so.*")]
+        for link, target in rows:
+            if not link.exists():
+                link.symlink_to(target.name)
 
 
 def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:

@@ -7,9 +7,12 @@ import sysconfig
 from pathlib import Path
 
 from be_toolchain import catalog
+from be_toolchain.clang_toolkit import find_clang
+from be_toolchain.compilers import Compilers
 from be_toolchain.devices import probe_devices
 from be_toolchain.install_model import Situation
 from be_toolchain.managed import Store
+from be_toolchain.preferences import parse_preferences
 from be_toolchain.store_paths import INTERRUPTED, store_dir
 from be_toolchain.system import System
 from be_toolchain.wheel_files import canonical_name
@@ -39,7 +42,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
     plugin = next((name for name in sorted(names, reverse=True) if _PLUGIN.fullmatch(name)), "")
     metadata = system.read_text(site / plugin / "METADATA") or "" if plugin else ""
     match = _PLUGIN.fullmatch(plugin)
-    clang = system.which("clang++")
+    probes, clang = find_clang(system, Compilers(system, parse_preferences(system.environ), None).each(for_cuda=True))
     return Situation(
         machine=system.machine,
         site=site,
@@ -56,7 +59,11 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
         present=parse_present(names),
         interrupted=_interrupted(system.read_text(site / INTERRUPTED)),
         stored=tuple(row.name for row in Store(store).list()) if store is not None else (),
-        clang=str(clang) if clang else "",
+        clang=str(clang.compiler.path) if clang else "",
+        clang_version=clang.compiler.version if clang else "",
+        clang_problem=next((probe.reason for probe in probes if probe.reason.startswith("clang ")), "")
+        if clang is None
+        else "",
         distribution=parse_os_release(system.read_text(Path("/etc/os-release")) or ""),
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Target = Literal["env", "managed"]
-Kind = Literal["cuda", "host-compiler"]
+Kind = Literal["cuda", "cuda-clang", "host-compiler"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,10 @@ class Situation:
         The release that an interrupted exchange in `site` was going to; empty when there was none.
     stored : tuple of str
         The names of the managed toolchains.
-    clang : str
-        The path of a clang++, or empty.
+    clang, clang_version : str
+        The path and version of a clang++ that compiles CUDA 12, or empty.
+    clang_problem : str
+        Why the clang that is here does not; empty when there is none at all.
     distribution : str
         ``ID`` and ``ID_LIKE`` of ``/etc/os-release``.
     """
@@ -78,6 +80,8 @@ class Situation:
     interrupted: str = ""
     stored: tuple[str, ...] = ()
     clang: str = ""
+    clang_version: str = ""
+    clang_problem: str = ""
     distribution: str = ""
 
 
@@ -112,8 +116,8 @@ class Goal:
 
     Parameters
     ----------
-    kind : {"cuda", "host-compiler"}
-        What it is.
+    kind : {"cuda", "cuda-clang", "host-compiler"}
+        What it is; ``"cuda-clang"`` are the CUDA 12 wheels, without nvcc, for clang.
     requirement : str
         What pins it.
     into : {"env", "managed"}
@@ -122,6 +126,8 @@ class Goal:
         The folder of packages, or the store.
     why, notes : tuple of str
         The reasons of each choice; what to know beside.
+    clang : str
+        The clang that compiles with it; empty where nvcc does.
     """
 
     kind: Kind
@@ -130,6 +136,7 @@ class Goal:
     folder: Path
     why: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    clang: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +173,7 @@ class InstallPlan:
     @property
     def name(self) -> str:
         """How the store calls it."""
-        return f"{'cuda' if self.goal.kind == 'cuda' else 'zig'}-{self.version}"
+        return f"{'zig' if self.goal.kind == 'host-compiler' else 'cuda'}-{self.version}"
 
     @property
     def folder(self) -> Path:
@@ -217,7 +224,11 @@ def render_plan(plan: InstallPlan) -> str:
     str
         Lines without a final newline.
     """
-    what = f"CUDA {plan.version}" if plan.goal.kind == "cuda" else f"C++ compiler of ziglang {plan.version}"
+    what = {
+        "cuda": f"CUDA {plan.version}",
+        "cuda-clang": f"CUDA {plan.version} for clang, without nvcc,",
+        "host-compiler": f"C++ compiler of ziglang {plan.version}",
+    }[plan.goal.kind]
     place = "this environment" if plan.goal.into == "env" else "the store of managed toolchains"
     verb = "is there already" if plan.is_done else "repair" if plan.repairs else "install"
     head = f"{what} {verb}" if plan.is_done else f"{verb} {what}"

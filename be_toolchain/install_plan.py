@@ -11,6 +11,7 @@ from be_toolchain.coherence import judge_driver
 from be_toolchain.errors import CudaUnavailableError, InstallError, StoreError
 from be_toolchain.install_model import Goal, InstallPlan, InstallRequest, Situation, Target, Wheel
 from be_toolchain.store_paths import ENV_STORE
+from be_toolchain.system_packages import clang_package, host_package
 from be_toolchain.versions import release_of, version_key
 
 DEFAULT_RELEASE = "13.0"
@@ -18,6 +19,9 @@ DEFAULT_RELEASE = "13.0"
 
 FIRST_PIP_MAJOR = 13
 """The first CUDA major version whose nvcc is on PyPI."""
+
+CLANG_MAJOR = 12
+"""The CUDA major version whose wheels hold no nvcc, so that clang compiles with them."""
 
 ZIG = "ziglang"
 
@@ -30,40 +34,28 @@ SIZES_MB = {
     "nvidia-cuda-crt": (1, 1),
     "nvidia-cuda-runtime": (3, 8),
     "nvidia-cuda-cccl": (4, 15),
+    "nvidia-cuda-nvcc-cu12": (41, 98),
+    "nvidia-cuda-runtime-cu12": (4, 8),
+    "nvidia-cuda-cccl-cu12": (3, 15),
     ZIG: (101, 500),
 }
 """About how many megabytes the wheels of release 13.0, and of ziglang 0.17, have: the download, the files."""
 
-HOST_PACKAGES = (
-    (("debian", "ubuntu"), "apt-get install g++"),
-    (("fedora", "rhel", "centos"), "dnf install gcc-c++"),
-    (("suse",), "zypper install gcc-c++"),
-    (("arch",), "pacman -S gcc"),
-    (("alpine",), "apk add g++"),
-)
-"""The system's own C++ compiler, by words of ``ID`` and ``ID_LIKE`` in ``/etc/os-release``."""
-
-
-def host_package(distribution: str) -> str:
-    """The command that installs the system's C++ compiler.
-
-    Examples
-    --------
-    >>> host_package("ubuntu debian")
-    'apt-get install g++'
-    """
-    words = distribution.split()
-    return next((command for names, command in HOST_PACKAGES if set(names) & set(words)), "conda install gxx")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """A CUDA release, as a requirement's version part."""
+    """A CUDA release, as a requirement's version part; `clang` compiles with it where it has no nvcc."""
 
     specifier: str
     release: str
     why: str
     notes: tuple[str, ...] = ()
+    clang: str = ""
+
+    @property
+    def requirement(self) -> str:
+        """What pins all parts of it."""
+        return f"{catalog.PIP_TOOLKIT_12 if self.clang else catalog.PIP_TOOLKIT}{self.specifier}"
 
 
 def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, ...]:
@@ -89,21 +81,32 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
     """
     goals = []
     if request.cuda:
-        into, why = _choose_target(request.into, situation)
-        choice = _choose_release(request.cuda, into, situation)
-        folder = situation.site if into == "env" else _store(situation)
-        goal = Goal(
-            kind="cuda",
-            requirement=f"{catalog.PIP_TOOLKIT}{choice.specifier}",
-            into=into,
-            folder=folder,
-            why=(choice.why, why),
-            notes=choice.notes,
-        )
-        goals.append(goal)
+        goals.append(_cuda_goal(request, situation))
     if request.host_compiler:
         goals.append(_host_goal(situation))
     return tuple(goals)
+
+
+def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
+    """A CUDA toolkit."""
+    into, why = _choose_target(request.into, situation)
+    choice = _choose_release(request.cuda, into, situation)
+    if choice.clang:
+        if request.into == "env":
+            raise InstallError(
+                f"CUDA {choice.release} can't go into this environment: clang needs its wheels joined into one folder",
+                hints=("use --into managed", 'the wheels alone: pip install "brainevent-toolchain[cuda12]"'),
+            )
+        into, why = "managed", "a folder of its own: clang needs the wheels joined into one"
+    return Goal(
+        kind="cuda-clang" if choice.clang else "cuda",
+        requirement=choice.requirement,
+        into=into,
+        folder=situation.site if into == "env" else _store(situation),
+        why=(choice.why, why),
+        notes=choice.notes,
+        clang=choice.clang,
+    )
 
 
 def _store(situation: Situation) -> Path:
@@ -143,13 +146,16 @@ def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
     if re.fullmatch(r"\d+(\.\d+){0,3}", asked) is None:
         raise InstallError(f"{asked!r} is no CUDA version", hints=("say auto, 13.0 or 13.0.2",))
     numbers = version_key(asked)
-    if numbers[0] < FIRST_PIP_MAJOR:
+    if numbers[0] < CLANG_MAJOR or (numbers[0] == CLANG_MAJOR and not situation.clang):
         raise _no_nvcc(f"CUDA {asked} was asked for", situation)
     if len(numbers) == 1:
         specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.{99}"
     else:
         release = release_of(asked)
         specifier = f"=={release}.*" if len(numbers) == 2 else f"=={asked}"
+    notes = _driver_notes(release, situation) if len(numbers) > 1 else ()
+    if numbers[0] == CLANG_MAJOR:
+        return _for_clang(specifier, asked, f"CUDA {asked} was asked for", notes, situation)
     if least and version_key(release) < version_key(least):
         raise InstallError(
             f"CUDA {asked} can't go into this environment: the jax in it needs {least} or newer",
@@ -159,8 +165,16 @@ def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
         specifier=specifier,
         release=release,
         why=f"CUDA {asked} was asked for",
-        notes=_driver_notes(release, situation) if len(numbers) > 1 else (),
+        notes=notes,
     )
+
+
+def _for_clang(specifier: str, release: str, why: str, notes: tuple[str, ...], situation: Situation) -> _Choice:
+    """CUDA 12's wheels with the clang that is here."""
+    named = f"clang {situation.clang_version} ({situation.clang})"
+    reasons = f"{why}; PyPI has no nvcc for it, and {named} compiles with its ptxas, libdevice and headers"
+    own = ("an nvcc on this machine comes before it in the search, unless: python -m be_toolchain use " + release,)
+    return _Choice(specifier=specifier, release=release, why=reasons, notes=(*notes, *own), clang=situation.clang)
 
 
 def _driver_notes(release: str, situation: Situation) -> tuple[str, ...]:
@@ -173,13 +187,18 @@ def _driver_notes(release: str, situation: Situation) -> tuple[str, ...]:
 
 def _choose_auto(least: str, situation: Situation) -> _Choice:
     """The newest release that the driver and jax allow."""
+    beside = ("jax here is for CUDA 12; kernels of CUDA 13 load beside it on driver 580 or newer",)
+    notes = beside if situation.jax_cuda == "12" else ()
     if not situation.driver_version:
         release = max(least or DEFAULT_RELEASE, DEFAULT_RELEASE, key=version_key)
         why = "no driver is here to ask; what it builds runs on the oldest drivers for CUDA 13"
         if release != DEFAULT_RELEASE:
             why = "no driver is here to ask; the jax in this environment needs it"
-        return _Choice(specifier=f"=={release}.*", release=release, why=f"CUDA {release}: {why}")
+        return _Choice(specifier=f"=={release}.*", release=release, why=f"CUDA {release}: {why}", notes=notes)
     major, minor, *_ = (*version_key(situation.driver_version), 0)
+    if major == CLANG_MAJOR and situation.clang:
+        why = f"the newest release that the driver, which speaks CUDA {situation.driver_version}, runs in full"
+        return _for_clang(f">={major},<{major}.{minor + 1}", f"{major}.{minor}", why, (), situation)
     if major < FIRST_PIP_MAJOR:
         raise _no_nvcc(f"the driver speaks CUDA {situation.driver_version}", situation)
     if least and version_key(least) > (major, minor):
@@ -191,9 +210,7 @@ def _choose_auto(least: str, situation: Situation) -> _Choice:
         specifier=f">={FIRST_PIP_MAJOR},<{major}.{minor + 1}",
         release=f"{major}.{minor}",
         why=f"the newest release that the driver, which speaks CUDA {situation.driver_version}, runs in full",
-        notes=("jax here is for CUDA 12; kernels of CUDA 13 load beside it on this driver",)
-        if situation.jax_cuda == "12"
-        else (),
+        notes=notes,
     )
 
 
@@ -206,6 +223,11 @@ def _least_release(situation: Situation) -> str:
 def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
     """The error for CUDA 12, with all that works there."""
     hints = []
+    if not situation.clang:
+        hints.append(
+            f"clang {catalog.MIN_CLANG_FOR_CUDA} or newer compiles with the CUDA 12 wheels: "
+            f"{clang_package(situation.distribution)}, then this command again"
+        )
     driver = version_key(situation.driver_release)[:1]
     if not situation.driver_version or driver >= (catalog.MIN_DRIVER_FOR_CUDA[13],):
         seen = f"driver {situation.driver_release}" if driver else f"driver {catalog.MIN_DRIVER_FOR_CUDA[13]} or newer"
@@ -215,15 +237,10 @@ def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
         )
     hints.append('conda has an nvcc 12: conda install -c conda-forge cuda-nvcc cuda-cudart-dev "cuda-version=12.9"')
     hints.append("so has NVIDIA's package repository: apt-get install cuda-toolkit-12-9, or dnf install the same")
-    hints.append(
-        f"{situation.clang or 'clang++'} compiles CUDA with the CUDA 12 wheels' headers, libdevice and ptxas: "
-        'pip install "brainevent-toolchain[cuda12]", then clang++ -x cuda --cuda-device-only '
-        "--cuda-gpu-arch=sm_90 --cuda-path=FOLDER, where FOLDER links the wheels' include, bin and nvvm together; "
-        "be_runtime does not drive it"
-    )
+    without = "" if situation.clang else f"; {situation.clang_problem or 'no clang is here that would do without it'}"
     return CudaUnavailableError(
         f"{problem}, and PyPI has no nvcc before CUDA {FIRST_PIP_MAJOR}: nvidia-cuda-nvcc-cu12 holds ptxas and "
-        "libdevice, but neither nvcc nor cicc",
+        f"libdevice, but neither nvcc nor cicc{without}",
         hints=tuple(hints),
     )
 
@@ -261,10 +278,11 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
     InstallError
         The answer lacks a part or mixes releases: nothing good would come of it.
     """
-    if goal.kind == "cuda":
+    if goal.kind != "host-compiler":
         version = _short(next((wheel.version for wheel in wheels if wheel.name == "cuda-toolkit"), ""))
-        kept = tuple(wheel for wheel in wheels if wheel.name in PARTS)
-        _check_parts(goal, kept)
+        parts = _PARTS_OF[goal.kind]
+        kept = tuple(wheel for wheel in wheels if wheel.name in parts)
+        _check_parts(goal, kept, parts)
     else:
         kept = tuple(wheel for wheel in wheels if wheel.name == ZIG)
         version = kept[0].version if kept else ""
@@ -305,10 +323,14 @@ def _short(version: str) -> str:
     return ".".join(words[:3]) if words[3:] == ["0"] else version
 
 
-def _check_parts(goal: Goal, wheels: tuple[Wheel, ...]) -> None:
+_PARTS_OF: dict[str, tuple[str, ...]] = {"cuda": tuple(PARTS), "cuda-clang": tuple(catalog.CUDA12_WHEELS)}
+_OWN_RELEASE = {name for name, row in PARTS.items() if not row.same_release} | {"nvidia-cuda-cccl-cu12"}
+
+
+def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) -> None:
     """All parts, and all of one release: metadata of the past has let some float."""
-    missing = sorted(set(PARTS) - {wheel.name for wheel in wheels})
-    releases = {release_of(wheel.version) for wheel in wheels if PARTS[wheel.name].same_release}
+    missing = sorted(set(parts) - {wheel.name for wheel in wheels})
+    releases = {release_of(wheel.version) for wheel in wheels if wheel.name not in _OWN_RELEASE}
     if missing or len(releases) != 1:
         listed = ", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels) or "nothing"
         problem = f"lacks {', '.join(missing)}" if missing else "mixes releases"

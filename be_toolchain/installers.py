@@ -178,7 +178,7 @@ def find_installer(system: System, python: Path, wheels: Path | None) -> Install
     InstallError
         Neither is there.
     """
-    asked = system.run((str(python), "-m", "pip", "--version"), unset=UNSET)
+    asked = system.run((str(python), "-c", "import pip"), unset=UNSET)
     if asked.returncode == 0:
         return Pip(system=system, python=python, wheels=wheels)
     uv = system.which("uv")

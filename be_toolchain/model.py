@@ -105,7 +105,7 @@ class Component:
     version : str
         Empty when nothing on disk tells.
     source : str
-        What told the version, such as ``"ptxas --version"``.
+        What told the version, such as ``"ptxas --version"``, or why nothing did.
     """
 
     name: str
@@ -118,32 +118,36 @@ class Component:
 class CudaToolkit:
     """A complete CUDA toolkit: it can compile, link, and has a host compiler that it accepts.
 
+    One without nvcc is made of the CUDA 12 wheels, and clang compiles with it: `host_compiler`, for both sides.
+
     Parameters
     ----------
     root : Path
-        nvcc's own idea of its root folder.
+        nvcc's own idea of its root folder; clang's ``--cuda-path``.
     release : str
         Such as ``"13.0"``.
-    nvcc : Path
-        The nvcc to call, behind wrapper scripts.
+    nvcc : Path, optional
+        The nvcc to call, behind wrapper scripts; None where clang compiles.
     nvcc_version, nvcc_build : str
-        Such as ``"13.0.88"`` and its build line.
+        Such as ``"13.0.88"`` and its build line; empty without nvcc.
     layout : str
         The row of `catalog.LAYOUTS` that it follows.
     include_dirs, library_dirs : tuple of Path
         Where its headers and libraries are, in search order; nvcc itself knows the headers, not always the libraries.
     cudart_static, cudart_shared : Path, optional
         At least one is set.
-    cicc, ptxas, cudafe, fatbinary, nvlink, libdevice : Path
-        The parts that nvcc calls or reads.
+    ptxas, fatbinary, libdevice : Path
+        The parts that nvcc, or clang, calls or reads.
+    cicc, cudafe, nvlink : Path, optional
+        Those that nvcc alone calls; set with nvcc.
     components : tuple of Component
         Every part with its version.
     archs : tuple of Arch
-        What nvcc can target, sorted.
+        What can be compiled for, sorted.
     host_limits : HostLimits
         What its ``crt/host_config.h`` accepts.
     host_compiler : HostCompiler
-        To be passed with ``-ccbin``.
+        To be passed with ``-ccbin``; without nvcc, the clang that compiles both sides.
     allow_unsupported_compiler : bool
         `host_compiler` is outside the limits by the user's wish: pass ``-allow-unsupported-compiler``.
     found_via : str
@@ -152,7 +156,7 @@ class CudaToolkit:
 
     root: Path
     release: str
-    nvcc: Path
+    nvcc: Path | None
     nvcc_version: str
     nvcc_build: str = ""
     layout: str = ""
@@ -160,11 +164,11 @@ class CudaToolkit:
     library_dirs: tuple[Path, ...]
     cudart_static: Path | None
     cudart_shared: Path | None
-    cicc: Path
+    cicc: Path | None
     ptxas: Path
-    cudafe: Path
+    cudafe: Path | None
     fatbinary: Path
-    nvlink: Path
+    nvlink: Path | None
     libdevice: Path
     components: tuple[Component, ...]
     archs: tuple[Arch, ...]
@@ -172,6 +176,16 @@ class CudaToolkit:
     host_compiler: HostCompiler
     allow_unsupported_compiler: bool = False
     found_via: str
+
+    @property
+    def title(self) -> str:
+        """What compiles CUDA, for messages: ``"nvcc of CUDA 13.0"``, ``"clang 19.1.7 with CUDA 12.9"``."""
+        by_nvcc = self.nvcc is not None
+        return (
+            f"nvcc of CUDA {self.release}"
+            if by_nvcc
+            else f"clang {self.host_compiler.version} with CUDA {self.release}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -82,11 +83,11 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
     def wish(key: str, value: str) -> tuple[tuple[str, str], ...]:
         return ((file.label(key), value),) if value else ()
 
-    def first(names: tuple[str, ...]) -> tuple[str, str] | None:
-        return next(((name, environ[name]) for name in names if environ.get(name, "").strip()), None)
-
     def every(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        return tuple((name, environ[name]) for name in names if environ.get(name, "").strip())
+        return tuple((name, environ[name].strip()) for name in names if environ.get(name, "").strip())
+
+    def first(names: tuple[str, ...]) -> tuple[str, str] | None:
+        return next(iter(every(names)), None)
 
     return Preferences(
         nvcc=first(catalog.ENV_NVCC) or next(iter(wish("nvcc", file.nvcc)), None),
@@ -96,7 +97,7 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
         groups=_ordered_groups(first(catalog.ENV_PREFER) or next(iter(wish("prefer", ",".join(file.prefer))), None)),
         cuda_hosts=_flagged_hosts(environ) + every(("NVCC_CCBIN", "CUDAHOSTCXX")) + wish("host-cxx", file.host_cxx),
         plain_cxx=first(("CXX",)),
-        conda_prefix=environ.get("CONDA_PREFIX", ""),
+        conda_prefix=environ.get("CONDA_PREFIX", "").strip(),
         allow_unsupported_compiler=_switch(
             first(catalog.ENV_ALLOW_UNSUPPORTED), otherwise=file.allow_unsupported_compiler or False
         ),
@@ -149,10 +150,13 @@ def parse_ccbin(flags: str) -> str:
     --------
     >>> parse_ccbin("-O2 -ccbin=/usr/bin/g++-12")
     '/usr/bin/g++-12'
-    >>> parse_ccbin("--compiler-bindir /opt/gcc/bin/g++")
-    '/opt/gcc/bin/g++'
+    >>> parse_ccbin("--compiler-bindir '/opt/my gcc/bin/g++' -O2")
+    '/opt/my gcc/bin/g++'
     """
-    words = flags.split()
+    try:
+        words = shlex.split(flags)
+    except ValueError:  # a quote without its end
+        words = flags.split()
     found = ""
     for word, after in zip(words, [*words[1:], ""], strict=False):
         for flag in ("-ccbin", "--compiler-bindir"):
@@ -160,4 +164,4 @@ def parse_ccbin(flags: str) -> str:
                 found = after
             elif word.startswith(f"{flag}="):
                 found = word.removeprefix(f"{flag}=")
-    return found.strip("\"'")
+    return found

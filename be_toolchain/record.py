@@ -21,7 +21,7 @@ from be_toolchain.model import (
 )
 from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
-SCHEMA = 2
+SCHEMA = 3
 """Raised whenever the meaning of a stored field changes."""
 
 KEPT_RECORDS = 64
@@ -228,8 +228,8 @@ def _decode_toolchain(data: Any) -> Toolchain:
     )
 
 
-_PATHS = ("root", "nvcc", "cicc", "ptxas", "cudafe", "fatbinary", "nvlink", "libdevice")
-_OPTIONAL_PATHS = ("cudart_static", "cudart_shared")
+_PATHS = ("root", "ptxas", "fatbinary", "libdevice")
+_OPTIONAL_PATHS = ("nvcc", "cicc", "cudafe", "nvlink", "cudart_static", "cudart_shared")
 
 
 def _decode_toolkit(data: Any) -> CudaToolkit:

@@ -12,7 +12,8 @@ from be_toolchain.errors import (
     UnsupportedHostCompilerError,
 )
 from be_toolchain.install_model import InstallRequest, Situation
-from be_toolchain.install_plan import FIRST_PIP_MAJOR, host_package, mixture_of
+from be_toolchain.install_plan import FIRST_PIP_MAJOR, mixture_of
+from be_toolchain.system_packages import host_package
 from be_toolchain.versions import release_of, version_key
 
 

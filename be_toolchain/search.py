@@ -31,7 +31,27 @@ class ToolkitCandidate:
     found_via: str
 
 
-ToolkitStep = Callable[[System, Preferences], Iterator[ToolkitCandidate | Probe]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClangCandidate:
+    """CUDA 12 wheels joined into one folder, with which clang compiles.
+
+    Parameters
+    ----------
+    root : Path
+        The folder.
+    found_via : str
+        The search step.
+    asked_for : bool
+        Whether somebody named it; otherwise it counts only where there is no nvcc.
+    """
+
+    root: Path
+    found_via: str
+    asked_for: bool = False
+
+
+Found = ToolkitCandidate | ClangCandidate | Probe
+ToolkitStep = Callable[[System, Preferences], Iterator[Found]]
 
 
 def _from_root(system: System, found_via: str, root: Path) -> Iterator[ToolkitCandidate | Probe]:
@@ -90,7 +110,7 @@ def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Prob
             yield Probe(found_via="pip wheels", place=str(folder), reason="no CUDA compiler wheels in it")
 
 
-def _in_store(system: System, found_via: str, name: str) -> Iterator[ToolkitCandidate | Probe]:
+def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
     """One managed toolchain; a folder without its manifest was never finished."""
     store = store_dir(system.environ)
     assert store is not None
@@ -100,24 +120,30 @@ def _in_store(system: System, found_via: str, name: str) -> Iterator[ToolkitCand
     roots = [store / name / below for below in catalog.PIP_ROOTS if system.is_dir(store / name / below)]
     for root in roots:
         yield from _from_root(system, found_via, root)
+    joined = store / name / catalog.CLANG_ROOT
+    if system.is_dir(joined):
+        yield ClangCandidate(root=joined, found_via=found_via, asked_for=found_via == _USE)
 
 
-def from_selected(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+_MANAGED, _USE = catalog.MANAGED_STEPS
+
+
+def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
     """The managed toolchain that ``use`` chose, unless a setting says which places come first."""
     store = store_dir(system.environ)
     name = (system.read_text(store / SELECTED) or "").strip() if store is not None else ""
     if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
-        yield from _in_store(system, "python -m be_toolchain use", name)
+        yield from _in_store(system, _USE, name)
 
 
-def from_managed(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+def from_managed(system: System, _: Preferences) -> Iterator[Found]:
     """The managed toolchains of this user, newest first."""
     store = store_dir(system.environ)
     names = [name for name in system.list_dir(store) if name.startswith(CUDA_PREFIX)] if store is not None else []
     if not names:
         yield Probe(found_via="managed", place=str(store or "store"), reason="no managed CUDA toolkit")
     for name in sorted(names, key=version_key, reverse=True):
-        yield from _in_store(system, "managed", name)
+        yield from _in_store(system, _MANAGED, name)
 
 
 def from_path(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
@@ -172,9 +198,10 @@ STEPS: dict[str, tuple[ToolkitStep, ...]] = {
 """The steps of each group of `preferences.GROUPS`."""
 
 
-def toolkit_candidates(
-    system: System, preferences: Preferences, requested: Path | None
-) -> Iterator[ToolkitCandidate | Probe]:
+_JOINED = Path(catalog.CLANG_ROOT).parts
+
+
+def toolkit_candidates(system: System, preferences: Preferences, requested: Path | None) -> Iterator[Found]:
     """Every place for a CUDA toolkit, best first; only the named nvcc when the caller or ``BE_NVCC`` names one."""
     named = ("argument nvcc", str(requested)) if requested is not None else preferences.nvcc
     if named is None:
@@ -188,7 +215,14 @@ def toolkit_candidates(
     root = Path(value)
     if place is None and root.is_absolute() and system.is_program(root / "bin" / "nvcc"):
         place = root / "bin" / "nvcc"
-    if place is None:
+    if (
+        place is None
+        and root.is_absolute()
+        and root.parts[-2:] == _JOINED
+        and system.is_program(root / "bin" / "ptxas")
+    ):
+        yield ClangCandidate(root=root, found_via=found_via, asked_for=True)
+    elif place is None:
         yield Probe(found_via=found_via, place=value, reason="no such program")
     else:
         yield ToolkitCandidate(nvcc=place, found_via=found_via)

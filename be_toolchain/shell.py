@@ -9,8 +9,6 @@ from pathlib import Path
 
 from be_toolchain.model import Toolchain
 
-SHELLS = ("bash", "zsh", "fish", "json")
-
 
 def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The variables that make torch, CMake, CuPy and a plain nvcc use a toolchain.
@@ -36,12 +34,12 @@ def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[t
     cuda = toolchain.cuda
     if cuda is not None:
         root, host = str(cuda.root), str(cuda.host_compiler.path)
-        rows += [("CUDA_HOME", root), ("CUDA_PATH", root), ("CUDACXX", str(cuda.nvcc))]
-        rows += [("CUDAHOSTCXX", host), ("NVCC_CCBIN", host)]
+        rows += [("CUDA_HOME", root), ("CUDA_PATH", root), ("CUDACXX", str(cuda.nvcc or host))]
+        rows += [("CUDAHOSTCXX", host), ("NVCC_CCBIN", host)] if cuda.nvcc is not None else []
         rows += [
             (name, _extended(folders, environ.get(name, "")))
             for name, folders in (
-                ("PATH", (cuda.nvcc.parent,)),
+                ("PATH", ((cuda.nvcc or cuda.ptxas).parent,)),
                 ("CPATH", cuda.include_dirs),
                 ("LIBRARY_PATH", cuda.library_dirs),
             )

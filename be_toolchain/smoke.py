@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from be_toolchain import catalog
-from be_toolchain.arch import gencode_flags
+from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.devices import DeviceReport
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain
 from be_toolchain.system import RunResult, System
@@ -171,16 +171,25 @@ def _try_cuda(system: System, cuda: CudaToolkit, devices: DeviceReport, scratch:
     source, program = scratch / "smoke.cu", scratch / "smoke_cuda"
     source.write_text(CUDA)
     present = sorted({device.arch for device in devices.devices})
-    build = [str(cuda.nvcc), "-ccbin", str(cuda.host_compiler.path), "-std=c++17"]
-    build += gencode_flags(tuple(present) or cuda.archs[:1])
-    build += ["-allow-unsupported-compiler"] if cuda.allow_unsupported_compiler else []
+    build = [*_compiler_command(cuda, tuple(present) or cuda.archs[:1]), "-std=c++17"]
     build += [f"-L{folder}" for folder in cuda.library_dirs]
     build += [str(source), "-o", str(program)]
+    build += ["-lcudart_static", "-ldl", "-lpthread", "-lrt"] if cuda.nvcc is None else []
     if present:
         done = f"built a program and ran it on {devices.devices[0].name}"
         return _try(system, "CUDA", (tuple(build), (str(program),)), "sum 500500", done)
     done = "built a program; there is no GPU to run it on"
     return _try(system, "CUDA", (tuple(build), (str(program), "host")), "started", done)
+
+
+def _compiler_command(cuda: CudaToolkit, archs: tuple[Arch, ...]) -> tuple[str, ...]:
+    """What compiles and links CUDA for some architectures."""
+    host = str(cuda.host_compiler.path)
+    if cuda.nvcc is None:
+        wanted = (f"--cuda-gpu-arch={arch.sm}" for arch in archs)
+        return (host, "-Wno-unknown-cuda-version", f"--cuda-path={cuda.root}", *wanted)
+    allowed = ("-allow-unsupported-compiler",) if cuda.allow_unsupported_compiler else ()
+    return (str(cuda.nvcc), "-ccbin", host, *gencode_flags(archs), *allowed)
 
 
 def _try_ffi(system: System, language: str, name: str, expected: str, scratch: Path) -> SmokeResult:

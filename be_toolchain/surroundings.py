@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from be_toolchain import catalog
 from be_toolchain.system import FolderFacts, System
 from be_toolchain.versions import parse_dist_infos
 
@@ -16,6 +17,7 @@ CACHE_NAME = "brainevent-toolchain"
 
 TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
 
+_CUDA12 = frozenset((*catalog.CUDA12_WHEELS, "nvidia-cuda-nvrtc-cu12"))
 _PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
@@ -29,6 +31,8 @@ class Surroundings:
         Its version; empty when jax is not installed.
     jax_plugins : tuple of (name, version)
         jax's CUDA plugins.
+    cuda12_wheels : tuple of (name, version)
+        The CUDA 12 wheels with compilers or their parts.
     libc : str
         As `System.libc`.
     cache, temporary : FolderFacts
@@ -37,6 +41,7 @@ class Surroundings:
 
     jaxlib: str
     jax_plugins: tuple[tuple[str, str], ...]
+    cuda12_wheels: tuple[tuple[str, str], ...]
     libc: str
     cache: FolderFacts
     temporary: FolderFacts
@@ -51,6 +56,7 @@ def probe_surroundings(system: System) -> Surroundings:
     return Surroundings(
         jaxlib=installed.get("jaxlib", ""),
         jax_plugins=tuple(sorted(item for item in installed.items() if _PLUGIN.fullmatch(item[0]))),
+        cuda12_wheels=tuple(sorted(item for item in installed.items() if item[0] in _CUDA12)),
         libc=system.libc,
         cache=system.folder_facts(cache_dir(system.environ)),
         temporary=system.folder_facts(temporary_dir(system.environ)),

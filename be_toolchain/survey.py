@@ -4,34 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from be_toolchain import catalog
 from be_toolchain.coherence import (
-    find_mixture,
     judge_conda,
     judge_flags,
     judge_host,
     judge_libc,
-    judge_release,
     render_limits,
 )
+from be_toolchain.compilers import Compilers
 from be_toolchain.configuration import ConfigurationFile, parse_configuration
 from be_toolchain.errors import (
-    CudaNotFoundError,
     HostCompilerNotFoundError,
-    IncoherentToolchainError,
     Probe,
     ToolchainError,
     UnsupportedHostCompilerError,
 )
-from be_toolchain.examine import Rejection, examine_toolkit
-from be_toolchain.hosts import HostCandidate, conda_prefixes, host_candidates, probe_compiler
+from be_toolchain.hosts import HostCandidate, conda_prefixes, host_candidates
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.preferences import Preferences, parse_preferences
-from be_toolchain.search import ToolkitCandidate, toolkit_candidates
-from be_toolchain.store_paths import interrupted_marker
+from be_toolchain.search import toolkit_candidates
 from be_toolchain.system import System
+from be_toolchain.toolkit_search import find_toolkit, place_of, who_named
 from be_toolchain.versions import version_key
 
 
@@ -60,42 +55,6 @@ class Survey:
     def problem(self) -> ToolchainError | None:
         """The first thing that went wrong."""
         return self.cxx_problem or self.cuda_problem
-
-
-class Compilers:
-    """The C++ compilers of a machine, each asked at most once.
-
-    Parameters
-    ----------
-    system : System
-        The machine.
-    preferences : Preferences
-        The environment's wishes.
-    requested : Path, optional
-        The caller's.
-    """
-
-    def __init__(self, system: System, preferences: Preferences, requested: Path | None) -> None:
-        self._system = system
-        self._preferences = preferences
-        self._requested = requested
-        self._asked: dict[Path, HostCompiler | Probe] = {}
-
-    def each(self, *, for_cuda: bool) -> Iterator[HostCompiler | Probe]:
-        """Every compiler that works, best first, and every place that lost."""
-        seen: set[Path] = set()
-        for candidate in host_candidates(self._system, self._preferences, self._requested, for_cuda=for_cuda):
-            if isinstance(candidate, Probe):
-                yield candidate
-            elif candidate.path not in seen:
-                seen.add(candidate.path)
-                yield self._ask(candidate)
-
-    def _ask(self, candidate: HostCandidate) -> HostCompiler | Probe:
-        """Ask once; a later step that finds the same program gives its own name to the answer."""
-        if candidate.path not in self._asked:
-            self._asked[candidate.path] = probe_compiler(self._system, candidate)
-        return replace(self._asked[candidate.path], found_via=candidate.found_via)
 
 
 def survey(
@@ -130,7 +89,7 @@ def survey(
     )
     result = Survey(toolchain=Toolchain(environment=environment))
     if request.need_cxx or request.need_cuda:
-        result = _with_cxx(result, compilers, _named(request.cxx, preferences.cxx, "argument cxx"))
+        result = _with_cxx(result, compilers, who_named(request.cxx, preferences.cxx, "argument cxx"))
     if request.need_cuda:
         result = _with_cuda(result, system, preferences, request, compilers)
     if to_the_end:
@@ -145,7 +104,7 @@ def _with_the_rest(result: Survey, system: System, preferences: Preferences, req
         return host_candidates(system, preferences, request.cxx, for_cuda=for_cuda)
 
     toolkits = (
-        Probe(found_via=each.found_via, place=str(each.nvcc)) if isinstance(each, ToolkitCandidate) else each
+        each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(place_of(each)))
         for each in toolkit_candidates(system, preferences, request.nvcc)
     )
     return replace(
@@ -187,7 +146,8 @@ def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | Non
         toolchain = replace(result.toolchain, cxx=found)
         return replace(result, toolchain=toolchain, cxx_probes=tuple(probes))
     hints: tuple[str, ...] = (
-        "install a C++ compiler: apt install g++, dnf install gcc-c++, or conda install gxx",
+        "install the system's: apt-get install g++, dnf install gcc-c++, or conda install gxx",
+        "or one for C++ kernels alone, from PyPI: python -m be_toolchain install --host-compiler",
         "or name one with BE_CXX=/path/to/g++",
     )
     message = "no working C++ compiler was found"
@@ -207,10 +167,12 @@ def _with_cuda(
     )
     if any_host is None:
         return replace(result, cuda_problem=result.cxx_problem)
-    found = _find_toolkit(system, preferences, request.nvcc, any_host)
-    result = replace(result, cuda_probes=found.probes, cuda_problem=found.problem)
+    found = find_toolkit(system, preferences, request.nvcc, any_host, compilers)
+    result = replace(result, cuda_probes=found.probes, cuda_problem=found.problem, host_probes=found.clang_probes)
     if found.toolkit is None:
         return result
+    if found.toolkit.nvcc is None:
+        return replace(result, toolchain=replace(result.toolchain, cuda=found.toolkit))
     probes, host = _find_host(found.toolkit, compilers, allow_any=preferences.allow_unsupported_compiler)
     if host is None:
         anything = Compilers(system, replace(preferences, cxx=None), None)
@@ -219,84 +181,6 @@ def _with_cuda(
     unknown = bool(judge_host(host, found.toolkit.host_limits))
     toolkit = replace(found.toolkit, host_compiler=host, allow_unsupported_compiler=unknown)
     return replace(result, toolchain=replace(result.toolchain, cuda=toolkit), host_probes=probes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ToolkitSearch:
-    """What the search for a toolkit came to."""
-
-    toolkit: CudaToolkit | None
-    probes: tuple[Probe, ...]
-    problem: ToolchainError | None
-
-
-def _find_toolkit(
-    system: System, preferences: Preferences, requested: Path | None, host: HostCompiler
-) -> _ToolkitSearch:
-    """The first complete and coherent toolkit."""
-    probes: list[Probe] = []
-    rejections: list[Rejection] = []
-    tried: set[Path] = set()
-    for candidate in toolkit_candidates(system, preferences, requested):
-        if isinstance(candidate, Probe):
-            probes.append(candidate)
-            continue
-        real = system.realpath(candidate.nvcc)
-        if real in tried:
-            reason = "the same nvcc as one above"
-            probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), reason=reason))
-            continue
-        tried.add(real)
-        verdict = _judge_toolkit(system, candidate, host)
-        if isinstance(verdict, Rejection):
-            rejections.append(verdict)
-            lost = Probe(
-                found_via=candidate.found_via, place=str(candidate.nvcc), reason=verdict.reason, hint=verdict.hint
-            )
-            probes.append(lost)
-            continue
-        reason = f"CUDA {verdict.release}, the first in the order of search that is complete and of one release"
-        probes.append(Probe(found_via=candidate.found_via, place=str(candidate.nvcc), reason=reason, chosen=True))
-        return _ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None)
-    named = _named(requested, preferences.nvcc, "argument nvcc")
-    return _ToolkitSearch(toolkit=None, probes=tuple(probes), problem=_cuda_error(rejections, tuple(probes), named))
-
-
-def _judge_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
-    """Examine a candidate and apply the rules that need nothing else."""
-    toolkit = examine_toolkit(system, candidate, host)
-    if isinstance(toolkit, Rejection):
-        return toolkit
-    if system.is_file(interrupted_marker(toolkit.root)):
-        reason = "an installation of CUDA wheels into its folder was interrupted"
-        return Rejection(reason=reason, hint="python -m be_toolchain doctor --fix", mixed=True)
-    too_old = judge_release(toolkit)
-    if too_old:
-        return Rejection(reason=too_old)
-    mixture = find_mixture(toolkit)
-    return Rejection(reason=mixture.reason, hint=mixture.hint, mixed=True) if mixture else toolkit
-
-
-def _cuda_error(
-    rejections: list[Rejection], probes: tuple[Probe, ...], named: tuple[str, str] | None
-) -> ToolchainError:
-    """The error for a search that found no toolkit."""
-    repairs = tuple(dict.fromkeys(rejection.hint for rejection in rejections if rejection.hint))
-    mixed = next((rejection for rejection in rejections if rejection.mixed), None)
-    if mixed is not None:
-        return IncoherentToolchainError(f"no usable CUDA toolkit: {mixed.reason}", probes=probes, hints=repairs)
-    if named is not None:
-        message = f"{named[0]} names {named[1]!r}, which belongs to no complete CUDA toolkit"
-        hints = (*repairs, f"correct {named[0]}, or leave it out to search this machine")
-        return CudaNotFoundError(message, probes=probes, hints=hints)
-    hints = (
-        *repairs,
-        "install one: python -m be_toolchain install shows the plan first",
-        f'or with pip: python -m pip install "{catalog.PIP_TOOLKIT}==13.0.*"',
-        "or with conda: conda install cuda-nvcc cuda-cudart-dev",
-        "or point to one with CUDA_HOME=/path/to/cuda or BE_NVCC=/path/to/nvcc",
-    )
-    return CudaNotFoundError("no complete CUDA toolkit was found", probes=probes, hints=hints)
 
 
 def _find_host(
@@ -345,23 +229,19 @@ def _host_error(
     )
 
 
-def _named(requested: Path | None, preferred: tuple[str, str] | None, label: str) -> tuple[str, str] | None:
-    """Who names the one program that may be used, and its name."""
-    return (label, str(requested)) if requested is not None else preferred
-
-
 def _finish(result: Survey, system: System) -> Toolchain:
     """One compiler for C++ and nvcc unless one was named for C++; and the warnings."""
     toolchain = result.toolchain
     cxx, cuda = toolchain.cxx, toolchain.cuda
-    if cuda is not None and cxx is not None and not _is_named(cxx):
+    if cuda is not None and cuda.nvcc is not None and cxx is not None and not _is_named(cxx):
         cxx = cuda.host_compiler
     used = [compiler for compiler in (cxx, cuda.host_compiler if cuda else None) if compiler is not None]
     roots = tuple(str(prefix) for prefix in conda_prefixes(system))
     rows = [row for compiler in used for row in judge_conda(compiler, roots)]
     if cuda is not None:
         rows.extend(judge_libc(system.libc, cuda))
-        rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
+        if cuda.nvcc is not None:
+            rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
     return replace(toolchain, cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
 
 

@@ -227,7 +227,7 @@ class LocalSystem(System):
     def list_dir(self, path: Path) -> tuple[str, ...]:
         """See `System.list_dir`."""
         try:
-            return tuple(sorted(entry.name for entry in path.iterdir()))
+            return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - a Path for each name in /usr/bin takes 10 ms
         except OSError:
             return ()
 

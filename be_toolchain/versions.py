@@ -94,11 +94,12 @@ def parse_host_version(text: str) -> HostVersion | None:
     wrapper = re.search(r"^COLLECT_LTO_WRAPPER=(.+)$", text, re.MULTILINE)
     folder = re.search(r"^InstalledDir: (.+)$", text, re.MULTILINE)
     installed = Path(wrapper[1].strip()) if wrapper else Path(folder[1].strip()) / "clang" if folder else None
+    zig = " (zig)" if folder and "zig" in Path(folder[1]).name and "zig" not in match[0] else ""
     return HostVersion(
         family=family,
         version=match[2],
         target=target[1] if target else "",
-        banner=match[0].strip(),
+        banner=match[0].strip() + zig,
         install_file=installed,
     )
 
@@ -164,6 +165,17 @@ def parse_archs_listed(text: str) -> tuple[Arch, ...]:
     ['sm_90', 'sm_90a']
     """
     return tuple(sorted({Arch.parse(number) for number in re.findall(r"\bcompute_(\d{2,3}[af]?)\b", text)}))
+
+
+def parse_sm_listed(text: str) -> tuple[Arch, ...]:
+    r"""Every ``sm_XX`` in what ``ptxas --help`` or ``clang --target=nvptx64 --print-supported-cpus`` prints, sorted.
+
+    Examples
+    --------
+    >>> [arch.sm for arch in parse_sm_listed("\tsm_90\n\tsm_90a\n")]
+    ['sm_90', 'sm_90a']
+    """
+    return tuple(sorted({Arch.parse(number) for number in re.findall(r"\bsm_(\d{2,3}[af]?)\b", text)}))
 
 
 def parse_host_limits(text: str) -> HostLimits:

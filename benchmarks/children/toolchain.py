@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.survey import survey
 from be_toolchain.system import LocalSystem
 
 mode, records, site, prefix, rounds = sys.argv[1:]
@@ -30,4 +31,5 @@ for _ in range(int(rounds)):
     start = time.perf_counter()
     toolchain = resolve(REQUEST, system=Machine(), record_dir=Path(records) if mode == "record" else None)
     taken.append(time.perf_counter() - start)
-print(json.dumps({"taken": taken, "via": toolchain.cuda.found_via if toolchain.cuda else ""}))
+mixed = sum("parts of different releases" in probe.reason for probe in survey(REQUEST, Machine()).cuda_probes)
+print(json.dumps({"taken": taken, "via": toolchain.cuda.found_via if toolchain.cuda else "", "mixed": mixed}))

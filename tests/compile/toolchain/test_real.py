@@ -121,6 +121,7 @@ def test_the_record_notices_an_upgrade(tmp_path: Path):
 def test_this_machines_nvcc_compiles(tmp_path: Path):
     system = local(tmp_path)
     toolkit = resolved_cuda(resolve(CUDA, system=system))
+    assert toolkit.nvcc is not None
     assert toolkit.nvcc.samefile(toolkit.root / "bin" / "nvcc")
     assert toolkit.nvcc_version.startswith(f"{toolkit.release}.")
     assert compile_and_run(toolkit, system, tmp_path) == "linked"
@@ -140,8 +141,8 @@ def pip_layout(site: Path, tmp_path: Path, nvvm: str = "") -> Path:
     """The real toolkit under the wheels' folders: no targets/, no lib64, no unversioned libcudart.so."""
     real = resolved_cuda(resolve(CUDA, system=local(tmp_path)))
     root = site / "nvidia" / "cu13"
-    link_into(root / "bin", *real.nvcc.resolve().parent.iterdir())
-    link_into(root / "nvvm" / "bin", real.cicc)
+    link_into(root / "bin", *real.ptxas.resolve().parent.iterdir())
+    link_into(root / "nvvm" / "bin", *filter(None, [real.cicc]))
     link_into(root / "nvvm" / "libdevice", real.libdevice)
     (root / "include").symlink_to(real.include_dirs[0])
     assert real.cudart_static is not None
@@ -183,8 +184,8 @@ def test_condas_layout_compiles_not_activated(tmp_path: Path):
     prefix = tmp_path / "conda"
     target = prefix / "targets" / f"{os.uname().machine}-linux".replace("aarch64", "sbsa")
     (prefix / "conda-meta").mkdir(parents=True)
-    link_into(prefix / "bin", *real.nvcc.resolve().parent.iterdir())
-    link_into(prefix / "nvvm" / "bin", real.cicc)
+    link_into(prefix / "bin", *real.ptxas.resolve().parent.iterdir())
+    link_into(prefix / "nvvm" / "bin", *filter(None, [real.cicc]))
     link_into(prefix / "nvvm" / "libdevice", real.libdevice)
     assert real.cudart_static is not None
     link_into(target / "lib", real.cudart_static, real.cudart_static.parent / "libcudadevrt.a")

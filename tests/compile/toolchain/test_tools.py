@@ -103,7 +103,23 @@ def test_only_an_unsupported_compiler(tmp_path: Path):
 
 
 @needs_nvcc
-def test_only_clang(tmp_path: Path):
+def test_only_the_systems_clang(tmp_path: Path):
+    """A clang on libstdc++ builds all there is, nvcc's host side included."""
+    names = ("clang++", *(f"clang++-{number}" for number in range(20, 6, -1)))
+    clang = next((found for name in names if (found := shutil.which(name))), None)
+    if clang is None:
+        pytest.skip(f"{OPTIONAL}clang++, of a version that nvcc accepts")
+    for name, program in (("clang++", clang), ("sh", "sh"), ("rm", "rm"), ("ld", "ld"), ("as", "as")):
+        (tmp_path / name).symlink_to(shutil.which(program) or program)
+    done = toolchain("doctor", "--smoke", "--json", PATH=str(tmp_path), BE_NVCC=str(shutil.which("nvcc")))
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, report["smoke"]
+    assert report["toolchain"]["cxx"]["family"] == report["toolchain"]["cuda"]["host_compiler"]["family"] == "clang"
+    assert {trial["name"]: trial["outcome"] for trial in report["smoke"]}["CUDA"] == "ok"
+
+
+@needs_nvcc
+def test_only_zigs_clang(tmp_path: Path):
     """ziglang's clang++ behind a script: a compiler for C++; nvcc is not given it, since it has libc++."""
     if importlib.util.find_spec("ziglang") is None:
         pytest.skip(f"{OPTIONAL}ziglang")

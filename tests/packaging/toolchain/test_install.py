@@ -51,6 +51,38 @@ def compile_kernel(toolkit: CudaToolkit, folder: Path) -> None:
     assert b"twice" in library.read_bytes()
 
 
+CMAKE_LISTS = """
+cmake_minimum_required(VERSION 3.18)
+project(trial LANGUAGES CXX)
+find_package(CUDAToolkit REQUIRED)
+add_executable(trial host.cc)
+target_link_libraries(trial CUDA::cudart)
+"""
+HOST = """
+#include <cuda_runtime.h>
+int main() { int version = 0; return cudaRuntimeGetVersion(&version) == cudaSuccess && version >= 13000 ? 0 : 1; }
+"""
+
+
+def build_with_cmake(environment: Environment, folder: Path) -> None:
+    """Link a program with the shared CUDA runtime through ``find_package(CUDAToolkit)``, and run it."""
+    (folder / "CMakeLists.txt").write_text(CMAKE_LISTS)
+    (folder / "host.cc").write_text(HOST)
+    environment.pip("install", "cmake", "ninja")
+    tools = environment.python.parent
+    code, text = environment.run("env", "--shell", "json")
+    assert code == 0, text
+    variables = json.loads(text)
+    variables["PATH"] = f"{tools}:{variables['PATH']}"
+    for words in (("-G", "Ninja", "-S", ".", "-B", "build"), ("--build", "build")):
+        done = subprocess.run(
+            [str(tools / "cmake"), *words], cwd=folder, env=variables, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert str(environment.store) in (folder / "build" / "CMakeCache.txt").read_text()
+    assert subprocess.run([folder / "build" / "trial"], check=False).returncode == 0
+
+
 def test_a_managed_toolkit_compiles_where_there_is_no_other(
     new_environment: Callable[[], Environment], wheels: Path, tmp_path: Path
 ):
@@ -79,6 +111,7 @@ def test_a_managed_toolkit_compiles_where_there_is_no_other(
     toolkit = cuda_of(fresh)
     assert toolkit.root == fresh.store / "cuda-13.0.2" / "nvidia" / "cu13"
     compile_kernel(toolkit, tmp_path)
+    build_with_cmake(fresh, tmp_path)
 
     assert "is there already" in fresh.run(*install)[1]
     damaged = toolkit.root / "include" / "cuda_runtime.h"

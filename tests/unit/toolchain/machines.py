@@ -131,6 +131,21 @@ class MemorySystem(System):
         }
         self.program(path, lambda _, argv: RunResult(argv=argv, returncode=0, stderr=lines[family]))
 
+    def clang(self, path: str, version: str = "19.1.7", *, gpus: bool = True) -> None:
+        """A clang, with or without the target for NVIDIA's GPUs."""
+        self.gxx(path, version, "clang")
+        answer = self.files[path].program
+        assert answer is not None
+        known = "Available CPUs for this target:\n\n\tsm_50\n\tsm_80\n\tsm_90\n\tsm_90a\n"
+        refused = 'No available targets are compatible with triple "nvptx64"'
+
+        def told(machine: MemorySystem, argv: tuple[str, ...]) -> RunResult:
+            if "--print-supported-cpus" not in argv:
+                return answer(machine, argv)
+            return RunResult(argv=argv, returncode=0 if gpus else 1, stderr=known if gpus else refused)
+
+        self.program(path, told)
+
     def zig(self, path: str) -> None:
         """A script that execs ``zig c++``."""
         text = (
@@ -213,6 +228,31 @@ class MemorySystem(System):
         self.write(f"{folder}/nvvm/lib64/libnvvm.so")
         self.write(f"{folder}/nvvm/libdevice/libdevice.10.bc")
         self.write(f"{site}/nvidia_cuda_nvcc_cu12-12.9.86.dist-info/METADATA")
+
+    def joined_cu12(self, version: str = "12.9.2", *, cudart: str = "12.9.79", without: str = "") -> None:
+        """What ``install --cuda 12.9`` leaves in the store: the CUDA 12 wheels in one folder, without nvcc."""
+        tree = f"/home/ada/.local/share/be_toolchain/toolchains/cuda-{version}"
+        root = f"{tree}/nvidia/cu12"
+
+        def ptxas(_: MemorySystem, argv: tuple[str, ...]) -> RunResult:
+            helped = "Allowed values: 'compute_80','compute_90','sm_80','sm_90','sm_90a','sm_100','sm_100f'"
+            return RunResult(argv=argv, returncode=0, stdout=helped if "--help" in argv else version_text("12.9"))
+
+        self.program(f"{root}/bin/ptxas", ptxas)
+        for below in ("bin/fatbinary", "nvvm/libdevice/libdevice.10.bc", "include/crt/host_config.h"):
+            self.write(f"{root}/{below}")
+        for below in ("include/cuda_runtime.h", "include/nv/target", "lib/libcudart_static.a", "lib/libcudart.so.12"):
+            self.write(f"{root}/{below}")
+        wheels = {"nvcc": "12.9.86", "runtime": cudart, "cccl": "12.9.27"}
+        for name, wheel in wheels.items():
+            self.write(f"{tree}/nvidia_cuda_{name}_cu12-{wheel}.dist-info/METADATA")
+        self.write(f"{tree}/toolchain.json", "{}")
+        if without:
+            del self.files[f"{root}/{without}"]
+
+    def selects(self, name: str) -> None:
+        """What ``use`` leaves."""
+        self.write("/home/ada/.local/share/be_toolchain/toolchains/selected", f"{name}\n")
 
     def conda(self, prefix: str, release: str = "13.0", *, tools_only: bool = False, nvvm_release: str = "") -> None:
         """conda-forge's packages; `tools_only` is what a CUDA jaxlib pulls."""

@@ -18,6 +18,7 @@ ARCHS = st.builds(Arch, st.integers(1, 99), st.integers(0, 9), st.sampled_from([
 class Toolkit:
     archs: tuple[Arch, ...]
     release: str = "13.0"
+    title: str = "nvcc of CUDA 13.0"
 
 
 @given(ARCHS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from be_toolchain.arch import Arch
-from be_toolchain.devices import Device, DeviceReport, device_archs, parse_driver_release, parse_smi, probe_devices
+from be_toolchain.device_memory import device_archs
+from be_toolchain.devices import Device, DeviceReport, ask_aside, parse_driver_release, parse_smi, probe_devices
+from be_toolchain.doctor import examine_machine
 from be_toolchain.system import RunResult
 from tests.unit.toolchain.machines import MemorySystem
 
@@ -82,6 +85,29 @@ def test_libcuda_lists_all():
         found_via="libcuda",
     )
     assert machine.commands == []
+
+
+def test_the_driver_is_asked_while_the_doctor_looks_around():
+    looked = threading.Event()
+
+    class Patient(Libcuda):
+        def cuInit(self, flags: int) -> int:  # noqa: N802
+            return super().cuInit(flags) if looked.wait(10) else 999
+
+    machine = machine_with(Patient())
+    machine.gxx("/usr/bin/g++")
+    compiler = machine.files["/usr/bin/g++"]
+    answer = compiler.program
+    assert answer is not None
+
+    def answer_and_tell(inner: MemorySystem, argv: tuple[str, ...]) -> RunResult:
+        looked.set()
+        return answer(inner, argv)
+
+    compiler.program = answer_and_tell
+    assert [device.name for device in examine_machine(machine, devices=ask_aside(machine)).devices.devices] == [
+        "NVIDIA H200"
+    ]
 
 
 def test_no_driver():

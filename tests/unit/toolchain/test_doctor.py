@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from be_toolchain import __version__, cli
-from be_toolchain.doctor import examine_machine, render_report
+from be_toolchain.doctor import examine_machine
+from be_toolchain.exit_codes import USAGE_ERROR
+from be_toolchain.report_text import render_report
 from be_toolchain.system import System
 from tests.unit.toolchain.machines import MemorySystem
 from tests.unit.toolchain.test_devices import Libcuda
@@ -156,7 +158,7 @@ def test_which_says_why_not(capsys: pytest.CaptureFixture[str]):
 def test_arguments_that_mean_nothing(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments, system=healthy())
-    assert caught.value.code == cli.USAGE_ERROR
+    assert caught.value.code == USAGE_ERROR
     assert arguments[-1] in capsys.readouterr().err
 
 
@@ -176,7 +178,8 @@ def test_a_broken_toolkit_that_was_passed_over_is_shown_with_its_repair():
     text = render_report(report)
     assert report.exit_code == 0
     assert "nvidia/cu13/bin/nvcc (from pip wheels): parts of different releases" in text
-    assert 'next: python -m pip install "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]==13.0.*"' in text
+    assert "next: python -m be_toolchain doctor --fix, or " in text
+    assert 'python -m pip install "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]==13.0.*"' in text
 
 
 def test_which_says_that_a_part_is_not_there(capsys: pytest.CaptureFixture[str]):

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.doctor import examine_machine, render_report
+from be_toolchain.doctor import examine_machine
 from be_toolchain.errors import ToolchainError
+from be_toolchain.report_text import render_report
 from be_toolchain.survey import survey
 from tests.unit.toolchain.machines import SITE, MemorySystem
 from tests.unit.toolchain.test_devices import Libcuda
@@ -129,6 +130,13 @@ def test_a_search_for_cuda_ends_where_it_found_one():
     found = survey(ToolchainRequest(need_cuda=True), machine)
     assert found.cuda_probes[-1].chosen
     assert not any(path.startswith("/usr/local/cuda") for path in machine.stats)
+
+
+def test_wheels_of_mixed_releases_are_known_by_their_records_before_more_than_nvcc_has_run():
+    machine = machine_of(next(row for row in ROWS if row.name == "pip cu13 of mixed releases"))
+    with pytest.raises(ToolchainError, match="parts of different releases"):
+        resolve(ToolchainRequest(need_cuda=True), system=machine)
+    assert {Path(argv[0]).name for argv in machine.commands} == {"g++", "nvcc"}
 
 
 def test_every_file_of_a_toolkit_exists():

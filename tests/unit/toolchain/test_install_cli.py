@@ -11,6 +11,7 @@ import pytest
 from be_toolchain import cli, cli_install
 from be_toolchain.doctor import examine_machine
 from be_toolchain.errors import InstallError
+from be_toolchain.exit_codes import USAGE_ERROR
 from be_toolchain.install_facts import gather_situation
 from be_toolchain.installers import Pip, Uv, find_installer, parse_pip_report, parse_uv_compile
 from be_toolchain.system import RunResult
@@ -115,7 +116,7 @@ def test_fix_offers_cuda_where_there_is_none(capsys: pytest.CaptureFixture[str])
 def test_fix_and_json_exclude_each_other():
     with pytest.raises(SystemExit) as caught:
         run(machine(), "doctor", "--fix", "--json")
-    assert caught.value.code == cli.USAGE_ERROR
+    assert caught.value.code == USAGE_ERROR
 
 
 def test_the_situation():

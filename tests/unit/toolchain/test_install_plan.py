@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from be_toolchain.catalog import CUDA12_WHEELS
 from be_toolchain.errors import (
     CudaNotFoundError,
     CudaUnavailableError,
@@ -17,8 +18,9 @@ from be_toolchain.errors import (
     UnsupportedHostCompilerError,
 )
 from be_toolchain.install_model import Goal, InstallRequest, Situation, Wheel, render_plan
-from be_toolchain.install_plan import PARTS, SIZES_MB, ZIG, choose_goals, host_package, mixture_of, plan_install
+from be_toolchain.install_plan import PARTS, SIZES_MB, ZIG, choose_goals, mixture_of, plan_install
 from be_toolchain.repair import find_repairs
+from be_toolchain.system_packages import clang_package, host_package
 
 SITE, STORE = Path("/venv/lib/python3.11/site-packages"), Path("/home/ada/.local/share/be_toolchain/toolchains")
 PLAIN = Situation(site=SITE, store=STORE)
@@ -28,12 +30,18 @@ DRIVER_13_2 = replace(PLAIN, driver_version="13.2", driver_release="595.10")
 NEWER_JAX = replace(
     PLAIN, jax_cuda="13", minimums=(("nvidia-cuda-nvcc", "13.1.80"), ("nvidia-cuda-runtime", "13.0.48"))
 )
+WITH_CLANG = replace(PLAIN, clang="/usr/bin/clang++-19", clang_version="19.1.7")
 V130 = {
     "nvidia-cuda-nvcc": "13.0.88",
     "nvidia-nvvm": "13.0.88",
     "nvidia-cuda-crt": "13.0.88",
     "nvidia-cuda-runtime": "13.0.96",
     "nvidia-cuda-cccl": "13.0.85",
+}
+V129 = {
+    "nvidia-cuda-nvcc-cu12": "12.9.86",
+    "nvidia-cuda-runtime-cu12": "12.9.79",
+    "nvidia-cuda-cccl-cu12": "12.9.27",
 }
 MIXED = V130 | {"nvidia-nvvm": "13.5.37", "nvidia-cuda-crt": "13.5.37"}
 
@@ -123,8 +131,61 @@ def test_cuda_12_is_not_on_pypi_and_what_works_is_said(situation: Situation, ask
         goal_of(situation, cuda=asked)
     text = "\n".join(caught.value.hints)
     assert ("install --cuda 13.0 --into managed" in text) is offers_13
-    for part in ("conda install", "cuda-version=12.9", "apt-get install cuda-toolkit-12-9", "-x cuda", "[cuda12]"):
+    assert "no clang is here" in caught.value.message
+    for part in ("conda install", "cuda-version=12.9", "apt-get install cuda-toolkit-12-9", "clang 16 or newer"):
         assert part in text
+
+
+@pytest.mark.parametrize("asked", ["11.8", "10"])
+def test_what_is_older_than_cuda_12_is_not_offered_even_with_clang(asked: str):
+    with pytest.raises(CudaUnavailableError, match="PyPI has no nvcc before CUDA 13"):
+        goal_of(WITH_CLANG, cuda=asked)
+
+
+@pytest.mark.parametrize(
+    ("situation", "asked", "specifier"),
+    [
+        (WITH_CLANG, "12.9", "==12.9.*"),
+        (WITH_CLANG, "12", ">=12,<13"),
+        (WITH_CLANG, "12.9.1", "==12.9.1"),
+        (replace(WITH_CLANG, driver_version="12.8", driver_release="570.86.10"), "auto", ">=12,<12.9"),
+    ],
+)
+def test_cuda_12_for_clang(situation: Situation, asked: str, specifier: str):
+    goal = goal_of(situation, cuda=asked)
+    assert goal.requirement == f"cuda-toolkit[nvcc,cudart,cccl]{specifier}"
+    assert (goal.kind, goal.into, goal.folder, goal.clang) == ("cuda-clang", "managed", STORE, "/usr/bin/clang++-19")
+    assert "clang 19.1.7 (/usr/bin/clang++-19)" in goal.why[0]
+
+
+def test_cuda_13_stays_the_choice_where_nothing_asks_for_12():
+    assert goal_of(WITH_CLANG).kind == "cuda"
+    assert goal_of(replace(WITH_CLANG, driver_version="13.0", driver_release="580.82.07")).kind == "cuda"
+
+
+def test_cuda_12_for_clang_is_no_part_of_an_environment():
+    with pytest.raises(InstallError, match="joined into one folder") as caught:
+        goal_of(WITH_CLANG, cuda="12.9", into="env")
+    assert "use --into managed" in caught.value.hints
+
+
+def test_the_clang_that_does_not_fit_is_named():
+    situation = replace(PLAIN, clang_problem="clang 14.0.6 is older than clang 16", distribution="debian")
+    with pytest.raises(CudaUnavailableError, match=r"clang 14\.0\.6 is older") as caught:
+        goal_of(situation, cuda="12.9")
+    assert "apt-get install clang-19" in caught.value.hints[0]
+
+
+def test_the_wheels_for_clang_are_planned_as_one_release():
+    goal = goal_of(WITH_CLANG, cuda="12.9")
+    plan = plan_install(goal, offered(V129, "12.9.2.0"), WITH_CLANG)
+    assert (plan.name, plan.is_done) == ("cuda-12.9.2", False)
+    assert {wheel.name for wheel in plan.wheels} == set(V129)
+    assert "for clang, without nvcc" in render_plan(plan)
+    with pytest.raises(InstallError, match="mixes releases"):
+        plan_install(goal, offered(V129 | {"nvidia-cuda-runtime-cu12": "12.6.77"}, "12.9.2"), WITH_CLANG)
+    with pytest.raises(InstallError, match="lacks nvidia-cuda-cccl-cu12"):
+        plan_install(goal, offered({name: V129[name] for name in list(V129)[:2]}, "12.9.2"), WITH_CLANG)
 
 
 @pytest.mark.parametrize("asked", ["newest", "13.x", "", "13.0.2.1.5"])
@@ -198,10 +259,11 @@ def test_a_host_compiler_is_managed_and_names_what_nvcc_needs():
 def test_host_packages():
     assert host_package("fedora") == "dnf install gcc-c++"
     assert host_package("") == "conda install gxx"
+    assert clang_package("ubuntu debian").startswith("apt-get install clang-19")
 
 
 def test_every_part_has_a_size():
-    assert set(SIZES_MB) == {*PARTS, ZIG}
+    assert set(SIZES_MB) == {*PARTS, *CUDA12_WHEELS, ZIG}
 
 
 @pytest.mark.parametrize(

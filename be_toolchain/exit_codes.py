@@ -1,0 +1,7 @@
+"""What the command line's exit codes mean."""
+
+WORKS, NO_CUDA, NO_CXX, INTERNAL = 0, 1, 2, 3
+"""All works; CUDA builds can't; C++ builds can't; a defect of be_toolchain."""
+
+USAGE_ERROR = 64
+"""Arguments that mean nothing (``EX_USAGE``)."""

@@ -1,0 +1,49 @@
+"""The commands by which Linux distributions install compilers. Pure."""
+
+from __future__ import annotations
+
+HOST_PACKAGES = (
+    (("debian", "ubuntu"), "apt-get install g++"),
+    (("fedora", "rhel", "centos"), "dnf install gcc-c++"),
+    (("suse",), "zypper install gcc-c++"),
+    (("arch",), "pacman -S gcc"),
+    (("alpine",), "apk add g++"),
+)
+"""The system's own C++ compiler, by words of ``ID`` and ``ID_LIKE`` in ``/etc/os-release``."""
+
+CLANG_PACKAGES = (
+    (("debian", "ubuntu"), "apt-get install clang-19 (or another from clang-16 on)"),
+    (("fedora", "rhel", "centos"), "dnf install clang"),
+    (("suse",), "zypper install clang"),
+    (("arch",), "pacman -S clang"),
+    (("alpine",), "apk add clang"),
+)
+"""A clang that compiles CUDA, likewise."""
+
+
+def host_package(distribution: str) -> str:
+    """The command that installs the system's C++ compiler.
+
+    Examples
+    --------
+    >>> host_package("ubuntu debian")
+    'apt-get install g++'
+    """
+    return _package_of(HOST_PACKAGES, distribution, "conda install gxx")
+
+
+def clang_package(distribution: str) -> str:
+    """The command that installs a clang that compiles CUDA.
+
+    Examples
+    --------
+    >>> clang_package("fedora")
+    'dnf install clang'
+    """
+    return _package_of(CLANG_PACKAGES, distribution, "conda install -c conda-forge clangxx")
+
+
+def _package_of(rows: tuple[tuple[tuple[str, ...], str], ...], distribution: str, otherwise: str) -> str:
+    """The row of a distribution."""
+    words = set(distribution.split())
+    return next((command for names, command in rows if words.intersection(names)), otherwise)

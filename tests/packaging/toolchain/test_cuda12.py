@@ -1,0 +1,174 @@
+"""CUDA 12 without nvcc: its wheels really installed for clang, and kernels really compiled with them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import be_runtime
+from be_runtime.errors import BuildError
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.clang_toolkit import find_clang
+from be_toolchain.compilers import Compilers
+from be_toolchain.errors import ArchError
+from be_toolchain.model import CudaToolkit
+from be_toolchain.preferences import Preferences
+from be_toolchain.system import LocalSystem
+from tests.packaging.toolchain.conftest import NO_INDEX, Environment
+from tests.support import cuda, requirements
+
+pytestmark = pytest.mark.xdist_group("toolchain-install")
+
+RELEASE = "cuda-toolkit[nvcc,cudart,cccl]==12.9.2"
+ADD = """
+#include <cuda_runtime.h>
+#include "brainevent/common.h"
+
+template <class T>
+__global__ void add_kernel(const T* a, const T* b, T* out, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a[i] + b[i];
+}
+
+// @BE add
+void add(const BE::Tensor a, const BE::Tensor b, BE::Tensor out, int64_t stream) {
+  const int n = out.numel_checked_int();
+  add_kernel<float><<<(n + 127) / 128, 128, 0, (cudaStream_t)stream>>>(a.data_ptr<float>(), b.data_ptr<float>(),
+                                                                       out.data_ptr<float>(), n);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def clang() -> Path:
+    """A clang of this machine that compiles CUDA 12."""
+    system = LocalSystem()
+    probes, found = find_clang(system, Compilers(system, Preferences(), None).each(for_cuda=True))
+    if found is None:
+        pytest.skip(f"{requirements.OPTIONAL}a clang for CUDA ({'; '.join(probe.reason for probe in probes)})")
+    return found.compiler.path
+
+
+@pytest.fixture(scope="module")
+def cu12_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels of CUDA 12.9."""
+    folder = tmp_path_factory.mktemp("cu12")
+    command = (sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--dest", str(folder), RELEASE)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    if done.returncode and any(sign in done.stderr for sign in NO_INDEX):
+        pytest.skip("no package index with CUDA wheels can be reached")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(clang: Path, new_environment: Callable[[], Environment], cu12_wheels: Path) -> Environment:
+    """A fresh environment, with CUDA 12.9 in its store."""
+    fresh = new_environment()
+    fresh = Environment(python=fresh.python, site=fresh.site, store=fresh.store, path=f"/usr/bin:/bin:{clang.parent}")
+    install = ("install", "--cuda", "12.9", "--wheels", cu12_wheels)
+    code, text = fresh.run(*install, "--dry-run", "--json")
+    (plan,) = json.loads(text)["plans"]
+    assert (code, plan["kind"], plan["version"], plan["into"]) == (0, "cuda-clang", "12.9.2", "managed")
+    assert {wheel["name"] for wheel in plan["wheels"]} == {
+        f"nvidia-cuda-{part}-cu12" for part in ("nvcc", "runtime", "cccl")
+    }
+    assert all(wheel["hashes"] for wheel in plan["wheels"])
+    code, text = fresh.run(*install, "--yes")
+    assert code == 0, text
+    return fresh
+
+
+def toolkit_of(environment: Environment) -> CudaToolkit:
+    found = resolve(ToolchainRequest(need_cuda=True), system=environment.system).cuda
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def chosen(installed: Environment, clang: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes load functions use it, and no nvcc: none is on PATH, and the toolkit is named."""
+    monkeypatch.setenv("PATH", installed.path)
+    monkeypatch.setenv("BE_NVCC", str(toolkit_of(installed).root))
+    monkeypatch.setenv("BE_CXX", str(clang))
+    for name in ("CUDA_HOME", "CUDA_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def images(module: be_runtime.CompiledModule) -> list[tuple[str, int]]:
+    return [(image.kind, image.arch) for image in cuda.device_code(module.path)]
+
+
+def test_without_clang_it_says_what_to_install(new_environment: Callable[[], Environment], tmp_path: Path):
+    fresh = new_environment()
+    bare = Environment(python=fresh.python, site=fresh.site, store=fresh.store, path=str(tmp_path))
+    (tmp_path / "env").symlink_to("/usr/bin/env")
+    code, text = bare.run("install", "--cuda", "12.9", "--yes")
+    assert code == 1
+    assert "PyPI has no nvcc before CUDA 13" in text
+    assert "clang 16 or newer compiles with the CUDA 12 wheels" in text
+    assert "install --cuda 13.0 --into managed" in text
+    assert not fresh.store.exists()
+
+
+def test_it_is_found_and_verified(installed: Environment, clang: Path):
+    toolkit = toolkit_of(installed)
+    assert toolkit.root == installed.store / "cuda-12.9.2" / "nvidia" / "cu12"
+    assert (toolkit.nvcc, toolkit.release, toolkit.host_compiler.path) == (None, "12.9", clang)
+    assert all(part.version.startswith("12.9.") for part in toolkit.components)
+    assert installed.run("list", "--verify")[0] == 0
+    assert "is there already" in installed.run("install", "--cuda", "12.9", "--dry-run")[1]
+
+
+def test_kernels_compile_without_nvcc(chosen: None):
+    module = be_runtime.load_cuda_inline("add", ADD, compute_capability="9.0", auto_register=False)
+    assert images(module) == [("elf", 90), ("ptx", 90)]
+    log = (module.path.parent / "build.log").read_text()
+    assert "--cuda-device-only" in log
+    assert "-isystem" in log
+    assert not any(word in log for word in ("nvcc ", "/usr/local/cuda", "nvidia/cu13"))
+    ctypes.CDLL(str(module.path))  # registers its images with the CUDA runtime, which needs no driver
+
+
+def test_our_device_headers_compile(chosen: None):
+    events = cuda.source("events")
+    module = be_runtime.load_cuda_inline("events", events, compute_capability="8.0,9.0", auto_register=False)
+    assert images(module) == [("elf", 80), ("elf", 90), ("ptx", 90)]
+
+
+def test_clang_as_a_whole_packs_with_our_fatbinary(chosen: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_COMPILER_LAUNCHER", "env")
+    module = be_runtime.load_cuda_inline("add", ADD, compute_capability="9.0", auto_register=False)
+    assert images(module) == [("elf", 90), ("ptx", 90)]
+    assert "--cuda-device-only" not in (module.path.parent / "build.log").read_text()
+
+
+def test_a_folder_whose_files_share_names(chosen: None, tmp_path: Path):
+    for index in range(2):
+        (tmp_path / "kernels").mkdir(exist_ok=True)
+        (tmp_path / "kernels" / f"part_{index}.cu").write_text(
+            ADD.replace("// @BE add", f"// @BE add_{index}").replace("void add(", f"void add_{index}(")
+        )
+    module = be_runtime.load_cuda_dir(tmp_path / "kernels", name="two", compute_capability="9.0", auto_register=False)
+    assert module.function_names == ("add_0", "add_1")
+    assert images(module) == [("elf", 90), ("ptx", 90)] * 2
+
+
+def test_an_author_s_mistake_is_shown_as_clang_says_it(chosen: None):
+    with pytest.raises(BuildError) as caught:
+        be_runtime.load_cuda_inline("wrong", f"{ADD}\nint x = nothing;", compute_capability="9.0")
+    message, line, caret = caught.value.first_error.splitlines()
+    assert message == "wrong:18:9: error: use of undeclared identifier 'nothing'"
+    assert line.endswith("int x = nothing;")
+    assert caret.endswith("^")
+
+
+def test_an_architecture_that_it_does_not_know(chosen: None):
+    with pytest.raises(ArchError, match=r"clang [\d.]+ with CUDA 12\.9 cannot target sm_999"):
+        be_runtime.load_cuda_inline("add", ADD, compute_capability="sm_999")

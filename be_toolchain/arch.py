@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from be_toolchain.errors import ArchError
 
@@ -13,8 +12,7 @@ ACCEPTED_SPELLINGS = '"8.6", "86", "sm_86" or "compute_86", with a suffix letter
 _ARCH = re.compile(r"(?:sm_|compute_)?(?:(\d{1,2})\.(\d)|(\d{1,2})(\d))([af]?)", re.ASCII | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Arch:
+class Arch(NamedTuple):
     """A compute capability, such as 8.6 or the architecture-specific 9.0a.
 
     Parameters

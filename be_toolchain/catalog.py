@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from be_toolchain.store_paths import STORE_VARIABLES
 
@@ -16,8 +16,7 @@ MIN_DRIVER_FOR_CUDA = {13: 580, 12: 525, 11: 450}
 """The first driver branch that runs any release of a CUDA major version (CUDA compatibility guide, table 1)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(NamedTuple):
     """Where the parts of one kind of CUDA installation are, below its root.
 
     ``{target}`` stands for the target folder (``x86_64-linux``), ``{multiarch}`` for Debian's (``x86_64-linux-gnu``).
@@ -36,12 +35,12 @@ class Layout:
     """
 
     name: str
+    includes: tuple[str, ...]
+    libraries: tuple[str, ...]
     marker: tuple[str, ...] = ()
     tools: tuple[str, ...] = ("bin",)
     cicc: tuple[str, ...] = ("nvvm/bin",)
     libdevice: tuple[str, ...] = ("nvvm/libdevice",)
-    includes: tuple[str, ...]
-    libraries: tuple[str, ...]
 
 
 LAYOUTS = (
@@ -104,8 +103,7 @@ TARGETS = {"x86_64": ("x86_64-linux",), "aarch64": ("sbsa-linux", "aarch64-linux
 """The folder below ``targets/`` for a machine, likeliest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComponentRow:
+class ComponentRow(NamedTuple):
     """A part of a toolkit and the names it has in each packaging.
 
     Parameters
@@ -130,8 +128,8 @@ class ComponentRow:
     pip: str
     extra: str
     conda: tuple[str, ...]
-    debian: tuple[str, ...] = ("nvidia-cuda-toolkit",)
     version_json: tuple[str, ...]
+    debian: tuple[str, ...] = ("nvidia-cuda-toolkit",)
     same_release: bool = True
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
@@ -35,8 +35,7 @@ _OF_WHEEL = {
 """The wheel of each part that tells no version itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clang:
+class Clang(NamedTuple):
     """A clang that compiles CUDA 12.
 
     Parameters

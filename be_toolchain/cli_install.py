@@ -7,7 +7,6 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from be_toolchain.doctor import Report
@@ -238,7 +237,7 @@ def fix(
         installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
         plans = _plans(tuple(request for _, request in repairs.requests), situation, installer)
         plans = tuple(
-            replace(plan, repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
+            plan._replace(repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
             for plan in plans
         )
         print("\n".join(map(render_plan, plans)))

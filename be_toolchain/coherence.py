@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
@@ -14,8 +14,7 @@ from be_toolchain.system import FolderFacts
 from be_toolchain.versions import release_of, version_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mixture:
+class Mixture(NamedTuple):
     """Parts of one toolkit that come from different CUDA releases."""
 
     release: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from be_toolchain.errors import Probe
@@ -46,4 +45,4 @@ class Compilers:
         """Ask once; a later step that finds the same program gives its own name to the answer."""
         if candidate.path not in self._asked:
             self._asked[candidate.path] = probe_compiler(self._system, candidate)
-        return replace(self._asked[candidate.path], found_via=candidate.found_via)
+        return self._asked[candidate.path]._replace(found_via=candidate.found_via)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_toolchain.errors import PreferenceError
 from be_toolchain.system import System
@@ -22,8 +21,7 @@ KEYS = (*PATHS, "prefer", "allow-unsupported-compiler")
 """All keys of the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationFile:
+class ConfigurationFile(NamedTuple):
     """The file that holds the wishes, unread: a record's key has its text.
 
     Parameters
@@ -38,8 +36,7 @@ class ConfigurationFile:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(NamedTuple):
     """What a file asks for; empty texts where it is silent.
 
     Parameters

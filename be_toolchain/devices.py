@@ -6,9 +6,8 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError
@@ -24,8 +23,7 @@ NO_DEVICE = 100
 PROC_DRIVER = Path("/proc/driver/nvidia")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(NamedTuple):
     """A GPU.
 
     Parameters
@@ -38,13 +36,12 @@ class Device:
         Its compute capability.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls here
     name: str
     arch: Arch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceReport:
+class DeviceReport(NamedTuple):
     """What the driver says.
 
     Parameters

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from be_toolchain import __version__
 from be_toolchain.coherence import (
@@ -35,8 +34,7 @@ REPORT_SCHEMA = 1
 Status = Literal["ok", "note", "warn", "fail"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """One line of a report.
 
     Parameters
@@ -55,8 +53,7 @@ class Finding:
     next_step: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(NamedTuple):
     """All that the doctor found.
 
     Parameters
@@ -87,9 +84,9 @@ class Report:
     probes: tuple[tuple[str, tuple[Probe, ...]], ...]
     problems: tuple[ToolchainError, ...]
     surroundings: Surroundings
+    exit_code: int
     smoke: tuple[SmokeResult, ...] = ()
     home: str = ""
-    exit_code: int
 
     @property
     def verdict(self) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(NamedTuple):
     """One place that was looked at, and what came of it.
 
     Parameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
@@ -29,8 +29,7 @@ from be_toolchain.versions import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class Rejection(NamedTuple):
     """Why an nvcc can't be used, and what would repair it."""
 
     reason: str
@@ -38,8 +37,7 @@ class Rejection:
     mixed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(NamedTuple):
     """What an nvcc said about itself."""
 
     nvcc: Path
@@ -48,8 +46,7 @@ class Answers:
     places: DryRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(NamedTuple):
     """The files and folders of a toolkit; `missing` names those that are not there."""
 
     root: Path
@@ -269,7 +266,7 @@ def _assemble(
             *(_completed(system, part, archs) for part in recorded),
         ),
         archs=archs,
-        host_limits=replace(limits, libc_below=clash),
+        host_limits=limits._replace(libc_below=clash),
         host_compiler=host,
         found_via=candidate.found_via,
     )
@@ -308,7 +305,7 @@ def _completed(system: System, part: Component, archs: tuple[Arch, ...]) -> Comp
     if part.version or part.name != "nvvm":
         return part
     version = _cicc_version(system, part.path, archs)
-    return replace(part, version=version, source="cicc's output" if version else NO_RECORD)
+    return part._replace(version=version, source="cicc's output" if version else NO_RECORD)
 
 
 def _cicc_version(system: System, cicc: Path, archs: tuple[Arch, ...]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.errors import Probe
@@ -19,8 +19,7 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that stand before a compiler in ``CXX``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCandidate:
+class HostCandidate(NamedTuple):
     """A program that may be a C++ compiler.
 
     Parameters

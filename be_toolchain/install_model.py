@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Target = Literal["env", "managed"]
 Kind = Literal["cuda", "cuda-clang", "host-compiler"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallRequest:
+class InstallRequest(NamedTuple):
     """What a user asked for.
 
     Parameters
@@ -29,8 +27,7 @@ class InstallRequest:
     host_compiler: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(NamedTuple):
     """What an installation depends on.
 
     Parameters
@@ -65,9 +62,9 @@ class Situation:
         ``ID`` and ``ID_LIKE`` of ``/etc/os-release``.
     """
 
-    machine: str = "x86_64"
     site: Path
     store: Path | None
+    machine: str = "x86_64"
     is_virtual: bool = True
     is_conda: bool = False
     is_external: bool = False
@@ -85,8 +82,7 @@ class Situation:
     distribution: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wheel:
+class Wheel(NamedTuple):
     """One wheel as an index offers it.
 
     Parameters
@@ -110,8 +106,7 @@ class Wheel:
         return " ".join((f"{self.name}=={self.version}", *(f"--hash={digest}" for digest in self.hashes)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+class Goal(NamedTuple):
     """What to ask an index for, before it has answered.
 
     Parameters
@@ -139,8 +134,7 @@ class Goal:
     clang: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallPlan:
+class InstallPlan(NamedTuple):
     """What will be done.
 
     Parameters
@@ -182,7 +176,7 @@ class InstallPlan:
 
     def forced(self) -> InstallPlan:
         """The same plan for files that are not what they should be."""
-        return replace(self, is_done=False, repairs=True)
+        return self._replace(is_done=False, repairs=True)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON data.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.coherence import judge_driver
@@ -42,8 +42,7 @@ SIZES_MB = {
 """About how many megabytes the wheels of release 13.0, and of ziglang 0.17, have: the download, the files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
+class _Choice(NamedTuple):
     """A CUDA release, as a requirement's version part; `clang` compiles with it where it has no nvcc."""
 
     specifier: str

@@ -10,9 +10,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_toolchain.errors import StoreError
 from be_toolchain.store_paths import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
@@ -25,8 +24,7 @@ SCHEMA = 1
 _STAGING, _REMOVED, _LOCK = ".staging-", ".removed-", "lock"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagedToolchain:
+class ManagedToolchain(NamedTuple):
     """One version in the store.
 
     Parameters
@@ -269,4 +267,4 @@ def _read(path: Path, selected: str) -> ManagedToolchain | None:
 
 def toolchain_json(row: ManagedToolchain) -> dict[str, Any]:
     """A toolchain as JSON data."""
-    return asdict(row) | {"path": str(row.path), "wheels": dict(row.wheels)}
+    return row._asdict() | {"path": str(row.path), "wheels": dict(row.wheels)}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.errors import Probe
@@ -25,8 +24,7 @@ __all__ = [
 Family = Literal["gcc", "clang"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolchainRequest:
+class ToolchainRequest(NamedTuple):
     """What a caller needs.
 
     Parameters
@@ -45,8 +43,7 @@ class ToolchainRequest:
     cxx: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCompiler:
+class HostCompiler(NamedTuple):
     """A C++ compiler that answered.
 
     Parameters
@@ -69,8 +66,8 @@ class HostCompiler:
     family: Family
     version: str
     target: str
-    banner: str = ""
     found_via: str
+    banner: str = ""
 
     @property
     def major(self) -> int:
@@ -78,8 +75,7 @@ class HostCompiler:
         return int(self.version.split(".")[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLimits:
+class HostLimits(NamedTuple):
     """The host compilers that a toolkit's ``crt/host_config.h`` accepts; None where it sets no limit.
 
     `libc_below` is the first release of glibc whose ``math.h`` contradicts the toolkit's own declarations; empty for
@@ -92,8 +88,7 @@ class HostLimits:
     libc_below: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Component:
+class Component(NamedTuple):
     """A part of a CUDA toolkit that is shipped, and can be upgraded, on its own.
 
     Parameters
@@ -114,8 +109,7 @@ class Component:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaToolkit:
+class CudaToolkit(NamedTuple):
     """A complete CUDA toolkit: it can compile, link, and has a host compiler that it accepts.
 
     One without nvcc is made of the CUDA 12 wheels, and clang compiles with it: `host_compiler`, for both sides.
@@ -158,8 +152,6 @@ class CudaToolkit:
     release: str
     nvcc: Path | None
     nvcc_version: str
-    nvcc_build: str = ""
-    layout: str = ""
     include_dirs: tuple[Path, ...]
     library_dirs: tuple[Path, ...]
     cudart_static: Path | None
@@ -172,10 +164,12 @@ class CudaToolkit:
     libdevice: Path
     components: tuple[Component, ...]
     archs: tuple[Arch, ...]
-    host_limits: HostLimits = HostLimits()
     host_compiler: HostCompiler
-    allow_unsupported_compiler: bool = False
     found_via: str
+    nvcc_build: str = ""
+    layout: str = ""
+    host_limits: HostLimits = HostLimits()
+    allow_unsupported_compiler: bool = False
 
     @property
     def title(self) -> str:
@@ -188,16 +182,14 @@ class CudaToolkit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
+class Warned(NamedTuple):
     """Something that works now and is likely to surprise later."""
 
     message: str
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """All that is needed to compile here, and all that a cache key has to know about it.
 
     Parameters

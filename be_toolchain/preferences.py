@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.configuration import Configuration
@@ -19,8 +19,7 @@ the variables of environment modules and the well-known folders.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preferences:
+class Preferences(NamedTuple):
     """What steers the search; a variable comes before the same wish in a file, and is named with its value.
 
     Parameters

@@ -208,13 +208,11 @@ def _unchanged(data: Any, system: System) -> bool:
 
 
 def encode(value: Any) -> Any:
-    """A model value as JSON data: paths and architectures as text, dataclasses as objects."""
-    from dataclasses import fields, is_dataclass
-
+    """A model value as JSON data: paths and architectures as text, named tuples as objects."""
     if isinstance(value, (Path, Arch)):
         return str(value)
-    if is_dataclass(value):
-        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        return {name: encode(item) for name, item in value._asdict().items()}
     return [encode(item) for item in value] if isinstance(value, tuple) else value
 
 

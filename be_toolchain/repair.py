@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from be_toolchain.errors import (
     CudaNotFoundError,
@@ -17,8 +17,7 @@ from be_toolchain.system_packages import host_package
 from be_toolchain.versions import release_of, version_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repairs:
+class Repairs(NamedTuple):
     """What can be done about a report.
 
     Parameters

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.errors import Probe
@@ -15,8 +15,7 @@ from be_toolchain.system import System
 from be_toolchain.versions import version_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolkitCandidate:
+class ToolkitCandidate(NamedTuple):
     """An nvcc that may belong to a complete toolkit.
 
     Parameters
@@ -31,8 +30,7 @@ class ToolkitCandidate:
     found_via: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClangCandidate:
+class ClangCandidate(NamedTuple):
     """CUDA 12 wheels joined into one folder, with which clang compiles.
 
     Parameters

@@ -7,9 +7,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.arch import Arch, gencode_flags
@@ -89,8 +88,7 @@ print("sum %.0f" % float(out.sum()), "on", next(iter(out.devices())).platform)
 Outcome = Literal["ok", "fail", "skipped"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmokeResult:
+class SmokeResult(NamedTuple):
     """What came of one trial.
 
     Parameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.system import FolderFacts, System
@@ -21,8 +21,7 @@ _CUDA12 = frozenset((*catalog.CUDA12_WHEELS, "nvidia-cuda-nvrtc-cu12"))
 _PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """Facts for `coherence`.
 
     Parameters

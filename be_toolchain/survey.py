@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.coherence import (
@@ -30,8 +30,7 @@ from be_toolchain.toolkit_search import find_toolkit, place_of, who_named
 from be_toolchain.versions import version_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(NamedTuple):
     """All that a search found.
 
     Parameters
@@ -94,7 +93,7 @@ def survey(
         result = _with_cuda(result, system, preferences, request, compilers)
     if to_the_end:
         result = _with_the_rest(result, system, preferences, request)
-    return replace(result, toolchain=_finish(result, system))
+    return result._replace(toolchain=_finish(result, system))
 
 
 def _with_the_rest(result: Survey, system: System, preferences: Preferences, request: ToolchainRequest) -> Survey:
@@ -107,8 +106,7 @@ def _with_the_rest(result: Survey, system: System, preferences: Preferences, req
         each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(place_of(each)))
         for each in toolkit_candidates(system, preferences, request.nvcc)
     )
-    return replace(
-        result,
+    return result._replace(
         cxx_probes=_continued(result.cxx_probes, map(_as_probe, hosts(for_cuda=False))),
         host_probes=_continued(result.host_probes, map(_as_probe, hosts(for_cuda=True))),
         cuda_probes=_continued(result.cuda_probes, toolkits),
@@ -131,7 +129,7 @@ def _continued(probes: tuple[Probe, ...], places: Iterator[Probe]) -> tuple[Prob
         return "the same as the chosen one" if place == winner.place else f"not needed: {winner.place} comes first"
 
     rest = (each for each in dict.fromkeys(places) if (each.found_via, each.place) not in known)
-    return (*probes, *(each if each.reason else replace(each, reason=reason(each.place)) for each in rest))
+    return (*probes, *(each if each.reason else each._replace(reason=reason(each.place)) for each in rest))
 
 
 def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | None) -> Survey:
@@ -143,8 +141,8 @@ def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | Non
             continue
         reason = f"{found.family} {found.version}, the first that works in the order of search"
         probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=True))
-        toolchain = replace(result.toolchain, cxx=found)
-        return replace(result, toolchain=toolchain, cxx_probes=tuple(probes))
+        toolchain = result.toolchain._replace(cxx=found)
+        return result._replace(toolchain=toolchain, cxx_probes=tuple(probes))
     hints: tuple[str, ...] = (
         "install the system's: apt-get install g++, dnf install gcc-c++, or conda install gxx",
         "or one for C++ kernels alone, from PyPI: python -m be_toolchain install --host-compiler",
@@ -155,7 +153,7 @@ def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | Non
         message = f"{named[0]} names {named[1]!r}, which is no working C++ compiler"
         hints = (f"correct {named[0]}, or leave it out to search this machine",)
     problem = HostCompilerNotFoundError(message, probes=tuple(probes), hints=hints)
-    return replace(result, cxx_probes=tuple(probes), cxx_problem=problem)
+    return result._replace(cxx_probes=tuple(probes), cxx_problem=problem)
 
 
 def _with_cuda(
@@ -166,21 +164,21 @@ def _with_cuda(
         (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe)), None
     )
     if any_host is None:
-        return replace(result, cuda_problem=result.cxx_problem)
+        return result._replace(cuda_problem=result.cxx_problem)
     found = find_toolkit(system, preferences, request.nvcc, any_host, compilers)
-    result = replace(result, cuda_probes=found.probes, cuda_problem=found.problem, host_probes=found.clang_probes)
+    result = result._replace(cuda_probes=found.probes, cuda_problem=found.problem, host_probes=found.clang_probes)
     if found.toolkit is None:
         return result
     if found.toolkit.nvcc is None:
-        return replace(result, toolchain=replace(result.toolchain, cuda=found.toolkit))
+        return result._replace(toolchain=result.toolchain._replace(cuda=found.toolkit))
     probes, host = _find_host(found.toolkit, compilers, allow_any=preferences.allow_unsupported_compiler)
     if host is None:
-        anything = Compilers(system, replace(preferences, cxx=None), None)
+        anything = Compilers(system, preferences._replace(cxx=None), None)
         problem = _host_error(found.toolkit, probes, _newest_fitting(found.toolkit, anything))
-        return replace(result, host_probes=probes, cuda_problem=problem)
+        return result._replace(host_probes=probes, cuda_problem=problem)
     unknown = bool(judge_host(host, found.toolkit.host_limits))
-    toolkit = replace(found.toolkit, host_compiler=host, allow_unsupported_compiler=unknown)
-    return replace(result, toolchain=replace(result.toolchain, cuda=toolkit), host_probes=probes)
+    toolkit = found.toolkit._replace(host_compiler=host, allow_unsupported_compiler=unknown)
+    return result._replace(toolchain=result.toolchain._replace(cuda=toolkit), host_probes=probes)
 
 
 def _find_host(
@@ -242,7 +240,7 @@ def _finish(result: Survey, system: System) -> Toolchain:
         rows.extend(judge_libc(system.libc, cuda))
         if cuda.nvcc is not None:
             rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
-    return replace(toolchain, cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
+    return toolchain._replace(cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
 
 
 def _is_named(compiler: HostCompiler) -> bool:

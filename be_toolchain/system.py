@@ -7,16 +7,14 @@ import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import subprocess
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileStamp:
+class FileStamp(NamedTuple):
     """What tells one state of a file or folder from another.
 
     Parameters
@@ -34,8 +32,7 @@ class FileStamp:
     mtime_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(NamedTuple):
     """What a finished, or never started, program left.
 
     Parameters
@@ -70,8 +67,7 @@ class RunResult:
         return self.problem or f"exit status {self.returncode}{': ' + lines[-1].strip() if lines else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderFacts:
+class FolderFacts(NamedTuple):
     """What can be done in a folder, or in the nearest one above it that is there.
 
     Parameters

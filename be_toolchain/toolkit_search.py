@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import catalog
 from be_toolchain.clang_toolkit import examine_clang_tree, find_clang
@@ -18,8 +18,7 @@ from be_toolchain.search import ClangCandidate, Found, ToolkitCandidate, toolkit
 from be_toolchain.system import System
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolkitSearch:
+class ToolkitSearch(NamedTuple):
     """What the search for a toolkit came to."""
 
     toolkit: CudaToolkit | None
@@ -44,7 +43,7 @@ def find_toolkit(
         seen = Probe(found_via=candidate.found_via, place=str(place))
         real = system.realpath(place)
         if real in tried:
-            probes.append(replace(seen, reason="the same nvcc as one above"))
+            probes.append(seen._replace(reason="the same nvcc as one above"))
             continue
         tried.add(real)
         if isinstance(candidate, ClangCandidate):
@@ -53,9 +52,9 @@ def find_toolkit(
             verdict = _judge_toolkit(system, candidate, host)
         if isinstance(verdict, Rejection):
             rejections.append(verdict)
-            probes.append(replace(seen, reason=verdict.reason, hint=verdict.hint))
+            probes.append(seen._replace(reason=verdict.reason, hint=verdict.hint))
             continue
-        probes.append(replace(seen, reason=_why_chosen(verdict, candidate), chosen=True))
+        probes.append(seen._replace(reason=_why_chosen(verdict, candidate), chosen=True))
         return ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None, clang_probes=clang_probes)
     named = who_named(requested, preferences.nvcc, "argument nvcc")
     advice = _advise_on_wheels(system, probes, compilers)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.model import Family, HostLimits
@@ -34,8 +33,7 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolVersion:
+class ToolVersion(NamedTuple):
     """What ``nvcc --version`` and its tools print."""
 
     version: str
@@ -62,8 +60,7 @@ def parse_tool_version(text: str) -> ToolVersion | None:
     return ToolVersion(version=match[2], build=build[1] if build else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostVersion:
+class HostVersion(NamedTuple):
     """What ``c++ -v`` prints about itself."""
 
     family: Family
@@ -104,8 +101,7 @@ def parse_host_version(text: str) -> HostVersion | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRun:
+class DryRun(NamedTuple):
     """Where nvcc itself says that its parts are; empty or None where it does not say."""
 
     here: Path | None = None

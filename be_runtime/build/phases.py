@@ -1,17 +1,23 @@
 """Nvcc's own phases as commands of the build graph, so that its host side and its device side run at once. Pure.
 
 ``nvcc -c`` runs one after the other: preprocess and cudafe++ (host), then preprocess, cicc and ptxas for each
-architecture (device), fatbinary, and the host compiler over what they made. Only two things tie the sides together
-before that last step: the module id, which cudafe++ would invent and which is given here instead, and the last step
-itself. Every command is nvcc's, with nvcc's arguments.
+architecture (device), fatbinary, and the host compiler over what they made. Three things tie the sides together:
+
+- the module id, which cudafe++ would invent and which is given here instead;
+- cicc's stub, which the host compiler includes, so that it waits for the first cicc;
+- the device code, which nvcc has it include as text. Here the host compiler leaves the place open, and the assembler
+  fills it in from the file that fatbinary makes: ptxas runs beside the host compiler.
+
+Every command is nvcc's, with nvcc's arguments, but for the host compiler's stop before the assembler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from .device_images import device_images
 from .dryrun import DryRun
 from .plan import Edge, GeneratedFile, UnitBuild
 
@@ -54,12 +60,17 @@ def split_phases(dry: DryRun, tools: Mapping[str, str], source: str, target: str
     id_file = _option(next(step.argv for step in known if step.tool == "cudafe++"), "--module_id_file_name")
     if last.tool != "compile" or last.outputs != (target,) or id_file is None:
         return None
+    fatbinary = next(step.argv for step in known if step.tool == "fatbinary")
+    images = device_images(_option(fatbinary, "--create"), _option(fatbinary, "--embedded-fatbin"))
+    if images is None:
+        return None
     made = {output for step in known for output in step.outputs}
     stem = PurePath(source).name
-    edges = tuple(_edge(step, index, stem, made) for index, step in enumerate(known))
+    edges = [_edge(step, index, stem, made) for index, step in enumerate(known)]
+    edges = [*map(images.apart, edges[:-1]), *images.assembled(edges[-1])]
     return UnitBuild(
-        edges=edges,
-        files=(GeneratedFile(path=id_file, text=module_id),),
+        edges=tuple(edges),
+        files=(GeneratedFile(path=id_file, text=module_id), images.stand_in()),
         library_path=dry.environ.get("LD_LIBRARY_PATH", ""),
     )
 
@@ -96,8 +107,7 @@ def _edge(step: _Step, index: int, source_name: str, made: set[str]) -> Edge:
     """A step with what it reads: the files that other steps make and that it names, or includes by name."""
     named = {_file_of(argument) for argument in step.argv} & made
     if step.tool == "compile":
-        # The host side includes cicc's stub, which includes fatbinary's output; neither is named here.
-        named |= {name for name in made if name.endswith((".stub.c", ".fatbin.c"))}
+        named |= {name for name in made if name.endswith(".stub.c")}  # included, and not named here
     depfile = f"{step.outputs[0]}.d" if step.tool == "preprocess" else None
     argv = (*step.argv, "-MD", "-MF", depfile) if depfile is not None else step.argv
     return Edge(
@@ -117,7 +127,7 @@ def _file_of(argument: str) -> str:
 def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:
     """The same phases for another source, from a dry run that was made with a placeholder for its name."""
 
-    def renamed(texts: Sequence[str]) -> tuple[str, ...]:
+    def renamed(texts: Iterable[str]) -> tuple[str, ...]:
         return tuple(text.replace(old, new) for text in texts)
 
     edges = tuple(
@@ -130,5 +140,5 @@ def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:
         )
         for edge in phases.edges
     )
-    files = tuple(file._replace(path=file.path.replace(old, new)) for file in phases.files)
+    files = tuple(GeneratedFile(*renamed(file)) for file in phases.files)
     return phases._replace(edges=edges, files=files)

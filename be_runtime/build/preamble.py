@@ -28,7 +28,7 @@ DEPFILE = f"{FOLDER}/read.d"
 
 
 def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
-    """The same commands, the last one with the beginning precompiled.
+    """The same commands, the host compiler's with the beginning precompiled.
 
     Parameters
     ----------
@@ -41,11 +41,10 @@ def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
     """
     if not build.edges:
         return build
-    *before, last = build.edges
     whole = _translated(build)
-    command = _without_input(last.argv, whole)
-    argv = ("/bin/sh", script, folder, whole, *command)
-    return build._replace(edges=(*before, last._replace(argv=argv)))
+    compilation = _compilation(build)
+    used = compilation._replace(argv=("/bin/sh", script, folder, whole, *_without_input(compilation.argv, whole)))
+    return build._replace(edges=tuple(used if edge is compilation else edge for edge in build.edges))
 
 
 def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
@@ -74,7 +73,7 @@ def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
     translate = next(edge for edge in phases.edges if _tool(edge) == "cudafe++")
     preprocess = next(edge for edge in phases.edges if set(edge.outputs) & set(translate.inputs))
     whole = _translated(phases)
-    compiler = _without_input(phases.edges[-1].argv, whole)
+    compiler = _without_input(_compilation(phases).argv, whole)
     header = f"{FOLDER}/preamble.h"
     lines = [
         f"mkdir -p {FOLDER} {shlex.quote(str(PurePath(whole).parent))}",
@@ -99,6 +98,11 @@ def _translated(build: UnitBuild) -> str:
     return next(output for edge in build.edges if _tool(edge) == "cudafe++" for output in edge.outputs)
 
 
+def _compilation(build: UnitBuild) -> Edge:
+    """The host compiler's command that reads it."""
+    return next(edge for edge in build.edges if _translated(build) in edge.inputs)
+
+
 def _tool(edge: Edge) -> str:
     return PurePath(edge.argv[0]).name
 
@@ -111,7 +115,7 @@ def _without_input(argv: Sequence[str], source: str) -> tuple[str, ...]:
 
 def _without_output(argv: Sequence[str]) -> tuple[str, ...]:
     pairs = zip(argv, ("", *argv[:-1]), strict=True)
-    return tuple(part for part, before in pairs if part not in {"-o", "-c"} and before != "-o")
+    return tuple(part for part, before in pairs if part not in {"-o", "-S"} and before != "-o")
 
 
 def _shell(argv: Sequence[str], dropped: Sequence[str]) -> str:

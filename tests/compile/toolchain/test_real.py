@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,7 +84,7 @@ def test_a_link_to_a_compiler_is_called_as_the_link(tmp_path: Path):
     folder = compilers_only(tmp_path)
     direct = resolve(system=local(tmp_path)).cxx
     assert direct is not None
-    assert resolve(system=local(tmp_path, folder)).cxx == replace(direct, path=folder / "g++")
+    assert resolve(system=local(tmp_path, folder)).cxx == direct._replace(path=folder / "g++")
 
 
 def test_no_compiler(tmp_path: Path):

@@ -16,7 +16,6 @@ from be_runtime.launch.raw_source import RawKernel
 from be_runtime.pipeline import Session
 from be_toolchain.arch import Arch
 from be_toolchain.system import LocalSystem
-from tests.support.requirements import OPTIONAL
 
 ARCHS = (Arch(8, 0), Arch(9, 0))
 SOURCE = """
@@ -42,7 +41,7 @@ def session(compiler: str) -> Session:
     if compiler == "nvcc":
         return here._replace(system=WithoutNvrtc())
     if nvrtc.find_nvrtc(here.system) is None:
-        pytest.skip(f"{OPTIONAL}NVRTC")
+        pytest.skip("no NVRTC: pip install 'nvidia-cuda-nvrtc==13.0.*'")
     return here
 
 
@@ -64,8 +63,9 @@ def test_one_cubin_for_each_architecture(compiler: str, name: str, tmp_path: Pat
 @pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
 def test_error_shows_its_line(compiler: str, tmp_path: Path):
     broken = RawKernel("__global__ void f(float* y) {\n  y[0] = missing;\n}", parse_name("f"))
-    with pytest.raises(BuildError, match=r"f\.cu\(2\).*missing"):
+    with pytest.raises(BuildError, match=r"f\.cu\(2\).*missing") as raised:
         compile_raw(broken, ARCHS[:1], session(compiler), tmp_path)
+    assert "\0" not in str(raised.value)
 
 
 def test_key_knows_source_name_flags_architectures_and_compiler():
@@ -83,7 +83,22 @@ def test_key_knows_source_name_flags_architectures_and_compiler():
 
 
 def numba_compiler() -> Any:
-    return pytest.importorskip("tests.support.numba_kernels", reason=f"{OPTIONAL}Numba", exc_type=ImportError)
+    reason = "no Numba for CUDA: pip install 'brainevent-toolchain[numba]'"
+    return pytest.importorskip("tests.support.numba_kernels", reason=reason, exc_type=ImportError)
+
+
+def test_numba_kernel_takes_the_data_and_shapes_that_it_reads():
+    numba_kernels = numba_compiler()
+    from be_runtime.dtypes import BY_NAME
+    from be_runtime.launch.arrays import ArraySpec
+    from be_runtime.launch.numba_compiler import NumbaKernel, compile_numba
+
+    vector = ArraySpec(BY_NAME["float32"], (8,))
+    saxpy = NumbaKernel(numba_kernels.CASES["saxpy"].kernel, (vector, vector), (vector,), with_batch=False)
+    # The PTX of the two is written by different generations of the compiler.
+    for image in compile_numba(saxpy, (Arch(9, 0), Arch(10, 0))):
+        assert image.words is not None
+        assert {4, 11, 18} < set(image.words) <= {4, 5, 11, 12, 18, 19}
 
 
 def test_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ inline int mine() { return 7; }
 MADE, USED = "compiling the preamble of CUDA sources", "with_preamble.sh"
 
 
-def build(text: str, **options: object) -> be_runtime.CompiledModule:
+def build(text: str, **options: Any) -> be_runtime.CompiledModule:
     options.setdefault("compute_capability", "9.0")
     return be_runtime.load_cuda_inline("edited", text, auto_register=False, force_rebuild=True, **options)
 

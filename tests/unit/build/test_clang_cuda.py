@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,13 +155,13 @@ def test_the_key_knows_clang_and_the_wheels(toolkit: CudaToolkit):
     def key(cuda: CudaToolkit) -> str:
         return Toolchain(cuda=cuda).fingerprint
 
-    newer = replace(toolkit.host_compiler, version="20.1.0")
-    wheels = [replace(part, version=f"{part.version}.1") for part in toolkit.components]
+    newer = toolkit.host_compiler._replace(version="20.1.0")
+    wheels = [part._replace(version=f"{part.version}.1") for part in toolkit.components]
     changed = [
-        replace(toolkit, host_compiler=newer),
-        replace(toolkit, root=Path("/other")),
+        toolkit._replace(host_compiler=newer),
+        toolkit._replace(root=Path("/other")),
         *(
-            replace(toolkit, components=(*toolkit.components[:i], part, *toolkit.components[i + 1 :]))
+            toolkit._replace(components=(*toolkit.components[:i], part, *toolkit.components[i + 1 :]))
             for i, part in enumerate(wheels)
         ),
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from be_runtime.build.device_images import device_images
 from be_runtime.build.dryrun import parse_dryrun
 from be_runtime.build.phases import rename, split_phases
 from be_runtime.build.plan import Edge, UnitBuild
@@ -52,6 +53,25 @@ def test_host_side_and_device_side_do_not_wait_for_each_other(name: str):
 
 
 @pytest.mark.parametrize("name", ["cuda13_one", "cuda13_two"])
+def test_only_the_assembler_waits_for_machine_code(name: str):
+    phases = phases_of(name)
+    *_, compilation, assembler = phases.edges
+    ptxas, fatbinary = order(phases.edges, "ptxas"), order(phases.edges, "fatbinary")
+    assert "-S" in compilation.argv
+    assert not {*ptxas, *fatbinary} & needs(phases.edges, compilation)
+    assert {*ptxas, *fatbinary} <= needs(phases.edges, assembler)
+    stand_in = next(file for file in phases.files if file.path == "obj/k.o.phases/k.fatbin.c")
+    assert '".incbin \\"obj/k.o.phases/k.fatbin\\"' in stand_in.text
+    assert not any(stand_in.path in edge.outputs for edge in phases.edges)
+
+
+def test_a_path_that_an_assembler_misreads_runs_nvcc_as_a_whole():
+    assert device_images("obj/k.fatbin", "obj/k.fatbin.c") is not None
+    for path in ('a"b', "a\\b", "a%sb", ""):
+        assert device_images(path, "obj/k.fatbin.c") is None
+
+
+@pytest.mark.parametrize("name", ["cuda13_one", "cuda13_two"])
 def test_the_last_command_waits_for_all_and_makes_the_object(name: str):
     edges = phases_of(name).edges
     assert edges[-1].outputs == ("obj/k.o",)
@@ -73,7 +93,7 @@ def test_every_input_is_made_by_an_edge_or_given():
 
 def test_the_module_id_is_given_instead_of_invented():
     phases = phases_of("cuda13_one")
-    assert [file.text for file in phases.files] == ["_1_k_cu_2"]
+    assert phases.files[0].text == "_1_k_cu_2"
     assert not any("--gen_module_id_file" in edge.argv for edge in phases.edges)
     for tool in ("cudafe++", "cicc"):
         (index,) = order(phases.edges, tool)

@@ -71,19 +71,25 @@ PHASES = UnitBuild(
     edges=(
         Edge(("g++", "-E", "-I/mine", "src/k.cu", "-o", "obj/k.ii"), ("src/k.cu",), ("obj/k.ii",), "1", "obj/k.ii.d"),
         Edge(("/c/cudafe++", "--gen_c_file_name", "obj/k.cpp", "obj/k.ii"), ("obj/k.ii",), ("obj/k.cpp",), "2"),
-        Edge(("g++", "-O3", "-c", "-x", "c++", "-I/mine", "obj/k.cpp", "-o", "obj/k.o"), (), ("obj/k.o",), "3"),
+        Edge(
+            ("g++", "-O3", "-S", "-x", "c++", "-I/mine", "obj/k.cpp", "-o", "obj/k.s"),
+            ("obj/k.cpp",),
+            ("obj/k.s",),
+            "3",
+        ),
+        Edge(("g++", "-c", "obj/k.s", "-o", "obj/k.o"), ("obj/k.s",), ("obj/k.o",), "4"),
     )
 )
 
 
-def test_only_the_last_command_changes():
+def test_only_the_host_compilers_command_changes():
     used = use_preamble(PHASES, "/s.sh", "/kept")
-    assert used.edges[:-1] == PHASES.edges[:-1]
-    assert used.edges[-1].argv == (
+    assert (*used.edges[:2], used.edges[3]) == (*PHASES.edges[:2], PHASES.edges[3])
+    assert used.edges[2].argv == (
         *("/bin/sh", "/s.sh", "/kept", "obj/k.cpp"),
-        *("g++", "-O3", "-c", "-I/mine", "-o", "obj/k.o"),
+        *("g++", "-O3", "-S", "-I/mine", "-o", "obj/k.s"),
     )
-    assert used.edges[-1].outputs == ("obj/k.o",)
+    assert used.edges[2].outputs == ("obj/k.s",)
 
 
 def test_a_failing_compiler_leaves_no_preamble_and_no_failure(tmp_path: Path):

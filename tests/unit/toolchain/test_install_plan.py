@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,13 @@ from be_toolchain.system_packages import clang_package, host_package
 
 SITE, STORE = Path("/venv/lib/python3.11/site-packages"), Path("/home/ada/.local/share/be_toolchain/toolchains")
 PLAIN = Situation(site=SITE, store=STORE)
-DRIVER_12 = replace(PLAIN, driver_version="12.8", driver_release="570.86.10")
-DRIVER_13_0 = replace(PLAIN, driver_version="13.0", driver_release="580.82.07")
-DRIVER_13_2 = replace(PLAIN, driver_version="13.2", driver_release="595.10")
-NEWER_JAX = replace(
-    PLAIN, jax_cuda="13", minimums=(("nvidia-cuda-nvcc", "13.1.80"), ("nvidia-cuda-runtime", "13.0.48"))
+DRIVER_12 = PLAIN._replace(driver_version="12.8", driver_release="570.86.10")
+DRIVER_13_0 = PLAIN._replace(driver_version="13.0", driver_release="580.82.07")
+DRIVER_13_2 = PLAIN._replace(driver_version="13.2", driver_release="595.10")
+NEWER_JAX = PLAIN._replace(
+    jax_cuda="13", minimums=(("nvidia-cuda-nvcc", "13.1.80"), ("nvidia-cuda-runtime", "13.0.48"))
 )
-WITH_CLANG = replace(PLAIN, clang="/usr/bin/clang++-19", clang_version="19.1.7")
+WITH_CLANG = PLAIN._replace(clang="/usr/bin/clang++-19", clang_version="19.1.7")
 V130 = {
     "nvidia-cuda-nvcc": "13.0.88",
     "nvidia-nvvm": "13.0.88",
@@ -84,7 +83,7 @@ def test_the_release(situation: Situation, asked: str, specifier: str):
     ],
 )
 def test_the_place_unless_named(change: dict[str, bool], into: str, folder: Path):
-    goal = goal_of(replace(PLAIN, **change))  # type: ignore[arg-type]
+    goal = goal_of(PLAIN._replace(**change))  # type: ignore[arg-type]
     assert (goal.into, goal.folder) == (into, folder)
     assert all(goal.why)
 
@@ -92,13 +91,13 @@ def test_the_place_unless_named(change: dict[str, bool], into: str, folder: Path
 @pytest.mark.parametrize("change", [{"writable": False}, {"is_external": True}])
 def test_an_environment_that_cannot_take_it(change: dict[str, bool]):
     with pytest.raises(InstallError, match="can't go into this environment") as caught:
-        goal_of(replace(PLAIN, **change), into="env")  # type: ignore[arg-type]
+        goal_of(PLAIN._replace(**change), into="env")  # type: ignore[arg-type]
     assert caught.value.hints == ("use --into managed",)
 
 
 def test_without_a_home_there_is_no_store():
     with pytest.raises(StoreError, match="no home"):
-        goal_of(replace(PLAIN, store=None), into="managed")
+        goal_of(PLAIN._replace(store=None), into="managed")
 
 
 def test_jax_in_the_environment_keeps_older_releases_out_of_it():
@@ -109,7 +108,7 @@ def test_jax_in_the_environment_keeps_older_releases_out_of_it():
 
 def test_jax_and_driver_that_exclude_each_other():
     with pytest.raises(CudaUnavailableError, match=r"needs CUDA 13\.1, the driver speaks 13\.0"):
-        goal_of(replace(NEWER_JAX, driver_version="13.0"))
+        goal_of(NEWER_JAX._replace(driver_version="13.0"))
 
 
 def test_a_driver_too_old_for_what_was_named_is_noted():
@@ -118,7 +117,7 @@ def test_a_driver_too_old_for_what_was_named_is_noted():
 
 
 def test_jax_for_cuda_12_on_a_driver_for_13():
-    (note,) = goal_of(replace(DRIVER_13_0, jax_cuda="12")).notes
+    (note,) = goal_of(DRIVER_13_0._replace(jax_cuda="12")).notes
     assert "load beside it" in note
 
 
@@ -148,7 +147,7 @@ def test_what_is_older_than_cuda_12_is_not_offered_even_with_clang(asked: str):
         (WITH_CLANG, "12.9", "==12.9.*"),
         (WITH_CLANG, "12", ">=12,<13"),
         (WITH_CLANG, "12.9.1", "==12.9.1"),
-        (replace(WITH_CLANG, driver_version="12.8", driver_release="570.86.10"), "auto", ">=12,<12.9"),
+        (WITH_CLANG._replace(driver_version="12.8", driver_release="570.86.10"), "auto", ">=12,<12.9"),
     ],
 )
 def test_cuda_12_for_clang(situation: Situation, asked: str, specifier: str):
@@ -160,7 +159,7 @@ def test_cuda_12_for_clang(situation: Situation, asked: str, specifier: str):
 
 def test_cuda_13_stays_the_choice_where_nothing_asks_for_12():
     assert goal_of(WITH_CLANG).kind == "cuda"
-    assert goal_of(replace(WITH_CLANG, driver_version="13.0", driver_release="580.82.07")).kind == "cuda"
+    assert goal_of(WITH_CLANG._replace(driver_version="13.0", driver_release="580.82.07")).kind == "cuda"
 
 
 def test_cuda_12_for_clang_is_no_part_of_an_environment():
@@ -170,7 +169,7 @@ def test_cuda_12_for_clang_is_no_part_of_an_environment():
 
 
 def test_the_clang_that_does_not_fit_is_named():
-    situation = replace(PLAIN, clang_problem="clang 14.0.6 is older than clang 16", distribution="debian")
+    situation = PLAIN._replace(clang_problem="clang 14.0.6 is older than clang 16", distribution="debian")
     with pytest.raises(CudaUnavailableError, match=r"clang 14\.0\.6 is older") as caught:
         goal_of(situation, cuda="12.9")
     assert "apt-get install clang-19" in caught.value.hints[0]
@@ -198,7 +197,7 @@ def test_words_that_are_no_version(asked: str):
 
 
 def test_a_plan_pins_every_part_with_its_hash_and_says_all_of_it():
-    situation = replace(PLAIN, present=tuple(MIXED.items()))
+    situation = PLAIN._replace(present=tuple(MIXED.items()))
     plan = plan_install(goal_of(situation, cuda="13.0"), offered(V130), situation)
     assert {wheel.requirement for wheel in plan.wheels} == {f"{n}=={v} --hash=sha256:ab" for n, v in V130.items()}
     assert dict(plan.replaces) == {"nvidia-nvvm": "13.5.37", "nvidia-cuda-crt": "13.5.37"}
@@ -210,9 +209,9 @@ def test_a_plan_pins_every_part_with_its_hash_and_says_all_of_it():
 
 
 def test_what_is_there_is_done():
-    here = replace(PLAIN, present=tuple(V130.items()))
+    here = PLAIN._replace(present=tuple(V130.items()))
     assert plan_install(goal_of(here), offered(V130), here).is_done
-    stored = replace(PLAIN, stored=("cuda-13.0.2",))
+    stored = PLAIN._replace(stored=("cuda-13.0.2",))
     plan = plan_install(goal_of(stored, into="managed"), offered(V130), stored)
     assert plan.is_done
     assert plan.folder == STORE / "cuda-13.0.2"
@@ -221,7 +220,7 @@ def test_what_is_there_is_done():
 
 
 def test_an_interrupted_exchange_is_never_done():
-    here = replace(PLAIN, present=tuple(V130.items()), interrupted="13.0.2")
+    here = PLAIN._replace(present=tuple(V130.items()), interrupted="13.0.2")
     plan = plan_install(goal_of(here), offered(V130), here)
     assert plan.repairs
     assert not plan.is_done
@@ -246,7 +245,7 @@ def test_an_answer_that_would_not_compile_is_refused(versions: dict[str, str], p
 
 
 def test_a_host_compiler_is_managed_and_names_what_nvcc_needs():
-    situation = replace(PLAIN, distribution="ubuntu debian")
+    situation = PLAIN._replace(distribution="ubuntu debian")
     (goal,) = choose_goals(InstallRequest(host_compiler=True), situation)
     assert (goal.requirement, goal.into, goal.folder) == (ZIG, "managed", STORE)
     assert "apt-get install g++" in goal.notes[0]
@@ -289,10 +288,10 @@ def test_a_wheel_that_is_there_twice():
 @pytest.mark.parametrize(
     ("situation", "expected"),
     [
-        (replace(PLAIN, present=tuple(MIXED.items())), InstallRequest(cuda="13.0", into="env")),
-        (replace(NEWER_JAX, present=tuple(MIXED.items())), InstallRequest(cuda="auto", into="env")),
-        (replace(PLAIN, interrupted="13.0.2"), InstallRequest(cuda="13.0.2", into="env")),
-        (replace(PLAIN, interrupted="unknown"), InstallRequest(cuda="auto", into="env")),
+        (PLAIN._replace(present=tuple(MIXED.items())), InstallRequest(cuda="13.0", into="env")),
+        (NEWER_JAX._replace(present=tuple(MIXED.items())), InstallRequest(cuda="auto", into="env")),
+        (PLAIN._replace(interrupted="13.0.2"), InstallRequest(cuda="13.0.2", into="env")),
+        (PLAIN._replace(interrupted="unknown"), InstallRequest(cuda="auto", into="env")),
     ],
 )
 def test_repairs_of_an_environment_come_with_any_report(situation: Situation, expected: InstallRequest):
@@ -305,7 +304,7 @@ def test_other_repairs():
     assert find_repairs(PLAIN, ()).requests == ()
     ((_, request),) = find_repairs(PLAIN, (CudaNotFoundError("none"),)).requests
     assert request == InstallRequest(cuda="auto")
-    repairs = find_repairs(replace(PLAIN, distribution="debian"), (HostCompilerNotFoundError("none"),))
+    repairs = find_repairs(PLAIN._replace(distribution="debian"), (HostCompilerNotFoundError("none"),))
     assert repairs.requests[0][1] == InstallRequest(host_compiler=True)
     assert "apt-get install g++" in repairs.manual[0]
     repairs = find_repairs(PLAIN, (UnsupportedHostCompilerError("new", hints=("install g++-15",)),))

@@ -17,6 +17,7 @@ VENV ?= .venv
 WORKERS ?= auto
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+DOCKER_ARGS ?=
 
 ifdef PYTHON
 CANDIDATES := $(PYTHON)
@@ -48,7 +49,7 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast lint format bench clean system-python
+.PHONY: help demo test test-fast lint format bench bench-peers dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
@@ -56,6 +57,11 @@ help:
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
 	@echo "make bench       the figures of benchmarks/"
+	@echo "make bench-peers install what the benchmarks compare with, into .bench-peers"
+	@echo "make dist        the sdist and the wheel, in dist/"
+	@echo "make docker      the image be-image, from this checkout; DOCKER_ARGS=... as docker/README.md says"
+	@echo "make release-check"
+	@echo "                 all tests without a skip, and whether this checkout can be released; RELEASE_TAG=v1.2.3: strictly"
 	@echo "make clean       remove the environment and every build product"
 
 # The environment is complete when its last file, the stamp, is there: an interrupted set-up starts anew.
@@ -108,6 +114,24 @@ format: $(READY)
 bench: $(READY)
 	@$(RUN) -m benchmarks $(BENCH_ARGS)
 
+# What others offer, in an environment of its own, so that nothing of it gets into ours.
+bench-peers: $(READY)
+	@$(RUN) -m venv --clear .bench-peers
+	@.bench-peers/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	@echo "Installed; make bench BENCH_ARGS='--rows peers' measures beside them."
+
+dist: $(READY)
+	@$(RUN) -m release dist dist
+
+# It needs no environment, only Docker and any Python that is new enough.
+docker:
+	@$(find_python); "$$found" docker/build.py devel --tag be-image $(DOCKER_ARGS)
+
+export RELEASE_TAG
+release-check: export BE_REQUIRE_TIERS := unit,compile,cuda,packaging
+release-check: test
+	@$(RUN) -m release check --tag "$$RELEASE_TAG"
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bench-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

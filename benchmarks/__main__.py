@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from be_runtime import BeRuntimeError
@@ -20,6 +21,7 @@ from .machine import git_commit, machine_facts
 from .report import as_json, table
 from .rows import load_row, row_names
 
+EVERY_ROW = ""
 FAILED = "it failed; standard error says why"
 
 
@@ -33,14 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="be-bench-") as scratch:
-        bench = prepare(Path(scratch), repeat=options.repeat, quick=options.quick)
+        bench = prepare(Path(scratch), repeat=options.repeat.get(EVERY_ROW), quick=options.quick)
         machine = machine_facts(bench)
-        outcomes = [_measure(name, bench) for name in options.rows]
+        run = {"commit": options.commit or git_commit(), "quick": options.quick, "repeat": options.repeat or None}
+        outcomes: list[Outcome] = []
+        for name in options.rows:
+            outcomes.append(_measure(name, replace(bench, repeat=options.repeat.get(name, bench.repeat))))
+            if options.out is not None:  # after each row: a run that is stopped has what it measured
+                text = json.dumps(as_json(outcomes, machine=machine, run=run), indent=1)
+                options.out.write_text(text + "\n", encoding="utf-8")
     print(table(outcomes))
-    run = {"commit": options.commit or git_commit(), "quick": options.quick, "repeat": options.repeat}
-    if options.out is not None:
-        text = json.dumps(as_json(outcomes, machine=machine, run=run), indent=1)
-        options.out.write_text(text + "\n", encoding="utf-8")
     if options.plot is not None:
         _draw(outcomes, machine, options.plot)
     return int(any(outcome.skipped == FAILED for outcome in outcomes))
@@ -52,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=_rows, default=row_names(), help=f"some of {names}, with commas between")
     parser.add_argument("--out", type=Path, help="write every sample and the machine's facts to this JSON file")
     parser.add_argument("--plot", type=Path, help="draw the figures into this file; needs matplotlib")
-    parser.add_argument("--repeat", type=_count, help="rounds of every row instead of its own number")
+    parser.add_argument(
+        "--repeat", type=_repeat, default={}, help="rounds of every row instead of its own number, or 7,calls=30"
+    )
     parser.add_argument("--quick", action="store_true", help="a few rounds, to see that everything works")
     parser.add_argument("--commit", help="what to record as the commit where git can't tell")
     return parser
@@ -64,6 +70,15 @@ def _rows(text: str) -> tuple[str, ...]:
     if unknown:
         raise argparse.ArgumentTypeError(f"no row {', '.join(unknown)}; there are {', '.join(row_names())}")
     return chosen
+
+
+def _repeat(text: str) -> dict[str, int]:
+    """Rounds by row; those of all others under `EVERY_ROW`."""
+    found = {}
+    for part in text.split(","):
+        name, _, count = part.rpartition("=")
+        found[_rows(name)[0] if name else EVERY_ROW] = _count(count)
+    return found
 
 
 def _count(text: str) -> int:

@@ -75,17 +75,21 @@ class Bench:
         """The architecture that device code is compiled for, such as ``"sm_90"``."""
         return self.device.arch.sm if self.device is not None else _ARCH_WITHOUT_DEVICE
 
-    def child(self, script: str, *arguments: str, cache: Path, **variables: str) -> Any:
+    def child(
+        self, script: str, *arguments: str, cache: Path, python: str | None = None, **variables: str | None
+    ) -> Any:
         """Run a script of `benchmarks/children` in a fresh Python and give back what it prints as JSON.
 
         Parameters
         ----------
         cache : Path
             Its cache folder.
+        python : str, optional
+            Another Python than this one.
         **variables
-            Environment variables to set.
+            Environment variables to set; None removes one.
         """
-        command = (sys.executable, str(_CHILDREN / script), *arguments)
+        command = (python or sys.executable, str(_CHILDREN / script), *arguments)
         done = _run(command, child_environment(os.environ, cache, variables))
         return json.loads(done.splitlines()[-1])
 
@@ -116,8 +120,11 @@ def prepare(scratch: Path, *, repeat: int | None, quick: bool) -> Bench:
     )
 
 
-def child_environment(environ: Mapping[str, str], cache: Path, variables: Mapping[str, str]) -> dict[str, str]:
-    """A child's environment: this checkout before any installed copy, a cache of its own, no compiler cache."""
+def child_environment(environ: Mapping[str, str], cache: Path, variables: Mapping[str, str | None]) -> dict[str, str]:
+    """A child's environment: this checkout before any installed copy, a cache of its own, no compiler cache.
+
+    A variable of value None is left out.
+    """
     kept = {name: value for name, value in environ.items() if name not in _DROPPED}
     search = (str(HERE.parent), *filter(None, [kept.get("PYTHONPATH")]))
     ours = {
@@ -126,7 +133,7 @@ def child_environment(environ: Mapping[str, str], cache: Path, variables: Mappin
         "CCACHE_DISABLE": "1",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }
-    return {**kept, **ours, **variables}
+    return {name: value for name, value in {**kept, **ours, **variables}.items() if value is not None}
 
 
 def interleave(contestants: Sequence[str], rounds: int) -> list[str]:

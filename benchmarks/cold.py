@@ -1,10 +1,11 @@
-"""Cold loads against a bare compiler: what the rows of both languages share."""
+"""Cold loads: what the rows that measure them share, and their comparison with a bare compiler."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import be_runtime
@@ -16,82 +17,122 @@ ROUNDS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A load that is measured.
+
+    Parameters
+    ----------
+    function : str
+        Of `be_runtime`, such as ``"load_cuda_inline"``.
+    file : str
+        Of `benchmarks/kernels`.
+    archs : str
+        As ``compute_capability``; ``-`` for those of the devices.
+    """
+
+    function: str
+    file: str
+    archs: str = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColdJob:
     """A load and the command that it is compared with.
 
     Parameters
     ----------
-    language : {"cpp", "cuda"}
-    ours, bare : str
-        Files of `benchmarks/kernels`.
+    load : Load
+    bare : str
+        A file of `benchmarks/kernels`.
     command : callable
         From a source and the library to make to the bare compiler's command.
+    label : str
+        For the table.
     baseline : str
         The command in short.
     goal : float
         The largest ratio that is good enough.
-    arch : str
-        For the load; ``-`` for that of the devices.
     """
 
-    language: str
-    ours: str
+    load: Load
     bare: str
     command: Callable[[Path, Path], tuple[str, ...]]
+    label: str
     baseline: str
     goal: float
-    arch: str = "-"
 
 
-def measure_cold(bench: Bench, job: ColdJob) -> tuple[Figure, ...]:
-    """The load with the toolchain known, the load on a bare machine, and the bare compiler, in turn."""
-    known = _cache_that_knows_the_toolchain(bench, job)
+def measure_cold(bench: Bench, job: ColdJob, *, with_first: bool = True) -> tuple[Figure, ...]:
+    """The load with the toolchain known, the bare compiler, and the load on a bare machine if wanted, in turn."""
+    known = known_cache(bench, partial(cold_load, bench, job.load))
     bench.timed(_bare_command(bench, job))
-    samples: dict[str, list[float]] = {"ours": [], "bare": [], "first": []}
+    samples: dict[str, list[float]] = {name: [] for name in ("ours", "bare", "first")[: 3 if with_first else 2]}
     for contestant in interleave(tuple(samples), bench.rounds(ROUNDS)):
         if contestant == "bare":
-            samples["bare"].append(bench.timed(_bare_command(bench, job)))
-            continue
-        cache = bench.folder("cache")
-        if contestant == "ours":
-            shutil.copytree(known, cache, dirs_exist_ok=True)
-        samples[contestant].append(_load(bench, job, cache))
-    ours, bare, first = (tuple(values) for values in samples.values())
-    label = f"cold load_{job.language}_inline"
-    return (
-        Figure(label=label, ours=ours, baseline=job.baseline, theirs=bare, goal=job.goal),
-        Figure(label=f"{label}, first on the machine", ours=first, baseline=job.baseline, theirs=bare),
+            seconds = bench.timed(_bare_command(bench, job))
+        else:
+            cache = copy_cache(bench, known) if contestant == "ours" else bench.folder("cache")
+            seconds = cold_load(bench, job.load, cache)
+        samples[contestant].append(seconds)
+    labels = {"ours": job.label, "first": f"{job.label}, first on the machine"}
+    return tuple(
+        Figure(
+            label=label,
+            ours=tuple(samples[name]),
+            baseline=job.baseline,
+            theirs=tuple(samples["bare"]),
+            goal=job.goal if name == "ours" else None,
+        )
+        for name, label in labels.items()
+        if name in samples
     )
 
 
-def _cache_that_knows_the_toolchain(bench: Bench, job: ColdJob) -> Path:
-    """A cache folder in which a module was built and removed again: no module, but whatever the machine was asked."""
+def known_cache(bench: Bench, load: Callable[[Path], object]) -> Path:
+    """A cache folder in which a module was built and removed again: no module, but whatever the machine was asked.
+
+    Parameters
+    ----------
+    load : callable
+        Builds a module, given the cache folder.
+    """
     cache = bench.folder("known")
-    _load(bench, job, cache)
+    load(cache)
     be_runtime.set_cache_dir(cache)
     be_runtime.clear_cache()
     return cache
 
 
-def _load(bench: Bench, job: ColdJob, cache: Path) -> float:
-    """Seconds of the load in a new process that has run a jitted function."""
-    name = bench.unique("cold")
-    source = _unique_source(bench, job.ours)
+def copy_cache(bench: Bench, known: Path) -> Path:
+    """A cache folder of its own with the same content."""
+    return Path(shutil.copytree(known, bench.folder("cache"), dirs_exist_ok=True))
+
+
+def cold_load(bench: Bench, load: Load, cache: Path) -> float:
+    """Seconds of a load that no cache can answer, in a new process that has run a jitted function."""
+    source = unique_source(bench, load.file)
     timing = bench.child(
-        "load.py", job.language, name, str(source), job.arch, "backend", cache=cache, JAX_PLATFORMS="cpu"
+        "load.py",
+        load.function,
+        bench.unique("cold"),
+        str(source),
+        load.archs,
+        "backend",
+        cache=cache,
+        JAX_PLATFORMS="cpu",
     )
     return float(timing["load"])
 
 
-def _bare_command(bench: Bench, job: ColdJob) -> tuple[str, ...]:
-    source = _unique_source(bench, job.bare)
-    return job.command(source, source.with_suffix(".so"))
-
-
-def _unique_source(bench: Bench, file: str) -> Path:
+def unique_source(bench: Bench, file: str) -> Path:
     """A copy that no cache anywhere has seen."""
     kernel = KERNELS / file
     folder = bench.folder("source")
     source = folder / kernel.name
     source.write_text(f"// {folder.parent.name} {folder.name}\n{kernel.read_text(encoding='utf-8')}", encoding="utf-8")
     return source
+
+
+def _bare_command(bench: Bench, job: ColdJob) -> tuple[str, ...]:
+    source = unique_source(bench, job.bare)
+    return job.command(source, source.with_suffix(".so"))

@@ -1,6 +1,7 @@
-"""Load one module and print the seconds: ``load.py LANGUAGE NAME SOURCE_FILE ARCH STATE``.
+"""Load one module and print the seconds: ``load.py FUNCTION NAME PATH ARCHS STATE``.
 
-ARCH is ``-`` for that of the devices; STATE is ``imported`` or ``backend``: what jax is before the clock starts.
+FUNCTION is one of `be_runtime`'s load functions; one for inline sources gets the text of the file. ARCHS is ``-`` for
+those of the devices; STATE is ``imported`` or ``backend``: what jax is before the clock starts.
 """
 
 import json
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import jax
 
-language, name, file, arch, state = sys.argv[1:]
-source = Path(file).read_text(encoding="utf-8")
+function, name, path, archs, state = sys.argv[1:]
+source = Path(path).read_text(encoding="utf-8") if function.endswith("_inline") else path
+options = {} if archs == "-" else {"compute_capability": archs}
 if state == "backend":
     jax.jit(lambda x: x + 1)(1.0).block_until_ready()
 
@@ -19,9 +21,7 @@ start = time.perf_counter()
 import be_runtime  # noqa: E402 - its import is a part of what is measured
 
 imported = time.perf_counter()
-if language == "cuda":
-    be_runtime.load_cuda_inline(name, source, compute_capability=None if arch == "-" else arch)
-else:
-    be_runtime.load_cpp_inline(name, source)
+load = getattr(be_runtime, function)
+module = load(name, source, **options) if function.endswith("_inline") else load(source, name=name, **options)
 loaded = time.perf_counter()
-print(json.dumps({"import": imported - start, "load": loaded - imported}))
+print(json.dumps({"import": imported - start, "load": loaded - imported, "library": str(module.path)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..bench import Bench
-from ..cold import ColdJob, measure_cold
+from ..cold import ColdJob, Load, measure_cold
 from ..figure import Figure, Row
 
 GOAL = 1.5
@@ -18,10 +18,10 @@ def measure(bench: Bench) -> tuple[Figure, ...]:
         return (str(bench.cxx.path), "-O3", "-shared", "-fPIC", str(source), "-o", str(library))
 
     job = ColdJob(
-        language="cpp",
-        ours="vector_add.cc",
+        load=Load(function="load_cpp_inline", file="vector_add.cc"),
         bare="bare.cc",
         command=command,
+        label="cold load_cpp_inline",
         baseline="bare g++ -O3 -shared" if bench.cxx.family == "gcc" else "bare clang++ -O3 -shared",
         goal=GOAL,
     )

@@ -5,27 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..bench import Bench
-from ..cold import ColdJob, measure_cold
+from ..cold import ColdJob, Load, measure_cold
 from ..figure import Figure, Row
-from ..toolkit import nvcc_command
+from ..toolkit import archs_to_name, nvcc_command, nvcc_path
 
-GOAL = 1.15
+GOAL = 0.65
 
 
 def measure(bench: Bench) -> tuple[Figure, ...]:
     """Load and command in turn."""
+    nvcc_path(bench)
 
     def command(source: Path, library: Path) -> tuple[str, ...]:
         return nvcc_command(bench, source, library)
 
     job = ColdJob(
-        language="cuda",
-        ours="vector_add.cu",
+        load=Load(function="load_cuda_inline", file="vector_add.cu", archs=archs_to_name(bench)),
         bare="bare.cu",
         command=command,
+        label="cold load_cuda_inline",
         baseline="bare nvcc -O3 -shared",
         goal=GOAL,
-        arch="-" if bench.device is not None else bench.arch,
     )
     return measure_cold(bench, job)
 

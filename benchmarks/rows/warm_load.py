@@ -8,54 +8,70 @@ from pathlib import Path
 
 from ..bench import KERNELS, Bench
 from ..figure import Figure, Row
+from ..generated import SUFFIXES, many_entries
 from ..stats import alternating
+from ..toolkit import archs_to_name
 
-GOAL_S = 6e-3
 ROUNDS = 15
+ENTRIES = 200
+IMPORTED_GOAL_S, BACKEND_GOAL_S, ENTRIES_GOAL_S = 6e-3, 3e-3, 12e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One kind of warm load; `state` is what jax is before: ``imported``, or its ``backend`` up as well."""
 
+    label: str
     language: str
+    source: Path
     state: str
-
-    @property
-    def label(self) -> str:
-        """For the table."""
-        state = "jax imported" if self.state == "imported" else "jax's backend up"
-        return f"warm load_{self.language}_inline, {state}"
+    goal_s: float
 
 
 def measure(bench: Bench) -> tuple[Figure, ...]:
     """Every variant in turn, each time in a process of its own."""
     languages = ("cpp", "cuda") if bench.cuda is not None else ("cpp",)
-    variants = [Variant(language=language, state=state) for language in languages for state in ("imported", "backend")]
+    variants = [variant for language in languages for variant in _variants(bench, language)]
     cache = bench.folder("warm")
-    sources = {language: _copy_source(bench, language) for language in languages}
     for variant in variants:
-        _load(bench, variant, cache, sources)
+        _load(bench, variant, cache)
     samples: dict[Variant, list[float]] = {variant: [] for variant in variants}
     for order in alternating(variants, bench.rounds(ROUNDS)):
         for variant in order:
-            samples[variant].append(_load(bench, variant, cache, sources))
-    return tuple(Figure(label=variant.label, ours=tuple(taken), goal=GOAL_S) for variant, taken in samples.items())
+            samples[variant].append(_load(bench, variant, cache))
+    return tuple(Figure(label=each.label, ours=tuple(taken), goal=each.goal_s) for each, taken in samples.items())
 
 
-def _copy_source(bench: Bench, language: str) -> Path:
-    name = {"cpp": "vector_add.cc", "cuda": "vector_add.cu"}[language]
-    return Path(shutil.copy(KERNELS / name, bench.folder("source")))
+def _variants(bench: Bench, language: str) -> tuple[Variant, ...]:
+    folder, suffix = bench.folder("source"), SUFFIXES[language]
+    small = Path(shutil.copy(KERNELS / f"vector_add{suffix}", folder))
+    large = folder / f"entries{suffix}"
+    large.write_text(many_entries(language, ENTRIES), encoding="utf-8")
+    label = f"warm load_{language}_inline"
+    return (
+        Variant(
+            label=f"{label}, jax imported", language=language, source=small, state="imported", goal_s=IMPORTED_GOAL_S
+        ),
+        Variant(
+            label=f"{label}, jax's backend up", language=language, source=small, state="backend", goal_s=BACKEND_GOAL_S
+        ),
+        Variant(
+            label=f"{label}, {ENTRIES} entry points, backend up",
+            language=language,
+            source=large,
+            state="backend",
+            goal_s=ENTRIES_GOAL_S,
+        ),
+    )
 
 
-def _load(bench: Bench, variant: Variant, cache: Path, sources: dict[str, Path]) -> float:
+def _load(bench: Bench, variant: Variant, cache: Path) -> float:
     """Seconds of the load alone, `import be_runtime` left out."""
-    on_gpu = variant.language == "cuda" and bench.device is not None
-    arch = "-" if variant.language == "cpp" or on_gpu else bench.arch
-    platforms = {} if on_gpu else {"JAX_PLATFORMS": "cpu"}
-    name = f"warm_{variant.language}"
-    source = str(sources[variant.language])
-    timing = bench.child("load.py", variant.language, name, source, arch, variant.state, cache=cache, **platforms)
+    is_cuda = variant.language == "cuda"
+    archs = archs_to_name(bench) if is_cuda else "-"
+    platforms = {} if is_cuda and bench.device is not None else {"JAX_PLATFORMS": "cpu"}
+    arguments = (f"load_{variant.language}_inline", f"warm_{variant.source.stem}", str(variant.source), archs)
+    timing = bench.child("load.py", *arguments, variant.state, cache=cache, **platforms)
     return float(timing["load"])
 
 

@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from be_toolchain import ToolchainRequest, resolve
+from benchmarks.bench import Bench
+from benchmarks.figure import Unavailable
+from benchmarks.rows import load_row
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -21,17 +26,59 @@ def _benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_quick_run_reports_figures_and_no_paths(tmp_path: Path):
     out = tmp_path / "result.json"
-    done = _benchmarks("--quick", "--repeat", "1", "--rows", "imports,cold_cpp", "--out", str(out))
+    done = _benchmarks("--quick", "--repeat", "2,cold_cpp=1", "--rows", "imports,cold_cpp", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert "cold load_cpp_inline" in done.stdout
     text = out.read_text()
     rows = [figure["row"] for figure in json.loads(text)["figures"]]
     assert rows == ["imports"] * 3 + ["cold_cpp"] * 2
+    assert [figure["ours"]["count"] for figure in json.loads(text)["figures"]] == [2] * 3 + [1] * 2
     assert str(ROOT) not in text
     assert str(Path.home()) not in text
 
 
-@pytest.mark.parametrize(("argument", "message"), [("--rows=nothing", "no row nothing"), ("--repeat=0", "above 0")])
+@pytest.fixture
+def bench(tmp_path: Path, tmp_cache: Path) -> Bench:
+    """One round of everything, on a machine without CUDA."""
+    cxx = resolve(ToolchainRequest()).cxx
+    assert cxx is not None
+    return Bench(scratch=tmp_path, cxx=cxx, cuda=None, device=None, repeat=1, quick=True)
+
+
+def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
+    figures = {row: load_row(row).measure(bench) for row in ("folder", "warm_many")}
+    labels = {row: [figure.label for figure in found] for row, found in figures.items()}
+    assert {label.split("_")[1] for found in labels.values() for label in found} == {"cpp"}
+    edited = figures["folder"][-1]
+    assert edited.label.endswith("1 of 16 files edited")
+    everything = figures["folder"][0]
+    assert edited.summary.median < everything.summary.median
+
+
+@pytest.mark.parametrize("row", ["cold_cuda", "cold_large", "fat_binary"])
+def test_rows_of_cuda_say_that_it_is_missing(row: str, bench: Bench):
+    with pytest.raises(Unavailable, match="no complete CUDA toolkit"):
+        load_row(row).measure(bench)
+
+
+def test_peers_that_are_not_installed_can_be(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_BENCH_PEERS", "/nowhere/python")
+    with pytest.raises(Unavailable, match="make bench-peers"):
+        load_row("peers").measure(bench)
+
+
+def test_beside_a_python_without_peers_stand_what_every_machine_has(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_BENCH_PEERS", sys.executable)
+    figures = load_row("peers").measure(bench)
+    assert {figure.baseline for figure in figures} >= {"handler on ffi.h", "bare compiler"}
+    kinds = [figure.label.partition(",")[0] for figure in figures if figure.baseline == "handler on ffi.h"]
+    assert kinds == ["cold build", "cached load in a new process", "call in a jitted program"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [("--rows=nothing", "no row nothing"), ("--repeat=0", "above 0"), ("--repeat=nothing=2", "no row nothing")],
+)
 def test_bad_arguments(argument: str, message: str):
     done = _benchmarks(argument)
     assert done.returncode == 2

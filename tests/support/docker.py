@@ -1,0 +1,167 @@
+"""The script that builds images, as a module, and the Docker engine that tests use."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60.0
+
+
+def load_script(path: str) -> ModuleType:
+    """A script of the checkout as a module; by its file, since other packages are called docker as well."""
+    spec = importlib.util.spec_from_file_location("be_" + path.removesuffix(".py").replace("/", "_"), ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def tool(name: str) -> str | None:
+    """A program of this Python environment, else of PATH."""
+    return shutil.which(name, path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""))))
+
+
+class NotHereError(Exception):
+    """What images can't be tested without, and why it is not here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A Docker engine that answers.
+
+    Parameters
+    ----------
+    client : str
+        The docker program.
+    hook_record : Path or None
+        What the stand-in for NVIDIA's hook writes; None for an engine that was running before.
+    environ : dict of str to str
+        For programs that talk to it.
+    """
+
+    client: str
+    hook_record: Path | None = None
+    environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def __call__(
+        self, *arguments: str | Path, text_in: str | None = None, timeout_s: float = 280, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the client."""
+        return subprocess.run(
+            [self.client, *map(str, arguments)],
+            env=self.environ | environ,
+            input=text_in,
+            stdin=subprocess.DEVNULL if text_in is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+
+
+@contextmanager
+def running_engine(folder: Path) -> Iterator[Engine]:
+    """The engine that answers, or one that runs as long as the block.
+
+    Raises
+    ------
+    NotHereError
+        None answers, and none can be started.
+    """
+    environ = os.environ | {"PATH": f"{os.environ.get('PATH', '')}:/usr/bin"}
+    try:
+        client = _client(environ)
+    except NotHereError as problem:
+        if os.geteuid() != 0:
+            raise NotHereError(f"{problem}; only root could start one") from None
+    else:
+        yield Engine(client=client)
+        return
+    _install()
+    recorded = folder / "hook.txt"
+    hooks = _write_hook(folder / "hooks", recorded)
+    with _daemon(folder / "dockerd.log", hooks):
+        yield Engine(client=_client(environ), hook_record=recorded)
+
+
+def _client(environ: dict[str, str]) -> str:
+    """The docker program that has an engine and can build."""
+    script = load_script("docker/build.py")
+    try:
+        found: str = script.find_engine(environ)
+    except script.BuildProblemError as problem:
+        raise NotHereError(str(problem)) from None
+    return found
+
+
+def _install() -> None:
+    """Debian's engine, where there is none."""
+    if shutil.which("dockerd"):
+        return
+    if shutil.which("apt-get") is None:
+        raise NotHereError("no Docker engine, and no apt-get to install one")
+    apt(("docker.io",))
+
+
+def apt(packages: tuple[str, ...]) -> None:
+    """Install packages of the distribution.
+
+    Raises
+    ------
+    NotHereError
+        It can't be done.
+    """
+    quiet = {"env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, "capture_output": True, "text": True}
+    for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", *packages)):
+        done = subprocess.run(("apt-get", *words), check=False, timeout=240, **quiet)  # type: ignore[call-overload]
+        if done.returncode:
+            raise NotHereError(f"apt-get can't install {' '.join(packages)}: {done.stderr.strip()[-300:]}")
+
+
+def _write_hook(folder: Path, record: Path) -> Path:
+    """A stand-in for NVIDIA's hook: it notes what ``--gpus`` asked of it, and leaves the container as it is."""
+    folder.mkdir()
+    hook = folder / "nvidia-container-runtime-hook"
+    hook.write_text(
+        "#!/bin/sh\n"
+        'bundle=$(sed -n \'s/.*"bundle":"\\([^"]*\\)".*/\\1/p\')\n'
+        f'grep -o "NVIDIA_[A-Z_]*=[^\\"]*" "$bundle/config.json" > "{record}"\n'
+    )
+    hook.chmod(0o755)
+    return folder
+
+
+@contextmanager
+def _daemon(log: Path, hooks: Path) -> Iterator[None]:
+    """An engine of our own; it ends with the block. The daemon itself refuses to be the second."""
+    environ = os.environ | {"PATH": f"{hooks}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    with log.open("wb") as said:
+        process = subprocess.Popen(("dockerd",), env=environ, stdout=said, stderr=said, start_new_session=True)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while subprocess.run(("docker", "info"), env=environ, capture_output=True, check=False).returncode:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise NotHereError(f"dockerd does not start: {log.read_text(errors='replace').strip()[-400:]}")
+            time.sleep(0.3)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -11,18 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_toolchain import Toolchain, fatbin
+from be_toolchain import Toolchain
 from be_toolchain.system import System
 
 from . import handler_object
 from .bind import bind
 from .build import flags, graph
-from .build.clang_cuda import Packer, split_clang
 from .build.dependencies import read_from_outside
 from .build.execute import Run, Step, execute, render_log
 from .build.jobs import available_memory_bytes, job_count
 from .build.plan import BuildPlan, UnitBuild
-from .build.programs import fast_linker_flags, find_ninja, find_objcopy
+from .build.programs import fast_linker_flags, find_ninja
 from .build.progress import Progress
 from .cache import BuildOutput, Recorded, Store, shadowing_paths
 from .codegen import Binding
@@ -176,11 +175,13 @@ class Maker(NamedTuple):
         return flags.link(self.tools.cxx, toolkit, ldflags, folders, self.system.list_dir)
 
     def _split(self, command: Sequence[str], source: str, target: str) -> UnitBuild | None:
-        toolkit = self.toolchain.cuda
-        if toolkit is not None and toolkit.nvcc is None:
-            objcopy = find_objcopy(self.tools.cxx.path, self.system)
-            packer = objcopy and Packer(sys.executable, fatbin.__file__, objcopy)
-            return split_clang(command, source, target, str(toolkit.ptxas), packer) if packer else None
+        toolkit = self.tools.cuda
+        assert toolkit is not None, "only CUDA sources have phases"
+        if toolkit.nvcc is None:
+            from .clang_phases import clang_phases
+
+            compiler = self.tools.cxx.path
+            return clang_phases(command, source, target, ptxas=toolkit.ptxas, compiler=compiler, system=self.system)
         from .nvcc_phases import phases_for
 
         stem = Path(source).stem

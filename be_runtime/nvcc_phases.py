@@ -64,7 +64,11 @@ def phases_for(
         return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc, *((profile,) if profile.is_file() else ())))
 
     try:
-        text = store.get_or_build(_key(argv, toolchain), ask).output(_TEXT).read_text(encoding="utf-8", errors="surrogateescape")
+        text = (
+            store.get_or_build(_key(argv, toolchain), ask)
+            .output(_TEXT)
+            .read_text(encoding="utf-8", errors="surrogateescape")
+        )
     except _NoAnswerError:
         return None
     dry = parse_dryrun(text)

@@ -6,6 +6,7 @@ but for tests that ask for an extra program by `@pytest.mark.needs("clang++")`.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -20,7 +21,8 @@ from tests.support import requirements
 ROOT = Path(__file__).resolve().parent.parent
 TIERS = ("unit", "compile", "cuda", "gpu", "packaging")
 PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
-COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/module.py"})
+NUMBA_DOCTESTS = frozenset({"be_runtime/numba_host/kernel.py"})
+COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/module.py", *NUMBA_DOCTESTS})
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,6 +62,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             reason = requirements.missing(tier)
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=f"tier {tier}: {reason}"))
+        is_numba = any(item.path == ROOT / name for name in NUMBA_DOCTESTS)
+        if is_numba and importlib.util.find_spec("numba") is None:
+            item.add_marker(pytest.mark.skip(reason="numba is not installed"))
         absent = [p for mark in item.iter_markers("needs") for p in mark.args if shutil.which(p) is None]
         if absent:
             item.add_marker(pytest.mark.skip(reason=requirements.OPTIONAL + ", ".join(absent)))

@@ -12,7 +12,6 @@ from ..module import LIBRARY
 from ..options import BuildRequest, Unit
 from ..tools import HANDLER_SOURCE, INCLUDE_DIR, Tools
 from . import flags
-from .clang_cuda import clang_compile
 from .plan import BuildPlan, Edge, GeneratedFile, UnitBuild
 
 SplitNvcc = Callable[[Sequence[str], str, str], UnitBuild | None]
@@ -178,6 +177,8 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
         return flags.host_compile(tools.cxx, options, includes) + closed
     assert tools.cuda is not None
     if tools.cuda.nvcc is None:
+        from .clang_cuda import clang_compile
+
         return clang_compile(tools.cuda, options, tools.archs, includes)
     return flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
 

@@ -85,7 +85,13 @@ def launch(
     vmap_method: str | None,
     aliases: Mapping[int, int],
 ) -> Sequence[Any]:
-    """Call a kernel; one array for each of `outs`."""
+    """Call a kernel; one array for each of `outs`.
+
+    Raises
+    ------
+    ToolchainError, BuildError, LoadError
+        The launcher was never compiled here, and can't be; or it can't be loaded.
+    """
     import numpy as np
 
     launcher = PROCESS.only(Launcher, lambda: Launcher(session))

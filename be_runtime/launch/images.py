@@ -33,6 +33,11 @@ def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: 
     ----------
     compile_now : callable
         Given an empty folder to work in.
+
+    Raises
+    ------
+    CacheError
+        The cache's folder can't be used, or another process takes too long to compile the same kernel.
     """
 
     def build(staging: Path) -> BuildOutput:

@@ -16,7 +16,7 @@ from be_toolchain.arch import Arch
 from ..errors import ArgumentError, BuildError
 from .arrays import ArraySpec
 from .describe import Form, Image
-from .numba_source import batched_source, find_entry, free_axis, missing_functions
+from .numba_source import batched_source, find_entry, free_axis, missing_functions, numpy_mismatch
 from .ptx_params import pack_params
 
 _OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
@@ -106,13 +106,7 @@ def versions() -> tuple[str, ...]:
 
 
 def _mismatch(error: BaseException) -> str:
-    """What to do where Numba asks numpy for what the installed numpy no longer has; empty where that is not so."""
-    if not isinstance(error, AttributeError) or not re.search(r"module 'numpy\S*' has no attribute", str(error)):
-        return ""
-    return (
-        f"numba-cuda {_version('numba-cuda')} does not work with numpy {_version('numpy')}; "
-        "pip install 'numpy<2.5', or a newer numba-cuda"
-    )
+    return numpy_mismatch(error, _version("numba-cuda"), _version("numpy"))
 
 
 def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[Image, ...]:

@@ -74,6 +74,8 @@ def numba_cuda_kernel(
     ArgumentError
         A ValueError: neither or both ways to say what to launch, or numbers beyond CUDA's limits. At a call: inputs
         that the kernel can't take.
+    BuildError
+        At a call: Numba refuses the kernel, such as one that writes an input.
 
     Examples
     --------

@@ -128,6 +128,9 @@ def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
             return None
     except (OSError, AttributeError):
         return None
+    with contextlib.suppress(OSError):
+        # NVRTC opens this by its name alone, so that it is only found on the loader's path or where it is open already.
+        system.open_library(str(path.with_name(f"libnvrtc-builtins.so.{major.value}.{minor.value}")))
     folders = tuple(folder for folder in includes if system.is_dir(folder))
     return Nvrtc(path, (major.value, minor.value), folders, library)
 
@@ -180,12 +183,12 @@ def compile_program(
             _check(nvrtc, library.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
         encoded = [option.encode() for option in options]
         status = library.nvrtcCompileProgram(program, len(encoded), (c_char_p * len(encoded))(*encoded))
-        log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).decode(errors="replace")
+        log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).rstrip(b"\0")
         if status != 0:
             raise BuildError(
                 f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} can't compile {file_name}",
                 command=("nvrtc", *options) if status == _COMPILE_ERROR else (),
-                output=log,
+                output=log.decode(errors="replace"),
                 first_error="" if log.strip() else _error_text(nvrtc, status),
             )
         entry = _lowered(nvrtc, program, expression) if expression else ""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ..errors import BuildError
 
 _ENTRY = re.compile(r"\.visible\s+\.entry\s+[\w$]+\s*\(([^)]*)\)")
-_WORD = re.compile(r"\s*\.param\s+\.[bsu]64\s[^,]*?([\w$]+)\s*")
+_WORD = re.compile(r"\.param\s+\.[bsu]64\s[^,]*?([\w$]+)")
 _NAME = re.compile(r"[\w$]+")
 _COUNT, _SHAPE = 2, 5
 """Where the number of elements and the shape are among an array's words."""
@@ -47,7 +47,7 @@ def pack_params(ptx: str, ndims: Sequence[int]) -> tuple[str, tuple[int, ...]]:
     ('.visible .entry k(.param .u64 k_param_4) { ld.param.u64 %rd1, [k_param_4]; }', (4,))
     """
     entry = _ENTRY.search(ptx)
-    declared = entry[1].split(",") if entry is not None and entry[1].strip() else []
+    declared = [each.strip() for each in entry[1].split(",") if each.strip()] if entry is not None else []
     words = [_WORD.fullmatch(each) for each in declared]
     names = [word[1] for word in words if word is not None]
     if entry is None or len(names) != len(declared) or len(names) != sum(map(array_words, ndims)):
@@ -59,7 +59,7 @@ def pack_params(ptx: str, ndims: Sequence[int]) -> tuple[str, tuple[int, ...]]:
     body = _merge_counts(ptx[entry.end() :], names, ndims)
     read = set(_NAME.findall(body)).intersection(names)
     kept = tuple(place for place, name in enumerate(names) if name in read)
-    return f"{ptx[: entry.start(1)]}{','.join(declared[place] for place in kept)}){body}", kept
+    return f"{ptx[: entry.start(1)]}{', '.join(declared[place] for place in kept)}){body}", kept
 
 
 def _merge_counts(body: str, names: Sequence[str], ndims: Sequence[int]) -> str:

@@ -86,6 +86,10 @@ def cuda_kernel(
         Bad arguments here; at a call, inputs that don't fit the kernel's parameters.
     SpecError
         The source has no such kernel, or one that takes what can't be passed.
+    BuildError
+        At a call: the source doesn't compile.
+    ToolchainError
+        At a call: there is neither NVRTC nor nvcc.
 
     Examples
     --------

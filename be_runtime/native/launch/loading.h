@@ -123,14 +123,17 @@ inline std::string preload(Kernel* kernel, const Geometry& geometry, int device)
   const Driver& cuda = driver();
   Context context = nullptr;
   if (const Result result = cuda.cuDevicePrimaryCtxRetain(&context, device)) return cuda.describe(result);
-  cuda.cuCtxPushCurrent(context);
   std::string problem;
-  for (int form = 0; form < kForms && problem.empty(); ++form) {
-    if (!kernel->has(form)) continue;
-    Loaded* loaded = obtain(kernel, form, device, &problem);
-    if (loaded != nullptr) problem = prepare(loaded, geometry);
+  if (const Result result = cuda.cuCtxPushCurrent(context)) {
+    problem = cuda.describe(result);
+  } else {
+    for (int form = 0; form < kForms && problem.empty(); ++form) {
+      if (!kernel->has(form)) continue;
+      Loaded* loaded = obtain(kernel, form, device, &problem);
+      if (loaded != nullptr) problem = prepare(loaded, geometry);
+    }
+    cuda.cuCtxPopCurrent(&context);
   }
-  cuda.cuCtxPopCurrent(&context);
   cuda.cuDevicePrimaryCtxRelease(device);
   return problem;
 }

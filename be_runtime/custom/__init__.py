@@ -1,0 +1,1 @@
+"""One operation, several kernels, picked for the platform; see `be_runtime.XLACustomKernel`."""

@@ -1,0 +1,154 @@
+"""The host functions of a process: each made once, by identity, with a handler and a target of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .. import jax_port
+from ..native_library import native_library
+from ..options import LoadOptions
+from ..pipeline import Session
+from ..process import PROCESS
+from ..registry import Registry, Target
+from .signature import Signature
+
+_SOURCE = "host_call"
+_CAPTURABLE = 1
+"""XLA's trait of a handler that a command buffer may capture."""
+
+
+class HostFunction(NamedTuple):
+    """What a target runs.
+
+    Parameters
+    ----------
+    address : int
+        Of a C function as ``native/host_call.cc`` describes it, valid as long as `owner` lives.
+    owner : object
+    exclusive : bool
+        Whether only one call of such functions may run at a time.
+    has_stream : bool
+        Whether it gets the stream of the call.
+    capturable : bool
+        Whether a command buffer may capture what it launches.
+    """
+
+    address: int
+    owner: object
+    exclusive: bool = False
+    has_stream: bool = False
+    capturable: bool = False
+
+
+class _Parameter(ctypes.Structure):
+    """``Parameter`` of ``native/host_call.cc``."""
+
+    _fields_ = (("dtype", ctypes.c_int32), ("rank", ctypes.c_int32), ("item_size", ctypes.c_int64))
+
+
+class HostFunctions:
+    """The functions that are registered. Making one compiles nothing.
+
+    Parameters
+    ----------
+    session : callable
+        What the native part is compiled with, asked for at the first function.
+    registry : Registry
+    """
+
+    def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self._session = session
+        self._registry = registry
+        self._library: ctypes.CDLL | None = None
+        self._alive: dict[str, tuple[object, ...]] = {}
+        self._lock = threading.RLock()
+
+    def add(
+        self,
+        target: str,
+        name: str,
+        signature: Signature,
+        make: Callable[[], HostFunction],
+        *alive: object,
+        platform: str = jax_port.PLATFORMS["cpp"],
+    ) -> None:
+        """Register a target, made now unless it is known.
+
+        Parameters
+        ----------
+        target : str
+            Contains the function's identity.
+        name : str
+            The function's, for errors.
+        signature : Signature
+        make : callable
+        alive : object
+            What has to live as long as the target.
+        platform : str
+            As jax knows it.
+        """
+        with self._lock:
+            if target in self._alive:
+                return
+            library = self._native()
+            function = make()
+            body = ctypes.cast(library.be_host_call, ctypes.c_void_p).value
+            assert body is not None, "a function that was found has an address"
+            handler = _compile_handler(body, _describe(library, name, signature, function))
+            made = {target: lambda: jax_port.capsule(handler.address)}
+            self._registry.add([Target(name=target, platform=platform, content=target)], made)
+            self._alive[target] = (function, handler, *alive)
+
+    def _native(self) -> ctypes.CDLL:
+        if self._library is None:
+            self._library = native_library(_SOURCE, self._session())
+            self._library.be_host_kernel.restype = ctypes.c_void_p
+        return self._library
+
+
+def host_functions() -> HostFunctions:
+    """Those of this process."""
+    options = LoadOptions(target_prefix=_SOURCE)
+    return PROCESS.only(HostFunctions, lambda: HostFunctions(lambda: PROCESS.session(options), PROCESS.registry))
+
+
+def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
+    """The address of what the native side keeps about a function."""
+    rows = [
+        _Parameter(parameter.dtype.xla_code, parameter.rank, parameter.dtype.size_bytes)
+        for parameter in (*signature.inputs, *signature.outputs)
+    ]
+    address: int = library.be_host_kernel(
+        name.encode(),
+        ctypes.c_void_p(function.address),
+        ctypes.c_bool(function.exclusive),
+        ctypes.c_bool(function.has_stream),
+        ctypes.c_uint32(_CAPTURABLE if function.capturable else 0),
+        ctypes.c_int64(len(signature.inputs)),
+        ctypes.c_int64(len(rows)),
+        (_Parameter * len(rows))(*rows),
+    )
+    return address
+
+
+def _compile_handler(body: int, kernel: int) -> Any:
+    """An XLA FFI handler of one kernel: its `address` calls the native body with the call frame and the kernel.
+
+    Parameters
+    ----------
+    body, kernel : int
+        Addresses of ``be_host_call`` and of its second argument.
+    """
+    import numba
+    from numba import types
+
+    run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)(body)
+
+    @numba.cfunc(types.voidptr(types.voidptr))  # type: ignore[untyped-decorator]
+    def handle(frame: Any) -> Any:
+        return run(frame, kernel)
+
+    return handle

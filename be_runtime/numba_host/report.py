@@ -1,0 +1,33 @@
+"""What compiled code calls with the exception that a kernel raised; the only Python of a call, and only then."""
+
+from __future__ import annotations
+
+import ctypes
+
+MESSAGE_SIZE = 1024
+"""Bytes of the native handler's message, the final zero included."""
+
+
+def report(kind: type[BaseException], value: object, address: int) -> None:
+    """Write an exception's name and text to where the native handler reads a message.
+
+    Parameters
+    ----------
+    kind : type
+        Of the exception.
+    value : object
+        The exception, or the arguments to make it from.
+    address : int
+        Of `MESSAGE_SIZE` bytes.
+    """
+    text = _text(kind, value).encode("utf-8", "replace").replace(b"\0", b" ")
+    whole = text[: MESSAGE_SIZE - 1].decode("utf-8", "ignore").encode()
+    ctypes.memmove(address, whole + b"\0", len(whole) + 1)
+
+
+def _text(kind: type[BaseException], value: object) -> str:
+    if not isinstance(value, BaseException):
+        arguments = value if isinstance(value, tuple) else () if value is None else (value,)
+        value = kind(*arguments)
+    shown = str(value)
+    return f"{kind.__name__}: {shown}" if shown else kind.__name__

@@ -1,0 +1,129 @@
+"""One operation with a kernel of Numba, one of C++ and one of JAX."""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.interpreters import ad
+
+import be_runtime
+from be_runtime import BenchmarkConfig, XLACustomKernel, numba_kernel
+
+numba: Any = pytest.importorskip("numba")
+
+SOURCE = """
+#include "brainevent/common.h"
+static int64_t calls = 0;
+
+// @BE multiply
+void multiply(const BE::Tensor x, const BE::Tensor y, BE::Tensor out) {
+  for (int64_t i = 0; i < x.numel(); ++i)
+    out.data_ptr<float>()[i] = x.data_ptr<float>()[i] * y.data_ptr<float>()[i];
+}
+
+// @BE count
+void count(const BE::Tensor x, BE::Tensor out, BE::Tensor so_far) {
+  out.data_ptr<float>()[0] = x.data_ptr<float>()[0];
+  so_far.data_ptr<int32_t>()[0] = static_cast<int32_t>(++calls);
+}
+"""
+
+
+@numba.njit
+def multiply(x, y, out):
+    for i in range(out.size):
+        out[i] = x[i] * y[i]
+
+
+@pytest.fixture(scope="module")
+def operation() -> XLACustomKernel:
+    be_runtime.load_cpp_inline("operation_on_cpu", SOURCE)
+    made = XLACustomKernel("multiply")
+    made.def_numba_kernel(lambda outs: numba_kernel(multiply, outs, vmap_method="broadcast_all"))
+    made.def_kernel("cpp", "cpu", lambda outs: jax.ffi.ffi_call("operation_on_cpu.multiply", outs))
+    made.def_kernel("jax", "cpu", lambda outs: lambda x, y: [x * y])
+    made.def_jvp_rule2(
+        lambda t, x, y, **parameters: made(t, y, **parameters),
+        lambda t, x, y, **parameters: made(x, t, **parameters),
+    )
+
+    def transpose(cotangents: Any, x: Any, y: Any, **parameters: Any) -> Any:
+        if ad.is_undefined_primal(x):
+            return made(cotangents[0], y, **parameters)[0], None
+        return None, made(x, cotangents[0], **parameters)[0]
+
+    made.def_transpose_rule(transpose)
+    return made
+
+
+X = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0]])
+Y = jnp.array([[0.5, -1.0, 2.0], [1.0, 1.5, 0.3]])
+
+
+def loss(function: Any) -> Any:
+    return lambda x, y: jnp.sin(function(x, y)).sum()
+
+
+def test_every_backend_under_every_transform(operation: XLACustomKernel):
+    """The C++ kernel doesn't say how it behaves under vmap; it is called for one element after the other."""
+    row = jax.ShapeDtypeStruct((3,), jnp.float32)
+
+    def transformed(function: Any) -> Any:
+        mapped = jax.vmap(function)
+        return (
+            mapped(X, Y),
+            jax.vmap(function, in_axes=(0, None))(X, Y[0]),
+            jax.vmap(jax.grad(loss(function), (0, 1)))(X, Y),
+            jax.grad(loss(mapped), (0, 1))(X, Y),
+            jax.hessian(loss(function))(X[0], Y[0]),
+        )
+
+    expected = transformed(lambda x, y: x * y)
+    for backend in operation.available_backends("cpu"):
+        found = jax.jit(lambda backend=backend: transformed(lambda x, y: operation(x, y, outs=row, backend=backend)))()
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_an_edited_kernel_takes_effect(operation: XLACustomKernel):
+    edited = XLACustomKernel("edited")
+    run = jax.jit(lambda x, y: edited(x, y, outs=jax.ShapeDtypeStruct(x.shape, x.dtype)))
+    for factor in (1, 2):
+        namespace: dict[str, Any] = {}
+        exec(f"def kernel(x, y, out):\n    out[:] = {factor} * x * y", namespace)  # noqa: S102 - the test's own
+        kernel = numba.njit(namespace["kernel"])
+        edited.def_numba_kernel(lambda outs, kernel=kernel: numba_kernel(kernel, outs))
+        np.testing.assert_allclose(run(X[0], Y[0]), factor * X[0] * Y[0])
+
+
+def test_a_benchmark_calls_a_native_kernel_as_often_as_it_says(operation: XLACustomKernel):
+    """The second result is how often the kernel was ever called; nothing in the program uses it."""
+    counted = XLACustomKernel("counted")
+    outs = (jax.ShapeDtypeStruct((1,), jnp.float32), jax.ShapeDtypeStruct((1,), jnp.int32))
+    counted.def_kernel("cpp", "cpu", lambda outs: jax.ffi.ffi_call("operation_on_cpu.count", outs))
+    counted.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (jnp.zeros(1),), {"outs": outs})])
+    x = jnp.zeros(1)
+    before = int(counted(x, outs=outs)[1][0])
+    counted.benchmark(n_warmup=1, n_runs=2, calls=10)
+    after = int(counted(x, outs=outs)[1][0])
+    assert after - before == 1 + 10 + 3 * (20 + 10)
+
+
+def test_a_benchmark_of_real_kernels(operation: XLACustomKernel):
+    data = (BenchmarkConfig(str(n), (jnp.ones(n), jnp.ones(n))) for n in (16, 64))
+
+    def call(x: Any, y: Any, backend: str) -> Any:
+        return operation(x, y, outs=jax.ShapeDtypeStruct(x.shape, x.dtype), backend=backend)
+
+    operation.def_call(call)
+    operation.def_benchmark_data(lambda platform: data)
+    result = operation.benchmark("cpu", backends=("numba", "cpp"), n_runs=2, calls=50)
+    assert [(each.label, each.backend, each.error) for each in result.records] == [
+        (label, backend, "") for label in ("16", "64") for backend in ("numba", "cpp")
+    ]

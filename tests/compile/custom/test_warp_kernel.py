@@ -1,0 +1,68 @@
+"""Warp's kernels by Warp's own JAX support, here on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from be_runtime import ArgumentError, XLACustomKernel, warp_kernel
+from tests.support import requirements
+from tests.support.runtime import run_python
+
+ROW = jax.ShapeDtypeStruct((3,), jnp.float32)
+
+
+def test_without_warp():
+    code = (
+        "import sys; sys.modules['warp'] = None\n"
+        "import be_runtime\n"
+        "try: be_runtime.warp_kernel(print, ())\n"
+        "except ImportError as error: print(error)"
+    )
+    assert "pip install 'brainevent-toolchain[warp]'" in run_python(code).stdout
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Any:
+    if importlib.util.find_spec("warp") is None:
+        pytest.skip(requirements.OPTIONAL + "warp-lang")
+    from tests.support import warp_kernels
+
+    return warp_kernels
+
+
+def test_values_structure_and_vmap(kernels: Any):
+    x = jnp.arange(3.0)
+    scaled = warp_kernel(kernels.scale, {"out": ROW})
+    np.testing.assert_array_equal(jax.jit(lambda x: scaled(x, 2.0))(x)["out"], 2 * x)
+    batch = jnp.stack([x, x + 1])
+    np.testing.assert_array_equal(jax.vmap(lambda x: scaled(x, 3.0)["out"])(batch), 3 * batch)
+
+
+def test_vectors_and_launch_dims(kernels: Any):
+    outs = (ROW, jax.ShapeDtypeStruct((3, 1, 2), jnp.float32))
+    first, vectors = warp_kernel(kernels.split, outs, launch_dims=3)(jnp.arange(6.0).reshape(3, 2))
+    np.testing.assert_array_equal(first, [0, 2, 4])
+    np.testing.assert_array_equal(vectors[:, 0, 1], [1, 3, 5])
+
+
+def test_as_a_kernel_of_an_operation(kernels: Any):
+    operation = XLACustomKernel("warped")
+    operation.def_warp_kernel(lambda outs: lambda x: warp_kernel(kernels.scale, outs)(x, 2.0), platform="cpu")
+    np.testing.assert_array_equal(jax.vmap(lambda x: operation(x, outs=ROW))(jnp.ones((2, 3))), np.full((2, 3), 2))
+
+
+def test_refused_arguments(kernels: Any):
+    with pytest.raises(TypeError, match=r"must be a function decorated with @warp\.kernel"):
+        warp_kernel(lambda x: x, ROW)
+    with pytest.raises(ArgumentError, match=r"expected a jax\.ShapeDtypeStruct for each result"):
+        warp_kernel(kernels.scale, ())
+    with pytest.raises(ArgumentError, match="has 3 parameters, fewer than the 4 outs"):
+        warp_kernel(kernels.scale, [ROW] * 4)
+    with pytest.raises(ArgumentError, match=r"gives float32\[3\] as output 0, but outs says int32\[3\]"):
+        warp_kernel(kernels.scale, jax.ShapeDtypeStruct((3,), jnp.int32))(jnp.ones(3), 2.0)

@@ -1,0 +1,105 @@
+"""One operation with kernels for the CPU and for the GPU."""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime import BenchmarkConfig, XLACustomKernel, numba_cuda_kernel, numba_kernel
+
+SOURCE = """
+#include <cuda_runtime.h>
+#include "brainevent/common.h"
+
+__global__ void double_all(const float* x, float* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = 2 * x[i];
+}
+
+// @BE twice arg ret stream
+void twice(const BE::Tensor x, BE::Tensor out, int64_t stream) {
+  const int n = x.numel_checked_int();
+  double_all<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
+}
+"""
+RAW = 'extern "C" __global__ void twice(const float* x, float* out) { int i = threadIdx.x; out[i] = 2 * x[i]; }'
+X = jnp.arange(8.0)
+OUT = jax.ShapeDtypeStruct((8,), jnp.float32)
+
+
+@pytest.fixture(scope="module")
+def operation() -> XLACustomKernel:
+    be_runtime.load_cuda_inline("operation_on_gpu", SOURCE)
+    made = XLACustomKernel("twice")
+    made.def_kernel(
+        "cuda_module",
+        "gpu",
+        lambda outs: jax.ffi.ffi_call("operation_on_gpu.twice", outs, vmap_method="broadcast_all"),
+    )
+    made.def_kernel("jax", "cpu", lambda outs: lambda x: [2 * x])
+    made.def_cuda_raw_kernel(
+        lambda outs: be_runtime.cuda_kernel(RAW, "twice", outs, grid=1, block=8, vmap_method="broadcast_all")
+    )
+    made.def_jvp_rule2(lambda t, x, **parameters: made(t, **parameters))
+    made.def_transpose_rule(lambda cotangents, x, **parameters: made(cotangents[0], **parameters))
+    return made
+
+
+def test_the_platform_decides(operation: XLACustomKernel):
+    for device in (jax.devices("cpu")[0], jax.devices("gpu")[0]):
+        with jax.default_device(device):
+            result = jax.jit(lambda x: operation(x, outs=OUT))(jax.device_put(X, device))
+        assert result.devices() == {device}
+        np.testing.assert_array_equal(result, 2 * X)
+
+
+@pytest.mark.parametrize("backend", ["cuda_module", "cuda_raw"])
+def test_transforms(operation: XLACustomKernel, backend: str):
+    def call(x: Any) -> Any:
+        return operation(x, outs=OUT, backend=backend)
+
+    def loss(x: Any) -> Any:
+        return jnp.sin(call(x)).sum()
+
+    batch = jnp.stack([X, X + 1])
+    np.testing.assert_allclose(jax.jit(jax.vmap(call))(batch), 2 * batch)
+    expected = 2 * jnp.cos(2 * batch)
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(loss)))(batch), expected, rtol=1e-4, atol=1e-5)
+    together = jax.grad(lambda x: jnp.sin(jax.vmap(call)(x)).sum())
+    np.testing.assert_allclose(jax.jit(together)(batch), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_numba_on_both_platforms():
+    pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
+    import numba
+    from numba import cuda
+
+    @numba.njit
+    def on_cpu(x, out):
+        out[:] = 2 * x
+
+    @cuda.jit
+    def on_gpu(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = 2 * x[i]
+
+    operation = XLACustomKernel("numba_twice")
+    operation.def_numba_kernel(lambda outs: numba_kernel(on_cpu, outs))
+    operation.def_numba_cuda_kernel(lambda outs: numba_cuda_kernel(on_gpu, outs, launch_dims=8))
+    for device in (jax.devices("cpu")[0], jax.devices("gpu")[0]):
+        x = jax.device_put(X, device)
+        np.testing.assert_array_equal(jax.jit(lambda x: operation(x, outs=OUT))(x), 2 * X)
+
+
+def test_a_benchmark_on_the_device(operation: XLACustomKernel):
+    operation.def_benchmark_data(lambda platform: [BenchmarkConfig("8", (X,), {"outs": OUT})])
+    result = operation.benchmark("gpu", n_runs=2, calls=20)
+    assert {each.backend: each.error for each in result.records} == {"cuda_module": "", "cuda_raw": ""}

@@ -1,0 +1,24 @@
+"""Warp's kernels on the device."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from be_runtime import warp_kernel
+from tests.support import requirements
+
+
+def test_a_warp_kernel_on_the_device():
+    if importlib.util.find_spec("warp") is None:
+        pytest.skip(requirements.OPTIONAL + "warp-lang")
+    from tests.support import warp_kernels
+
+    run = warp_kernel(warp_kernels.scale, jax.ShapeDtypeStruct((3,), jnp.float32))
+    result = jax.jit(lambda x: run(x, 2.0))(jax.device_put(jnp.arange(3.0), jax.devices("gpu")[0]))
+    assert result.devices() == {jax.devices("gpu")[0]}
+    np.testing.assert_array_equal(result, [0, 2, 4])

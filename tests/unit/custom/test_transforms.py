@@ -1,0 +1,189 @@
+"""An operation under JAX's transformations, in any order, against the same function without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.interpreters import ad
+from jax.sharding import Mesh, PartitionSpec
+
+from be_runtime import XLACustomKernel
+
+Function = Callable[..., Any]
+X = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0], [2.0, 0.25, -2.0], [1.5, 3.0, 0.1]])
+Y = jnp.array([[0.5, -1.0, 2.0], [1.0, 1.5, 0.3], [-2.0, 1.0, 0.7], [0.2, 0.4, 3.0]])
+
+
+def structs(*arrays: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in arrays)
+
+
+def plain(x: Any, y: Any) -> Any:
+    return x * y, x + 2 * y
+
+
+def make_operation(kernel: Function) -> Function:
+    """`plain` as an operation, with a rule for each input and a transpose rule: both results are linear in each."""
+    operation = XLACustomKernel("pair")
+    operation.def_kernel("jax", "cpu", lambda outs: kernel)
+    operation.def_jvp_rule2(
+        lambda t, x, y, **parameters: (_product(t, y, **parameters), t),
+        lambda t, x, y, **parameters: (_product(x, t, **parameters), 2 * t),
+    )
+    product = XLACustomKernel("product")
+    product.def_kernel("jax", "cpu", lambda outs: lambda x, y: [x * y])
+
+    def _product(x: Any, y: Any, outs: Any, **_: Any) -> Any:
+        return product(x, y, outs=outs[0])
+
+    def transpose(cotangents: Any, x: Any, y: Any, outs: Any, **_: Any) -> Any:
+        (cotangent,) = cotangents
+        if ad.is_undefined_primal(x):
+            return product(cotangent, y, outs=outs[0]), None
+        return None, product(x, cotangent, outs=outs[0])
+
+    product.def_transpose_rule(transpose)
+    product.def_jvp_rule2(
+        lambda t, x, y, outs, **_: (product(t, y, outs=outs[0]),),
+        lambda t, x, y, outs, **_: (product(x, t, outs=outs[0]),),
+    )
+    return lambda x, y: operation(x, y, outs=structs(x, y))
+
+
+def sequential(x: Any, y: Any) -> Any:
+    """A kernel that doesn't say how it behaves under vmap."""
+    return jax.pure_callback(lambda x, y: (x * y, x + 2 * y), structs(x, y), x, y)
+
+
+OPERATIONS = {"mappable": make_operation(plain), "not mappable": make_operation(sequential)}
+
+
+def loss(function: Function) -> Function:
+    return lambda x, y: sum(jnp.sin(each).sum() for each in function(x, y))
+
+
+def mapped(axes: tuple[int | None, int | None]) -> Function:
+    return lambda function: jax.vmap(function, in_axes=axes)
+
+
+TRANSFORMS: dict[str, Callable[[Function], Function]] = {
+    "nothing": lambda f: f,
+    "grad": lambda f: jax.grad(loss(f), (0, 1)),
+    "jvp": lambda f: lambda x, y: jax.jvp(f, (x, y), (y, x)),
+    "linearize": lambda f: lambda x, y: jax.linearize(f, x, y)[1](y, x),
+    "hessian": lambda f: jax.hessian(lambda x, y: loss(f)(x[0], y[0])),
+    "vmap": mapped((0, 0)),
+    "vmap of the second": mapped((None, 0)),
+    "vmap along 1": mapped((1, 1)),
+    "vmap of vmap": lambda f: mapped((0, 0))(mapped((0, 0))(f)),
+    "vmap of vmap of one": lambda f: mapped((None, 0))(mapped((0, None))(f)),
+    "vmap of grad": lambda f: mapped((0, 0))(jax.grad(loss(f), (0, 1))),
+    "vmap of grad of one": lambda f: mapped((0, None))(jax.grad(loss(f), (0, 1))),
+    "grad of vmap": lambda f: jax.grad(loss(mapped((0, 0))(f)), (0, 1)),
+    "grad of vmap of one": lambda f: jax.grad(loss(mapped((0, None))(f)), (0, 1)),
+    "jvp of vmap": lambda f: lambda x, y: jax.jvp(mapped((None, 0))(f), (x, y), (2 * x, -y)),
+    "grad of vmap of vmap": lambda f: jax.grad(loss(mapped((None, 0))(mapped((0, None))(f))), (0, 1)),
+    "vmap of grad of vmap": lambda f: mapped((0, 0))(jax.grad(loss(mapped((0, None))(f)), (0, 1))),
+    "checkpoint": lambda f: jax.grad(loss(jax.checkpoint(f)), (0, 1)),
+    "scan": lambda f: lambda x, y: jax.lax.scan(lambda carry, each: (f(carry, each)[0], carry), x[0], y),
+    "cond": lambda f: lambda x, y: jax.lax.cond(x.sum() > 0, f, lambda x, y: (x, y), x, y),
+}
+
+
+ARGUMENTS: dict[str, tuple[Any, Any]] = {
+    "vmap of the second": (X[0], Y),
+    "jvp of vmap": (X[0], Y),
+    "vmap of grad of one": (X, Y[0]),
+    "grad of vmap of one": (X, Y[0]),
+    "vmap of grad of vmap": (jnp.stack([X, X + 1]), Y[:2]),
+}
+"""Of transforms that map over one argument alone; of the others X and Y."""
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_gives_what_it_gives_of_the_plain_function(name: str):
+    arguments = ARGUMENTS.get(name, (X, Y))
+    found = jax.jit(TRANSFORMS[name](OPERATIONS["mappable"]))(*arguments)
+    close(found, jax.jit(TRANSFORMS[name](plain))(*arguments))
+
+
+@pytest.mark.parametrize("name", ["nothing", "vmap of grad", "grad of vmap"])
+def test_a_transform_outside_of_jit(name: str):
+    close(TRANSFORMS[name](OPERATIONS["mappable"])(X, Y), TRANSFORMS[name](plain)(X, Y))
+
+
+@pytest.mark.parametrize("name", ["vmap", "vmap of the second", "vmap of vmap of one", "vmap of grad"])
+def test_a_kernel_that_is_not_mappable_is_called_for_each_element(name: str):
+    arguments = ARGUMENTS.get(name, (X, Y))
+    close(TRANSFORMS[name](OPERATIONS["not mappable"])(*arguments), TRANSFORMS[name](plain)(*arguments))
+
+
+def close(found: Any, expected: Any) -> None:
+    """Whether two pytrees hold the same numbers."""
+    structures: list[Any] = [jax.tree.structure(found), jax.tree.structure(expected)]
+    assert structures[0] == structures[1]
+
+    def compare(a: Any, b: Any) -> None:
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+    jax.tree.map(compare, found, expected)
+
+
+def test_within_shard_map():
+    operation = OPERATIONS["mappable"]
+    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("d",))
+    spec = PartitionSpec("d")
+    run = jax.jit(jax.shard_map(operation, mesh=mesh, in_specs=spec, out_specs=spec))
+    close(tuple(run(X, Y)), plain(X, Y))
+    with pytest.raises(ValueError, match="replicat"):
+        jax.jit(jax.shard_map(operation, mesh=mesh, in_specs=spec, out_specs=PartitionSpec()))(X, Y)
+
+
+def test_without_jit_at_all():
+    with jax.disable_jit():
+        close(tuple(OPERATIONS["mappable"](X, Y)), plain(X, Y))
+
+
+def test_abstractly():
+    assert jax.eval_shape(OPERATIONS["mappable"], X, Y) == structs(X, Y)
+
+
+def test_an_author_s_batching_rule():
+    seen = []
+    operation = XLACustomKernel("batched")
+    operation.def_kernel("jax", "cpu", lambda outs: lambda x: [2 * x])
+
+    def rule(arguments: Any, axes: Any, outs: Any, **parameters: Any) -> Any:
+        seen.append(axes)
+        moved = jnp.moveaxis(arguments[0], axes[0], 0)
+        return operation(moved, outs=structs(moved), **parameters), [0]
+
+    operation.def_batching_rule(rule)
+    run: Function = jax.vmap(lambda x: operation(x, outs=structs(x)), in_axes=1)
+    close(run(X), (2 * X.T,))
+    assert seen == [(1,)]
+    operation.register_general_batching()
+    close(run(X), (2 * X.T,))
+    assert seen == [(1,)]
+
+
+def test_a_jvp_rule_for_all_inputs_sees_symbolic_zeros():
+    zeros = []
+    operation = XLACustomKernel("scaled")
+    operation.def_kernel("jax", "cpu", lambda outs, factor: lambda x, n: [factor * x * n])
+
+    def rule(primals: Any, tangents: Any, **parameters: Any) -> Any:
+        zeros.append([type(tangent) is ad.Zero for tangent in tangents])
+        return operation(*primals, **parameters), [parameters["factor"] * tangents[0] * primals[1]]
+
+    operation.def_jvp_rule(rule)
+    run = jax.grad(lambda x: operation(x, 3, outs=structs(x), factor=2)[0].sum())
+    close(run(X), jnp.full_like(X, 6))
+    close(jax.vmap(run)(X), jnp.full_like(X, 6))
+    close(jax.grad(lambda x: jax.vmap(lambda x: operation(x, 3, outs=structs(x), factor=2)[0])(x).sum())(X), X * 0 + 6)
+    assert zeros == [[False, True]] * 3

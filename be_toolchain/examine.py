@@ -129,11 +129,18 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
     )
 
 
+def _root(top: Path | None, here: Path) -> Path:
+    """The folder that holds the toolkit; conda-forge's nvcc.profile names the one of its headers, ``targets/<machine>``."""
+    if top is None or top.parent == here.parent / "targets":
+        return here.parent
+    return top
+
+
 def find_parts(system: System, answers: Answers) -> Parts:
     """Look for each part: first where nvcc says, then where the layout has it."""
     places = answers.places
     here = places.here or answers.nvcc.parent
-    root = places.top or here.parent
+    root = _root(places.top, here)
     layout = _layout_of(system, root)
     system.stat(here / "nvcc.profile")
     tool_dirs = _folders(system, root, (here,), layout.tools)

@@ -177,10 +177,11 @@ def _define(launcher: Any, job: dict[str, Any]) -> None:
     images = []
     for row in job["images"]:
         data = Path(row["data"]).read_bytes()
-        words = row["words"]
-        places = (-1, None) if words is None else (len(words), (c_int32 * len(words))(*words))
-        image = (row["arch"], row["is_ptx"], 0, row["form"], row["entry"].encode(), data, len(data), places[1], places[0])
-        images.append(Image(*image))
+        image = Image(row["arch"], row["is_ptx"], 0, row["form"], row["entry"].encode(), data, len(data), None, -1)
+        if row["words"] is not None:
+            image.word_count = len(row["words"])
+            image.words = (c_int32 * image.word_count)(*row["words"])
+        images.append(image)
     kernel = job["attributes"]["kernel"].encode()
     launcher.be_launch_define(
         kernel, job["attributes"]["name"].encode(), (Image * len(images))(*images), c_int64(len(images))

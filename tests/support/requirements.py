@@ -66,6 +66,12 @@ def _missing_device() -> str | None:
     return None
 
 
+def missing_conda_tools() -> str | None:
+    """Which of the packages that build and solve for conda is not installed, or None."""
+    absent = [name for name in ("rattler", "rattler_build") if importlib.util.find_spec(name) is None]
+    return f"not installed: {', '.join(absent)}; they come with the extra packaging" if absent else None
+
+
 def _missing_build() -> str | None:
     if importlib.util.find_spec("build") is None:
         return "the package `build` is not installed"

@@ -17,6 +17,9 @@ from be_runtime import ArgumentError, numba_cuda_callable
 pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 from numba import cuda
 
+# Each launch is small, and Numba warns of it; under pytest a warning is an error.
+pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size")
+
 N = 1000
 OUT = jax.ShapeDtypeStruct((N,), jnp.float32)
 

@@ -1,27 +1,27 @@
-"""The distribution, built once and installed once into an environment outside the checkout."""
+"""The distribution, built once, and installed by each installer into an environment outside the checkout."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-SOURCES = ("be_toolchain", "be_runtime", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in")
-NO_INDEX = ("No matching distribution found", "Temporary failure in name resolution", "Connection refused")
+from release import ROOT
+from release.dist import build
+
+EPOCH = 1_700_000_000
+NO_INDEX = ("No matching distribution found", "Temporary failure in name resolution", "Connection refused", "dns error")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(NamedTuple):
     """The two files that a release uploads."""
 
-    wheel: Path
     sdist: Path
+    wheel: Path
 
 
 def run(*command: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -32,34 +32,44 @@ def run(*command: str | Path, cwd: Path, **environ: str) -> subprocess.Completed
     )
 
 
-@pytest.fixture(scope="session")
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
-    """The sdist, and the wheel built from that sdist, as a release makes them."""
-    tree = tmp_path_factory.mktemp("tree")
-    for name in SOURCES:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, tree / name)
-    out = tmp_path_factory.mktemp("dist")
-    built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, tree, cwd=out)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (wheel,) = out.glob("*.whl")
-    (sdist,) = out.glob("*.tar.gz")
-    return Distribution(wheel=wheel, sdist=sdist)
+def uv() -> str:
+    """The uv of this environment; the test is skipped without."""
+    path = Path(sys.executable).with_name("uv")
+    if not path.is_file():
+        pytest.skip("uv is not installed; it comes with the extra packaging")
+    return str(path)
 
 
-@pytest.fixture(scope="session")
-def python(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a fresh environment that has the wheel and what it asks for, nothing else."""
-    folder = tmp_path_factory.mktemp("fresh") / "env"
-    made = run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
-    assert made.returncode == 0, made.stderr
-    interpreter = folder / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", interpreter, "--disable-pip-version-check", "--no-input")
-    done = run(*pip, "install", "--quiet", "--no-compile", distribution.wheel, cwd=folder.parent)
+def succeed(done: subprocess.CompletedProcess[str]) -> str:
+    """What a program printed; the test is skipped when it found no package index, and fails when it failed."""
     if done.returncode and any(sign in done.stderr for sign in NO_INDEX):
         pytest.skip("no package index can be reached, and the environment is made from one")
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+    """The sdist, and the wheel built from that sdist, as a release makes them."""
+    return Distribution(*build(ROOT, tmp_path_factory.mktemp("dist"), EPOCH))
+
+
+@pytest.fixture(scope="session", params=["pip", "uv"])
+def python(
+    distribution: Distribution, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Path:
+    """The Python of a fresh environment with the wheel and what it asks for, installed where PATH has no compiler."""
+    folder = tmp_path_factory.mktemp(f"fresh-{request.param}")
+    interpreter = folder / "env" / "bin" / "python"
+    if request.param == "pip":
+        succeed(run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=folder))
+        installer: tuple[str | Path, ...] = (sys.executable, "-m", "pip", "--python", interpreter, "--no-input")
+        options: tuple[str, ...] = ("--no-compile", "--only-binary", ":all:")
+    else:
+        succeed(run(uv(), "venv", "--quiet", "--python", sys.executable, "env", cwd=folder))
+        installer = (uv(), "pip")
+        options = ("--python", str(interpreter), "--only-binary", ":all:")
+    empty = folder / "empty"
+    empty.mkdir()
+    succeed(run(*installer, "install", "--quiet", *options, distribution.wheel, cwd=folder, PATH=str(empty), CXX=""))
     return interpreter

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 import tarfile
+import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -12,14 +15,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.packaging.wheel.conftest import ROOT, Distribution, run
+from release import ROOT
+from release.dist import build, copy_sources
+from release.problems import ReleaseError
+from tests.packaging.wheel.conftest import EPOCH, Distribution, run
 
 if TYPE_CHECKING:
     from email.message import Message
 
 pytestmark = pytest.mark.xdist_group("wheel")
 
-SHIPPED = (".py", ".h", ".cc", ".ci")
 USER_SCRIPT = '''
 import jax, jax.numpy as jnp, numpy as np
 import be_runtime as brainevent, be_toolchain
@@ -42,13 +47,25 @@ print(np.asarray(call(x)).tolist())
 '''
 
 
+TYPED = """\
+import be_runtime
+import be_toolchain
+
+module = be_runtime.load_cpp_inline("typed", "void f() {}", verbose=True)
+path: str = str(module.path)
+found: be_toolchain.Toolchain = be_toolchain.resolve(be_toolchain.ToolchainRequest(need_cuda=False))
+be_runtime.load_cpp_inline("typed", "", verbose=0.5)
+"""
+WRONG = 'user.py:7: error: Argument "verbose" to "load_cpp_inline" has incompatible type "float"; expected "bool"'
+
+
 def _expected_files() -> set[str]:
-    """Every source, header and type marker of the two packages, as a path in the wheel."""
+    """Every file of the two packages that is no by-product, as a path in the wheel."""
     return {
         path.relative_to(ROOT).as_posix()
         for package in ("be_toolchain", "be_runtime")
         for path in (ROOT / package).rglob("*")
-        if path.suffix in SHIPPED or path.name == "py.typed"
+        if path.is_file() and "__pycache__" not in path.parts
     }
 
 
@@ -93,6 +110,48 @@ def test_the_sdist_holds_the_same_packages(distribution: Distribution):
     assert names & _expected_files() == _expected_files()
 
 
+def test_the_same_source_gives_the_same_bytes(
+    distribution: Distribution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tree = tmp_path / "a checkout of another age"
+    copy_sources(ROOT, tree)
+    for path in tree.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        os.utime(path, (0, 0))
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    monkeypatch.setenv("LC_ALL", "C")
+    before = os.umask(0o077)
+    try:
+        again = Distribution(*build(tree, tmp_path / "out", EPOCH))
+    finally:
+        os.umask(before)
+    assert again.sdist.read_bytes() == distribution.sdist.read_bytes()
+    assert again.wheel.read_bytes() == distribution.wheel.read_bytes()
+
+
+@pytest.mark.needs("unshare")
+def test_building_needs_no_network(tmp_path: Path):
+    without = ("unshare", "--map-root-user", "--net")
+    done = run(
+        *without, sys.executable, "-m", "release", "dist", tmp_path / "out", cwd=ROOT, SOURCE_DATE_EPOCH=str(EPOCH)
+    )
+    if "unshare failed" in done.stderr:
+        pytest.skip("a network can't be taken away here: unshare is not permitted")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_what_stands_against_a_build_is_named(tmp_path: Path):
+    copy_sources(ROOT, tmp_path / "tree")
+    with (tmp_path / "tree" / "pyproject.toml").open("a") as stream:
+        stream.write("[project.wrong]\n")
+    with pytest.raises(ReleaseError, match=r"python -m build --sdist failed:(?s:.*)project"):
+        build(tmp_path / "tree", tmp_path / "out", EPOCH)
+    (tmp_path / "tree" / "LICENSE").unlink()
+    with pytest.raises(ReleaseError, match=r"tree/LICENSE is missing"):
+        build(tmp_path / "tree", tmp_path / "out", EPOCH)
+
+
 def test_the_wheel_suits_every_linux_machine(distribution: Distribution):
     assert distribution.wheel.name.endswith("-py3-none-any.whl")
 
@@ -105,7 +164,8 @@ def test_metadata_states_version_python_and_license(distribution: Distribution):
     assert metadata["Version"] == be_toolchain.__version__
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"cuda12", "cuda13", "dev", "numba", "test"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
@@ -132,3 +192,24 @@ def test_the_doctor_runs_from_a_fresh_environment(python: Path, tmp_path: Path, 
         python.parent / program, *arguments, "doctor", "--json", cwd=tmp_path, BE_CACHE_DIR=str(tmp_path / "cache")
     )
     assert isinstance(json.loads(done.stdout), dict), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("python", ["pip"], indirect=True)
+def test_a_user_s_type_checker_knows_the_types(python: Path, tmp_path: Path):
+    pytest.importorskip("mypy", reason="mypy is not installed; it comes with the extra dev")
+    (tmp_path / "user.py").write_text(TYPED)
+    # The types of what we depend on are not ours, and reading them takes most of a minute.
+    (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-jax.*,jaxlib.*,numba.*,numpy.*,rich.*]\nfollow_imports = skip\n")
+    checker = (
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        python,
+        "--cache-dir",
+        tmp_path / "cache",
+    )
+    done = run(*checker, "user.py", cwd=tmp_path)
+    errors = [line.partition("  [")[0] for line in done.stdout.splitlines() if " error: " in line]
+    assert errors == [WRONG], done.stdout + done.stderr

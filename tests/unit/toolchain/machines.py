@@ -358,9 +358,10 @@ def answer_nvcc(machine: MemorySystem, argv: tuple[str, ...], release: str) -> R
     target = f"{top}/targets/{machine.target}"
     target = target if machine.is_dir(Path(target)) else f"{top}/"
     lib = "lib" if target != f"{top}/" else "lib64"
+    conda = machine.is_file(Path(f"{top}/conda-meta/history"))
     lines = (
         f"_HERE_={here}",
-        f"TOP={top}",
+        f"TOP={target if conda else top}",
         f"NVVMIR_LIBRARY_DIR={top}/nvvm/libdevice",
         f'INCLUDES="-I{target}/include"  ',
         f'SYSTEM_INCLUDES="-isystem" "{target}/include/cccl"  ',

@@ -1,0 +1,142 @@
+"""The recipe says what pyproject.toml and the packages say, and keeps the rules of conda-forge's linter.
+
+The rules are those that conda-smithy documents for recipes of version 1; its names for them are given.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+import be_toolchain
+from release import ROOT
+from release.dist import SOURCES
+from release.feedstock import feedstock_recipe
+
+TEXT = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+RECIPE: dict[str, Any] = yaml.safe_load(TEXT)
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+OUTPUTS = {output["package"]["name"]: output for output in RECIPE["outputs"]}
+BASE, DEFAULT, CUDA = "brainevent-toolchain-base", "brainevent-toolchain", "brainevent-toolchain-cuda"
+FEEDSTOCK = feedstock_recipe(
+    TEXT,
+    url=f"https://example.org/brainevent_toolchain-{be_toolchain.__version__}.tar.gz",
+    sha256="ab" * 32,
+    homepage="https://example.org",
+    maintainers=["octocat"],
+)
+
+
+def spaced(requirement: str) -> str:
+    """A requirement of pip as conda writes it: a space before the version."""
+    return re.sub(r"^([\w-]+)", r"\1 ", requirement).strip()
+
+
+def requirements(name: str, section: str) -> list[str]:
+    texts: list[str] = OUTPUTS[name]["requirements"][section]
+    return texts
+
+
+def test_version_and_license():
+    assert RECIPE["context"]["version"] == be_toolchain.__version__
+    assert RECIPE["about"]["license"] == PROJECT["license"]
+    assert RECIPE["about"]["license_file"] in PROJECT["license-files"]
+
+
+def test_the_oldest_python():
+    assert PROJECT["requires-python"] == f">={RECIPE['context']['python_min']}"
+
+
+def test_the_base_needs_what_the_wheel_needs():
+    run = set(requirements(BASE, "run"))
+    assert run - {"__linux", "python >=${{ python_min }}"} == {spaced(text) for text in PROJECT["dependencies"]}
+
+
+def test_it_is_built_as_the_wheel_is():
+    wanted = {spaced(text) for text in PYPROJECT["build-system"]["requires"]}
+    assert wanted <= set(requirements(BASE, "host"))
+    included = {pattern.partition("/")[0] for pattern in RECIPE["source"]["filter"]["include"]}
+    assert included == set(SOURCES)
+
+
+def test_it_has_the_same_programs():
+    entries = OUTPUTS[BASE]["build"]["python"]["entry_points"]
+    assert entries == [f"{name} = {value}" for name, value in PROJECT["scripts"].items()]
+
+
+def test_the_cuda_releases_are_those_of_the_extras():
+    releases = [
+        re.sub(r".*==(\d+\.\d+)\.\*", r"\1", PROJECT["optional-dependencies"][extra][0])
+        for extra in ("cuda12", "cuda13")
+    ]
+    (bounds,) = (text for text in requirements(CUDA, "run") if text.startswith("cuda-version"))
+    assert bounds == f"cuda-version >={releases[0]},<{int(releases[1].partition('.')[0]) + 1}"
+
+
+def test_each_output_builds_on_the_one_before():
+    for name, base in ((DEFAULT, BASE), (CUDA, DEFAULT)):
+        assert f'${{{{ pin_subpackage("{base}", exact=True) }}}}' in requirements(name, "run")
+    assert [text for text in requirements(DEFAULT, "run") if text.startswith("gxx ")]
+
+
+@pytest.mark.parametrize("text", [TEXT, FEEDSTOCK], ids=["repository", "feedstock"])
+def test_sections_are_in_conda_forge_s_order(text: str):
+    """R-000, R-001, R-011 and R-012."""
+    order = ("schema_version", "context", "recipe", "source", "build", "outputs", "about", "extra")
+    sections = list(yaml.safe_load(text))
+    assert sections == [name for name in order if name in sections]
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+
+
+def test_the_feedstock_s_recipe_has_all_that_is_asked_for():
+    """R-002, R-003, R-004, R-013 and R-019."""
+    recipe = yaml.safe_load(FEEDSTOCK)
+    assert {"homepage", "license", "license_file", "summary"} <= set(recipe["about"])
+    assert recipe["extra"] == {"recipe-maintainers": ["octocat"]}
+    assert recipe["source"] == {
+        "url": "https://example.org/brainevent_toolchain-${{ version }}.tar.gz",
+        "sha256": "ab" * 32,
+    }
+    assert recipe["outputs"] == RECIPE["outputs"]
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_each_output(name: str):
+    """R-006, R-008, R-009, R-014, R-020, R-022 and R-048."""
+    output = OUTPUTS[name]
+    assert re.fullmatch(r"[a-z0-9._-]+", name)
+    assert output["tests"]
+    assert output["build"]["noarch"] in {"python", "generic"}
+    assert "skip" not in output["build"]
+    assert isinstance(RECIPE["build"]["number"], int)
+    sections = list(output["requirements"])
+    assert sections == [section for section in ("build", "host", "run", "run_constraints") if section in sections]
+    for text in (text for section in sections for text in requirements(name, section)):
+        assert re.fullmatch(
+            r"(?:\$\{\{ .+ \}\}|[\w-]+(?: [^\s=]\S*| \* \S+)?|python [>]?=?\$\{\{ python_min \}\}(?:\.\*)?)", text
+        )
+
+
+def test_python_is_pinned_as_conda_forge_pins_it():
+    """R-023, R-026, R-046 and R-047."""
+    assert {"python ${{ python_min }}.*", "pip"} <= set(requirements(BASE, "host"))
+    assert "python >=${{ python_min }}" in requirements(BASE, "run")
+    assert OUTPUTS[BASE]["tests"][0]["python"]["python_version"] == "${{ python_min }}.*"
+    assert OUTPUTS[BASE]["tests"][0]["python"]["pip_check"] is True
+
+
+def test_the_tests_that_it_names_are_there():
+    named = {
+        file
+        for output in RECIPE["outputs"]
+        for test in output["tests"]
+        for file in test.get("files", {}).get("recipe", ())
+    }
+    there = {path.relative_to(ROOT / "recipe").as_posix() for path in (ROOT / "recipe" / "tests").glob("*.py")}
+    assert named == there

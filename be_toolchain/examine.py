@@ -130,7 +130,7 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
 
 
 def _root(top: Path | None, here: Path) -> Path:
-    """The folder that holds the toolkit; conda-forge's nvcc.profile names that of its headers, ``targets/<machine>``."""
+    """The toolkit's folder; conda-forge's nvcc.profile names that of its headers, ``targets/<machine>``."""
     if top is None or top.parent == here.parent / "targets":
         return here.parent
     return top

@@ -10,7 +10,7 @@ from be_toolchain.arch import parse_archs
 
 from .cache import Store
 from .errors import ArgumentError
-from .options import check_arch_list, check_name, check_optional_path
+from .options import check_arch_list, check_name, check_path
 from .process import PROCESS
 from .registry import Target
 from .request import StrPath
@@ -29,10 +29,7 @@ def set_cache_dir(path: StrPath) -> None:
     ArgumentError
         Not a path.
     """
-    folder = check_optional_path(path, "path")
-    if folder is None:
-        raise ArgumentError("path must be a path, not None")
-    PROCESS.choose_cache(folder)
+    PROCESS.choose_cache(check_path(path, "path"))
 
 
 def get_cache_dir() -> Path:
@@ -81,9 +78,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     """
     from .prebuilt import export
 
-    folder = check_optional_path(path, "path")
-    if folder is None:
-        raise ArgumentError("path must be a path, not None")
+    folder = check_path(path, "path")
     return export(Store(get_cache_dir()), folder)
 
 
@@ -112,9 +107,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     """
     from .compile_commands import FILE, merge_commands
 
-    target = check_optional_path(path, "path")
-    if target is None:
-        raise ArgumentError("path must be a path, not None")
+    target = check_path(path, "path")
     modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
     found = (Path(entry.path, FILE) for entry in modules if not entry.is_damaged)
     text = merge_commands(file.read_text(encoding="utf-8") for file in found if file.is_file())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from be_toolchain import Toolchain
 
-from .build.depfile import parse_depfile
+from .build.dependencies import read_from_outside
 from .build.graph import HANDLER_DEPFILE, HANDLER_OBJECT, handler_edge
 from .cache import BuildOutput, CacheKey, Store, make_key
 from .tools import Tools
@@ -26,8 +26,7 @@ def keep(tools: Tools, toolchain: Toolchain, store: Store, folder: Path) -> None
 
     def copy(staging: Path) -> BuildOutput:
         shutil.copyfile(folder / HANDLER_OBJECT, staging / _OBJECT)
-        read = parse_depfile((folder / HANDLER_DEPFILE).read_text(encoding="utf-8"))
-        return BuildOutput(outputs=(_OBJECT,), dependencies=tuple(map(Path, read)))
+        return BuildOutput(outputs=(_OBJECT,), dependencies=read_from_outside((HANDLER_DEPFILE,), folder))
 
     store.get_or_build(_key(tools, toolchain), copy)
 

@@ -1,4 +1,6 @@
-"""The only file that knows JAX: where its headers are, how a handler is registered.
+"""JAX as all but `be_runtime.custom` needs it: where its headers are, how a handler is registered and called.
+
+With `jax_primitive` this is all of the package that imports jax.
 
 Nothing here starts a JAX backend.
 """

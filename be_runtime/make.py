@@ -21,7 +21,7 @@ from .build.dependencies import read_from_outside
 from .build.execute import Run, Step, execute, render_log
 from .build.jobs import available_memory_bytes, job_count
 from .build.plan import BuildPlan, UnitBuild
-from .build.programs import fast_linker_flags, find_ninja
+from .build.programs import fast_linker_flags, resolve_ninja
 from .build.progress import Progress
 from .cache import BuildOutput, Recorded, Store, shadowing_paths
 from .codegen import Binding
@@ -123,7 +123,7 @@ class Maker(NamedTuple):
                 units = {stem: preamble.use(build) for stem, build in units.items()}
                 aside = preamble.making
             whole = graph.plan_build(self.request, units, self.tools, link, handler, aside)
-            return graph.with_launcher(whole, self.settings.compiler_launcher)
+            return graph.with_compiler_launcher(whole, self.settings.compiler_launcher)
 
         with Progress(self.request.name, plan(units).edges) as progress:
             run = self._runner(staging, progress)
@@ -143,7 +143,7 @@ class Maker(NamedTuple):
 
     def _runner(self, staging: Path, progress: Progress) -> Run:
         """What runs a plan's commands in the build folder; all that it runs share one time limit."""
-        ninja, jobs = find_ninja(self.system), self._job_count()
+        ninja, jobs = resolve_ninja(self.system), self._job_count()
         stop_at = time.monotonic() + self.settings.compile_timeout_s
 
         def run(
@@ -249,16 +249,9 @@ def _linked_in(ldflags: Sequence[str]) -> tuple[Path, ...]:
 
 def _explained(error: BuildError, request: BuildRequest, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
     """The same failure with the module's name and its first real error."""
-    from .build.diagnose import diagnose
+    from .build.diagnose import explained
 
     sources = {source.name: source.text for unit in request.units for source in unit.sources}
     calls = [(binding.entry.source, binding.entry.line) for found in bindings.values() for binding in found]
-    diagnosis = diagnose(error.output, sources, calls)
-    module = "" if request.name in error.message else f" (module {request.name})"
-    return type(error)(
-        error.message + module,
-        command=error.command,
-        output=error.output,
-        first_error=diagnosis.first_error,
-        hints=(*error.hints, *diagnosis.hints),
-    )
+    where = "" if request.name in error.message else f" (module {request.name})"
+    return explained(error, sources, calls, where=where)

@@ -11,10 +11,10 @@ from be_toolchain.model import HostCompiler
 
 from . import jax_port
 from .build import flags
-from .build.depfile import parse_depfile
+from .build.dependencies import read_from_outside
 from .build.execute import execute
 from .build.plan import BuildPlan, Edge
-from .build.programs import find_ninja
+from .build.programs import resolve_ninja
 from .build.progress import Progress
 from .cache import BuildOutput, CacheKey, Store, make_key
 from .module import LIBRARY, open_library
@@ -93,11 +93,10 @@ def _build(name: str, edges: tuple[Edge, ...], session: Session, staging: Path) 
         execute(
             BuildPlan(files=(), edges=edges),
             staging,
-            ninja=find_ninja(session.system),
+            ninja=resolve_ninja(session.system),
             jobs=1,
             environ=session.system.environ,
             timeout_s=session.settings.compile_timeout_s,
             on_finish=progress.finish,
         )
-    read = parse_depfile((staging / _DEPFILE).read_text(encoding="utf-8", errors="surrogateescape"))
-    return BuildOutput(outputs=(LIBRARY,), dependencies=tuple(Path(path) for path in read if path.startswith("/")))
+    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((_DEPFILE,), staging))

@@ -66,7 +66,7 @@ class LoadOptions(NamedTuple):
     target_prefix : str
         First part of the targets' names.
     jobs : int or None
-        Compilers at a time; None means one for each processor.
+        Compilers at a time; None means one for each processor, as memory allows.
     allow_cuda_graph : bool
         Whether a command buffer may capture the entry points.
     """
@@ -182,6 +182,14 @@ def check_optional_path(value: object, argument: str) -> Path | None:
     if not isinstance(value, (str, Path)) or not str(value):
         raise ArgumentError(f"{argument} must be a path or None, not {value!r}")
     return _absolute(Path(value))
+
+
+def check_path(value: object, argument: str) -> Path:
+    """A path made absolute."""
+    checked = check_optional_path(value, argument)
+    if checked is None:
+        raise ArgumentError(f"{argument} must be a path, not None")
+    return checked
 
 
 def _absolute(path: Path) -> Path:

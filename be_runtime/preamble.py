@@ -14,7 +14,7 @@ from typing import NamedTuple
 from be_toolchain import Toolchain
 from be_toolchain.system import System
 
-from .build.depfile import parse_depfile
+from .build.dependencies import read_from_outside
 from .build.plan import UnitBuild
 from .build.preamble import DEPFILE, FILES, FOLDER, STEM, make_preamble, preamble_text, use_preamble
 from .cache import BuildOutput, CacheKey, Store, make_key
@@ -53,9 +53,7 @@ class Preamble(NamedTuple):
         def copy(target: Path) -> BuildOutput:
             for name in FILES:
                 shutil.move(staging / FOLDER / name, target / name)
-            read = parse_depfile((staging / DEPFILE).read_text(encoding="utf-8", errors="surrogateescape"))
-            dependencies = tuple(Path(path) for path in read if path.startswith("/"))
-            return BuildOutput(outputs=FILES, dependencies=dependencies)
+            return BuildOutput(outputs=FILES, dependencies=read_from_outside((DEPFILE,), staging))
 
         if self.making is not None and all((staging / FOLDER / name).is_file() for name in FILES):
             store.get_or_build(self.key, copy)

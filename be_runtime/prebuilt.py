@@ -24,6 +24,7 @@ from be_toolchain.arch import Arch, parse_archs
 
 from .cache import CacheKey, Entry, Store, make_key
 from .cache.guard import root_problem
+from .cache.layout import KEY
 from .contents import CONTENTS, Handlers, parse_contents
 from .errors import CacheError
 from .identity import content_hash, request_fields
@@ -160,7 +161,7 @@ def _modules(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
     """The valid modules of a cache, each once."""
     for info in store.entries():
         if info.kind == _MODULE:
-            key = CacheKey.from_json(Path(info.path, "key.json").read_text(encoding="utf-8"))
+            key = CacheKey.from_json(Path(info.path, KEY).read_text(encoding="utf-8"))
             entry = store.get(key)
             if entry is not None:
                 yield key, entry

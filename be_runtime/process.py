@@ -68,15 +68,15 @@ class Process:
                 self._located = (settings.cache_dir, usable_cache_dir(settings))
             return self._located[1]
 
-    def session(self, options: LoadOptions) -> Session:
-        """What one load needs."""
+    def session(self, build_directory: Path | None = None) -> Session:
+        """What one load needs; its module is kept in the cache, or in the folder that the caller named."""
         settings = self.settings()
         cache = self.cache_dir(settings)
         return Session(
             system=LocalSystem(),
             settings=settings,
             cache=Store(cache),
-            store=Store(options.build_directory or cache),
+            store=Store(build_directory or cache),
             record_dir=Path(own_folder(str(cache)), "toolchain"),
             registry=self.registry,
             archs=self._archs,
@@ -87,13 +87,13 @@ class Process:
         settings = self.settings()
         folder = settings.prebuilt_dir
         if folder is None or options.force_rebuild or options.build_directory is not None:
-            return pipeline.load(request, options, self.session(options))
+            return pipeline.load(request, options, self.session(options.build_directory))
         wanted = self._wanted(request, settings)
         found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)
         if found is not None:
             return found
         try:
-            return pipeline.load(request, options, self.session(options))
+            return pipeline.load(request, options, self.session(options.build_directory))
         except (ToolchainError, CacheError) as error:
             error.hints = (pipeline.explain_prebuilt(request, folder, wanted), *error.hints)
             raise

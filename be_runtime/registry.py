@@ -96,7 +96,3 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """Every registered target's name, sorted, each once."""
         return tuple(sorted({name for name, _platform in self._targets}))
-
-    def targets(self) -> tuple[Target, ...]:
-        """Every registered target, in order of registration."""
-        return tuple(self._targets.values())

@@ -21,6 +21,7 @@ from .options import (
     check_name,
     check_optimization_level,
     check_optional_path,
+    check_path,
 )
 from .spec.model import SourceText
 
@@ -162,7 +163,7 @@ def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ..
 
 def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
     """One unit that is a file."""
-    file = _path(path, argument)
+    file = check_path(path, argument)
     if file.is_dir():
         hint = "load a folder with load_cuda_dir or load_cpp_dir"
         raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
@@ -171,7 +172,7 @@ def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
 
 def dir_units(path: object, language: Language, argument: str = "directory") -> tuple[Unit, ...]:
     """One unit for each source file of a folder, in order of their names; folders below it are not read."""
-    folder = _path(path, argument)
+    folder = check_path(path, argument)
     if not folder.is_dir():
         raise SourceNotFoundError(f"{folder} is not a folder" if folder.exists() else f"no such folder: {folder}")
     suffixes = SUFFIXES[language]
@@ -188,15 +189,8 @@ def default_name(path: object, name: object, argument: str = "path") -> str:
     """A module's name: the given one, else that of its file or folder."""
     if name is not None:
         return check_name(name)
-    found = _path(path, argument)
+    found = check_path(path, argument)
     return check_name(found.name if found.is_dir() else found.stem)
-
-
-def _path(value: object, argument: str) -> Path:
-    checked = check_optional_path(value, argument)
-    if checked is None:
-        raise ArgumentError(f"{argument} must be a path, not None")
-    return checked
 
 
 def _file_unit(file: Path, stem: str) -> Unit:

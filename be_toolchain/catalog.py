@@ -176,7 +176,7 @@ CCCL_VERSION_HEADERS = ("cuda/std/__cccl/version.h", "cuda/__cccl_config", "cub/
 TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
 """nvcc's tools that print their version."""
 
-PIP_TOOLKIT = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
+PIP_TOOLKIT = f"cuda-toolkit[{','.join(row.extra for row in COMPONENTS)}]"
 """The requirement that pins all parts of one release; leaving an extra out lets that part float."""
 
 CUDA12_WHEELS = {

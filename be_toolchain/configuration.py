@@ -12,6 +12,7 @@ from be_toolchain.system import System
 FILE = "be-toolchain.toml"
 PYPROJECT = "pyproject.toml"
 
+_NAME = "be-toolchain"
 _TABLE = re.compile(r"""^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[ \t]*\]""", re.MULTILINE)
 
 PATHS = ("nvcc", "cxx", "host-cxx", "cuda-home")
@@ -81,7 +82,7 @@ def find_configuration(system: System) -> ConfigurationFile | None:
         for name in (FILE, PYPROJECT):
             path = folder / name
             text = (system.read_text(path) or "") if system.is_file(path) else ""
-            wanted = name == FILE or _TABLE.search(text) is not None
+            wanted = name == FILE or (_NAME in text and _TABLE.search(text) is not None)
             if wanted and system.is_file(path) and not system.is_planted(path):
                 return ConfigurationFile(path=path, text=text)
     return None

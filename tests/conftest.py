@@ -24,6 +24,10 @@ PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split("
 NUMBA_DOCTESTS = frozenset({"be_runtime/numba_host/kernel.py"})
 COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/module.py", *NUMBA_DOCTESTS})
 
+_IMPORTS = {"support/numba_kernels.py": "numba", "support/warp_kernels.py": "warp"}
+collect_ignore = [name for name, package in _IMPORTS.items() if importlib.util.find_spec(package) is None]
+"""Pytest imports every module to look for doctests."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the tests out of the user's cache, and give the CPU backend two devices."""
@@ -35,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="be-tests-")
         os.environ["BE_CACHE_DIR"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if "PIP_CERT" in os.environ:
+        os.environ.setdefault("SSL_CERT_FILE", os.environ["PIP_CERT"])  # what uv calls the same certificates
     if "jax" not in sys.modules:
         flags = os.environ.get("XLA_FLAGS", "")
         if "xla_force_host_platform_device_count" not in flags:

@@ -16,7 +16,8 @@ import be_toolchain
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("be_toolchain", "be_runtime")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FOLDERS = ("benchmarks", "constraints", "docker", "docs", "recipe", "release")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 # All others get what they need from it as arguments: process makes the settings, execute hands it to ninja, and system
 # is a port.
@@ -81,6 +82,14 @@ def test_each_ignored_rule_has_its_reason():
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_nothing_is_left_unfinished(path: Path):
     assert not UNFINISHED.findall(path.read_text())
+
+
+def test_files_that_the_architecture_names_exist():
+    files = [f"/{_name(path)}" for folder in (*PACKAGES, *FOLDERS, "tests") for path in (ROOT / folder).rglob("*")]
+    files += [f"/{path.name}" for path in ROOT.iterdir()]
+    named = re.findall(r"`([\w./-]+\.(?:py|h|cc|hcl|sh|toml))`", (ROOT / "ARCHITECTURE.md").read_text())
+    gone = {name for name in named if not any(file.endswith(f"/{name}") for file in files)}
+    assert gone == {"xla/ffi/api/c_api.h"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

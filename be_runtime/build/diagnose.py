@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..errors import BuildError
+
 _GNU = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?: (?:fatal )?error: (?P<message>.*)$")
 _EDG = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
 _LINKER = re.compile(
@@ -130,6 +132,24 @@ def diagnose(output: str, sources: Mapping[str, str], trampoline_lines: Sequence
         if place in trampoline_lines and "be_call" in output:
             hints = (*hints, "the arg_spec may not fit the C++ signature: compare their order and number")
     return Diagnosis(first_error="\n".join(block), hints=hints)
+
+
+def explained(
+    error: BuildError,
+    sources: Mapping[str, str],
+    trampoline_lines: Sequence[tuple[str, int]] = (),
+    *,
+    where: str = "",
+) -> BuildError:
+    """The same failure with what `diagnose` finds in its output, and `where` behind its message."""
+    diagnosis = diagnose(error.output, sources, trampoline_lines)
+    return type(error)(
+        error.message + where,
+        command=error.command,
+        output=error.output,
+        first_error=diagnosis.first_error,
+        hints=(*error.hints, *diagnosis.hints),
+    )
 
 
 def _first_error_line(lines: Sequence[str]) -> int | None:

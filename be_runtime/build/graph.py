@@ -14,7 +14,7 @@ from ..tools import HANDLER_SOURCE, INCLUDE_DIR, Tools
 from . import flags
 from .plan import BuildPlan, Edge, GeneratedFile, UnitBuild
 
-SplitNvcc = Callable[[Sequence[str], str, str], UnitBuild | None]
+SplitIntoPhases = Callable[[Sequence[str], str, str], UnitBuild | None]
 
 HANDLER_OBJECT = "obj/be_handler.o"
 HANDLER_DEPFILE = "obj/be_handler.d"
@@ -38,7 +38,7 @@ def plan_units(
     request: BuildRequest,
     bindings: Mapping[str, Sequence[Binding]],
     tools: Tools,
-    split: SplitNvcc | None = None,
+    split: SplitIntoPhases | None = None,
 ) -> dict[str, UnitBuild]:
     """What compiles each of the author's units, by its stem.
 
@@ -121,7 +121,7 @@ def link_edge(link: flags.LinkCommand, objects: Sequence[str]) -> Edge:
     )
 
 
-def with_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
+def with_compiler_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
     """The same build, with a program such as ccache put before every command that compiles."""
     edges = (edge._replace(argv=(*launcher, *edge.argv)) if edge.depfile else edge for edge in plan.edges)
     return plan._replace(edges=tuple(edges))
@@ -183,7 +183,7 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
     return flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
 
 
-def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitNvcc | None) -> UnitBuild:
+def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitIntoPhases | None) -> UnitBuild:
     """The commands that compile one of the author's units."""
     options, command = request.compile, compile_command(request, tools)
     source, target = _unit_source(request, unit), object_path(unit.stem)

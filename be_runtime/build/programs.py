@@ -11,7 +11,7 @@ from be_toolchain.system import System
 from ..errors import BuildError
 
 
-def find_ninja(system: System) -> Path:
+def resolve_ninja(system: System) -> Path:
     """The ninja program: the one of this Python environment, else PATH's.
 
     Raises

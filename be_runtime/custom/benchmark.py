@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
-from .. import jax_primitive as port
+from .. import jax_primitive
 from ..errors import ArgumentError
 
 Runner = Callable[[int], None]
@@ -138,7 +138,7 @@ def measure(
 def _runner(call: Callable[..., Any], config: BenchmarkConfig, backend: str, device: Any, calls: int) -> Runner:
     """The compiled loop, run once: whatever fails fails here."""
     function = partial(call, **{**config.keywords, "backend": backend})
-    run = port.repeated(function, config.arguments, device)
+    run = jax_primitive.repeated(function, config.arguments, device)
     run(calls)
     return run
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from be_toolchain import ToolchainError
 
-from .. import jax_primitive as port
+from .. import jax_primitive
 from ..errors import ArgumentError, BeRuntimeError
 from ..jax_primitive import Level
 from .backends import FallbackWarning, KernelEntry, Kernels
@@ -47,7 +47,7 @@ class Call(NamedTuple):
     def result_types(self) -> list[Any]:
         """The results, with the axes of the batch."""
         sizes = tuple(level.size for level in self.levels)
-        return [port.struct((*sizes, *out.shape), out.dtype) for out in self.outs]
+        return [jax_primitive.struct((*sizes, *out.shape), out.dtype) for out in self.outs]
 
 
 def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
@@ -65,12 +65,12 @@ def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
     if not call.levels:
         return one(*arguments)
     try:
-        return port.vmap_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
+        return jax_primitive.vmap_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
     except RuntimeError as error:
         # A kernel that does not say how it behaves under vmap: JAX has no type of its own for that.
         if isinstance(error, BeRuntimeError | ToolchainError):
             raise
-        return port.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
+        return jax_primitive.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
 
 
 def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
@@ -102,7 +102,7 @@ def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequ
     try:
         parameters = {**dict(call.keywords), "outs": call.outs}
         kernel = _check_kernel(entry.generator(**parameters))
-        results = port.leaves(kernel(*arguments))
+        results = jax_primitive.leaves(kernel(*arguments))
         _check_results(results, call)
     except Exception as error:
         others = [each.backend for each in call.kernels.candidates(entry.platform) if each != entry]

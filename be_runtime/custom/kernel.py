@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from .. import jax_port
-from .. import jax_primitive as port
+from .. import jax_port, jax_primitive
 from ..errors import ArgumentError
 from . import rules
 from .backends import KernelEntry, Kernels, check_name, check_platform
@@ -55,7 +54,7 @@ class XLACustomKernel:
         self._data: Callable[..., Iterable[Any]] | None = None
         self._used = False
         self._lock = threading.RLock()
-        self.primitive = port.new_primitive(name, Call.result_types, run)
+        self.primitive = jax_primitive.new_primitive(name, Call.result_types, run)
         self.register_general_batching()
 
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
@@ -89,7 +88,7 @@ class XLACustomKernel:
         self._used = True
         call = Call(
             name=self.name,
-            outs=tuple(port.struct(leaf.shape, leaf.dtype) for leaf in leaves),
+            outs=tuple(jax_primitive.struct(leaf.shape, leaf.dtype) for leaf in leaves),
             keywords=tuple(sorted(keywords.items())),
             backend=backend,
             kernels=self._kernels,
@@ -176,10 +175,10 @@ class XLACustomKernel:
             if call.levels:
                 return rules.batch(self.primitive.bind, arguments, axes, call)
             results, result_axes = rule(arguments, axes, **call.parameters())
-            return port.leaves(results), port.leaves(result_axes)
+            return jax_primitive.leaves(results), jax_primitive.leaves(result_axes)
 
         with self._changing():
-            port.set_batching(self.primitive, batch)
+            jax_primitive.set_batching(self.primitive, batch)
 
     def register_general_batching(self) -> None:
         """Use the general rule under ``vmap``, as at the beginning: the kernel is called once, under ``vmap`` itself.
@@ -191,7 +190,7 @@ class XLACustomKernel:
             return rules.batch(self.primitive.bind, arguments, axes, call)
 
         with self._changing():
-            port.set_batching(self.primitive, batch)
+            jax_primitive.set_batching(self.primitive, batch)
 
     def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
         """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` gives the results and their tangents.
@@ -203,7 +202,7 @@ class XLACustomKernel:
             return rules.jvp(rule, primals, tangents, call)
 
         with self._changing():
-            port.set_jvp(self.primitive, jvp)
+            jax_primitive.set_jvp(self.primitive, jvp)
 
     def def_jvp_rule2(self, *rules_by_input: Callable[..., Any] | None) -> None:
         """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` gives the results' tangents.
@@ -219,7 +218,7 @@ class XLACustomKernel:
         rule gives their cotangents, and None for the others.
         """
         with self._changing():
-            port.set_transpose(self.primitive, partial(_transposed, rule))
+            jax_primitive.set_transpose(self.primitive, partial(_transposed, rule))
 
     # What belongs to an operation besides
 
@@ -282,7 +281,7 @@ class XLACustomKernel:
             raise ArgumentError(f"{self.name} has no benchmark data", hints=("give some with def_benchmark_data(f)",))
         if min(n_runs, calls) < 1 or n_warmup < 0:
             raise ArgumentError(f"n_runs={n_runs} and calls={calls} must be at least 1, n_warmup={n_warmup} at least 0")
-        found = port.devices(where)
+        found = jax_primitive.devices(where)
         if not found:
             raise ArgumentError(f"there is no {where} device to run {self.name} on")
         chosen = tuple(backends) if backends is not None else self.available_backends(where)
@@ -301,7 +300,7 @@ class XLACustomKernel:
             yield
             if self._used:
                 self._used = False
-                port.forget_programs()
+                jax_primitive.forget_programs()
 
 
 def _transposed(rule: Callable[..., Any], cotangents: Sequence[Any], *arguments: Any, call: Call) -> Sequence[Any]:

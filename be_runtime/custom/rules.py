@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import jax_primitive as port
+from .. import jax_primitive
 from ..errors import ArgumentError
 from ..jax_primitive import Level
 from .call import Call
@@ -22,7 +22,7 @@ def batch(bind: Bind, arguments: Sequence[Any], axes: Sequence[int | None], call
     """All elements by one call, with one more level."""
     pairs = list(zip(arguments, axes, strict=True))
     size = next(argument.shape[axis] for argument, axis in pairs if axis is not None)
-    moved = [argument if axis is None else port.front(argument, axis) for argument, axis in pairs]
+    moved = [argument if axis is None else jax_primitive.front(argument, axis) for argument, axis in pairs]
     level = Level(size, tuple(axis is not None for axis in axes))
     results = bind(*moved, call=call._replace(levels=(level, *call.levels)))
     return results, [0] * len(results)
@@ -32,18 +32,20 @@ def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], call: Call)
     """The results and their tangents by the author's rule."""
     if not call.levels:
         outs, out_tangents = rule(tuple(primals), tuple(tangents), **call.parameters())
-        return port.leaves(outs), port.leaves(out_tangents)
+        return jax_primitive.leaves(outs), jax_primitive.leaves(out_tangents)
     count = len(primals)
-    live = [index for index, tangent in enumerate(tangents) if not port.is_zero(tangent)]
+    live = [index for index, tangent in enumerate(tangents) if not jax_primitive.is_zero(tangent)]
 
     def one(*values: Any) -> tuple[list[Any], list[Any]]:
         given = dict(zip(live, values[count:], strict=True))
-        filled = tuple(given.get(i, port.zero_tangent(primal)) for i, primal in enumerate(values[:count]))
+        filled = tuple(given.get(i, jax_primitive.zero_tangent(primal)) for i, primal in enumerate(values[:count]))
         outs, out_tangents = rule(values[:count], filled, **call.parameters())
-        return port.leaves(outs), [port.materialize(tangent) for tangent in port.leaves(out_tangents)]
+        return jax_primitive.leaves(outs), [
+            jax_primitive.materialize(tangent) for tangent in jax_primitive.leaves(out_tangents)
+        ]
 
     levels = [Level(size, (*mapped, *(mapped[i] for i in live))) for size, mapped in call.levels]
-    outs, out_tangents = port.vmap_levels(one, levels)(*primals, *(tangents[i] for i in live))
+    outs, out_tangents = jax_primitive.vmap_levels(one, levels)(*primals, *(tangents[i] for i in live))
     return outs, out_tangents
 
 
@@ -53,14 +55,14 @@ def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
     def combined(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
         if len(rules) != len(primals):
             raise ArgumentError(f"{name} has JVP rules for {len(rules)} inputs, but the call has {len(primals)}")
-        outs = port.leaves(bind(*primals, **parameters))
-        total = [port.zero_tangent(out) for out in outs]
+        outs = jax_primitive.leaves(bind(*primals, **parameters))
+        total = [jax_primitive.zero_tangent(out) for out in outs]
         for rule, tangent in zip(rules, tangents, strict=True):
-            if rule is not None and not port.is_zero(tangent):
-                part = port.leaves(rule(tangent, *primals, **parameters))
+            if rule is not None and not jax_primitive.is_zero(tangent):
+                part = jax_primitive.leaves(rule(tangent, *primals, **parameters))
                 if len(part) != len(total):
                     raise ArgumentError(f"a JVP rule of {name} gives {len(part)} tangents for {len(total)} results")
-                total = [port.add(first, second) for first, second in zip(total, part, strict=True)]
+                total = [jax_primitive.add(first, second) for first, second in zip(total, part, strict=True)]
         return outs, total
 
     return combined
@@ -70,30 +72,33 @@ def transpose(rule: Rule, cotangents: Sequence[Any], arguments: Sequence[Any], c
     """The cotangents of the linear arguments by the author's rule."""
     if not call.levels:
         return rule(list(cotangents), *arguments, **call.parameters())  # type: ignore[no-any-return]
-    wanted = [i for i, argument in enumerate(arguments) if port.is_linear(argument)]
+    wanted = [i for i, argument in enumerate(arguments) if jax_primitive.is_linear(argument)]
     known = [i for i in range(len(arguments)) if i not in wanted]
-    live = [i for i, cotangent in enumerate(cotangents) if not port.is_zero(cotangent)]
+    live = [i for i, cotangent in enumerate(cotangents) if not jax_primitive.is_zero(cotangent)]
     shapes = {i: _element_shape(arguments[i].aval.shape, i, call.levels) for i in wanted}
 
     def one(*values: Any) -> list[Any]:
         given = dict(zip(known, values, strict=False))
         filled = [
-            given[i] if i in given else port.linear(shapes[i], arguments[i].aval.dtype) for i in range(len(arguments))
+            given[i] if i in given else jax_primitive.linear(shapes[i], arguments[i].aval.dtype)
+            for i in range(len(arguments))
         ]
         there = dict(zip(live, values[len(known) :], strict=True))
-        complete = [there.get(i, port.zero_cotangent(out.shape, out.dtype)) for i, out in enumerate(call.outs)]
+        complete = [there.get(i, jax_primitive.zero_cotangent(out.shape, out.dtype)) for i, out in enumerate(call.outs)]
         found = rule(complete, *filled, **call.parameters())
         return [
-            port.zeros(shapes[i], arguments[i].aval.dtype) if found[i] is None else port.materialize(found[i])
+            jax_primitive.zeros(shapes[i], arguments[i].aval.dtype)
+            if found[i] is None
+            else jax_primitive.materialize(found[i])
             for i in wanted
         ]
 
     levels = [Level(size, (*(mapped[i] for i in known), *(True for _ in live))) for size, mapped in call.levels]
-    found = port.vmap_levels(one, levels)(*(arguments[i] for i in known), *(cotangents[i] for i in live))
+    found = jax_primitive.vmap_levels(one, levels)(*(arguments[i] for i in known), *(cotangents[i] for i in live))
     results: list[Any] = [None] * len(arguments)
     for i, cotangent in zip(wanted, found, strict=True):
         shared = [axis for axis, level in enumerate(call.levels) if not level.mapped[i]]
-        results[i] = port.sum_axes(cotangent, shared)
+        results[i] = jax_primitive.sum_axes(cotangent, shared)
     return results
 
 

@@ -10,7 +10,6 @@ from be_toolchain.device_memory import device_archs
 
 from .. import jax_port
 from ..errors import ArgumentError
-from ..options import LoadOptions
 from ..pipeline import Session
 from ..process import PROCESS
 from ..tools import wanted_archs
@@ -21,7 +20,7 @@ from .native import TARGET, Launcher
 
 def new_session() -> Session:
     """What a kernel is made with, as the process is set up now."""
-    return PROCESS.session(LoadOptions(target_prefix=""))
+    return PROCESS.session()
 
 
 def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:

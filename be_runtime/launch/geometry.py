@@ -80,6 +80,39 @@ def automatic_geometry(
     return Geometry(blocks, threads, shared_bytes(shared_mem))
 
 
+def choose_geometry(
+    grid: Dims | None,
+    block: Dims | None,
+    launch_dims: Dims | None,
+    threads_per_block: int,
+    shared_mem: int,
+    *,
+    is_empty: bool,
+) -> Geometry:
+    """The geometry that exactly one of the two ways describes: grid and block, or how many threads.
+
+    Raises
+    ------
+    ArgumentError
+        Neither or both are given, or what is given is not allowed.
+    """
+    if (grid is None) != (block is None):
+        given, lacking = ("grid", "block") if block is None else ("block", "grid")
+        raise ArgumentError(f"{given} is given without {lacking}", hints=("give both, or launch_dims alone",))
+    if (grid is None) == (launch_dims is None):
+        how = "neither" if grid is None else "both"
+        raise ArgumentError(
+            f"{how} of (grid, block) and launch_dims are given",
+            hints=("give grid and block, or launch_dims from which they are computed",),
+        )
+    if launch_dims is None:
+        return explicit_geometry(grid, block, shared_mem=shared_mem, may_be_empty=is_empty)
+    geometry = automatic_geometry(launch_dims, threads_per_block, shared_mem=shared_mem)
+    if 0 in geometry.grid and not is_empty:
+        raise ArgumentError(f"launch_dims={launch_dims!r} launches nothing, but there are outputs to compute")
+    return geometry
+
+
 def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> Triple:
     """A block of about so many threads, as even as powers of two allow, the longest side along x.
 

@@ -16,7 +16,7 @@ from be_toolchain.arch import Arch
 from ..errors import ArgumentError, BuildError
 from .arrays import ArraySpec
 from .describe import Form, Image
-from .numba_source import batched_source, find_entry, free_axis, missing_functions, numpy_mismatch
+from .numba_source import batched_source, entry_in_ptx, free_axis, missing_functions, numpy_mismatch
 from .ptx_params import pack_params
 
 _OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
@@ -200,7 +200,7 @@ def _numba_type(spec: ArraySpec, is_input: bool, extra_axis: bool) -> Any:
 def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> Image:
     """Machine code from what Numba made; PTX, which the driver translates, where there is no linker."""
     ptx = codes[0]
-    entry = find_entry(ptx)
+    entry = entry_in_ptx(ptx)
     missing = missing_functions(ptx)
     parts = [_as_ptx(code) for code in codes]
     try:

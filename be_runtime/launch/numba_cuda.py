@@ -17,7 +17,7 @@ from ..pipeline import Session
 from .arrays import BATCHING_METHODS, ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from .calls import as_arrays, choose_archs, launch, new_session
 from .describe import Geometry, Kernel, array_param, content_id
-from .geometry import DEFAULT_THREADS, Dims, automatic_geometry, explicit_geometry
+from .geometry import DEFAULT_THREADS, Dims, choose_geometry
 from .images import Compiled, obtain_kernel
 from .numba_compiler import NumbaKernel, check_dispatcher, compile_numba, versions
 from .numba_source import atomic_targets, check_count
@@ -97,14 +97,14 @@ def numba_cuda_kernel(
     geometry = choose_geometry(
         grid, block, launch_dims, threads_per_block, shared_mem, is_empty=not any(spec.size for spec in out_specs)
     )
-    compiled = _Compiled(dispatcher, with_batch=method in BATCHING_METHODS)
+    variants = _Variants(dispatcher, with_batch=method in BATCHING_METHODS)
     name = dispatcher.py_func.__name__
 
     def call(*inputs: Any) -> Any:
         arrays, specs = as_arrays(inputs, name)
         match_aliases(aliases, specs, out_specs)
         session = new_session()
-        found = compiled.get(specs, out_specs, session)
+        found = variants.get(specs, out_specs, session)
         params = [array_param(i, s.ndim, s.dtype.size_bytes) for i, s in enumerate((*specs, *out_specs))]
         how = _fit(geometry, found)
         return unflatten(
@@ -116,33 +116,6 @@ def numba_cuda_kernel(
     return call
 
 
-def choose_geometry(
-    grid: Dims | None,
-    block: Dims | None,
-    launch_dims: Dims | None,
-    threads_per_block: int,
-    shared_mem: int,
-    *,
-    is_empty: bool,
-) -> Geometry:
-    """The geometry that exactly one of the two ways describes."""
-    if (grid is None) != (block is None):
-        given, lacking = ("grid", "block") if block is None else ("block", "grid")
-        raise ArgumentError(f"{given} is given without {lacking}", hints=("give both, or launch_dims alone",))
-    if (grid is None) == (launch_dims is None):
-        how = "neither" if grid is None else "both"
-        raise ArgumentError(
-            f"{how} of (grid, block) and launch_dims are given",
-            hints=("give grid and block, or launch_dims from which they are computed",),
-        )
-    if launch_dims is None:
-        return explicit_geometry(grid, block, shared_mem=shared_mem, may_be_empty=is_empty)
-    geometry = automatic_geometry(launch_dims, threads_per_block, shared_mem=shared_mem)
-    if 0 in geometry.grid and not is_empty:
-        raise ArgumentError(f"launch_dims={launch_dims!r} launches nothing, but there are outputs to compute")
-    return geometry
-
-
 def _fit(geometry: Geometry, kernel: Kernel) -> Geometry:
     """The geometry with what the kernel adds: the axis that a batch may use."""
     axis = kernel.batch_axis
@@ -150,8 +123,8 @@ def _fit(geometry: Geometry, kernel: Kernel) -> Geometry:
     return geometry._replace(batch_axis=axis if free else 0, is_cooperative=kernel.is_cooperative)
 
 
-class _Compiled:
-    """A kernel's images for each combination of array types, obtained on first use."""
+class _Variants:
+    """The kernel for each combination of array types and architectures, obtained on first use."""
 
     def __init__(self, dispatcher: Any, *, with_batch: bool) -> None:
         self._dispatcher = dispatcher

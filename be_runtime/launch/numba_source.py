@@ -77,7 +77,7 @@ def numpy_mismatch(error: BaseException, numba_cuda: str, numpy: str) -> str:
     return f"numba-cuda {numba_cuda} does not work with numpy {numpy}; pip install 'numpy<2.5', or a newer numba-cuda"
 
 
-def find_entry(ptx: str) -> str:
+def entry_in_ptx(ptx: str) -> str:
     """The name of the kernel in PTX that holds one."""
     (name,) = _ENTRY.findall(ptx)
     return str(name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
+from be_toolchain.catalog import TARGETS
 from be_toolchain.system import System
 
 from ..errors import BuildError
@@ -85,13 +85,14 @@ def places(system: System, toolkits: Sequence[Path] = ()) -> Iterator[Place]:
             yield Place(root / name / "lib", (root / name / "include", root / name / "include" / "cccl"))
         wheels = tuple(root / part / "include" for part in ("cuda_runtime", "cuda_cccl", "curand"))
         yield Place(root / "cuda_nvrtc" / "lib", (root / "cuda_nvrtc" / "include", *wheels))
-    prefix = Path(sys.prefix)
-    target = prefix / "targets" / "x86_64-linux" / "include"
-    yield Place(prefix / "lib", (target, target / "cccl"))
+    targets = TARGETS.get(system.machine, ())
+    prefix = system.prefixes[0]
+    headers = [prefix / "targets" / target / "include" for target in targets]
+    yield Place(prefix / "lib", tuple(path for each in headers for path in (each, each / "cccl")))
     for toolkit in (*toolkits, Path("/usr/local/cuda")):
-        for folder in ("lib64", "lib", "targets/x86_64-linux/lib"):
+        for folder in ("lib64", "lib", *(f"targets/{target}/lib" for target in targets)):
             yield Place(toolkit / folder, (toolkit / "include", toolkit / "include" / "cccl"))
-    yield Place(Path("/usr/lib/x86_64-linux-gnu"), ())
+    yield Place(Path(f"/usr/lib/{system.machine}-linux-gnu"), ())
 
 
 def find_nvrtc(
@@ -158,9 +159,7 @@ class Program(NamedTuple):
     entry: str
 
 
-def compile_program(
-    nvrtc: Nvrtc, source: str, file_name: str, expression: str, options: Sequence[str], *, as_ptx: bool = False
-) -> Program:
+def compile_program(nvrtc: Nvrtc, source: str, file_name: str, expression: str, options: Sequence[str]) -> Program:
     """Compile a source and find one of its kernels.
 
     Parameters
@@ -168,7 +167,7 @@ def compile_program(
     file_name : str
         What messages call the source.
     expression : str
-        The kernel's name as C++ spells it, with template arguments; empty for none.
+        The kernel's name as C++ spells it, with template arguments.
     options : sequence of str
         As for nvcc; among them the architecture.
 
@@ -179,8 +178,7 @@ def compile_program(
     """
     with _LOCK, _program(nvrtc, source, file_name) as program:
         library = nvrtc.library
-        if expression:
-            _check(nvrtc, library.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
+        _check(nvrtc, library.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
         encoded = [option.encode() for option in options]
         status = library.nvrtcCompileProgram(program, len(encoded), (c_char_p * len(encoded))(*encoded))
         log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).rstrip(b"\0")
@@ -191,9 +189,7 @@ def compile_program(
                 output=log.decode(errors="replace"),
                 first_error="" if log.strip() else _error_text(nvrtc, status),
             )
-        entry = _lowered(nvrtc, program, expression) if expression else ""
-        if as_ptx:
-            return Program(_text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program).rstrip(b"\0"), entry)
+        entry = _lowered(nvrtc, program, expression)
         return Program(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), entry)
 
 

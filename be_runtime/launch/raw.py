@@ -121,7 +121,7 @@ def cuda_kernel(
     aliases = check_aliases(input_output_aliases)
     if not callable(grid) and not callable(block):
         explicit_geometry(grid, block, cluster=cluster)
-    compiled = _Compiled(kernel, compute_capability)
+    variants = _Variants(kernel, compute_capability)
 
     def call(*inputs: Any, **scalars: Any) -> Any:
         label = kernel.name.expression
@@ -138,7 +138,7 @@ def cuda_kernel(
             cluster=cluster,
             may_be_empty=not any(spec.size for spec in out_specs),
         )
-        return unflatten(_launch(compiled, geometry, params, arrays, leaves, vmap_method=method, aliases=aliases))
+        return unflatten(_launch(variants, geometry, params, arrays, leaves, vmap_method=method, aliases=aliases))
 
     call.__name__ = kernel.name.base
     call.__doc__ = f"The CUDA kernel {kernel.name.expression}; see `be_runtime.cuda_kernel`."
@@ -151,8 +151,8 @@ def check_text(value: object, argument: str) -> None:
         raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
 
 
-class _Compiled:
-    """A kernel's images, obtained on first use for what is compiled for then."""
+class _Variants:
+    """The kernel for each set of architectures, obtained on first use."""
 
     def __init__(self, kernel: RawKernel, compute_capability: str | None) -> None:
         self._kernel = kernel
@@ -176,7 +176,7 @@ class _Compiled:
 
 
 def _launch(
-    compiled: _Compiled,
+    variants: _Variants,
     geometry: Geometry,
     params: Sequence[Param],
     arrays: Sequence[Any],
@@ -186,7 +186,7 @@ def _launch(
     aliases: Mapping[int, int],
 ) -> Sequence[Any]:
     session = new_session()
-    kernel = compiled.get(session)
+    kernel = variants.get(session)
     return launch(kernel, geometry, params, arrays, outs, session=session, vmap_method=vmap_method, aliases=aliases)
 
 

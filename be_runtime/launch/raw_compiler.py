@@ -14,7 +14,7 @@ from be_toolchain.system import System
 
 from ..build.execute import execute
 from ..build.plan import BuildPlan, Edge, GeneratedFile
-from ..build.programs import find_ninja
+from ..build.programs import resolve_ninja
 from ..build.progress import Progress
 from ..cache import CacheKey, make_key
 from ..errors import BuildError
@@ -23,7 +23,7 @@ from ..pipeline import Session
 from . import nvrtc
 from .describe import Image
 from .images import Compiled
-from .raw_source import RawKernel, find_entry, included_files, instantiated
+from .raw_source import RawKernel, entry_in_cubin, included_files, instantiated
 
 
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> CacheKey:
@@ -121,7 +121,7 @@ def _by_nvcc(
         )
         for arch in archs
     )
-    run = partial(execute, ninja=find_ninja(session.system), jobs=1, environ=session.system.environ)
+    run = partial(execute, ninja=resolve_ninja(session.system), jobs=1, environ=session.system.environ)
     limit_s = session.settings.compile_timeout_s
     try:
         with Progress(kernel.name.base, edges) as progress:
@@ -129,20 +129,11 @@ def _by_nvcc(
     except BuildError as error:
         raise _explained(error, kernel) from None
     cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
-    return tuple(Image(arch, find_entry(cubin, kernel.name), cubin) for arch, cubin in cubins)
+    return tuple(Image(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins)
 
 
 def _explained(error: BuildError, kernel: RawKernel) -> BuildError:
     """The same failure with its first real error."""
-    from ..build.diagnose import diagnose
+    from ..build.diagnose import explained
 
-    if not error.output:
-        return error
-    diagnosis = diagnose(error.output, {kernel.file_name: kernel.source})
-    return type(error)(
-        error.message,
-        command=error.command,
-        output=error.output,
-        first_error=diagnosis.first_error,
-        hints=(*error.hints, *diagnosis.hints),
-    )
+    return explained(error, {kernel.file_name: kernel.source}) if error.output else error

@@ -82,7 +82,7 @@ def instantiated(source: str, name: KernelName) -> str:
     return f"{source}\n\nstatic void* const be_instance = (void*)&{name.expression};\n"
 
 
-def find_entry(cubin: bytes, name: KernelName) -> str:
+def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     """The name of a kernel in a cubin that nvcc made, from the names of its sections.
 
     Raises
@@ -93,7 +93,7 @@ def find_entry(cubin: bytes, name: KernelName) -> str:
     Examples
     --------
     >>> from be_runtime.launch.prototype import parse_name
-    >>> find_entry(b".text._Z5scalePf" + bytes(1), parse_name("scale"))
+    >>> entry_in_cubin(b".text._Z5scalePf" + bytes(1), parse_name("scale"))
     '_Z5scalePf'
     """
     entries = sorted({match.decode() for match in _ENTRY.findall(cubin)})

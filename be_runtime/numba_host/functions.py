@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from .. import jax_port
 from ..native_library import native_library
-from ..options import LoadOptions
 from ..pipeline import Session
 from ..process import PROCESS
 from ..registry import Registry, Target
@@ -111,8 +110,7 @@ class HostFunctions:
 
 def host_functions() -> HostFunctions:
     """Those of this process."""
-    options = LoadOptions(target_prefix=_SOURCE)
-    return PROCESS.only(HostFunctions, lambda: HostFunctions(lambda: PROCESS.session(options), PROCESS.registry))
+    return PROCESS.only(HostFunctions, lambda: HostFunctions(PROCESS.session, PROCESS.registry))
 
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:

@@ -15,12 +15,12 @@ import pytest
 
 from be_runtime.build.execute import Step, execute, render_log
 from be_runtime.build.plan import BuildPlan, Edge, GeneratedFile
-from be_runtime.build.programs import find_ninja
+from be_runtime.build.programs import resolve_ninja
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.system import LocalSystem
 from tests.support.runtime import processes_with
 
-NINJA = find_ninja(LocalSystem())
+NINJA = resolve_ninja(LocalSystem())
 
 
 def edge(name: str, code: str, *args: str, inputs: tuple[str, ...] = (), description: str = "") -> Edge:

@@ -98,19 +98,29 @@ def marked_ns(environment: Environment) -> int:
         return 0
 
 
+def start_exchange(environment: Environment, wheels: Path) -> subprocess.Popen[str]:
+    """A repair whose exchange has begun, unless it ended before that was seen."""
+    before = marked_ns(environment)
+    process = environment.start("doctor", "--fix", "--yes", "--wheels", wheels)
+    while process.poll() is None and marked_ns(environment) in (0, before):
+        time.sleep(0.01)
+    return process
+
+
 def test_killed_while_wheels_are_exchanged(new_environment: Callable[[], Environment], small_wheels: Path):
     environment = new_environment()
     wheels = small_wheels
     offline = ("install", "--no-index", "--find-links", wheels, "--no-deps", "--no-compile")
     environment.pip(*offline, "nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-cccl", *STRANGERS)
+    process, begun = start_exchange(environment, wheels), time.monotonic()
+    process.communicate()
+    exchange_s = time.monotonic() - begun
+    environment.pip(*offline, *STRANGERS)
     chance = random.Random(SEED)  # noqa: S311 - moments, not secrets
     interrupted = 0
     for turn in range(8):
-        before = marked_ns(environment)
-        process = environment.start("doctor", "--fix", "--yes", "--wheels", wheels)
-        while process.poll() is None and marked_ns(environment) in (0, before):
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0.0, 2.5))
+        process = start_exchange(environment, wheels)
+        time.sleep(chance.uniform(0.0, exchange_s))
         kill(process, whole_tree=turn % 2 == 0)
         if resolved_site(environment) is not None:
             environment.pip(*offline, *STRANGERS)

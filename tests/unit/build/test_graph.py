@@ -93,9 +93,9 @@ def test_private_names():
 
 
 def test_a_launcher_stands_before_compilers_only():
-    plan = graph.with_launcher(plan_of("a"), ("ccache", "--quiet"))
+    plan = graph.with_compiler_launcher(plan_of("a"), ("ccache", "--quiet"))
     assert [edge.argv[0] for edge in plan.edges] == ["ccache", "ccache", "ld"]
-    assert graph.with_launcher(plan_of("a"), ()) == plan_of("a")
+    assert graph.with_compiler_launcher(plan_of("a"), ()) == plan_of("a")
 
 
 def test_descriptions_tell_the_commands_apart():

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from be_runtime.errors import ArgumentError
-from be_runtime.launch.geometry import automatic_block, automatic_geometry, explicit_geometry
-from be_runtime.launch.numba_cuda import choose_geometry
+from be_runtime.launch.geometry import automatic_block, automatic_geometry, choose_geometry, explicit_geometry
 
 
 def test_numbers_and_tuples_fill_up_with_ones():

@@ -11,7 +11,7 @@ from be_runtime.launch.numba_source import (
     atomic_targets,
     batched_source,
     check_count,
-    find_entry,
+    entry_in_ptx,
     free_axis,
     missing_functions,
     numpy_mismatch,
@@ -65,7 +65,7 @@ PTX = """
 
 def test_ptx_says_what_it_lacks_and_what_it_has():
     assert missing_functions(PTX) == ("cudaCGGetIntrinsicHandle", "numba_helper")
-    assert find_entry(PTX) == "_ZN4main5scale$E"
+    assert entry_in_ptx(PTX) == "_ZN4main5scale$E"
 
 
 @pytest.mark.parametrize(

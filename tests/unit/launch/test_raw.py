@@ -13,7 +13,7 @@ from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.launch.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.launch.prototype import parse_name, read_prototype
 from be_runtime.launch.raw import bind_params
-from be_runtime.launch.raw_source import find_entry, included_files, instantiated
+from be_runtime.launch.raw_source import entry_in_cubin, included_files, instantiated
 
 PROTOTYPE = read_prototype("__global__ void f(const float* x, int n, double* y, float by) {}", parse_name("f"))
 X, Y = ArraySpec(BY_NAME["float32"], (3, 4)), ArraySpec(BY_NAME["float64"], (5,))
@@ -84,14 +84,14 @@ def test_headers_are_followed_and_each_read_once(tmp_path: Path):
 )
 def test_entry_is_found_by_its_mangled_name(entries: list[str], name: str, expected: str):
     cubin = b"".join(b".text." + entry.encode() + b"\0" for entry in entries)
-    assert find_entry(cubin, parse_name(name)) == expected
+    assert entry_in_cubin(cubin, parse_name(name)) == expected
 
 
 @pytest.mark.parametrize("entries", [[], ["_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_"]])
 def test_no_or_several_entries_are_an_error(entries: list[str]):
     cubin = b"".join(b".text." + entry.encode() + b"\0" for entry in entries)
     with pytest.raises(BuildError, match="kernel"):
-        find_entry(cubin, parse_name("scale<float>"))
+        entry_in_cubin(cubin, parse_name("scale<float>"))
 
 
 def test_only_instances_need_help_from_the_source():

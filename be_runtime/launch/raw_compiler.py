@@ -9,7 +9,7 @@ from pathlib import Path
 from be_toolchain import ToolchainRequest, probe_devices, resolve
 from be_toolchain.arch import Arch, check_archs
 from be_toolchain.errors import ToolchainError
-from be_toolchain.model import Toolchain
+from be_toolchain.model import CudaToolkit, Toolchain
 from be_toolchain.system import System
 
 from ..build.execute import execute
@@ -29,7 +29,8 @@ from .raw_source import RawKernel, entry_in_cubin, included_files, instantiated
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> CacheKey:
     """The key of a compiled kernel.
 
-    Finding the key opens no compiler: the NVRTC libraries that may be used are known by their files.
+    Finding the key opens no compiler: the NVRTC libraries that may be used are known by their files. Where none of them
+    serves, the compiler that did is among the files that the entry depends on.
     """
     compilers = [_file_text(path, session.system) for path in _candidates(session.system)]
     if not compilers:
@@ -59,12 +60,15 @@ def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, stag
     system = session.system
     dependencies = included_files(kernel.source, kernel.include_paths, system.read_text)
     driver = probe_devices(system).driver_version
-    found = nvrtc.find_nvrtc(system, (), driver, archs) or _nvrtc_of_toolkit(session, driver, archs)
+    found = nvrtc.find_nvrtc(system, (), driver, archs)
+    if found is None:
+        found = _nvrtc_of_toolkit(session, driver, archs)
+        dependencies += (found.path,) if found is not None else ()
     if found is not None:
-        images = tuple(_by_nvrtc(kernel, arch, found) for arch in archs)
-    else:
-        images = _by_nvcc(kernel, archs, _toolchain(session), session, staging)
-    return Compiled(images, dependencies)
+        return Compiled(tuple(_by_nvrtc(kernel, arch, found) for arch in archs), dependencies)
+    toolkit = _nvcc_toolkit(session, archs)
+    images = _by_nvcc(kernel, archs, toolkit, session, staging)
+    return Compiled(images, (*dependencies, *filter(None, (toolkit.nvcc, toolkit.cicc, toolkit.ptxas))))
 
 
 def _candidates(system: System) -> list[Path]:
@@ -100,16 +104,21 @@ def _by_nvrtc(kernel: RawKernel, arch: Arch, found: nvrtc.Nvrtc) -> Image:
     return Image(arch, made.entry, made.code)
 
 
-def _by_nvcc(
-    kernel: RawKernel, archs: Sequence[Arch], toolchain: Toolchain, session: Session, staging: Path
-) -> tuple[Image, ...]:
-    toolkit = toolchain.cuda
+def _nvcc_toolkit(session: Session, archs: Sequence[Arch]) -> CudaToolkit:
+    """The toolkit whose nvcc compiles for the architectures."""
+    toolkit = _toolchain(session).cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
     if toolkit.nvcc is None:
         raise BuildError(
             "there is neither NVRTC nor nvcc to compile a raw kernel with", hints=("pip install nvidia-cuda-nvrtc",)
         )
     check_archs(tuple(archs), toolkit)
+    return toolkit
+
+
+def _by_nvcc(
+    kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit, session: Session, staging: Path
+) -> tuple[Image, ...]:
     head = (str(toolkit.nvcc), "-cubin", "-ccbin", str(toolkit.host_compiler.path), *kernel.options())
     source = GeneratedFile(path=f"src/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(

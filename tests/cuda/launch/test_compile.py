@@ -60,6 +60,12 @@ def test_one_cubin_for_each_architecture(compiler: str, name: str, tmp_path: Pat
         assert parse_name(name).base in image.entry
 
 
+def test_a_kernel_that_nvcc_compiled_depends_on_nvcc(tmp_path: Path):
+    """The key knows NVRTC's libraries; which toolkit serves in their place shows only when it compiles."""
+    read = compile_raw(kernel("plain"), ARCHS[:1], session("nvcc"), tmp_path).dependencies
+    assert {"nvcc", "cicc", "ptxas"} <= {path.name for path in read}
+
+
 @pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
 def test_error_shows_its_line(compiler: str, tmp_path: Path):
     broken = RawKernel("__global__ void f(float* y) {\n  y[0] = missing;\n}", parse_name("f"))

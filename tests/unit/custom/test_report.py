@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import be_runtime
 from be_runtime.numba_host.report import MESSAGE_SIZE, report
 
 
@@ -15,6 +17,11 @@ def reported(kind: type[BaseException], value: Any) -> str:
     report(kind, value, ctypes.addressof(room))
     assert room.raw[MESSAGE_SIZE:] == b"\xff" * 8, "it wrote beyond the message"
     return room.value.decode()
+
+
+def test_the_handler_has_room_for_it():
+    source = (Path(be_runtime.__file__).parent / "native" / "host_call.cc").read_text(encoding="utf-8")
+    assert f"constexpr size_t kMessageSize = {MESSAGE_SIZE};" in source
 
 
 @pytest.mark.parametrize(

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from be_toolchain.system import System
 
 from .build import flags, graph
-from .build.execute import Run, Step
+from .build.execute import Run
 from .build.plan import BuildPlan, UnitBuild
 from .build.programs import find_objcopy
 from .build.symbols import definitions, separating_options
+from .built import Built
 from .cache import Recorded
 from .errors import BuildError
 from .tools import Tools
 from .unit_objects import UnitObjects
-
-
-class FolderBuild(NamedTuple):
-    """What was done.
-
-    Parameters
-    ----------
-    steps : tuple of Step
-    read : tuple of Path
-        What the compilers of all units read, also those that did not run this time.
-    recorded : Recorded
-        What was hashed of it.
-    """
-
-    steps: tuple[Step, ...]
-    read: tuple[Path, ...]
-    recorded: Recorded
 
 
 def build_folder(
@@ -43,7 +26,7 @@ def build_folder(
     run: Run,
     objects: UnitObjects,
     staging: Path,
-) -> FolderBuild:
+) -> Built:
     """Compile the units whose objects aren't kept, and link all. What compiles is kept, even if another unit does not.
 
     Parameters
@@ -81,7 +64,7 @@ def build_folder(
     steps += run(separate(whole), meanwhile=keep)
     [(fresh, recorded)] = kept
     read = {path: None for stem in units for path in (fresh.get(stem) or reused[stem])}
-    return FolderBuild(steps, tuple(read), recorded)
+    return Built(steps, tuple(read), recorded)
 
 
 def separate_names(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools, system: System) -> BuildPlan:

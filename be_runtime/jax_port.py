@@ -8,15 +8,12 @@ Nothing here starts a JAX backend.
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .errors import BeRuntimeError
-
-_API_VERSION = re.compile(r"^#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", re.MULTILINE)
 
 PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
 """The platform that JAX knows each language's handlers by."""
@@ -42,9 +39,15 @@ def ffi_api_version(include_dir: Path) -> str:
     The running jaxlib accepts handlers of its own version and some older ones, so this, not jaxlib's version, decides
     whether a compiled module can be used.
     """
-    text = (include_dir / "xla" / "ffi" / "api" / "c_api.h").read_text(encoding="utf-8")
-    numbers = dict(_API_VERSION.findall(text))
-    return f"{numbers['MAJOR']}.{numbers['MINOR']}"
+    text = (include_dir / "xla" / "ffi" / "api" / "c_api.h").read_bytes()
+    return ".".join(_defined(text, name) for name in (b"XLA_FFI_API_MAJOR", b"XLA_FFI_API_MINOR"))
+
+
+def _defined(text: bytes, name: bytes) -> str:
+    """The value of a macro. Every load reads the header, so it is not searched by a regular expression."""
+    define = b"\n#define " + name + b" "
+    start = text.index(define) + len(define)
+    return text[start : text.index(b"\n", start)].strip().decode()
 
 
 def capsule(function: object) -> object:

@@ -23,7 +23,8 @@ from .build.jobs import available_memory_bytes, job_count
 from .build.plan import BuildPlan, UnitBuild
 from .build.programs import fast_linker_flags, resolve_ninja
 from .build.progress import Progress
-from .cache import BuildOutput, Recorded, Store, shadowing_paths
+from .built import Built
+from .cache import BuildOutput, Store, shadowing_paths
 from .codegen import Binding
 from .contents import CONTENTS, Handlers, render_contents
 from .errors import BuildError
@@ -36,14 +37,6 @@ if TYPE_CHECKING:
     from .preamble import Preamble
 
 LOG = "build.log"
-
-
-class _Built(NamedTuple):
-    """The commands that ran, what the compilers read, and what was hashed of it."""
-
-    steps: tuple[Step, ...]
-    read: tuple[Path, ...]
-    recorded: Recorded | None
 
 
 class Maker(NamedTuple):
@@ -113,7 +106,7 @@ class Maker(NamedTuple):
 
     def _build(
         self, units: Mapping[str, UnitBuild], handler: str | None, preamble: Preamble | None, staging: Path
-    ) -> _Built:
+    ) -> Built:
         """Run the commands."""
         link = self._link_command()
 
@@ -130,14 +123,14 @@ class Maker(NamedTuple):
             if len(units) == 1:
                 steps = run(plan(units), meanwhile=_import_what_follows)
                 (build,) = units.values()
-                built = _Built(steps, read_from_outside(build.depfiles, staging), None)
+                built = Built(steps, read_from_outside(build.depfiles, staging), None)
             else:
                 from .folder import build_folder, separate_names
                 from .unit_objects import UnitObjects
 
                 objects = UnitObjects(self.request, self.toolchain, self.objects, self.force)
                 separate = partial(separate_names, link=link, staging=staging, tools=self.tools, system=self.system)
-                built = _Built(*build_folder(units, plan, separate, run, objects, staging))
+                built = build_folder(units, plan, separate, run, objects, staging)
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in built.steps})
         return built
 

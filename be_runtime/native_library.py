@@ -16,9 +16,9 @@ from .build.execute import execute
 from .build.plan import BuildPlan, Edge
 from .build.programs import resolve_ninja
 from .build.progress import Progress
-from .cache import BuildOutput, CacheKey, Store, make_key
+from .cache import BuildOutput, CacheKey, Entry, Store, make_key
 from .module import LIBRARY, open_library
-from .pipeline import Session
+from .pipeline import Session, use_entry
 from .tools import INCLUDE_DIR
 
 NATIVE_DIR = Path(__file__).parent / "native"
@@ -49,17 +49,15 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
     edges = _edges(name, toolchain.cxx, ldflags)
     store = Store(session.record_dir)
-    for last_try in (False, True):
-        entry = store.get_or_build(
+
+    def find() -> Entry:
+        return store.get_or_build(
             _key(name, edges, toolchain),
             lambda staging: _build(name, edges, session, staging),
             lock_timeout_s=session.settings.lock_timeout_s,
         )
-        path = entry.output(LIBRARY)
-        # Another process may have cleared the cache since the entry was found.
-        if last_try or path.exists():
-            break
-    return open_library(path)
+
+    return use_entry(find, lambda entry: open_library(entry.output(LIBRARY)), session)
 
 
 def _edges(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> tuple[Edge, ...]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
@@ -22,6 +22,8 @@ from .options import BuildRequest, LoadOptions
 from .registry import Registry, Target
 from .settings import Settings
 from .tools import Tools, gather_tools
+
+T = TypeVar("T")
 
 
 class Session(NamedTuple):
@@ -111,7 +113,8 @@ def _obtain(
     """The module of a key, from the cache or made now, and loaded."""
     settings = session.settings
     verbose = options.verbose or settings.verbose
-    for last_try in (False, True):
+
+    def find() -> Entry:
         entry = session.store.get_or_build(
             key,
             make,
@@ -119,17 +122,28 @@ def _obtain(
             lock_timeout_s=settings.lock_timeout_s,
             on_wait=partial(_say_waiting, request.name),
         )
+        if verbose and not entry.built:
+            _say(f"{request.name}: from the cache, {entry.path}")
+        elif verbose and entry.reason:
+            differs = "".join(f"\n  {line}" for line in session.store.explain(key))
+            _say(f"{request.name}: built, since {entry.reason}{differs}")
+        return entry
+
+    return use_entry(find, lambda entry: _open(request, options, entry, content_hash(key, entry)), session)
+
+
+def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
+    """What `use` makes of the entry that `find` finds or builds; once more if it was removed in between.
+
+    Another process may clear the cache at any time. What was built counts towards the cache's limits.
+    """
+    for last_try in (False, True):
+        entry = find()
         if entry.built:
             _prune(session)
-            if verbose and entry.reason:
-                differs = "".join(f"\n  {line}" for line in session.store.explain(key))
-                _say(f"{request.name}: built, since {entry.reason}{differs}")
-        elif verbose:
-            _say(f"{request.name}: from the cache, {entry.path}")
         try:
-            return _open(request, options, entry, content_hash(key, entry))
+            return use(entry)
         except (FileNotFoundError, LoadError):
-            # Another process may have cleared the cache since the entry was found.
             if last_try or entry.path.exists():
                 raise
     raise AssertionError("the last try returns or raises")

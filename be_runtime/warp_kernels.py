@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import jax_port
+from .arrays import check_structs
 from .errors import ArgumentError
 
 
@@ -55,8 +56,7 @@ def warp_kernel(
     """
     jax_kernel = _import_jax_kernel(kernel)
     leaves, unflatten = jax_port.flatten(outs)
-    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
-        raise ArgumentError(f"outs is {outs!r}, expected a jax.ShapeDtypeStruct for each result, at least one")
+    check_structs(leaves)
     parameters = inspect.signature(kernel.func).parameters
     if len(parameters) < len(leaves):
         raise ArgumentError(

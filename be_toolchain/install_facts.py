@@ -15,6 +15,7 @@ from be_toolchain.managed import Store
 from be_toolchain.preferences import parse_preferences
 from be_toolchain.store_paths import INTERRUPTED, store_dir
 from be_toolchain.system import System
+from be_toolchain.system_packages import distribution_of
 from be_toolchain.wheel_files import canonical_name
 
 _CUDA_WHEELS = frozenset(row.pip for row in catalog.COMPONENTS)
@@ -64,7 +65,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
         clang_problem=next((probe.reason for probe in probes if probe.reason.startswith("clang ")), "")
         if clang is None
         else "",
-        distribution=parse_os_release(system.read_text(Path("/etc/os-release")) or ""),
+        distribution=distribution_of(system),
     )
 
 
@@ -91,18 +92,6 @@ def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     found = (name.removesuffix(".dist-info").rpartition("-") for name in names if name.endswith(".dist-info"))
     rows = ((canonical_name(name), version) for name, _, version in found)
     return tuple(row for row in rows if row[0] in _CUDA_WHEELS)
-
-
-def parse_os_release(text: str) -> str:
-    r"""``ID`` and ``ID_LIKE`` of ``/etc/os-release``, as words.
-
-    Examples
-    --------
-    >>> parse_os_release('NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian')
-    'ubuntu debian'
-    """
-    values = dict(re.findall(r"^(ID|ID_LIKE)=\"?([^\"\n]*)", text, re.MULTILINE))
-    return " ".join(filter(None, (values.get("ID"), values.get("ID_LIKE"))))
 
 
 def _interrupted(text: str | None) -> str:

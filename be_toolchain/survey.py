@@ -26,6 +26,7 @@ from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRe
 from be_toolchain.preferences import Preferences, parse_preferences
 from be_toolchain.search import toolkit_candidates
 from be_toolchain.system import System
+from be_toolchain.system_packages import distribution_of, host_package
 from be_toolchain.toolkit_search import find_toolkit, place_of, who_named
 from be_toolchain.versions import version_key
 
@@ -88,7 +89,7 @@ def survey(
     )
     result = Survey(toolchain=Toolchain(environment=environment))
     if request.need_cxx or request.need_cuda:
-        result = _with_cxx(result, compilers, who_named(request.cxx, preferences.cxx, "argument cxx"))
+        result = _with_cxx(result, system, compilers, who_named(request.cxx, preferences.cxx, "argument cxx"))
     if request.need_cuda:
         result = _with_cuda(result, system, preferences, request, compilers)
     if to_the_end:
@@ -132,7 +133,7 @@ def _continued(probes: tuple[Probe, ...], places: Iterator[Probe]) -> tuple[Prob
     return (*probes, *(each if each.reason else each._replace(reason=reason(each.place)) for each in rest))
 
 
-def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | None) -> Survey:
+def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple[str, str] | None) -> Survey:
     """Add the C++ compiler."""
     probes: list[Probe] = []
     for found in compilers.each(for_cuda=False):
@@ -144,7 +145,7 @@ def _with_cxx(result: Survey, compilers: Compilers, named: tuple[str, str] | Non
         toolchain = result.toolchain._replace(cxx=found)
         return result._replace(toolchain=toolchain, cxx_probes=tuple(probes))
     hints: tuple[str, ...] = (
-        "install the system's: apt-get install g++, dnf install gcc-c++, or conda install gxx",
+        f"install one, such as with: {host_package(distribution_of(system))}",
         "or one for C++ kernels alone, from PyPI: python -m be_toolchain install --host-compiler",
         "or name one with BE_CXX=/path/to/g++",
     )

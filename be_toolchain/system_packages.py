@@ -1,6 +1,11 @@
-"""The commands by which Linux distributions install compilers. Pure."""
+"""Which Linux distribution a machine has, and the commands by which it installs compilers."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from be_toolchain.system import System
 
 HOST_PACKAGES = (
     (("debian", "ubuntu"), "apt-get install g++"),
@@ -19,6 +24,23 @@ CLANG_PACKAGES = (
     (("alpine",), "apk add clang"),
 )
 """A clang that compiles CUDA, likewise."""
+
+
+def distribution_of(system: System) -> str:
+    """The machine's distribution and those that it is like, as words."""
+    return parse_os_release(system.read_text(Path("/etc/os-release")) or "")
+
+
+def parse_os_release(text: str) -> str:
+    r"""``ID`` and ``ID_LIKE`` of ``/etc/os-release``, as words.
+
+    Examples
+    --------
+    >>> parse_os_release('NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian')
+    'ubuntu debian'
+    """
+    values = dict(re.findall(r"^(ID|ID_LIKE)=\"?([^\"\n]*)", text, re.MULTILINE))
+    return " ".join(filter(None, (values.get("ID"), values.get("ID_LIKE"))))
 
 
 def host_package(distribution: str) -> str:

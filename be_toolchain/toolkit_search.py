@@ -16,6 +16,7 @@ from be_toolchain.model import CudaToolkit, HostCompiler
 from be_toolchain.preferences import Preferences
 from be_toolchain.search import ClangCandidate, Found, ToolkitCandidate, toolkit_candidates
 from be_toolchain.system import System
+from be_toolchain.system_packages import clang_package, distribution_of
 
 
 class ToolkitSearch(NamedTuple):
@@ -94,7 +95,7 @@ def _judge_clang_tree(
         least = catalog.MIN_CLANG_FOR_CUDA
         old = next((probe.reason for probe in probes if probe.reason.startswith("clang")), "none is here")
         reason = f"its CUDA 12 wheels hold no nvcc, and clang {least} or newer is needed to compile with them: {old}"
-        hint = f"install clang {least} or newer, such as with: apt-get install clang-19"
+        hint = f"install clang {least} or newer, such as with: {clang_package(distribution_of(system))}"
         return probes, Rejection(reason=reason, hint=hint)
     toolkit = examine_clang_tree(system, candidate, clang)
     mixture = None if isinstance(toolkit, Rejection) else find_mixture(toolkit)

@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from .. import jax_port, jax_primitive
+from ..arrays import check_structs
 from ..errors import ArgumentError
+from ..inputs import as_arrays
 from . import rules
 from .backends import KernelEntry, Kernels, check_name, check_platform
 from .benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
@@ -77,10 +79,7 @@ class XLACustomKernel:
             In the structure of `outs`.
         """
         leaves, unflatten = jax_port.flatten(outs)
-        if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
-            raise ArgumentError(
-                f"{self.name}: outs is {outs!r}, expected a jax.ShapeDtypeStruct for each result, at least one"
-            )
+        check_structs(leaves, f"{self.name}: outs")
         for name, value in keywords.items():
             _check_hashable(self.name, name, value)
         if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
@@ -93,13 +92,7 @@ class XLACustomKernel:
             backend=backend,
             kernels=self._kernels,
         )
-        return unflatten(self.primitive.bind(*map(self._as_array, inputs), call=call))
-
-    def _as_array(self, value: Any) -> Any:
-        try:
-            return jax_port.as_array(value)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"an input of {self.name} is {value!r}, which is no array: {error}") from None
+        return unflatten(self.primitive.bind(*as_arrays(inputs, self.name), call=call))
 
     # Kernels
 

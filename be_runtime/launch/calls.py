@@ -13,7 +13,6 @@ from ..errors import ArgumentError
 from ..pipeline import Session
 from ..process import PROCESS
 from ..tools import wanted_archs
-from .arrays import ArraySpec, array_spec
 from .describe import Geometry, Kernel, Param, encode_params
 from .native import TARGET, Launcher
 
@@ -46,31 +45,6 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
             ),
         )
     return archs
-
-
-def as_arrays(arguments: Sequence[Any], name: str) -> tuple[list[Any], tuple[ArraySpec, ...]]:
-    """The inputs of a call as arrays, and what they are.
-
-    Raises
-    ------
-    ArgumentError
-        One is no array, or of a dtype that kernels don't have.
-    """
-    arrays = []
-    for index, argument in enumerate(arguments):
-        try:
-            arrays.append(jax_port.as_array(argument))
-        except (TypeError, ValueError):
-            raise ArgumentError(
-                f"{name}: input {index} is {_short(argument)}, which is no array",
-                hints=("inputs are JAX or NumPy arrays, or numbers",),
-            ) from None
-    return arrays, tuple(array_spec(array, f"{name}: input {index}") for index, array in enumerate(arrays))
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"a {type(value).__name__}"
 
 
 def launch(

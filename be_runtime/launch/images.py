@@ -13,7 +13,7 @@ from be_toolchain.arch import Arch
 
 from ..cache import BuildOutput, CacheKey, Entry
 from ..identity import content_hash
-from ..pipeline import Session
+from ..pipeline import Session, use_entry
 from .describe import ID_DIGITS, Form, Image, Kernel
 
 _LIST = "images.json"
@@ -45,20 +45,15 @@ def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: 
         names = write_images(compiled.images, staging)
         return BuildOutput(outputs=names, dependencies=compiled.dependencies)
 
-    settings = session.settings
-    for last_try in (False, True):
-        entry = session.store.get_or_build(
-            key, build, lock_timeout_s=settings.lock_timeout_s, on_wait=partial(_say_waiting, key.name)
+    def find() -> Entry:
+        return session.store.get_or_build(
+            key, build, lock_timeout_s=session.settings.lock_timeout_s, on_wait=partial(_say_waiting, key.name)
         )
-        if entry.built:
-            session.cache.prune_if_due(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days)
-        try:
-            return Kernel(content_hash(key, entry)[:ID_DIGITS], name, read_images(entry))
-        except FileNotFoundError:
-            # Another process may have cleared the cache since the entry was found.
-            if last_try:
-                raise
-    raise AssertionError("the last try returns or raises")
+
+    def read(entry: Entry) -> Kernel:
+        return Kernel(content_hash(key, entry)[:ID_DIGITS], name, read_images(entry))
+
+    return use_entry(find, read, session)
 
 
 def write_images(images: Sequence[Image], folder: Path) -> tuple[str, ...]:

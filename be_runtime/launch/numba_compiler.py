@@ -6,17 +6,17 @@ numba-cuda brings, links that to a cubin.
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
 
+from ..arrays import ArraySpec
 from ..errors import ArgumentError, BuildError
-from .arrays import ArraySpec
+from ..numba_import import explain_numpy, import_error, installed_version
 from .describe import Form, Image
-from .numba_source import batched_source, entry_in_ptx, free_axis, missing_functions, numpy_mismatch
+from .numba_source import batched_source, entry_in_ptx, free_axis, missing_functions
 from .ptx_params import pack_params
 
 _OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
@@ -72,10 +72,7 @@ def check_dispatcher(kernel: object) -> Any:
     try:
         from numba.cuda.dispatcher import CUDADispatcher
     except (ImportError, AttributeError) as error:
-        raise ImportError(
-            f"numba_cuda_kernel needs Numba with CUDA support, which can't be imported: {error}\n"
-            f"hint: {_mismatch(error) or _INSTALL}"
-        ) from error
+        raise import_error("numba_cuda_kernel", "numba-cuda", error) from error
     if not isinstance(kernel, CUDADispatcher):
         kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
         raise AssertionError(  # noqa: TRY004 - the reference's contract
@@ -89,24 +86,10 @@ def check_dispatcher(kernel: object) -> Any:
     return kernel
 
 
-_INSTALL = "pip install 'brainevent-toolchain[numba]'"
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
-
-
 def versions() -> tuple[str, ...]:
     """What decides on the compiled code beside the kernel."""
     packages = ("numba", "numba-cuda", "llvmlite", "numpy", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-core")
-    return tuple(f"{package} {_version(package)}" for package in packages)
-
-
-def _mismatch(error: BaseException) -> str:
-    return numpy_mismatch(error, _version("numba-cuda"), _version("numpy"))
+    return tuple(f"{package} {installed_version(package)}" for package in packages)
 
 
 def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[Image, ...]:
@@ -171,7 +154,7 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
         )
     except Exception as error:
         # Numba's own errors, and whatever its passes stumble over: they say what the kernel's author wrote.
-        mismatch = _mismatch(error)
+        mismatch = explain_numpy("numba-cuda", error)
         if mismatch:
             raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
         raise _refused(kernel, str(error)) from error

@@ -9,13 +9,14 @@ from typing import Any
 from be_toolchain.arch import Arch
 
 from .. import jax_port
+from ..arrays import BATCHING_METHODS, ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from ..cache import CacheKey, make_key
 from ..errors import ArgumentError
 from ..function_content import function_content
 from ..identity import generator_digest
+from ..inputs import as_kernel_arrays
 from ..pipeline import Session
-from .arrays import BATCHING_METHODS, ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from .calls import as_arrays, choose_archs, launch, new_session
+from .calls import choose_archs, launch, new_session
 from .describe import Geometry, Kernel, array_param, content_id
 from .geometry import DEFAULT_THREADS, Dims, choose_geometry
 from .images import Compiled, obtain_kernel
@@ -101,7 +102,7 @@ def numba_cuda_kernel(
     name = dispatcher.py_func.__name__
 
     def call(*inputs: Any) -> Any:
-        arrays, specs = as_arrays(inputs, name)
+        arrays, specs = as_kernel_arrays(inputs, name)
         match_aliases(aliases, specs, out_specs)
         session = new_session()
         found = variants.get(specs, out_specs, session)

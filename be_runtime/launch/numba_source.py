@@ -12,7 +12,6 @@ from ..errors import ArgumentError
 
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
 _EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
-_NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute")
 _OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
 _AXES = "xyz"
 
@@ -62,19 +61,6 @@ def _atomic_targets(code: list[dis.Instruction]) -> Iterator[str]:
             if following is not None:
                 value = following.argval
                 yield value[0] if isinstance(value, tuple) else value
-
-
-def numpy_mismatch(error: BaseException, numba_cuda: str, numpy: str) -> str:
-    """What to do where Numba asks numpy for what the installed numpy no longer has; empty where that is not so.
-
-    Examples
-    --------
-    >>> numpy_mismatch(AttributeError("module 'numpy' has no attribute 'row_stack'"), "0.30.4", "2.5.0")
-    "numba-cuda 0.30.4 does not work with numpy 2.5.0; pip install 'numpy<2.5', or a newer numba-cuda"
-    """
-    if not isinstance(error, AttributeError) or not _NUMPY_LACKS.search(str(error)):
-        return ""
-    return f"numba-cuda {numba_cuda} does not work with numpy {numpy}; pip install 'numpy<2.5', or a newer numba-cuda"
 
 
 def entry_in_ptx(ptx: str) -> str:

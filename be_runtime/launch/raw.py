@@ -10,12 +10,13 @@ from typing import Any
 from be_toolchain.arch import Arch
 
 from .. import jax_port
+from ..arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from ..errors import ArgumentError
+from ..inputs import as_kernel_arrays
 from ..options import check_bool, check_flags, check_include_paths
 from ..pipeline import Session
 from ..request import StrPath
-from .arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from .calls import as_arrays, choose_archs, launch, new_session
+from .calls import choose_archs, launch, new_session
 from .describe import Geometry, Kernel, Param, pointer_param, scalar_param
 from .geometry import Dims, explicit_geometry
 from .images import obtain_kernel
@@ -125,7 +126,7 @@ def cuda_kernel(
 
     def call(*inputs: Any, **scalars: Any) -> Any:
         label = kernel.name.expression
-        arrays, specs = as_arrays(inputs, label)
+        arrays, specs = as_kernel_arrays(inputs, label)
         shapes = [jax_port.shape_of(array) for array in arrays]
         leaves, unflatten = jax_port.flatten(_evaluate(outs, shapes))
         out_specs = check_outs(leaves)

@@ -17,9 +17,12 @@
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
+#include "xla_call.h"
 
 namespace BE::detail {
 namespace {
+
+using be_xla::fail;
 
 /// What is known about an XLA element type, by its number in `XLA_FFI_DataType`.
 struct ElementType {
@@ -69,45 +72,6 @@ const ElementType& element_type(XLA_FFI_DataType dtype) noexcept {
   return kElementTypes[code < sizeof(kElementTypes) / sizeof(kElementTypes[0]) ? code : 0];
 }
 
-/// Bytes of the UTF-8 character that begins at `at`; 0 when none does.
-__attribute__((cold)) int utf8_size(const unsigned char* at) noexcept {
-  if (at[0] < 0x80) return 1;
-  if (at[0] < 0xC2 || at[0] > 0xF4) return 0;
-  const int size = at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
-  for (int i = 1; i < size; ++i)
-    if ((at[i] & 0xC0) != 0x80) return 0;
-  // Overlong forms, surrogates, and what lies beyond Unicode.
-  const bool bad = (at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) ||
-                   (at[0] == 0xF0 && at[1] < 0x90) || (at[0] == 0xF4 && at[1] > 0x8F);
-  return bad ? 0 : size;
-}
-
-/// Puts question marks where a text is no UTF-8: Python would fail to read the whole message.
-__attribute__((cold)) void make_utf8(char* text) noexcept {
-  for (unsigned char* at = reinterpret_cast<unsigned char*>(text); *at != 0;) {
-    const int size = utf8_size(at);
-    if (size == 0) *at = '?';
-    at += size == 0 ? 1 : size;
-  }
-}
-
-/// Makes an XLA error of a printf format. XLA copies the text.
-__attribute__((cold, format(printf, 3, 4))) XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame,
-                                                                       XLA_FFI_Error_Code code, const char* format,
-                                                                       ...) noexcept {
-  char text[2048];
-  __builtin_va_list values;
-  __builtin_va_start(values, format);
-  __builtin_vsnprintf(text, sizeof(text), format, values);
-  __builtin_va_end(values);
-  make_utf8(text);
-  XLA_FFI_Error_Create_Args args{};
-  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = text;
-  args.errc = code;
-  return frame->api->XLA_FFI_Error_Create(&args);
-}
-
 /// Says why a buffer can't be a Tensor.
 __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                         const char* what, int index, const void* buffer) noexcept {
@@ -141,18 +105,6 @@ __attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
   }
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
               "%s: takes the attributes (%s), but the call passes (%s)", entry.name, entry.usage, given);
-}
-
-/// Answers XLA's question which API a handler was compiled with and whether a command buffer may capture it.
-__attribute__((noinline)) bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
-  // `auto`, since FFI 0.4 renamed the type of the extension.
-  const auto* extension = frame->extension_start;
-  if (extension->type != XLA_FFI_Extension_Metadata) return false;
-  XLA_FFI_Metadata* metadata = reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension)->metadata;
-  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-  metadata->traits = traits;
-  return true;
 }
 
 /// Runs the trampoline; nothing it throws leaves this function.
@@ -224,7 +176,7 @@ using namespace BE::detail;
 /// blocks would be a CUDA error.
 XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec* spec, uint32_t traits) noexcept {
   const EntrySpec& entry = *spec;
-  if (__builtin_expect(frame->extension_start != nullptr, 0) && answer_metadata(frame, traits)) return nullptr;
+  if (be_xla::answer_metadata(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
   if (frame->args.size != args || frame->rets.size != rets)
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,

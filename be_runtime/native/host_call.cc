@@ -8,13 +8,16 @@
 /// Each function has a handler, and a target, of its own: what a call could say by an attribute or by XLA's state lies in
 /// memory of the call site, which a long program has to fetch anew for every call.
 
-#include "xla/ffi/api/c_api.h"
-
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "xla_call.h"
+
 namespace {
+
+using be_xla::buffer_at;
+using be_xla::fail;
 
 /// Takes the address of each buffer and, for a device, the stream; the extents of all buffers one after the other; and
 /// room for a message. Anything but 0 is a failure that the message tells about.
@@ -42,31 +45,6 @@ constexpr size_t kMessageSize = 1024;
 
 std::mutex exclusive_mutex;
 
-__attribute__((cold, format(printf, 3, 4))) XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame, XLA_FFI_Error_Code code,
-                                                                const char* format, ...) {
-  char text[2 * kMessageSize];
-  __builtin_va_list values;
-  __builtin_va_start(values, format);
-  __builtin_vsnprintf(text, sizeof(text), format, values);
-  __builtin_va_end(values);
-  XLA_FFI_Error_Create_Args args{};
-  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = text;
-  args.errc = code;
-  return frame->api->XLA_FFI_Error_Create(&args);
-}
-
-/// Answers XLA's question which API the handler was compiled with and whether a command buffer may capture it.
-bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) {
-  const auto* extension = frame->extension_start;
-  if (extension->type != XLA_FFI_Extension_Metadata) return false;
-  XLA_FFI_Metadata* metadata = reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension)->metadata;
-  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-  metadata->traits = traits;
-  return true;
-}
-
 /// The dimensions of a call before those of the kernel, and how far each buffer moves along them.
 struct Batch {
   int64_t rank;
@@ -79,11 +57,6 @@ int64_t product(const int64_t* extents, int64_t count) {
   int64_t result = 1;
   for (int64_t i = 0; i < count; ++i) result *= extents[i];
   return result;
-}
-
-const XLA_FFI_Buffer* buffer_at(const XLA_FFI_CallFrame* frame, int64_t index) {
-  void* const* buffers = index < frame->args.size ? frame->args.args + index : frame->rets.rets + index - frame->args.size;
-  return static_cast<const XLA_FFI_Buffer*>(*buffers);
 }
 
 /// Whether a buffer is what the kernel takes there, in the batch or the same for all of it.
@@ -214,6 +187,6 @@ BE_EXPORT const Kernel* be_host_kernel(const char* name, void* function, bool ex
 
 /// What the handler of a function does with a call.
 BE_EXPORT XLA_FFI_Error* be_host_call(XLA_FFI_CallFrame* frame, const Kernel* kernel) {
-  if (__builtin_expect(frame->extension_start != nullptr, 0) && answer_metadata(frame, kernel->traits)) return nullptr;
+  if (be_xla::answer_metadata(frame, kernel->traits)) return nullptr;
   return call(frame, *kernel);
 }

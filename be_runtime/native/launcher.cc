@@ -34,14 +34,10 @@ struct be_launch_image {
 namespace be_launch {
 namespace {
 
+using be_xla::buffer_at;
+
 constexpr int64_t kMaxWords = 4096;
 constexpr int64_t kMaxGridY = 65535;
-
-const XLA_FFI_Buffer* buffer_at(const XLA_FFI_CallFrame* frame, int64_t index) {
-  void* const buffer =
-      index < frame->args.size ? frame->args.args[index] : frame->rets.rets[index - frame->args.size];
-  return static_cast<const XLA_FFI_Buffer*>(buffer);
-}
 
 bool all_results_are_empty(const XLA_FFI_CallFrame* frame) {
   for (int64_t i = 0; i < frame->rets.size; ++i) {
@@ -302,6 +298,10 @@ XLA_FFI_Error* execute(XLA_FFI_CallFrame* frame) {
 }  // namespace be_launch
 
 using namespace be_launch;
+
+static bool answer_metadata(XLA_FFI_CallFrame* frame) {
+  return be_xla::answer_metadata(frame, XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE);
+}
 
 #define BE_EXPORT extern "C" __attribute__((visibility("default")))
 

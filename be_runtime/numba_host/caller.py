@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import jax_port
-from ..launch.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from ..launch.calls import as_arrays
+from ..arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
+from ..inputs import as_kernel_arrays
 from .signature import Signature, check_count, signature_of
 
 
@@ -68,7 +68,7 @@ def array_function(
 
     @functools.wraps(called.function)
     def call(*arguments: Any) -> Any:
-        arrays, inputs = as_arrays(arguments, called.name)
+        arrays, inputs = as_kernel_arrays(arguments, called.name)
         match_aliases(aliases, inputs, outputs)
         target = target_for(signature_of(inputs, outputs, called.lacking))
         prepare(inputs)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BuildError
+from ..numba_import import import_error
 from .functions import HostFunction
 from .report import report
 from .signature import Signature
@@ -40,11 +41,8 @@ def import_numba() -> Any:
     """
     try:
         import numba
-    except ImportError as error:
-        raise ImportError(
-            f"numba_kernel needs Numba, which can't be imported: {error}\n"
-            "hint: pip install 'brainevent-toolchain[numba]'"
-        ) from error
+    except (ImportError, AttributeError) as error:
+        raise import_error("numba_kernel", "numba", error) from error
     return numba
 
 

@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..arrays import ArraySpec
 from ..errors import ArgumentError
-from ..launch.arrays import ArraySpec
+from ..numba_import import import_error
 from .callback import Memory
 
 _THREAD_LOCAL_CAPTURE = 1
@@ -25,10 +26,7 @@ def import_cuda() -> Any:
     try:
         from numba import cuda
     except (ImportError, AttributeError) as error:
-        raise ImportError(
-            f"numba_cuda_callable needs Numba with CUDA support, which can't be imported: {error}\n"
-            "hint: pip install 'brainevent-toolchain[numba]'"
-        ) from error
+        raise import_error("numba_cuda_callable", "numba-cuda", error) from error
     return cuda
 
 

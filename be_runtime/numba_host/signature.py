@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..arrays import ArraySpec
 from ..dtypes import BY_NAME, DType
 from ..errors import ArgumentError
-from ..launch.arrays import ArraySpec
 
 
 class Parameter(NamedTuple):

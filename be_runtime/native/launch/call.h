@@ -1,15 +1,14 @@
 /// \file
-/// What a call's attributes say, and how to answer XLA.
+/// What a call's attributes say.
 
 #pragma once
 
-#include <cstdarg>
-#include <cstdio>
-
+#include "../xla_call.h"
 #include "kernels.h"
-#include "xla/ffi/api/c_api.h"
 
 namespace be_launch {
+
+using be_xla::fail;
 
 /// One parameter of a kernel, as the attribute `params` spells it.
 struct Param {
@@ -38,31 +37,6 @@ struct Call {
   const Param* params;
   int64_t param_count;
 };
-
-inline __attribute__((cold, format(printf, 3, 4))) XLA_FFI_Error* fail(const XLA_FFI_CallFrame* frame,
-                                                                XLA_FFI_Error_Code code, const char* format, ...) {
-  char text[2048];
-  va_list values;
-  va_start(values, format);
-  vsnprintf(text, sizeof(text), format, values);
-  va_end(values);
-  XLA_FFI_Error_Create_Args args{};
-  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = text;
-  args.errc = code;
-  return frame->api->XLA_FFI_Error_Create(&args);
-}
-
-/// Answers XLA's question which API this was compiled with and whether a command buffer may record it.
-inline bool answer_metadata(XLA_FFI_CallFrame* frame) {
-  const auto* extension = frame->extension_start;  // FFI 0.4 renamed its type.
-  if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
-  XLA_FFI_Metadata* metadata = reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension)->metadata;
-  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-  metadata->traits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
-  return true;
-}
 
 inline const XLA_FFI_ByteSpan* string_attr(const XLA_FFI_Attrs& attrs, int index) {
   return attrs.types[index] == XLA_FFI_AttrType_STRING ? static_cast<const XLA_FFI_ByteSpan*>(attrs.attrs[index])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, numba_cuda_callable
-from be_runtime.launch.arrays import ArraySpec
+from be_runtime.arrays import ArraySpec
 from be_runtime.numba_host.callback import Memory, python_function
 from be_runtime.numba_host.caller import Called, array_function
 from be_runtime.numba_host.functions import host_functions
@@ -81,6 +81,15 @@ def test_an_exception_is_an_xla_error():
         raise KeyError("missing")
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="refuses: KeyError: 'missing'"):
+        on_cpu(refuses, ROW)(X[0]).block_until_ready()
+
+
+def test_a_message_that_is_cut_within_a_character_is_still_text():
+    def refuses(x: Any, out: Any) -> None:
+        raise KeyError("missing")
+
+    refuses.__name__ = "é" * 1100  # XLA's message holds 2047 bytes
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"é{1000}"):
         on_cpu(refuses, ROW)(X[0]).block_until_ready()
 
 

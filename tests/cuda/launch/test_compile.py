@@ -95,8 +95,8 @@ def numba_compiler() -> Any:
 
 def test_numba_kernel_takes_the_data_and_shapes_that_it_reads():
     numba_kernels = numba_compiler()
+    from be_runtime.arrays import ArraySpec
     from be_runtime.dtypes import BY_NAME
-    from be_runtime.launch.arrays import ArraySpec
     from be_runtime.launch.numba_compiler import NumbaKernel, compile_numba
 
     vector = ArraySpec(BY_NAME["float32"], (8,))

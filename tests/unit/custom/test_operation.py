@@ -154,9 +154,9 @@ def test_a_generator_that_makes_no_kernel():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda op: op("text", outs=OUT), "an input of op is 'text', which is no array"),
-        (lambda op: op(X, outs=()), r"op: outs is \(\)"),
-        (lambda op: op(X, outs="float32"), "op: outs is 'float32'"),
+        (lambda op: op("text", outs=OUT), "op: input 0 is 'text', which is no array"),
+        (lambda op: op(X, outs=()), "op: outs is empty"),
+        (lambda op: op(X, outs="float32"), r"op: outs\[0\] is 'float32', which has no shape"),
         (lambda op: op(X, outs=OUT, backend="z"), "op has no 'z' kernel; it has kernels for cpu: a"),
         (lambda op: op(X, outs=OUT, sizes=[1, 2]), r"the keyword sizes is \[1, 2\], which can't be hashed"),
         (lambda op: op.def_kernel("a", "cpu", 3), "kg must be a function"),

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from be_runtime import ArgumentError
+from be_runtime.arrays import ArraySpec
 from be_runtime.dtypes import BY_NAME
-from be_runtime.launch.arrays import ArraySpec
 from be_runtime.numba_host.signature import check_count, signature_of
 
 X = ArraySpec(BY_NAME["float32"], (3, 4))

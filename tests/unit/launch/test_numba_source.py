@@ -14,7 +14,6 @@ from be_runtime.launch.numba_source import (
     entry_in_ptx,
     free_axis,
     missing_functions,
-    numpy_mismatch,
 )
 
 cuda: Any = None
@@ -74,24 +73,6 @@ def test_ptx_says_what_it_lacks_and_what_it_has():
 )
 def test_free_axis(registers: tuple[str, ...], axis: int):
     assert free_axis("\n".join(f"mov.u32 %r1, {register};" for register in registers)) == axis
-
-
-def test_a_numpy_that_numba_does_not_know_is_named():
-    for lacking in ("module 'numpy' has no attribute 'row_stack'", "module 'numpy.lib' has no attribute 'x'"):
-        said = numpy_mismatch(AttributeError(lacking), "0.30.4", "2.5.5")
-        assert "numba-cuda 0.30.4 does not work with numpy 2.5.5; pip install 'numpy<2.5'" in said
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        AttributeError("module 'numpyro' has no attribute 'row_stack'"),
-        AttributeError("'Array' object has no attribute 'row_stack'"),
-        TypeError("module 'numpy' has no attribute 'row_stack'"),
-    ],
-)
-def test_other_errors_are_not_blamed_on_numpy(error: Exception):
-    assert numpy_mismatch(error, "0.30.4", "2.5.5") == ""
 
 
 @pytest.mark.parametrize("axis", [1, 2])

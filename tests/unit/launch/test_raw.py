@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from be_runtime.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
-from be_runtime.launch.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.launch.prototype import parse_name, read_prototype
 from be_runtime.launch.raw import bind_params
 from be_runtime.launch.raw_source import entry_in_cubin, included_files, instantiated

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..dtypes import BY_NAME, DType
-from ..errors import ArgumentError
+from .dtypes import BY_NAME, DType
+from .errors import ArgumentError
 
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
@@ -42,20 +42,31 @@ def array_spec(value: Any, what: str) -> ArraySpec:
     ArgumentError
         It has neither, or a dtype that no kernel can be given.
     """
-    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        raise ArgumentError(
-            f"{what} is {value!r}, which has no shape and dtype", hints=("pass jax.ShapeDtypeStruct(shape, dtype)",)
-        )
+    _check_struct(value, what)
     dtype = BY_NAME.get(str(value.dtype))
     if dtype is None:
         raise ArgumentError(f"{what} is of {value.dtype}, which a kernel can't take", hints=("cast it first",))
     return ArraySpec(dtype, tuple(map(int, value.shape)))
 
 
+def _check_struct(value: object, what: str) -> None:
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        raise ArgumentError(
+            f"{what} is {value!r}, which has no shape and dtype", hints=("pass jax.ShapeDtypeStruct(shape, dtype)",)
+        )
+
+
+def check_structs(leaves: Sequence[object], label: str = "outs") -> None:
+    """Whether there is an output, and each has a shape and a dtype, of whatever kind."""
+    if not leaves:
+        raise ArgumentError(f"{label} is empty: a kernel needs at least one output")
+    for index, leaf in enumerate(leaves):
+        _check_struct(leaf, f"{label}[{index}]")
+
+
 def check_outs(leaves: Sequence[Any]) -> tuple[ArraySpec, ...]:
     """The outputs of a kernel, at least one."""
-    if not leaves:
-        raise ArgumentError("outs is empty: a kernel needs at least one output")
+    check_structs(leaves)
     return tuple(array_spec(leaf, f"outs[{index}]") for index, leaf in enumerate(leaves))
 
 

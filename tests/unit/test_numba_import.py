@@ -1,0 +1,41 @@
+"""What is said where Numba can't be imported."""
+
+from __future__ import annotations
+
+import pytest
+
+from be_runtime.numba_import import import_error, numpy_mismatch
+
+
+def test_a_numpy_that_numba_does_not_know_is_named():
+    for lacking in ("module 'numpy' has no attribute 'row_stack'", "module 'numpy.lib' has no attribute 'x'"):
+        said = numpy_mismatch(AttributeError(lacking), "numba-cuda 0.30.4", "2.5.5")
+        assert "numba-cuda 0.30.4 does not work with numpy 2.5.5; pip install 'numpy<2.5'" in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AttributeError("module 'numpyro' has no attribute 'row_stack'"),
+        AttributeError("'Array' object has no attribute 'row_stack'"),
+        ImportError("Numba needs NumPy 1.22 or greater. Got NumPy 1.21."),
+        TypeError("module 'numpy' has no attribute 'row_stack'"),
+    ],
+)
+def test_other_errors_are_not_blamed_on_numpy(error: Exception):
+    assert numpy_mismatch(error, "numba-cuda 0.30.4", "2.5.5") == ""
+
+
+def test_a_numpy_that_numba_refuses_is_bounded_by_what_it_says():
+    said = numpy_mismatch(ImportError("Numba needs NumPy 2.9 or less. Got NumPy 2.10."), "numba 0.70.0", "2.10.1")
+    assert said == "numba 0.70.0 does not work with numpy 2.10.1; pip install 'numpy<2.10', or a newer numba"
+
+
+@pytest.mark.parametrize(("package", "title"), [("numba", "Numba"), ("numba-cuda", "Numba with CUDA support")])
+def test_every_function_says_what_it_needs_and_why_it_is_not_there(package: str, title: str):
+    missing = str(import_error("a_function", package, ModuleNotFoundError("No module named 'numba'")))
+    assert missing.startswith(f"a_function needs {title}, which can't be imported: No module named 'numba'\n")
+    assert missing.endswith("hint: pip install 'brainevent-toolchain[numba]'")
+    mismatch = str(import_error("a_function", package, AttributeError("module 'numpy' has no attribute 'row_stack'")))
+    assert f"hint: {package} " in mismatch
+    assert "pip install 'numpy<2.5'" in mismatch

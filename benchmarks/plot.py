@@ -42,7 +42,7 @@ def draw(outcomes: Sequence[Outcome], machine: Mapping[str, Any], path: Path) ->
         _draw_panel(axes, panel)
     page.suptitle(f"brainevent-toolchain on {_machine_text(machine)}", x=0.01, ha="left", fontsize=12, color=INK)
     page.supxlabel(_LEGEND, x=0.01, ha="left", fontsize=8, color=INK)
-    page.savefig(path, dpi=150, facecolor="white")
+    page.savefig(path, dpi=90, facecolor="white")
     pyplot.close(page)
 
 

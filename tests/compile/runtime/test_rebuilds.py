@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,10 @@ import pytest
 
 import be_runtime
 from be_runtime.errors import BuildError
+from tests.support.rebuilds import TICK_S, append, compiled
 from tests.support.runtime import forwarding_compiler
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
-
-TICK_S = 0.02
-"""A file system's clock may tick this slowly; an edit in the tick in which a build begins is compiled twice."""
 
 ALL = {"a.cc", "b.cc", "c.cc"}
 
@@ -46,17 +43,6 @@ def folder(tmp_path: Path) -> Path:
 def load(folder: Path, **options: Any) -> be_runtime.CompiledModule:
     options.setdefault("extra_include_paths", [folder.parent / "earlier", folder.parent / "include"])
     return be_runtime.load_cpp_dir(folder, name="rebuilt", auto_register=False, **options)
-
-
-def compiled(module: be_runtime.CompiledModule) -> set[str]:
-    """The sources that were compiled for a module."""
-    log = (module.path.parent / "build.log").read_text()
-    return set(re.findall(r"^# compiling (\w+\.cc): ", log, re.MULTILINE))
-
-
-def append(path: Path) -> None:
-    with path.open("a") as file:
-        file.write("// edited\n")
 
 
 EDITS: dict[str, tuple[Callable[[Path], object], dict[str, Any], dict[str, str], set[str]]] = {

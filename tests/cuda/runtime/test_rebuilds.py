@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 
 import be_runtime
 from tests.support.cuda import device_code
+from tests.support.rebuilds import TICK_S, append, compiled
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
-TICK_S = 0.02
 BOTH = {"a.cu", "b.cu"}
 
 
@@ -42,17 +41,6 @@ def folder(tmp_path: Path) -> Path:
 def load(folder: Path, **options: Any) -> be_runtime.CompiledModule:
     options.setdefault("compute_capability", "9.0")
     return be_runtime.load_cuda_dir(folder, name="rebuilt", auto_register=False, **options)
-
-
-def compiled(module: be_runtime.CompiledModule) -> set[str]:
-    """The sources that were compiled for a module, whatever the phases."""
-    log = (module.path.parent / "build.log").read_text()
-    return set(re.findall(r"^# compiling (\w+\.cu)\b", log, re.MULTILINE))
-
-
-def append(path: Path) -> None:
-    with path.open("a") as file:
-        file.write("// edited\n")
 
 
 def nothing(_root: Path) -> None:

@@ -3,7 +3,7 @@
 A unit holds one source of the author, then for each of its entry points a *trampoline*, which unpacks a
 ``BE::detail::Call`` into the C++ call, a table of what the entry point takes, and the two functions that XLA calls:
 with and without the command-buffer trait, so that ``allow_cuda_graph`` chooses at registration and never compiles
-anything. Their body is ``be_handle`` of ``native/handler.cc``.
+anything. Their body is ``be_handle`` of ``native/handler.cc``, or its like in ``brainevent/detail/inline_handler.h``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from .spec.model import EntryPoint, Param, Role, SourceText
 
 _GENERATED = "be_runtime generated code"
 _GRAPH_SUFFIX = "_graph"
+_FEW = 16
+"""Up to so many entry points have a handler that is compiled with them, which takes some 15 ms each."""
 
 
 class Binding(NamedTuple):
@@ -96,7 +98,11 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
     parts = [body, line_directive(1, _GENERATED)]
     parts += [f'#include "{header}"\n' for header in ("brainevent/common.h", "brainevent/detail/entry.h")]
     for binding in bindings:
-        parts += [_trampoline(binding, language), line_directive(1, _GENERATED), _handlers(module, binding, language)]
+        parts += [
+            _trampoline(binding, language),
+            line_directive(1, _GENERATED),
+            _handlers(module, binding, language, are_few=len(bindings) <= _FEW),
+        ]
     return "".join(parts)
 
 
@@ -135,10 +141,11 @@ def _attr_type(dtype: DType) -> str:
     return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>" if opaque else dtype.cpp_type.replace("std::", "::")
 
 
-def _handlers(module: str, binding: Binding, language: Language) -> str:
+def _handlers(module: str, binding: Binding, language: Language, *, are_few: bool) -> str:
     entry, symbol = binding.entry, binding.symbol
     attrs = entry.with_role(Role.ATTR)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
+    body = "BE_INTERNAL_HANDLE" if are_few else "be_handle"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
@@ -149,7 +156,7 @@ def _handlers(module: str, binding: Binding, language: Language) -> str:
         lines += [
             f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame);",
             f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame) {{",
-            f"  return be_handle(frame, &be_entry_{symbol}, {traits});",
+            f"  return {body}(frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
             "}",
         ]
     return "\n".join(lines) + "\n"
@@ -161,7 +168,6 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
     usage = ", ".join(f"{param.name}={_known(param.dtype).attr_usage}" for param in attrs)
     fields = [
         c_string(f"{module}.{binding.export}"),
-        binding.trampoline,
         str(len(entry.with_role(Role.ARG))),
         str(len(entry.with_role(Role.RET))),
         str(len(attrs)),

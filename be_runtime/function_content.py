@@ -139,7 +139,8 @@ class _Walk:
 
     def _visit_function(self, function: types.FunctionType) -> None:
         module = function.__module__ or ""
-        if module.partition(".")[0] in _BY_NAME:
+        # What a factory makes has its name in common with whatever else the factory makes.
+        if module.partition(".")[0] in _BY_NAME and "<locals>" not in function.__qualname__:
             self.write("function", module, function.__qualname__, _version(module))
             return
         self.write("function")

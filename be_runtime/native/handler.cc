@@ -1,6 +1,7 @@
 /// \file
-/// The XLA FFI side of every module, on `c_api.h` alone: checks a call frame against the entry point's table, builds the
-/// tensors on the stack, calls the trampoline and turns whatever it throws into an XLA error that names the function.
+/// The XLA FFI side of every module, on `c_api.h` alone: checks a call frame against the entry point's table, builds
+/// the tensors on the stack, calls the trampoline and turns whatever it throws into an XLA error that names the
+/// function.
 ///
 /// It is the same for all modules: compiled once for a toolchain, kept in the cache and linked into each library. That
 /// leaves a module's own compile without XLA's headers; `xla/ffi/api/ffi.h` would cost it seconds.
@@ -17,6 +18,7 @@
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
+#include "brainevent/detail/xla_buffers.h"
 #include "xla_call.h"
 
 namespace BE::detail {
@@ -24,52 +26,18 @@ namespace {
 
 using be_xla::fail;
 
-/// What is known about an XLA element type, by its number in `XLA_FFI_DataType`.
-struct ElementType {
-  DType dtype;
-  const char* name;
+/// XLA's element types by their number in `XLA_FFI_DataType`, for messages.
+constexpr const char* kElementTypeNames[] = {
+    "an unknown type", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "an unknown type", "an unknown type", "complex64", "bfloat16", "token",
+    "complex128", "float8_e5m2", "float8_e4m3fn", "int4", "uint4", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
+    "float8_e4m3fnuz", "int2", "uint2", "float8_e4m3", "float8_e3m4", "int1", "uint1", "float4_e2m1fn",
+    "float8_e8m0fnu",
 };
 
-constexpr ElementType kElementTypes[] = {
-    {DType::Invalid, "an unknown type"},
-    {DType::Bool, "bool"},
-    {DType::Int8, "int8"},
-    {DType::Int16, "int16"},
-    {DType::Int32, "int32"},
-    {DType::Int64, "int64"},
-    {DType::UInt8, "uint8"},
-    {DType::UInt16, "uint16"},
-    {DType::UInt32, "uint32"},
-    {DType::UInt64, "uint64"},
-    {DType::Float16, "float16"},
-    {DType::Float32, "float32"},
-    {DType::Float64, "float64"},
-    {DType::Invalid, "an unknown type"},
-    {DType::Invalid, "an unknown type"},
-    {DType::Complex64, "complex64"},
-    {DType::BFloat16, "bfloat16"},
-    {DType::Invalid, "token"},
-    {DType::Complex128, "complex128"},
-    {DType::Invalid, "float8_e5m2"},
-    {DType::Invalid, "float8_e4m3fn"},
-    {DType::Invalid, "int4"},
-    {DType::Invalid, "uint4"},
-    {DType::Invalid, "float8_e4m3b11fnuz"},
-    {DType::Invalid, "float8_e5m2fnuz"},
-    {DType::Invalid, "float8_e4m3fnuz"},
-    {DType::Invalid, "int2"},
-    {DType::Invalid, "uint2"},
-    {DType::Invalid, "float8_e4m3"},
-    {DType::Invalid, "float8_e3m4"},
-    {DType::Invalid, "int1"},
-    {DType::Invalid, "uint1"},
-    {DType::Invalid, "float4_e2m1fn"},
-    {DType::Invalid, "float8_e8m0fnu"},
-};
-
-const ElementType& element_type(XLA_FFI_DataType dtype) noexcept {
+const char* element_type_name(XLA_FFI_DataType dtype) noexcept {
   const unsigned code = static_cast<unsigned>(dtype);
-  return kElementTypes[code < sizeof(kElementTypes) / sizeof(kElementTypes[0]) ? code : 0];
+  return kElementTypeNames[code < sizeof(kElementTypeNames) / sizeof(kElementTypeNames[0]) ? code : 0];
 }
 
 /// Says why a buffer can't be a Tensor.
@@ -83,7 +51,7 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
               "%s: %s %d is of %s, which a BE::Tensor can't hold; cast it to bool, an integer of 8 to 64 bits, "
               "float16, bfloat16, float32, float64, complex64 or complex128",
-              entry.name, what, index, element_type(bad->dtype).name);
+              entry.name, what, index, element_type_name(bad->dtype));
 }
 
 /// Says which attributes the entry point takes and which the call passes.
@@ -97,7 +65,7 @@ __attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
     const unsigned kind = static_cast<unsigned>(frame->attrs.types[i]);
     // Scalars and arrays both begin with their element type.
     const char* element = kind == XLA_FFI_AttrType_SCALAR || kind == XLA_FFI_AttrType_ARRAY
-                              ? element_type(*static_cast<const XLA_FFI_DataType*>(frame->attrs.attrs[i])).name
+                              ? element_type_name(*static_cast<const XLA_FFI_DataType*>(frame->attrs.attrs[i]))
                               : "";
     used += __builtin_snprintf(given + used, sizeof(given) - static_cast<size_t>(used), "%s%.*s: %s%s",
                                i == 0 ? "" : ", ", static_cast<int>(name->len < 100 ? name->len : 100), name->ptr,
@@ -107,52 +75,45 @@ __attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
               "%s: takes the attributes (%s), but the call passes (%s)", entry.name, entry.usage, given);
 }
 
-/// Runs the trampoline; nothing it throws leaves this function.
-XLA_FFI_Error* invoke(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const Call& call) noexcept {
-  try {
-    entry.trampoline(call);
-    return nullptr;
-  } catch (const CheckError& error) {
-    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
-  } catch (const std::exception& error) {
-    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", entry.name, error.what());
-  } catch (...) {
-    return fail(frame, XLA_FFI_Error_Code_UNKNOWN, "%s: threw a C++ exception that is not derived from std::exception",
-                entry.name);
-  }
-}
-
-/// Places tensors over `count` XLA buffers; the index of the first that can't be one, or `count`.
+/// Places tensors over `count` XLA buffers; false when one of them can't be a Tensor.
 ///
 /// `elements` is 0 when all of them are empty. It is written once: a flag that is updated in memory for every tensor
 /// costs as much as the tensor.
-inline __attribute__((always_inline)) int place_tensors(Tensor* tensors, void* const* buffers, int count,
-                                                        int64_t* elements) noexcept {
+inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* const* buffers, int count,
+                                                         int64_t* elements) noexcept {
   int64_t some = 0;
   for (int i = 0; i < count; ++i) {
-    const XLA_FFI_Buffer* buffer = static_cast<const XLA_FFI_Buffer*>(buffers[i]);
-    const DType dtype = element_type(buffer->dtype).dtype;
-    if (__builtin_expect(dtype == DType::Invalid || buffer->rank > Tensor::kMaxDims, 0)) return i;
-    new (tensors + i) Tensor(buffer->data, dtype, static_cast<int>(buffer->rank), buffer->dims);
+    if (!holds(buffers[i])) return false;
+    new (tensors + i) Tensor(view(buffers[i]));
     some |= tensors[i].numel();
   }
   *elements = some;
-  return count;
+  return true;
 }
 
 /// The bytes of one of a call's attributes; null when it is not of the expected kind.
 const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected) noexcept {
+  const XLA_FFI_DataType dtype = static_cast<XLA_FFI_DataType>(expected.dtype);
   if (expected.parts == 0) {
     const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attr);
-    return type == XLA_FFI_AttrType_SCALAR && scalar->dtype == static_cast<XLA_FFI_DataType>(expected.dtype) ? scalar->value : nullptr;
+    return type == XLA_FFI_AttrType_SCALAR && scalar->dtype == dtype ? scalar->value : nullptr;
   }
   const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
-  const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == static_cast<XLA_FFI_DataType>(expected.dtype) && array->size == expected.parts;
+  const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == dtype && array->size == expected.parts;
   return fits ? array->data : nullptr;
 }
 
+}  // namespace
+}  // namespace BE::detail
+
+using namespace BE::detail;
+
+/// Answers XLA's question about a handler; false when the frame is a call and no question.
+bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_xla::answer_metadata(frame, traits); }
+
 /// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
-__attribute__((noinline)) bool match_attrs(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values) noexcept {
+bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values) noexcept {
+  const XLA_FFI_Attrs& attrs = frame->attrs;
   if (attrs.size != entry.attr_count) return false;
   for (int i = 0; i < entry.attr_count; ++i) {
     const AttrSpec& expected = entry.attrs[i];
@@ -165,23 +126,45 @@ __attribute__((noinline)) bool match_attrs(const XLA_FFI_Attrs& attrs, const Ent
   return true;
 }
 
-}  // namespace
-}  // namespace BE::detail
+/// Says what of a call isn't as the entry point wants it.
+__attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
+  const XLA_FFI_Args& args = frame->args;
+  const XLA_FFI_Rets& rets = frame->rets;
+  if (args.size != entry.arg_count || rets.size != entry.ret_count)
+    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+                "%s: takes %d arguments and %d results, but the call passes %lld and %lld", entry.name,
+                entry.arg_count, entry.ret_count, static_cast<long long>(args.size),
+                static_cast<long long>(rets.size));
+  for (int i = 0; i < entry.arg_count; ++i)
+    if (!holds(args.args[i])) return fail_buffer(frame, entry, "argument", i, args.args[i]);
+  for (int i = 0; i < entry.ret_count; ++i)
+    if (!holds(rets.rets[i])) return fail_buffer(frame, entry, "result", i, rets.rets[i]);
+  return fail_attrs(frame, entry);
+}
 
-using namespace BE::detail;
+/// What was thrown in an entry point, as an error. Call it where it is caught.
+__attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
+  try {
+    throw;
+  } catch (const BE::CheckError& error) {
+    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
+  } catch (const std::exception& error) {
+    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", entry.name, error.what());
+  } catch (...) {
+    return fail(frame, XLA_FFI_Error_Code_UNKNOWN, "%s: threw a C++ exception that is not derived from std::exception",
+                entry.name);
+  }
+}
 
-/// The body of every handler.
+/// The body of every handler but those that are compiled with their entry point: brainevent/detail/inline_handler.h.
 ///
 /// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no
 /// blocks would be a CUDA error.
-XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec* spec, uint32_t traits) noexcept {
-  const EntrySpec& entry = *spec;
-  if (be_xla::answer_metadata(frame, traits)) return nullptr;
+XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
+                         uint32_t traits) noexcept {
+  if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
-  if (frame->args.size != args || frame->rets.size != rets)
-    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                "%s: takes %d arguments and %d results, but the call passes %lld and %lld", entry.name, args, rets,
-                static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
+  if (frame->args.size != args || frame->rets.size != rets) return be_refuse(frame, entry);
 
   // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
   using BE::Tensor;
@@ -189,13 +172,11 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec* spec, uint32
   const void** values =
       static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
   int64_t arg_elements = 0, ret_elements = 0;
-  int placed = place_tensors(tensors, frame->args.args, args, &arg_elements);
-  if (placed != args)
-    return fail_buffer(frame, entry, "argument", placed, frame->args.args[placed]);
-  placed = place_tensors(tensors + args, frame->rets.rets, rets, &ret_elements);
-  if (placed != rets)
-    return fail_buffer(frame, entry, "result", placed, frame->rets.rets[placed]);
-  if ((frame->attrs.size | entry.attr_count) != 0 && !match_attrs(frame->attrs, entry, values)) return fail_attrs(frame, entry);
+  if (!place_tensors(tensors, frame->args.args, args, &arg_elements) ||
+      !place_tensors(tensors + args, frame->rets.rets, rets, &ret_elements))
+    return be_refuse(frame, entry);
+  if ((frame->attrs.size | entry.attr_count) != 0 && !be_match_attrs(frame, entry, values))
+    return be_refuse(frame, entry);
   if (ret_elements == 0) return nullptr;
 
   Call call{tensors, tensors + args, values, nullptr};
@@ -206,5 +187,10 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec* spec, uint32
     if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
     call.stream = stream.stream;
   }
-  return invoke(frame, entry, call);
+  try {
+    trampoline(call);
+    return nullptr;
+  } catch (...) {
+    return be_caught(frame, entry);
+  }
 }

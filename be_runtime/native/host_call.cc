@@ -2,11 +2,14 @@
 /// The body of the XLA FFI handlers of host functions that Python hands over by address: compiled CPU kernels, and
 /// callbacks that launch on a device's stream. It holds no lock and calls no Python itself.
 ///
-/// It checks a call's buffers against the function's parameters and passes their addresses and extents. Dimensions before
-/// those that the function takes are a batch: it runs once for each of its elements, within one call.
+/// It checks a call's buffers against the function's parameters and passes their addresses and extents. Dimensions
+/// before those that the function takes are a batch: it runs once for each of its elements, within one call.
 ///
-/// Each function has a handler, and a target, of its own: what a call could say by an attribute or by XLA's state lies in
-/// memory of the call site, which a long program has to fetch anew for every call.
+/// Each function has a handler, and a target, of its own: what a call could say by an attribute or by XLA's state lies
+/// in memory of the call site, which a long program has to fetch anew for every call. The handler of a CPU kernel is
+/// compiled with it (numba_host/handler.py) and comes here only with what isn't an ordinary call.
+
+#include <stddef.h>
 
 #include <mutex>
 #include <string>
@@ -190,3 +193,23 @@ BE_EXPORT XLA_FFI_Error* be_host_call(XLA_FFI_CallFrame* frame, const Kernel* ke
   if (be_xla::answer_metadata(frame, kernel->traits)) return nullptr;
   return call(frame, *kernel);
 }
+
+/// The error of a function that failed with a message.
+BE_EXPORT XLA_FFI_Error* be_host_failed(XLA_FFI_CallFrame* frame, const Kernel* kernel, const char* message) {
+  return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel->name.c_str(), message);
+}
+
+/// Which 64-bit word of a call frame, and of a buffer, holds what a handler reads.
+struct Layout {
+  int64_t extension, arg_count, args, ret_count, rets;
+  int64_t dtype, data, rank, dims;
+};
+
+#define BE_WORD(type, member) (offsetof(type, member) / sizeof(int64_t))
+BE_EXPORT const Layout be_host_layout{
+    BE_WORD(XLA_FFI_CallFrame, extension_start), BE_WORD(XLA_FFI_CallFrame, args.size),
+    BE_WORD(XLA_FFI_CallFrame, args.args),       BE_WORD(XLA_FFI_CallFrame, rets.size),
+    BE_WORD(XLA_FFI_CallFrame, rets.rets),       BE_WORD(XLA_FFI_Buffer, dtype),
+    BE_WORD(XLA_FFI_Buffer, data),               BE_WORD(XLA_FFI_Buffer, rank),
+    BE_WORD(XLA_FFI_Buffer, dims),
+};

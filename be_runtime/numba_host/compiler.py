@@ -1,17 +1,14 @@
-"""A Numba kernel becomes a C function that a native handler can call. The only file here that knows Numba.
+"""A Numba kernel becomes a C function that a native handler can call.
 
 The C function takes the addresses of the buffers and their extents, makes arrays over them, those of inputs read-only,
 and calls the kernel. An exception does not leave it: its name and text are written to the handler's message, and the
 function returns 1.
 
-Public parts of Numba do most of it (``cfunc``, ``carray``, ``intrinsic``). What catches the exception uses the objects
-that Numba hands to every intrinsic in the way Numba's own ``cfunc`` does; no public function tells the name of an
-exception to compiled code.
+Public parts of Numba do it (``cfunc``, ``carray``), with the instructions of `intrinsics`.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ import numpy as np
 from ..errors import BuildError
 from ..numba_import import import_error
 from .functions import HostFunction
-from .report import report
+from .intrinsics import intrinsics
 from .signature import Signature
 
 _EXCLUSIVE_LAYER = "workqueue"
@@ -92,7 +89,7 @@ def compile_entry(kernel: Any, signature: Signature) -> HostFunction:
         usable.compile(arrays := _array_types(signature))
         returned = usable.overloads[arrays].signature.return_type
         if returned == types.none:
-            entry = _compile_c_function(usable, signature)
+            entry, guarded = _compile_c_function(usable, signature)
     except Exception as error:
         # Numba's own errors, and whatever its passes stumble over: they say what the kernel's author wrote.
         text = str(error)
@@ -105,7 +102,7 @@ def compile_entry(kernel: Any, signature: Signature) -> HostFunction:
         raise BuildError(
             f"the kernel {name} returns {returned}: a kernel writes its results to its outputs and returns nothing"
         )
-    return HostFunction(entry.address, entry, exclusive=_is_exclusive(usable))
+    return HostFunction(entry.address, entry, exclusive=_is_exclusive(usable), guarded=guarded)
 
 
 def _array_types(signature: Signature) -> tuple[Any, ...]:
@@ -137,16 +134,16 @@ def _open(kernel: Any) -> Any:
     return numba.njit(**options)(kernel.py_func)
 
 
-def _compile_c_function(kernel: Any, signature: Signature) -> Any:
-    """The C function: a view of each buffer, and a call of the kernel that nothing raised gets out of."""
+def _compile_c_function(kernel: Any, signature: Signature) -> tuple[Any, Any]:
+    """The C function, which nothing raised gets out of, and what it calls: it makes a view of each buffer."""
     import numba
     from numba import types
 
-    constant, catching = _intrinsics()
+    made = intrinsics()
     views, dtypes, at = [], {}, 0
     for index, parameter in enumerate((*signature.inputs, *signature.outputs)):
         extents = "".join(f"extents[{at + axis}], " for axis in range(parameter.rank))
-        view = f"carray(data[{index}], ({extents}), dtype{index})"
+        view = f"carray(memory(data[{index}]), ({extents}), dtype{index})"
         views.append(f"constant({view})" if index < len(signature.inputs) else view)
         dtypes[f"dtype{index}"] = np.dtype(parameter.dtype.name).type
         at += parameter.rank
@@ -154,13 +151,12 @@ def _compile_c_function(kernel: Any, signature: Signature) -> Any:
         f"def call(data, extents):\n    return kernel({', '.join(views)})\n"
         "def entry(data, extents, message):\n    return catching(guarded, data, extents, message)\n"
     )
-    namespace: dict[str, Any] = {"kernel": kernel, "carray": numba.carray, "constant": constant, "catching": catching}
-    namespace |= dtypes
+    namespace: dict[str, Any] = {"kernel": kernel, "carray": numba.carray, **made._asdict(), **dtypes}
     exec(source, namespace)  # noqa: S102 - made of numbers and of names of ours
-    namespace["guarded"] = numba.njit(namespace["call"])
-    return numba.cfunc(types.int32(types.CPointer(types.voidptr), types.CPointer(types.int64), types.voidptr))(
-        namespace["entry"]
-    )
+    guarded = namespace["guarded"] = numba.njit(namespace["call"])
+    pointer = types.CPointer(types.int64)
+    c_type = types.int32(pointer, pointer, pointer)
+    return numba.cfunc(c_type)(namespace["entry"]), guarded
 
 
 def _is_exclusive(kernel: Any) -> bool:
@@ -174,63 +170,3 @@ def _is_exclusive(kernel: Any) -> bool:
     except ValueError:
         return False  # nothing in the kernel runs in parallel
     return layer == _EXCLUSIVE_LAYER
-
-
-@functools.cache
-def _intrinsics() -> tuple[Any, Any]:
-    """What the C function needs that Numba has no function for: ``constant(array)`` and ``catching(function, ...)``."""
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def constant(_context: Any, array: Any) -> Any:
-        """The same array as a read-only one."""
-        return array.copy(readonly=True)(array), lambda _context, _builder, _signature, arguments: arguments[0]
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def catching(typing_context: Any, function: Any, data: Any, extents: Any, message: Any) -> Any:
-        """Call a compiled function; 0, or 1 when it raised, which is reported to the message."""
-        inner = function.get_call_type(typing_context, (data, extents), {})
-
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return _call_and_report(context, builder, function.dispatcher, inner, arguments)
-
-        return types.int32(function, data, extents, message), generate
-
-    return constant, catching
-
-
-def _call_and_report(context: Any, builder: Any, dispatcher: Any, signature: Any, arguments: Any) -> Any:
-    """Code for a call whose exception becomes a message; ``arguments`` are the function, its two, and the message."""
-    from llvmlite import ir
-    from numba.core import cgutils
-
-    compiled = dispatcher.get_compile_result(signature)
-    context.active_code_library.add_linking_library(compiled.library)
-    status, _ = context.call_internal_no_propagate(builder, compiled.fndesc, signature, arguments[1:3])
-    result = cgutils.alloca_once_value(builder, ir.Constant(ir.IntType(32), 0))
-    with builder.if_then(status.is_error, likely=False):
-        builder.store(ir.Constant(ir.IntType(32), 1), result)
-        python = context.get_python_api(builder)
-        lock = python.gil_ensure()
-        context.call_conv.raise_error(builder, python, status)
-        _report_raised(context, builder, python, arguments[3])
-        python.gil_release(lock)
-    return builder.load(result)
-
-
-def _report_raised(context: Any, builder: Any, python: Any, message: Any) -> None:
-    """Code that hands Python's current exception to `report`, and clears it."""
-    from llvmlite import ir
-    from numba.core import cgutils
-
-    slots = [cgutils.alloca_once(builder, python.pyobj) for _ in range(3)]
-    python.err_fetch(*slots)
-    raised = [builder.load(slot) for slot in slots]
-    module = python.import_module(context.insert_const_string(builder.module, report.__module__))
-    function = python.object_getattr_string(module, report.__name__)
-    address = python.long_from_ulonglong(builder.ptrtoint(message, ir.IntType(64)))
-    done = python.call_function_objargs(function, (*raised[:2], address))
-    for each in (module, function, address, done, *raised):
-        python.decref(each)
-    python.err_clear()

@@ -12,6 +12,7 @@ from ..native_library import native_library
 from ..pipeline import Session
 from ..process import PROCESS
 from ..registry import Registry, Target
+from .handler import Layout, Native, compile_handler
 from .signature import Signature
 
 _SOURCE = "host_call"
@@ -33,6 +34,8 @@ class HostFunction(NamedTuple):
         Whether it gets the stream of the call.
     capturable : bool
         Whether a command buffer may capture what it launches.
+    guarded : compiled function, optional
+        What Numba compiled the C function from: see `compile_handler`.
     """
 
     address: int
@@ -40,6 +43,12 @@ class HostFunction(NamedTuple):
     exclusive: bool = False
     has_stream: bool = False
     capturable: bool = False
+    guarded: Any | None = None
+
+    @property
+    def direct(self) -> Any | None:
+        """What a handler may call without the native side, which holds the lock and gets the stream."""
+        return None if self.exclusive or self.has_stream else self.guarded
 
 
 class _Parameter(ctypes.Structure):
@@ -94,9 +103,13 @@ class HostFunctions:
                 return
             library = self._native()
             function = make()
-            body = ctypes.cast(library.be_host_call, ctypes.c_void_p).value
-            assert body is not None, "a function that was found has an address"
-            handler = _compile_handler(body, _describe(library, name, signature, function))
+            native = Native(
+                kernel=_describe(library, name, signature, function),
+                call=_address(library.be_host_call),
+                failed=_address(library.be_host_failed),
+                layout=Layout.in_dll(library, "be_host_layout"),
+            )
+            handler = compile_handler(native, signature, function.direct)
             made = {target: lambda: jax_port.capsule(handler.address)}
             self._registry.add([Target(name=target, platform=platform, content=target)], made)
             self._alive[target] = (function, handler, *alive)
@@ -132,21 +145,7 @@ def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: H
     return address
 
 
-def _compile_handler(body: int, kernel: int) -> Any:
-    """An XLA FFI handler of one kernel: its `address` calls the native body with the call frame and the kernel.
-
-    Parameters
-    ----------
-    body, kernel : int
-        Addresses of ``be_host_call`` and of its second argument.
-    """
-    import numba
-    from numba import types
-
-    run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)(body)
-
-    @numba.cfunc(types.voidptr(types.voidptr))  # type: ignore[untyped-decorator]
-    def handle(frame: Any) -> Any:
-        return run(frame, kernel)
-
-    return handle
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None, "a function that was found has an address"
+    return address

@@ -55,7 +55,7 @@ CPU = Setting(
     lengths=(200, 1000),
     rounds=60,
     executions=20,
-    processes=5,
+    processes=6,
     variables=(("JAX_PLATFORMS", "cpu"),),
 )
 GPU = tuple(
@@ -104,10 +104,12 @@ def _measure_setting(bench: Bench, setting: Setting, libraries: dict[str, Path])
     """One figure for each form of program and each hand-written handler."""
     job = bench.folder("job") / "job.json"
     rounds = bench.rounds(setting.rounds, quick=5)
-    job.write_text(json.dumps(_job(setting, rounds, libraries)), encoding="utf-8")
     cache = bench.folder("cache")
-    processes = 2 if bench.quick else setting.processes
-    runs = [bench.child("calls.py", str(job), cache=cache, **dict(setting.variables)) for _ in range(processes)]
+    runs = []
+    for process in range(2 if bench.quick else setting.processes):
+        first = process % (1 + len(libraries))
+        job.write_text(json.dumps(_job(setting, rounds, libraries, first)), encoding="utf-8")
+        runs.append(bench.child("calls.py", str(job), cache=cache, **dict(setting.variables)))
     for form, shown in FORMS.items():
         samples = {target: tuple(value for run in runs for value in run[form][target]) for target in runs[0][form]}
         for header, goal in GOALS.items():
@@ -122,8 +124,8 @@ def _measure_setting(bench: Bench, setting: Setting, libraries: dict[str, Path])
             )
 
 
-def _job(setting: Setting, rounds: int, libraries: dict[str, Path]) -> dict[str, object]:
-    """What `children/calls.py` is told."""
+def _job(setting: Setting, rounds: int, libraries: dict[str, Path], first: int) -> dict[str, object]:
+    """What `children/calls.py` is told; `first` is the contestant whose programs are made first."""
     language = setting.language
     return {
         "language": language,
@@ -133,6 +135,7 @@ def _job(setting: Setting, rounds: int, libraries: dict[str, Path]) -> dict[str,
         "lengths": setting.lengths,
         "rounds": rounds,
         "executions": setting.executions,
+        "first": first,
     }
 
 

@@ -71,8 +71,8 @@ def test_arguments_follow_the_tokens():
 def test_only_cuda_asks_for_a_stream_and_for_failed_launches():
     bound = [binding(Param(role=Role.RET), Param(role=Role.STREAM))]
     cpp, cuda = (render_unit("", "m", bound, language=language) for language in ("cpp", "cuda"))
-    assert '{"m.f", be_call_f, 0, 1, 0, false, nullptr, "none"}' in cpp
-    assert '{"m.f", be_call_f, 0, 1, 0, true, nullptr, "none"}' in cuda
+    assert '{"m.f", 0, 1, 0, false, nullptr, "none"}' in cpp
+    assert '{"m.f", 0, 1, 0, true, nullptr, "none"}' in cuda
     assert "BE_CHECK_KERNEL_LAUNCH" not in cpp
     assert "BE_CHECK_KERNEL_LAUNCH();" in cuda
 
@@ -98,12 +98,14 @@ def test_the_usage_says_what_to_pass(dtype: object):
     ast.parse(row.attr_usage)
 
 
-def test_two_handlers_differ_in_their_trait():
+@pytest.mark.parametrize(("count", "body"), [(16, "BE_INTERNAL_HANDLE"), (17, "be_handle")])
+def test_two_handlers_differ_in_their_trait(count: int, body: str):
+    """And handlers of many entry points are not compiled with them."""
     bound = binding(Param(role=Role.RET))
-    text = render_unit("", "m", [bound], language="cuda")
+    text = render_unit("", "m", [bound] * count, language="cuda")
     for allow, trait in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
         name = bound.handler(allow_cuda_graph=allow)
-        assert f"{name}(XLA_FFI_CallFrame* frame) {{\n  return be_handle(frame, &be_entry_f, {trait});" in text
+        assert f"{name}(XLA_FFI_CallFrame* frame) {{\n  return {body}(frame, be_entry_f, be_call_f, {trait});" in text
 
 
 @settings(deadline=None)

@@ -52,6 +52,20 @@ class Tensor {
   /// caller answers for `ndim`.
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
+#if defined(BE_INTERNAL_WHOLE_PROGRAM)
+    // Each extent by itself, so that the compiler can leave out those that nobody asks for.
+    int64_t elements = 1;
+    for (int i = 0; i < ndim; ++i) elements *= dims[i];
+    numel_ = elements;
+    int64_t stride = 1;
+#pragma GCC unroll 8
+    for (int i = kMaxDims - 1; i >= 0; --i) {
+      if (i >= ndim) continue;
+      shape_[i] = dims[i];
+      strides_[i] = stride;
+      stride *= dims[i];
+    }
+#else
     int64_t stride = 1;
     for (int i = ndim - 1; i >= 0; --i) {
       shape_[i] = dims[i];
@@ -59,6 +73,7 @@ class Tensor {
       stride *= dims[i];
     }
     numel_ = stride;
+#endif
   }
 
   /// Address of the first element. May be null when there are none.

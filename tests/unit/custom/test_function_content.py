@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,17 @@ def test_numpy_s_own_things_are_known_by_name():
     assert digest("import numpy as np\nT = np.float32(1)\ndef kernel(x): return T\n") != digest(
         "import numpy as np\nT = np.float32(2)\ndef kernel(x): return T\n"
     )
+
+
+def test_what_a_factory_of_numpy_makes_is_known_by_its_content():
+    def made(number: int) -> Callable[[int], int]:
+        def kernel(x: int) -> int:
+            return x + number
+
+        kernel.__module__ = "numpy.factories"
+        return kernel
+
+    assert function_content(made(1)).digest != function_content(made(2)).digest
 
 
 def test_the_same_in_every_process():

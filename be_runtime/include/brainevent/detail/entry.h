@@ -42,7 +42,6 @@ struct AttrSpec {
 struct EntrySpec {
   /// `module.function`, the beginning of every message.
   const char* name;
-  void (*trampoline)(const Call&);
   int arg_count;
   int ret_count;
   int attr_count;
@@ -58,7 +57,22 @@ constexpr uint32_t kCommandBufferCompatible = 1;
 
 }  // namespace BE::detail
 
-/// The body of every handler: see native/handler.cc.
-extern "C" __attribute__((visibility("hidden"))) XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame,
-                                                                          const BE::detail::EntrySpec* entry,
-                                                                          uint32_t traits) noexcept;
+/// See native/handler.cc.
+#define BE_INTERNAL_HIDDEN extern "C" __attribute__((visibility("hidden")))
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const BE::detail::EntrySpec& entry,
+                                            void (*trampoline)(const BE::detail::Call&), uint32_t traits) noexcept;
+BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept;
+BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame* frame, const BE::detail::EntrySpec& entry,
+                                       const void** values) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame,
+                                            const BE::detail::EntrySpec& entry) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame,
+                                            const BE::detail::EntrySpec& entry) noexcept;
+
+/// The body of a handler, compiled with its entry point where that is worth it.
+#if defined(BE_INTERNAL_WHOLE_PROGRAM)
+#include "brainevent/detail/inline_handler.h"
+#define BE_INTERNAL_HANDLE(frame, entry, trampoline, traits) ::BE::detail::handle<entry, trampoline>(frame, traits)
+#else
+#define BE_INTERNAL_HANDLE(frame, entry, trampoline, traits) be_handle(frame, entry, trampoline, traits)
+#endif

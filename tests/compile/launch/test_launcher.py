@@ -101,6 +101,26 @@ else:
 """
 
 
+def test_it_is_built_once(tmp_path: Path):
+    """A second process finds the launcher in the cache, and runs no compiler."""
+    notes = tmp_path / "notes"
+    compiler = runtime.forwarding_compiler(tmp_path / "g++", f"echo \"$*\" >> '{notes}'")
+    environ = runtime.environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(tmp_path / "cache"))
+    runtime.run_python(_MAKE, env=environ)
+    compiled = notes.read_text().splitlines()
+    assert sum("launcher.cc" in line for line in compiled) == 1
+    runtime.run_python(_MAKE, env=environ)
+    assert notes.read_text().splitlines() == compiled
+
+
+_MAKE = """
+from be_runtime.launch.calls import new_session
+from be_runtime.launch.native import Launcher
+
+Launcher(new_session())
+"""
+
+
 def test_frame_structures_are_those_of_the_header(tmp_path: Path):
     """The harness lays out what the C header does."""
     import subprocess

@@ -1,4 +1,4 @@
-"""Launches from many threads, of many kernels, in CUDA graphs, and on several devices."""
+"""Launches from many threads, of many kernels, and in CUDA graphs."""
 
 from __future__ import annotations
 
@@ -119,24 +119,3 @@ def test_results_are_right_with_and_without_graphs(is_recorded: bool):
         else "--xla_gpu_enable_command_buffer="
     )
     assert run_json(GRAPHS, SOURCE, XLA_FLAGS=flags) == {"wrong": 0, "is_recorded": is_recorded}
-
-
-def test_sharded_over_devices():
-    import jax
-    from jax.sharding import Mesh, PartitionSpec
-
-    devices = jax.devices("gpu")
-    if len(devices) < 2:
-        pytest.skip("one device")
-    add = adder()
-    mesh = Mesh(np.array(devices), ("d",))
-    spec = PartitionSpec("d")
-    run = jax.jit(
-        jax.shard_map(lambda x: add(x, by=3, n=x.size), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
-    )
-    x = np.arange(1000 * len(devices), dtype=np.float32)
-    np.testing.assert_array_equal(np.asarray(run(x)), x + 3)
-    for device in devices:
-        out = add(jax.device_put(x, device), by=1, n=x.size)
-        assert out.devices() == {device}
-        np.testing.assert_array_equal(np.asarray(out), x + 1)

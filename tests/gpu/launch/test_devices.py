@@ -1,0 +1,95 @@
+"""Every device of the process is served: in one sharded program, and each on its own."""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import be_runtime
+
+# A launch of Numba's own is small, and Numba warns of it; under pytest a warning is an error.
+pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size")
+
+SIZE = 1000
+SOURCE = """
+__global__ void add(const float* x, float* y, float by, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + by;
+}
+"""
+
+
+def raw() -> Any:
+    add = be_runtime.cuda_kernel(SOURCE, "add", lambda x: x, grid=lambda x: (x.size + 127) // 128, block=128)
+    return lambda x: add(x, by=3, n=x.size)
+
+
+def numba() -> Any:
+    outs = jax.ShapeDtypeStruct((SIZE,), np.float32)
+    return be_runtime.numba_cuda_kernel(_numba_add(), outs, launch_dims=SIZE)
+
+
+def python() -> Any:
+    return _python(graph=False)
+
+
+def recorded_python() -> Any:
+    return _python(graph=True)
+
+
+def _python(*, graph: bool) -> Any:
+    add = _numba_add()
+
+    def launch(x: Any, out: Any, stream: Any) -> None:
+        add[8, 128, stream](x, out)
+
+    return be_runtime.numba_cuda_callable(launch, jax.ShapeDtypeStruct((SIZE,), np.float32), graph=graph)
+
+
+def _numba_add() -> Any:
+    cuda: Any = pytest.importorskip("numba.cuda")
+
+    @cuda.jit
+    def add(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] + 3
+
+    return add
+
+
+@pytest.fixture
+def devices() -> list[Any]:
+    found = jax.devices("gpu")
+    if len(found) < 2:
+        pytest.skip("one device")
+    return found
+
+
+MAKERS: list[Callable[[], Any]] = [raw, numba, python, recorded_python]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_sharded_over_devices(make: Callable[[], Any], devices: list[Any]):
+    mesh = jax.sharding.Mesh(np.array(devices), ("d",))
+    spec = jax.sharding.PartitionSpec("d")
+    run = jax.jit(jax.shard_map(make(), mesh=mesh, in_specs=spec, out_specs=spec))
+    for turn in range(20):
+        x = np.arange(SIZE * len(devices), dtype=np.float32) + turn
+        np.testing.assert_array_equal(run(x), x + 3)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_each_device_on_its_own(make: Callable[[], Any], devices: list[Any]):
+    """The last device first, so that nothing is there yet that the first one brought."""
+    run, x = jax.jit(make()), np.arange(SIZE, dtype=np.float32)
+    for device in reversed(devices):
+        out = run(jax.device_put(x, device))
+        assert out.devices() == {device}
+        np.testing.assert_array_equal(out, x + 3)

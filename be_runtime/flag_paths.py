@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _JOINED = ("-idirafter", "-isystem", "-iquote", "-rpath=", "-I", "-L")
+_JOINED_FILES = ("-include=", "--pre-include=")
 _SEPARATE = ("-idirafter", "-isystem", "-iquote", "-rpath", "-I", "-L")
 _LONG = ("--include-path", "--system-include", "--library-path")
 _FILES = ("-include", "-imacros", "--pre-include")
@@ -38,6 +39,9 @@ def absolute_paths(flags: Sequence[str], cwd: Path, exists: Callable[[Path], boo
             found.append(_absolute(flag, cwd))
         elif before in _FILES or (_LIBRARY.fullmatch(flag) and not flag.startswith("-")):
             found.append(_absolute(flag, cwd) if exists(cwd / flag) else flag)
+        elif flag.startswith(_JOINED_FILES):
+            option, _, value = flag.partition("=")
+            found.append(f"{option}={_absolute(value, cwd) if exists(cwd / value) else value}")
         else:
             found.append(_joined(flag, cwd))
     return tuple(found)
@@ -52,5 +56,10 @@ def _joined(flag: str, cwd: Path) -> str:
 
 
 def _absolute(value: str, cwd: Path) -> str:
-    """A path that is not absolute, nor relative to the loaded library or a sysroot, as an absolute one."""
+    """A path that is not absolute, nor relative to the loaded library, as an absolute one.
+
+    ``=`` before it is a sysroot, which is none where it isn't named, or belongs to the option.
+    """
+    if value[:1] == "=" and value[1:2] not in ("", "="):
+        return f"={_absolute(value[1:], cwd)}"
     return value if not value or value[0] in "/$=-" else str(cwd / value)

@@ -51,8 +51,8 @@ class Manifest(NamedTuple):
     absent : tuple of str
         Paths that must not exist, since a file there would be included in place of a dependency.
     uncertain : tuple of str
-        Dependencies that changed while the build read them: the outputs may be of the old content or the new, so
-        the builder's own process alone uses them.
+        Dependencies that changed while the build read them, so that the outputs may be of the old content or the new,
+        and what can't be named: the builder's own process alone uses such outputs.
     """
 
     digest: str

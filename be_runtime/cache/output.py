@@ -41,9 +41,12 @@ class BuildOutput(NamedTuple):
         Paths that were looked for and not found, see `shadowing_paths`.
     recorded : Recorded or None
         When the build began before the staging folder was made.
+    unknown : tuple of str
+        What was read besides and can't be named, in words: this build alone uses the outputs.
     """
 
     outputs: tuple[str, ...]
     dependencies: tuple[Path, ...] = ()
     absent: tuple[Path, ...] = ()
     recorded: Recorded | None = None
+    unknown: tuple[str, ...] = ()

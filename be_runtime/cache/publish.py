@@ -90,7 +90,7 @@ def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
     outputs = tuple(_collect(stage, name) for name in dict.fromkeys(output.outputs))
     paths = _outside(stage.work, output.dependencies)
     records = [known.records.get(path) or _record_dependency(path) for path in paths]
-    uncertain = [path for path, record in zip(paths, records, strict=True) if record is None]
+    uncertain = [*output.unknown, *(path for path, record in zip(paths, records, strict=True) if record is None)]
     uncertain += [record.path for record in records if record and _changed_since(record, known)]
     return Manifest(
         digest=key.digest,

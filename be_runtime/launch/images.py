@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -20,10 +21,12 @@ _LIST = "images.json"
 
 
 class Compiled(NamedTuple):
-    """What a compiler made, and the files it read that may change."""
+    """What a compiler made, and the files it read, as `BuildOutput` has them."""
 
     images: tuple[Image, ...]
     dependencies: tuple[Path, ...] = ()
+    absent: tuple[Path, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: str, session: Session) -> Kernel:
@@ -43,7 +46,7 @@ def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: 
     def build(staging: Path) -> BuildOutput:
         compiled = compile_now(staging)
         names = write_images(compiled.images, staging)
-        return BuildOutput(outputs=names, dependencies=compiled.dependencies)
+        return BuildOutput(names, compiled.dependencies, compiled.absent, unknown=compiled.unknown)
 
     def find() -> Entry:
         return session.store.get_or_build(
@@ -51,9 +54,19 @@ def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: 
         )
 
     def read(entry: Entry) -> Kernel:
-        return Kernel(content_hash(key, entry)[:ID_DIGITS], name, read_images(entry))
+        return Kernel(_identify(key, entry)[:ID_DIGITS], name, read_images(entry))
 
     return use_entry(find, read, session)
+
+
+def _identify(key: CacheKey, entry: Entry) -> str:
+    """What a kernel was made from; where that is not certain, what was made as well."""
+    content = content_hash(key, entry)
+    if not entry.manifest.uncertain:
+        return content
+    return hashlib.sha256(
+        "".join([content, *(record.sha256 for record in entry.manifest.outputs)]).encode()
+    ).hexdigest()
 
 
 def write_images(images: Sequence[Image], folder: Path) -> tuple[str, ...]:

@@ -47,7 +47,22 @@ HEADERS = {
 }
 """Headers that nvcc has and NVRTC has not, or has no need of."""
 
+PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
+"""How to get one."""
+
 _COMPILE_ERROR = 6
+_MISSING = re.compile(r"(?:could not|cannot) open source file \"([^\"]+)\"")
+_HEADER_PACKAGES = (
+    (r"(?:cuda|nv)/[\w/]+|(?:cub|thrust)/.*", "nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12"),
+    (r"curand\w*\.h", "nvidia-curand", "nvidia-curand-cu12"),
+    (r"crt/.*", "nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12"),
+    (
+        r"cuda_\w+\.h|cooperative_groups.*|mma\.h|cuComplex\.h|math_constants\.h",
+        "nvidia-cuda-runtime",
+        "nvidia-cuda-runtime-cu12",
+    ),
+)
+"""Names of headers, and the wheels that have them, of CUDA 13 and of CUDA 12."""
 
 
 class Nvrtc(NamedTuple):
@@ -83,7 +98,7 @@ def places(system: System, toolkits: Sequence[Path] = ()) -> Iterator[Place]:
         root = site / "nvidia"
         for name in ("cu13", "cu14"):
             yield Place(root / name / "lib", (root / name / "include", root / name / "include" / "cccl"))
-        wheels = tuple(root / part / "include" for part in ("cuda_runtime", "cuda_cccl", "curand"))
+        wheels = tuple(root / part / "include" for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl", "curand"))
         yield Place(root / "cuda_nvrtc" / "lib", (root / "cuda_nvrtc" / "include", *wheels))
     targets = TARGETS.get(system.machine, ())
     prefix = system.prefixes[0]
@@ -159,13 +174,27 @@ class Program(NamedTuple):
     entry: str
 
 
-def compile_program(nvrtc: Nvrtc, source: str, file_name: str, expression: str, options: Sequence[str]) -> Program:
+def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
+    """Which wheel has the header that a compilation lacks, where NVRTC comes from a wheel itself."""
+    missing = _MISSING.search(log)
+    if missing is None or nvrtc.path.parts[-4:-3] != ("nvidia",):
+        return ()
+    major, minor = nvrtc.version
+    for pattern, *packages in _HEADER_PACKAGES:
+        if re.fullmatch(pattern, missing[1]):
+            package = packages[major < 13]
+            release = "" if "curand" in package else f"=={major}.{minor}.*"
+            return (f"pip install '{package}{release}' brings {missing[1]}",)
+    return ()
+
+
+def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, options: Sequence[str]) -> Program:
     """Compile a source and find one of its kernels.
 
     Parameters
     ----------
-    file_name : str
-        What messages call the source.
+    path : Path
+        What the source is called, at a place where its ``#include "..."`` shall look first.
     expression : str
         The kernel's name as C++ spells it, with template arguments.
     options : sequence of str
@@ -176,18 +205,20 @@ def compile_program(nvrtc: Nvrtc, source: str, file_name: str, expression: str, 
     BuildError
         With NVRTC's words.
     """
-    with _LOCK, _program(nvrtc, source, file_name) as program:
+    with _LOCK, _program(nvrtc, source, path) as program:
         library = nvrtc.library
         _check(nvrtc, library.nvrtcAddNameExpression(program, expression.encode()), "nvrtcAddNameExpression")
         encoded = [option.encode() for option in options]
         status = library.nvrtcCompileProgram(program, len(encoded), (c_char_p * len(encoded))(*encoded))
-        log = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).rstrip(b"\0")
+        text = _text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+        log = text.rstrip(b"\0").decode(errors="replace")
         if status != 0:
             raise BuildError(
-                f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} can't compile {file_name}",
+                f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} can't compile {path.name}",
                 command=("nvrtc", *options) if status == _COMPILE_ERROR else (),
-                output=log.decode(errors="replace"),
+                output=log,
                 first_error="" if log.strip() else _error_text(nvrtc, status),
+                hints=missing_header_hints(nvrtc, log),
             )
         entry = _lowered(nvrtc, program, expression)
         return Program(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), entry)
@@ -198,12 +229,12 @@ _LOCK = threading.Lock()
 
 
 @contextlib.contextmanager
-def _program(nvrtc: Nvrtc, source: str, file_name: str) -> Iterator[c_void_p]:
+def _program(nvrtc: Nvrtc, source: str, path: Path) -> Iterator[c_void_p]:
     program = c_void_p()
     texts = (c_char_p * len(HEADERS))(*(text.encode() for text in HEADERS.values()))
     names = (c_char_p * len(HEADERS))(*(name.encode() for name in HEADERS))
     status = nvrtc.library.nvrtcCreateProgram(
-        byref(program), source.encode("utf-8", "surrogateescape"), file_name.encode(), len(HEADERS), texts, names
+        byref(program), source.encode("utf-8", "surrogateescape"), bytes(path), len(HEADERS), texts, names
     )
     _check(nvrtc, status, "nvrtcCreateProgram")
     try:

@@ -17,7 +17,7 @@ from ..spec.functions import Function, parse_function
 from ..spec.lexer import Kind, significant
 from ..spec.outline import outline
 
-_EXPRESSION = re.compile(r"\s*((?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
+_EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
 _DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
 
 
@@ -32,11 +32,14 @@ class KernelName(NamedTuple):
         The last name, ``"scale"``.
     arguments : tuple of str
         The template's, ``("float", "4")``.
+    namespaces : tuple of str
+        What encloses it, outermost first, ``("ops",)``.
     """
 
     expression: str
     base: str
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
 
 
 class KernelParam(NamedTuple):
@@ -73,13 +76,13 @@ def parse_name(text: str) -> KernelName:
     Examples
     --------
     >>> parse_name("ops::scale<float, 4>")
-    KernelName(expression='ops::scale<float, 4>', base='scale', arguments=('float', '4'))
+    KernelName(expression='ops::scale<float, 4>', base='scale', arguments=('float', '4'), namespaces=('ops',))
     """
     match = _EXPRESSION.fullmatch(text)
     if match is None:
         raise SpecError(f"{text!r} is no kernel's name", hints=("write it as in C++: 'f', 'ns::f' or 'f<float, 4>'",))
     arguments = _split(match[3]) if match[3] is not None else ()
-    return KernelName(text.strip(), match[2], arguments)
+    return KernelName(text.strip(), match[2], arguments, tuple(match[1].replace("::", " ").split()))
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -102,27 +105,81 @@ def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
     EntryPointNotFoundError
         The source has no such kernel.
     SpecError
-        A parameter is of a type that can't be passed.
+        A parameter is of a type that can't be passed, or several kernels fit the name.
     """
-    function = _find(source, name)
-    types = _template_types(function, name)
-    return tuple(_param(param, types, name) for param in function.params)
+    fitting = _choose(_kernels(source, name), name)
+    read = [(function, _params(function, name)) for function in fitting]
+    spelt = {tuple(param.name for param in params) for function, params in read if function.has_body}
+    if len({_types(params) for _, params in read}) > 1 or len(spelt) > 1:
+        shown = dict.fromkeys(
+            f"{function.call_name}({', '.join(f'{param.type} {param.name}' for param in params)})"
+            for function, params in read
+        )
+        raise SpecError(
+            f"{name.expression} may be any of: {', '.join(shown)}",
+            hints=(
+                "write the namespace as well, as in name='ops::scale'"
+                if len({function.call_name for function in fitting}) > 1
+                else "give each of them a name of its own: only the compiler knows what #if and overloads choose",
+            ),
+        )
+    return read[0][1]
 
 
-def _find(source: str, name: KernelName) -> Function:
-    """The kernel's definition, or its declaration where it has no definition here."""
+def _kernels(source: str, name: KernelName) -> list[Function]:
+    """The kernels of this last name, definitions before declarations."""
     code = outline(source).code
     reader = DeclarationReader(lambda _header, _offset, _words: None)
     reader.read(Unit(code, 0))
     found = [function for header in reader.found if (function := parse_function(header, name.base)) is not None]
     kernels = sorted((f for f in found if "__global__" in f.specifiers), key=lambda f: not f.has_body)
     if kernels:
-        return kernels[0]
+        return kernels
     known = sorted(set(re.findall(r"__global__[^;{}()]*(?:\([^()]*\)[^;{}()]*?)??\b(\w+)\s*\(", code)))
     problem = f"{name.base} is not a __global__ function" if found else f"the source has no function {name.base}"
     raise EntryPointNotFoundError(
         problem, hints=(f"its kernels are: {', '.join(known)}",) if known else ("a kernel begins with __global__ void",)
     )
+
+
+def _choose(kernels: Sequence[Function], name: KernelName) -> Sequence[Function]:
+    """Of kernels with one last name, those in the namespaces of the name, as far as the source shows them.
+
+    An inline namespace and a ``using`` leave namespaces out; an alias and a macro call them otherwise, and then all
+    kernels may be meant.
+    """
+    fitting = (
+        [kernel for kernel in kernels if _namespaces(kernel) == name.namespaces]
+        or [kernel for kernel in kernels if is_within(name.namespaces, _namespaces(kernel))]
+        or kernels
+    )
+    return [kernel for kernel in fitting if (kernel.template is not None) == bool(name.arguments)] or fitting
+
+
+def _namespaces(function: Function) -> tuple[str, ...]:
+    return tuple(function.call_name.split("::")[1:-1])
+
+
+def is_within(part: Sequence[str], whole: Sequence[str]) -> bool:
+    """Whether all names of `part` are in `whole`, in this order.
+
+    Examples
+    --------
+    >>> is_within(["lib"], ["lib", "v2"]), is_within(["v1"], ["lib", "v2"])
+    (True, False)
+    """
+    rest = iter(whole)
+    return all(name in rest for name in part)
+
+
+def _types(params: Sequence[KernelParam]) -> tuple[object, ...]:
+    """What tells the parameters of one kernel from those of another, however they are named and spelt."""
+    return tuple((param.is_pointer, param.is_const, param.dtype or param.type.replace(" ", "")) for param in params)
+
+
+def _params(function: Function, name: KernelName) -> tuple[KernelParam, ...]:
+    types = _template_types(function, name)
+    return tuple(_param(param, types, name) for param in function.params)
 
 
 def _template_types(function: Function, name: KernelName) -> dict[str, str]:

@@ -18,7 +18,7 @@ from ..pipeline import Session
 from ..request import StrPath
 from .calls import choose_archs, launch, new_session
 from .describe import Geometry, Kernel, Param, pointer_param, scalar_param
-from .geometry import Dims, explicit_geometry
+from .geometry import Dims, explicit_geometry, shared_bytes
 from .images import obtain_kernel
 from .prototype import KernelParam, parse_name, read_prototype
 from .raw_compiler import compile_raw, raw_key
@@ -86,7 +86,7 @@ def cuda_kernel(
     ArgumentError
         Bad arguments here; at a call, inputs that don't fit the kernel's parameters.
     SpecError
-        The source has no such kernel, or one that takes what can't be passed.
+        The source has no such kernel, one that takes what can't be passed, or several that the name may mean.
     BuildError
         At a call: the source doesn't compile.
     ToolchainError
@@ -122,6 +122,8 @@ def cuda_kernel(
     aliases = check_aliases(input_output_aliases)
     if not callable(grid) and not callable(block):
         explicit_geometry(grid, block, cluster=cluster)
+    if not callable(shared_mem):
+        shared_bytes(shared_mem)
     variants = _Variants(kernel, compute_capability)
 
     def call(*inputs: Any, **scalars: Any) -> Any:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from be_toolchain import ToolchainRequest, probe_devices, resolve
 from be_toolchain.arch import Arch, check_archs
-from be_toolchain.errors import ToolchainError
+from be_toolchain.catalog import COMPILE_VARIABLES
+from be_toolchain.errors import CudaNotFoundError, ToolchainError
 from be_toolchain.model import CudaToolkit, Toolchain
 from be_toolchain.system import System
 
+from ..build.dependencies import read_from_outside
 from ..build.execute import execute
 from ..build.plan import BuildPlan, Edge, GeneratedFile
 from ..build.programs import resolve_ninja
 from ..build.progress import Progress
-from ..cache import CacheKey, make_key
+from ..cache import CacheKey, make_key, shadowing_paths
 from ..errors import BuildError
 from ..identity import generator_digest
 from ..pipeline import Session
 from . import nvrtc
 from .describe import Image
 from .images import Compiled
-from .raw_source import RawKernel, entry_in_cubin, included_files, instantiated
+from .raw_headers import Search, find_headers, named_paths
+from .raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
+
+_LARGEST_HEADER = 1 << 28
 
 
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> CacheKey:
@@ -32,9 +37,11 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Cache
     Finding the key opens no compiler: the NVRTC libraries that may be used are known by their files. Where none of them
     serves, the compiler that did is among the files that the entry depends on.
     """
-    compilers = [_file_text(path, session.system) for path in _candidates(session.system)]
+    system = session.system
+    compilers = [_file_text(path, system) for path in _candidates(system)]
     if not compilers:
         compilers = [part for pair in _toolchain(session).key_fields() for part in pair]
+    environment = [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
     return make_key(
         "kernel",
         ("name", kernel.name.base),
@@ -43,6 +50,7 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Cache
         ("options", kernel.options()),
         ("archs", [arch.sm for arch in archs]),
         ("compilers", compilers),
+        ("environment", environment),
         ("generator", generator_digest()),
     )
 
@@ -57,18 +65,15 @@ def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, stag
     ToolchainError
         There is neither NVRTC nor nvcc.
     """
-    system = session.system
-    dependencies = included_files(kernel.source, kernel.include_paths, system.read_text)
-    driver = probe_devices(system).driver_version
-    found = nvrtc.find_nvrtc(system, (), driver, archs)
-    if found is None:
-        found = _nvrtc_of_toolkit(session, driver, archs)
-        dependencies += (found.path,) if found is not None else ()
+    driver = probe_devices(session.system).driver_version
+    found = nvrtc.find_nvrtc(session.system, (), driver, archs)
     if found is not None:
-        return Compiled(tuple(_by_nvrtc(kernel, arch, found) for arch in archs), dependencies)
-    toolkit = _nvcc_toolkit(session, archs)
-    images = _by_nvcc(kernel, archs, toolkit, session, staging)
-    return Compiled(images, (*dependencies, *filter(None, (toolkit.nvcc, toolkit.cicc, toolkit.ptxas))))
+        return _by_nvrtc(kernel, archs, found, session.system, staging)
+    found = _nvrtc_of_toolkit(session, driver, archs)
+    if found is not None:
+        made = _by_nvrtc(kernel, archs, found, session.system, staging)
+        return made._replace(dependencies=(*made.dependencies, found.path))
+    return _by_nvcc(kernel, archs, _nvcc_toolkit(session, archs), session, staging)
 
 
 def _candidates(system: System) -> list[Path]:
@@ -94,51 +99,97 @@ def _toolchain(session: Session) -> Toolchain:
     return resolve(ToolchainRequest(need_cuda=True), system=session.system, record_dir=session.record_dir)
 
 
-def _by_nvrtc(kernel: RawKernel, arch: Arch, found: nvrtc.Nvrtc) -> Image:
-    includes = [f"-I{folder}" for folder in found.includes]
-    options = (f"--gpu-architecture={arch.sm}", *kernel.options(), *includes)
+def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path) -> Compiled:
+    asked = for_nvrtc(kernel)
+    named = named_paths(asked.flags)
+    read = partial(system.read_text, limit_bytes=_LARGEST_HEADER)
+    search = Search((*kernel.include_paths, *named), found.includes, nvrtc.HEADERS, read, cache(system.realpath))
+    headers = find_headers(asked.source, kernel.file_name, search)
+    options = (*asked.options(), *(f"-I{folder}" for folder in found.includes))
     try:
-        made = nvrtc.compile_program(found, kernel.source, kernel.file_name, kernel.name.expression, options)
+        programs = [
+            nvrtc.compile_program(
+                found,
+                asked.source,
+                staging / kernel.file_name,
+                kernel.name.expression,
+                (f"--gpu-architecture={arch.sm}", *options),
+            )
+            for arch in archs
+        ]
     except BuildError as error:
         raise _explained(error, kernel) from None
-    return Image(arch, made.entry, made.code)
+    return Compiled(
+        tuple(Image(arch, made.entry, made.code) for arch, made in zip(archs, programs, strict=True)),
+        dependencies=(*headers.files, *filter(system.is_file, named)),
+        absent=headers.absent,
+        unknown=headers.unknown,
+    )
 
 
 def _nvcc_toolkit(session: Session, archs: Sequence[Arch]) -> CudaToolkit:
     """The toolkit whose nvcc compiles for the architectures."""
     toolkit = _toolchain(session).cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
-    if toolkit.nvcc is None:
-        raise BuildError(
-            "there is neither NVRTC nor nvcc to compile a raw kernel with", hints=("pip install nvidia-cuda-nvrtc",)
-        )
+    check_nvcc(toolkit, archs)
     check_archs(tuple(archs), toolkit)
     return toolkit
 
 
+def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> None:
+    """A toolkit can compile a raw kernel where there is no NVRTC.
+
+    Raises
+    ------
+    CudaNotFoundError
+        It is one that clang compiles with.
+    """
+    if toolkit.nvcc is None:
+        raise CudaNotFoundError(
+            f"there is neither NVRTC nor nvcc to compile a raw kernel with: {toolkit.root} has no nvcc, and no NVRTC "
+            f"was found that compiles for {', '.join(arch.sm for arch in archs)}",
+            hints=(nvrtc.PACKAGES,),
+        )
+
+
 def _by_nvcc(
     kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit, session: Session, staging: Path
-) -> tuple[Image, ...]:
+) -> Compiled:
+    system = session.system
+    plan = _nvcc_plan(kernel, archs, toolkit)
+    run = partial(execute, ninja=resolve_ninja(system), jobs=1, environ=system.environ)
+    limit_s = session.settings.compile_timeout_s
+    try:
+        with Progress(kernel.name.base, plan.edges) as progress:
+            run(plan, staging, timeout_s=limit_s, on_finish=progress.finish)
+    except BuildError as error:
+        raise _explained(error, kernel) from None
+    cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
+    named = named_paths(kernel.flags)
+    headers = read_from_outside((f"{arch.sm}.d" for arch in archs), staging)
+    compilers = filter(None, (toolkit.nvcc, toolkit.cicc, toolkit.ptxas))
+    return Compiled(
+        tuple(Image(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins),
+        dependencies=(*headers, *filter(system.is_file, named), *compilers),
+        absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
+    )
+
+
+def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit) -> BuildPlan:
+    """One command for each architecture, which also writes what it read."""
     head = (str(toolkit.nvcc), "-cubin", "-ccbin", str(toolkit.host_compiler.path), *kernel.options())
     source = GeneratedFile(path=f"src/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(
         Edge(
-            argv=(*head, f"-arch={arch.sm}", source.path, "-o", f"{arch.sm}.cubin"),
+            argv=(*head, f"-arch={arch.sm}", source.path, "-o", f"{arch.sm}.cubin", "-MD", "-MF", f"{arch.sm}.d"),
             inputs=(source.path,),
             outputs=(f"{arch.sm}.cubin",),
             description=f"compiling {kernel.name.base} for {arch.sm}",
+            depfile=f"{arch.sm}.d",
         )
         for arch in archs
     )
-    run = partial(execute, ninja=resolve_ninja(session.system), jobs=1, environ=session.system.environ)
-    limit_s = session.settings.compile_timeout_s
-    try:
-        with Progress(kernel.name.base, edges) as progress:
-            run(BuildPlan(files=(source,), edges=edges), staging, timeout_s=limit_s, on_finish=progress.finish)
-    except BuildError as error:
-        raise _explained(error, kernel) from None
-    cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
-    return tuple(Image(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins)
+    return BuildPlan(files=(source,), edges=edges)
 
 
 def _explained(error: BuildError, kernel: RawKernel) -> BuildError:

@@ -1,17 +1,17 @@
-"""A raw kernel's source as the compilers take it, and what they make of it. Pure, but for reading headers."""
+"""A raw kernel's source as the compilers take it, and what they make of it. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import BuildError
-from .prototype import KernelName
+from .prototype import KernelName, is_within
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
+_LENGTH = re.compile(r"\d+")
+_PRE_INCLUDE = ("-include", "--pre-include")
 
 
 class RawKernel(NamedTuple):
@@ -46,33 +46,28 @@ class RawKernel(NamedTuple):
         return (*standard, *fast, *(f"-I{path}" for path in self.include_paths), *self.flags)
 
 
-def included_files(source: str, folders: Sequence[Path], read: Callable[[Path], str | None]) -> tuple[Path, ...]:
-    """The author's headers that a source includes, directly or through others: a change of one makes a new kernel.
+def for_nvrtc(kernel: RawKernel) -> RawKernel:
+    r"""The same kernel, with the headers that its flags name included by its source.
 
-    Parameters
-    ----------
-    read : callable
-        A file's text, or None where there is none.
+    There they are searched in the folders of the flags alone. NVRTC looks for a flag's header, as for the source's own,
+    in the process's folder too. The source's place is put right for messages.
 
     Examples
     --------
-    >>> files = {Path("/inc/a.h"): '#include "b.h"', Path("/inc/b.h"): ""}
-    >>> [path.name for path in included_files("#include <a.h>", [Path("/inc")], files.get)]
-    ['a.h', 'b.h']
+    >>> from be_runtime.launch.prototype import parse_name
+    >>> for_nvrtc(RawKernel("int a;", parse_name("f"), ("-DX", "-include", "a.h"))).source
+    '#include "a.h"\n#line 1 "f.cu"\nint a;'
     """
-    found: dict[Path, None] = {}
-    waiting: list[tuple[str, tuple[Path, ...]]] = [(source, ())]
-    while waiting:
-        text, beside = waiting.pop()
-        for name in _INCLUDE.findall(text):
-            for path in (folder / name for folder in (*beside, *folders)):
-                content = None if path in found else read(path)
-                if content is not None:
-                    found[path] = None
-                    waiting.append((content, (path.parent,)))
-                if path in found:
-                    break
-    return tuple(found)
+    names, flags = [], []
+    words = iter(kernel.flags)
+    for word in words:
+        option, is_joined, value = word.partition("=")
+        if option in _PRE_INCLUDE:
+            names.append(value if is_joined else next(words, ""))
+        else:
+            flags.append(word)
+    includes = "".join(f'#include "{name}"\n' for name in names)
+    return kernel._replace(source=f'{includes}#line 1 "{kernel.file_name}"\n{kernel.source}', flags=tuple(flags))
 
 
 def instantiated(source: str, name: KernelName) -> str:
@@ -97,19 +92,33 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     '_Z5scalePf'
     """
     entries = sorted({match.decode() for match in _ENTRY.findall(cubin)})
-    marked = [entry for entry in entries if _is_entry(entry, name)]
-    if len(marked) == 1:
-        return str(marked[0])
-    what = "no kernel" if not marked else f"{len(marked)} kernels"
+    marked = {entry: scopes for entry in entries if (scopes := _scopes(entry, name)) is not None}
+    found = [entry for entry, scopes in marked.items() if scopes == name.namespaces] or [
+        entry for entry, scopes in marked.items() if is_within(name.namespaces, scopes)
+    ]
+    if len(found) == 1:
+        return str(found[0])
+    what = "no kernel" if not found else f"{len(found)} kernels"
     raise BuildError(
         f"the compiled source has {what} of the name {name.expression}; it has {', '.join(entries) or 'none'}",
         hints=("install NVRTC (pip install nvidia-cuda-nvrtc), which tells instances of a template apart",),
     )
 
 
-def _is_entry(entry: str, name: KernelName) -> bool:
-    """Whether a mangled name is that of a kernel: the Itanium ABI writes a name after its length."""
+def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
+    """The namespaces of a kernel in the code, None for one of another name.
+
+    The Itanium ABI writes each name after its length, those in a namespace between ``N`` and ``E``, and ``I`` before a
+    template's arguments; ``extern "C"`` leaves all that out.
+    """
     if entry == name.base:
-        return not name.arguments
-    match = re.fullmatch(rf"_Z(?:N(?:\d+\w+?)?)?{len(name.base)}{re.escape(name.base)}(I?)\w*", entry)
-    return match is not None and bool(match[1]) == bool(name.arguments)
+        return None if name.arguments else name.namespaces
+    nested, at = entry.startswith("_ZN"), 3 if entry.startswith("_ZN") else 2
+    names = []
+    while entry.startswith("_Z") and (length := _LENGTH.match(entry, at)):
+        at = length.end() + int(length[0])
+        names.append(entry[length.end() : at])
+        if not nested:
+            break
+    is_instance = entry[at : at + 1] == "I"
+    return tuple(names[:-1]) if names[-1:] == [name.base] and is_instance == bool(name.arguments) else None

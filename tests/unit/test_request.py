@@ -89,7 +89,10 @@ ABSOLUTE = [
     (["--include-path=inc", "--library-path", "lib"], ["--include-path=/cwd/inc", "--library-path", "/cwd/lib"]),
     (["-Llib", "-L", "lib"], ["-L/cwd/lib", "-L", "/cwd/lib"]),
     (["-rpath=lib", "-rpath", "lib"], ["-rpath=/cwd/lib", "-rpath", "/cwd/lib"]),
-    (["-rpath=$ORIGIN/lib", "-I=sysroot"], ["-rpath=$ORIGIN/lib", "-I=sysroot"]),
+    (["-rpath=$ORIGIN/lib", "-I=/sysroot", "-I="], ["-rpath=$ORIGIN/lib", "-I=/sysroot", "-I="]),
+    (["-I=inc", "--include-path=inc"], ["-I=/cwd/inc", "--include-path=/cwd/inc"]),
+    (["-include=there.h", "--pre-include=absent.h"], ["-include=/cwd/there.h", "--pre-include=absent.h"]),
+    (["--pre-include", "there.h"], ["--pre-include", "/cwd/there.h"]),
     (
         ["there.a", "absent.a", "sub/there.so.1", "there.o"],
         ["/cwd/there.a", "absent.a", "/cwd/sub/there.so.1", "/cwd/there.o"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from be_runtime.errors import BuildError
 from be_runtime.launch import nvrtc
 from be_runtime.launch.calls import new_session
+from be_runtime.launch.images import Compiled, obtain_kernel
 from be_runtime.launch.prototype import parse_name
 from be_runtime.launch.raw_compiler import compile_raw, raw_key
 from be_runtime.launch.raw_source import RawKernel
@@ -86,6 +88,102 @@ def test_key_knows_source_name_flags_architectures_and_compiler():
     ]
     expected = len(keys) if nvrtc.find_nvrtc(here.system) is not None else len(keys) - 1
     assert len({key.digest for key in keys}) == expected
+
+
+INCLUDES = '#include "factor.h"\n'
+SCALE = "__global__ void f(const float* x, float* y) { y[0] = FACTOR * x[0]; }\n"
+WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a folder": (INCLUDES, ("-I{folder}",)),
+    "a folder apart": (INCLUDES, ("-I", "{folder}")),
+    "a folder behind =": (INCLUDES, ("-I={folder}",)),
+    "a folder by its long name": (INCLUDES, ("--include-path={folder}",)),
+    "a header": ("", ("-include={folder}/factor.h",)),
+    "a header apart": ("", ("-include", "{folder}/factor.h")),
+    "a header by its long name": ("", ("--pre-include={folder}/factor.h",)),
+    "a header in a folder": ("", ("-include", "factor.h", "-I{folder}")),
+    "an absolute name": ('#include "{folder}/factor.h"\n', ()),
+    "a name beside the header": ('#include "{folder}/other.h"\n', ()),
+    "a macro": ("#define NAME <factor.h>\n#include NAME\n", ("-I{folder}",)),
+    "a macro of the command": ("#include NAME\n", ("-DNAME=<factor.h>", "-I{folder}")),
+}
+
+
+class Cached:
+    """Kernels out of a cache of their own, and how often one was compiled."""
+
+    def __init__(self, compiler: str) -> None:
+        self.session = session(compiler)
+        self.compiled = 0
+
+    def obtain(self, kernel: RawKernel) -> str:
+        """The kernel's id."""
+
+        def compile_now(staging: Path) -> Compiled:
+            self.compiled += 1
+            return compile_raw(kernel, ARCHS[1:], self.session, staging)
+
+        return obtain_kernel(raw_key(kernel, ARCHS[1:], self.session), compile_now, "f", self.session).id
+
+
+BY_NVCC = ("a folder behind =", "a header in a folder", "an absolute name", "a macro")
+"""Ways that differ for nvcc, which says itself what it read."""
+
+
+@pytest.mark.parametrize(("way", "compiler"), [*((way, "nvrtc") for way in WAYS), *((way, "nvcc") for way in BY_NVCC)])
+def test_changed_header_makes_another_kernel(way: str, compiler: str, tmp_path: Path, tmp_cache: Path):
+    text, flags = WAYS[way]
+    folder = tmp_path / "headers"
+    folder.mkdir()
+    (folder / "other.h").write_text(INCLUDES)
+    scale = RawKernel(
+        text.replace("{folder}", str(folder)) + SCALE,
+        parse_name("f"),
+        tuple(flag.format(folder=folder) for flag in flags),
+    )
+    cached, ids = Cached(compiler), []
+    for factor in (2, 3, 2):
+        (folder / "factor.h").write_text(f"#define FACTOR {factor}\n")
+        time.sleep(0.05)  # A file that changed in the tick in which a compilation begins is in doubt.
+        ids += [cached.obtain(scale), cached.obtain(scale)]
+    assert ids == [ids[0], ids[0], ids[2], ids[2], ids[0], ids[0]]
+    assert ids[0] != ids[2]
+    # The entries of one key stay side by side. Which header a macro names is known to the compiler alone.
+    assert cached.compiled == (6 if compiler == "nvrtc" and "macro" in way else 2)
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_new_header_that_comes_first_makes_another_kernel(compiler: str, tmp_path: Path, tmp_cache: Path):
+    first, second = folders = (tmp_path / "first", tmp_path / "second")
+    for folder in folders:
+        folder.mkdir()
+    (second / "factor.h").write_text("#define FACTOR 2\n")
+    scale = RawKernel(INCLUDES + SCALE, parse_name("f"), (f"-I{first}", f"-I{second}"))
+    cached = Cached(compiler)
+    before = cached.obtain(scale)
+    (first / "factor.h").write_text("#define FACTOR 3\n")
+    assert cached.obtain(scale) != before
+    assert cached.compiled == 2
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+@pytest.mark.parametrize("flags", [(), ("-include", "factor.h")])
+def test_the_process_s_folder_holds_no_headers(
+    flags: tuple[str, ...], compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Another process with another folder would take the same kernel out of the cache."""
+    (tmp_path / "factor.h").write_text("#define FACTOR 2\n")
+    (tmp_path / "staging").mkdir()
+    monkeypatch.chdir(tmp_path)
+    scale = RawKernel(("" if flags else INCLUDES) + SCALE, parse_name("f"), flags)
+    with pytest.raises(BuildError, match=r"factor\.h"):
+        compile_raw(scale, ARCHS[1:], session(compiler), tmp_path / "staging")
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_the_kernel_of_the_namespace_is_compiled(compiler: str, tmp_path: Path):
+    source = "".join(f"namespace {name} {{ {SCALE.replace('FACTOR', name[1])} }}\n" for name in ("v1", "v2"))
+    (image,) = compile_raw(RawKernel(source, parse_name("v2::f")), ARCHS[1:], session(compiler), tmp_path).images
+    assert image.entry == "_ZN2v21fEPKfPf"
 
 
 def numba_compiler() -> Any:

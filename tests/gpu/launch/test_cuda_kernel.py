@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime import ArgumentError, BuildError
+from be_runtime import ArgumentError, BuildError, SpecError
 
 SOURCE = r"""
 #include <cstdint>
@@ -75,6 +75,26 @@ def test_template_with_scalars_and_a_grid_of_the_shape(dtype: Any):
             x = np.arange(size).astype(dtype)
             out = jax.jit(lambda x: affine(x, by=3, n=x.size))(x)
             np.testing.assert_array_equal(np.asarray(out), 3 * x + 4)
+
+
+def test_kernels_of_one_name_in_two_namespaces():
+    """Each takes its own scalar: the bits of one type are no number of the other."""
+    import jax
+
+    source = """
+    namespace v1 { template <class T> __global__ void scale(const T* x, T* y, int by) {
+      y[threadIdx.x] = by * x[threadIdx.x];
+    } }
+    namespace v2 { template <class T> __global__ void scale(const T* x, T* y, float by) {
+      y[threadIdx.x] = by * x[threadIdx.x] + 1;
+    } }
+    """
+    x = np.arange(8, dtype=np.float32)
+    for name, expected in (("v1::scale<float>", 2 * x), ("v2::scale<float>", 2 * x + 1)):
+        scale = be_runtime.cuda_kernel(source, name, lambda x: x, grid=1, block=8)
+        np.testing.assert_array_equal(np.asarray(jax.jit(lambda x, scale=scale: scale(x, by=2))(x)), expected)
+    with pytest.raises(SpecError, match="scale<float> may be any of"):
+        be_runtime.cuda_kernel(source, "scale<float>", lambda x: x, grid=1, block=8)
 
 
 def test_pytree_of_outputs():
@@ -179,8 +199,8 @@ def test_compile_error_shows_the_line():
 def test_too_much_shared_memory_names_the_kernel():
     import jax
 
-    reverse = kernel("reverse", grid=2, block=128, shared_mem=10**6)
-    with pytest.raises(Exception, match=r"reverse: shared_mem=1000000 is too much.*ask for at most"):
+    reverse = kernel("reverse", grid=2, block=128, shared_mem=250_000)
+    with pytest.raises(Exception, match=r"reverse: shared_mem=250000 is too much.*ask for at most"):
         jax.jit(reverse)(np.zeros(256, np.float32))
 
 
@@ -197,10 +217,27 @@ def test_code_for_another_architecture_says_so():
         add_one(np.zeros(8, np.float32))
 
 
-def test_changed_header_makes_another_kernel(tmp_path: Path):
-    header = tmp_path / "factor.h"
-    source = '#include "factor.h"\n__global__ void f(const float* x, float* y) { y[0] = FACTOR * x[0]; }'
+HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "extra_include_paths": ('#include "factor.h"', {"extra_include_paths": ["headers"]}),
+    "-I": ('#include "factor.h"', {"extra_cuda_cflags": ["-Iheaders"]}),
+    "-I apart": ('#include "factor.h"', {"extra_cuda_cflags": ["-I", "headers"]}),
+    "-include": ("", {"extra_cuda_cflags": ["-include=headers/factor.h"]}),
+    "--pre-include": ("", {"extra_cuda_cflags": ["--pre-include", "factor.h", "-Iheaders"]}),
+    "an absolute name": ('#include "{folder}/factor.h"', {}),
+    "a macro": ("#define NAME <factor.h>\n#include NAME", {"extra_cuda_cflags": ["-Iheaders"]}),
+}
+
+
+@pytest.mark.parametrize("way", HEADERS)
+def test_changed_header_makes_another_kernel(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    include, options = HEADERS[way]
+    header = tmp_path / "headers" / "factor.h"
+    header.parent.mkdir()
+    source = include.replace("{folder}", str(header.parent)) + "\n"
+    source += "__global__ void f(const float* x, float* y) { y[0] = FACTOR * x[0]; }"
     for factor in (2, 3):
         header.write_text(f"#define FACTOR {factor}\n")
-        scale = be_runtime.cuda_kernel(source, "f", lambda x: x, grid=1, block=1, extra_include_paths=[tmp_path])
+        monkeypatch.chdir(tmp_path)
+        scale = be_runtime.cuda_kernel(source, "f", lambda x: x, grid=1, block=1, **options)
+        monkeypatch.chdir("/")  # Relative paths are those of the folder in which the function was made.
         assert float(scale(np.ones(1, np.float32))[0]) == factor

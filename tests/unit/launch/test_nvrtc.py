@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.launch.nvrtc import libraries, places
+from be_runtime.launch.nvrtc import Nvrtc, libraries, missing_header_hints, places
 from tests.unit.toolchain.machines import SITE, File, MemorySystem
 
 
@@ -29,3 +29,35 @@ def test_libraries_are_the_newest_first():
     names = ("libnvrtc.so.9", "libnvrtc.so.13", "libnvrtc.so", "libnvrtc-builtins.so.13.0")
     system = MemorySystem(files={f"/lib/{name}": File() for name in names})
     assert [path.name for path in libraries(Path("/lib"), system)] == ["libnvrtc.so.13", "libnvrtc.so.9"]
+
+
+def test_the_wheels_of_cuda_12_have_their_headers_in_folders_of_their_own():
+    (place,) = (each for each in places(MemorySystem()) if each.folder == Path(f"{SITE}/nvidia/cuda_nvrtc/lib"))
+    assert {
+        Path(f"{SITE}/nvidia/{part}/include") for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl", "curand")
+    } < set(place.includes)
+
+
+@pytest.mark.parametrize(
+    ("header", "cu13", "cu12"),
+    [
+        ("cuda/std/array", "nvidia-cuda-cccl==13.0.*", "nvidia-cuda-cccl-cu12==12.9.*"),
+        ("nv/target", "nvidia-cuda-cccl==13.0.*", "nvidia-cuda-cccl-cu12==12.9.*"),
+        ("cub/block/block_reduce.cuh", "nvidia-cuda-cccl==13.0.*", "nvidia-cuda-cccl-cu12==12.9.*"),
+        ("curand_kernel.h", "nvidia-curand", "nvidia-curand-cu12"),
+        ("crt/mma.h", "nvidia-cuda-crt==13.0.*", "nvidia-cuda-nvcc-cu12==12.9.*"),
+        ("cuda_fp16.h", "nvidia-cuda-runtime==13.0.*", "nvidia-cuda-runtime-cu12==12.9.*"),
+    ],
+)
+def test_a_missing_header_of_cuda_names_its_wheel(header: str, cu13: str, cu12: str):
+    log = f'f.cu(1): catastrophic error: cannot open source file "{header}"\n'
+    for version, folder, package in (((13, 0), "cu13", cu13), ((12, 9), "cuda_nvrtc", cu12)):
+        found = Nvrtc(Path(f"{SITE}/nvidia/{folder}/lib/libnvrtc.so.{version[0]}"), version, (), None)
+        assert missing_header_hints(found, log) == (f"pip install '{package}' brings {header}",)
+        assert missing_header_hints(found._replace(path=Path("/conda/lib/libnvrtc.so.13")), log) == ()
+
+
+@pytest.mark.parametrize("header", ["mine.h", "cuda/mine.h", "custom.h", "cutlass/cutlass.h"])
+def test_an_author_s_header_is_in_no_wheel(header: str):
+    found = Nvrtc(Path(f"{SITE}/nvidia/cu13/lib/libnvrtc.so.13"), (13, 0), (), None)
+    assert missing_header_hints(found, f'cannot open source file "{header}"') == ()

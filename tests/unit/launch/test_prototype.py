@@ -87,3 +87,56 @@ def test_what_cannot_be_launched_is_refused(name: str, message: str):
 
 def test_template_arguments_are_cut_outside_of_brackets():
     assert parse_name("f<std::pair<int, float>, (1, 2)>").arguments == ("std::pair<int, float>", "(1, 2)")
+
+
+TWICE = """
+namespace v1 { template <class T> __global__ void scale(const T* x, T* y, int by) {} }
+namespace v2 { template <class T> __global__ void scale(const T* x, T* y, float by) {} }
+namespace lib { inline namespace now { __global__ void add(float* y, int n); } }
+namespace lib { inline namespace now { __global__ void add(float *out, const int count) {} } }
+__global__ void both(double* y) {}
+namespace v1 { __global__ void both(float* y) {} }
+template <class T> __global__ void mixed(T* y) {}
+__global__ void mixed(double* y) {}
+__global__ void over(float* y) {}
+__global__ void over(double* y) {}
+#ifdef SWAPPED
+__global__ void chosen(float* y, int rows, int columns) {}
+#else
+__global__ void chosen(float* y, int columns, int rows) {}
+#endif
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        ("v1::scale<float>", ("by", "scalar", "int32")),
+        ("v2::scale<float>", ("by", "scalar", "float32")),
+        ("::v2 :: scale<float>", ("by", "scalar", "float32")),
+        ("lib::add", ("count", "scalar", "int32")),
+        ("lib::now::add", ("count", "scalar", "int32")),
+        ("add", ("count", "scalar", "int32")),
+        ("alias::add", ("count", "scalar", "int32")),
+        ("both", ("y", "*", "float64")),
+        ("v1::both", ("y", "*", "float32")),
+        ("mixed", ("y", "*", "float64")),
+        ("mixed<int>", ("y", "*", "int32")),
+    ],
+)
+def test_the_kernel_of_a_namespace(name: str, last: tuple[str, str, str]):
+    assert shown(read_prototype(TWICE, parse_name(name)))[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("scale<float>", r"::v1::scale\(.*int by\), ::v2::scale\(.*float by\)\nhint: write the namespace"),
+        ("alias::scale<float>", r"::v1::scale\(.*int by\), ::v2::scale\(.*float by\)\nhint: write the namespace"),
+        ("over", r"::over\(float\* y\), ::over\(double\* y\)\nhint: give each of them a name"),
+        ("chosen", r"int rows, int columns\), .*int columns, int rows\)\nhint: give each of them a name"),
+    ],
+)
+def test_a_name_that_several_kernels_fit_is_refused(name: str, message: str):
+    with pytest.raises(SpecError, match=rf"{name} may be any of: .*{message}"):
+        read_prototype(TWICE, parse_name(name))

@@ -1,4 +1,4 @@
-"""A raw kernel's parameters in one call, its headers, and its name in a cubin."""
+"""A raw kernel's parameters in one call, its source, its name in a cubin, and who compiles it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import pytest
 from be_runtime.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
+from be_runtime.launch.calls import new_session
 from be_runtime.launch.prototype import parse_name, read_prototype
 from be_runtime.launch.raw import bind_params
-from be_runtime.launch.raw_source import entry_in_cubin, included_files, instantiated
+from be_runtime.launch.raw_compiler import compile_raw
+from be_runtime.launch.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
+from be_toolchain.arch import Arch
+from be_toolchain.errors import CudaNotFoundError
+from tests.unit.toolchain.machines import MemorySystem
 
 PROTOTYPE = read_prototype("__global__ void f(const float* x, int n, double* y, float by) {}", parse_name("f"))
 X, Y = ArraySpec(BY_NAME["float32"], (3, 4)), ArraySpec(BY_NAME["float64"], (5,))
@@ -56,20 +61,16 @@ def test_const_says_which_is_which():
         bind_params("f", inputs_writable, (X,), (X,), {})
 
 
-def test_headers_are_followed_and_each_read_once(tmp_path: Path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    (second / "sub").mkdir(parents=True)
-    first.mkdir()
-    (first / "a.h").write_text('#include "b.h"\n  #  include <sub/c.h>\n#include <missing.h>')
-    (first / "b.h").write_text('#include "a.h"')
-    (second / "sub" / "c.h").write_text('#include "d.h"')
-    (second / "sub" / "d.h").write_text("")
-
-    def read(path: Path) -> str | None:
-        return path.read_text() if path.is_file() else None
-
-    found = included_files('#include "a.h"\n', [first, second], read)
-    assert sorted(path.name for path in found) == ["a.h", "b.h", "c.h", "d.h"]
+def test_headers_of_flags_are_included_by_the_source():
+    """NVRTC looks for those in the process's folder too."""
+    flags = ("-include", "a.h", "-DX=1", "--pre-include=b.h", "-include=/c/c.h", "--pre-include", "d.h", "-I/inc")
+    asked = for_nvrtc(RawKernel("SOURCE", parse_name("f"), flags))
+    assert asked.flags == ("-DX=1", "-I/inc")
+    assert asked.source.splitlines() == [
+        *(f'#include "{name}"' for name in ("a.h", "b.h", "/c/c.h", "d.h")),
+        '#line 1 "f.cu"',
+        "SOURCE",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,11 @@ def test_headers_are_followed_and_each_read_once(tmp_path: Path):
         (["_ZN3ops5scaleEPf"], "ops::scale", "_ZN3ops5scaleEPf"),
         (["_Z5scaleIfEvPT_", "_Z5scalePf"], "scale<float>", "_Z5scaleIfEvPT_"),
         (["_Z5scaleIfEvPT_", "_Z5scalePf"], "scale", "_Z5scalePf"),
+        (["_ZN2v15scaleEPf", "_ZN2v25scaleEPf", "_Z5scalePf"], "v2::scale", "_ZN2v25scaleEPf"),
+        (["_ZN2v15scaleEPf", "_ZN2v25scaleEPf", "_Z5scalePf"], "scale", "_Z5scalePf"),
+        (["_ZN2v15scaleIfEEvPT_", "_ZN2v25scaleIfEEvPT_"], "v1::scale<float>", "_ZN2v15scaleIfEEvPT_"),
+        (["_ZN3lib2v25scaleEPf"], "lib::scale", "_ZN3lib2v25scaleEPf"),
+        (["scale"], "ops::scale", "scale"),
     ],
 )
 def test_entry_is_found_by_its_mangled_name(entries: list[str], name: str, expected: str):
@@ -87,11 +93,11 @@ def test_entry_is_found_by_its_mangled_name(entries: list[str], name: str, expec
     assert entry_in_cubin(cubin, parse_name(name)) == expected
 
 
-@pytest.mark.parametrize("entries", [[], ["_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_"]])
+@pytest.mark.parametrize("entries", [[], ["_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_"], ["_ZN2v15scaleIfEEvPT_"]])
 def test_no_or_several_entries_are_an_error(entries: list[str]):
     cubin = b"".join(b".text." + entry.encode() + b"\0" for entry in entries)
     with pytest.raises(BuildError, match="kernel"):
-        entry_in_cubin(cubin, parse_name("scale<float>"))
+        entry_in_cubin(cubin, parse_name("v2::scale<float>" if len(entries) == 1 else "scale<float>"))
 
 
 def test_only_instances_need_help_from_the_source():
@@ -120,3 +126,15 @@ def test_bad_outs_and_methods():
         check_outs([3])
     with pytest.raises(ArgumentError, match="vmap_method='all' is not one of"):
         check_vmap_method("all")
+
+
+def test_a_toolkit_for_clang_has_nothing_for_raw_kernels(tmp_path: Path):
+    machine = MemorySystem(environ={"HOME": "/home/ada", "PATH": "/usr/bin"})
+    machine.gxx("/usr/bin/g++")
+    machine.clang("/usr/bin/clang++-19")
+    machine.joined_cu12()
+    session = new_session()._replace(system=machine, record_dir=tmp_path)
+    with pytest.raises(
+        CudaNotFoundError, match=r"neither NVRTC nor nvcc.*sm_90\nhint: .*nvrtc; .*nvidia-cuda-nvrtc-cu12"
+    ):
+        compile_raw(RawKernel("", parse_name("f")), (Arch(9, 0),), session, tmp_path)

@@ -18,6 +18,9 @@ from .errors import BeRuntimeError
 PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
 """The platform that JAX knows each language's handlers by."""
 
+_LEAVING_INPUTS_SMALL = ("expand_dims", "legacy_vectorized")
+"""Under these an input that is the same for a whole batch is smaller than the output that may use its memory."""
+
 
 def ffi_include_dir() -> Path:
     """The folder that holds ``xla/ffi/api/c_api.h``; found without importing jax.
@@ -77,6 +80,8 @@ def call(
     import jax
 
     aliases = dict(input_output_aliases) if input_output_aliases else None
+    if aliases and vmap_method in _LEAVING_INPUTS_SMALL:
+        vmap_method = "broadcast_all"
     caller = jax.ffi.ffi_call(target, list(outs), vmap_method=vmap_method, input_output_aliases=aliases)
     return caller(*arguments, **attributes)
 

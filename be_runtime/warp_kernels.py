@@ -6,13 +6,14 @@ have names that Warp gives them. Ours are the arguments `outs` and `launch_dims`
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import jax_port
 from .arrays import check_structs
 from .errors import ArgumentError
+
+_ABOUT_SCALARS = "a scalar is part of the program that Warp launches: pass a number, and an array for what changes"
 
 
 def warp_kernel(
@@ -43,7 +44,8 @@ def warp_kernel(
     -------
     callable
         Takes the inputs, arrays or static scalars, and gives back arrays in the structure of `outs`. It runs on GPUs
-        and, by a Warp that can do so (1.19 can), on the CPU.
+        and, by a Warp that can do so (1.19 can), on the CPU. Nothing keeps the kernel from writing its inputs: such a
+        write changes what other parts of the program see.
 
     Raises
     ------
@@ -52,31 +54,31 @@ def warp_kernel(
     TypeError
         The kernel is no Warp kernel.
     ArgumentError
-        It has fewer parameters than there are results, or, when the result is called, other results than `outs` says.
+        It has fewer parameters than there are results, or, when the result is called, other results than `outs` says;
+        an input is not what its parameter takes.
     """
     jax_kernel = _import_jax_kernel(kernel)
     leaves, unflatten = jax_port.flatten(outs)
     check_structs(leaves)
-    parameters = inspect.signature(kernel.func).parameters
+    parameters = kernel.adj.args
     if len(parameters) < len(leaves):
         raise ArgumentError(
             f"the kernel {kernel.key} has {len(parameters)} parameters, fewer than the {len(leaves)} outs"
         )
-    outputs = list(parameters.values())[-len(leaves) :]
     call = jax_kernel(
         kernel,
         num_outputs=len(leaves),
         vmap_method=vmap_method,
         launch_dims=launch_dims,
         output_dims={
-            output.name: tuple(leaf.shape[: getattr(output.annotation, "ndim", 0)])
-            for output, leaf in zip(outputs, leaves, strict=True)
+            output.label: tuple(leaf.shape[: _ndim(output)])
+            for output, leaf in zip(parameters[-len(leaves) :], leaves, strict=True)
         },
         **warp_options,
     )
 
     def checked(*inputs: Any) -> Any:
-        results = call(*inputs)
+        results = call(*_as_inputs(kernel.key, parameters, inputs))
         _check_results(kernel.key, results, leaves)
         return unflatten(results)
 
@@ -99,6 +101,32 @@ def _import_jax_kernel(kernel: object) -> Callable[..., Any]:
         )
     function: Callable[..., Any] = warp.jax_kernel
     return function
+
+
+def _ndim(parameter: Any) -> int:
+    """The dimensions of the array that a parameter takes; 0 where it takes a scalar."""
+    return int(getattr(parameter.type, "ndim", 0))
+
+
+def _as_inputs(name: str, parameters: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Arrays where the kernel takes arrays, and its scalars as they are; Warp counts them."""
+    known = parameters[: len(inputs)]
+    taken = [_as_input(name, parameter, value) for parameter, value in zip(known, inputs[: len(known)], strict=True)]
+    return [*taken, *inputs[len(known) :]]
+
+
+def _as_input(name: str, parameter: Any, value: Any) -> Any:
+    is_array = _ndim(parameter) > 0
+    try:
+        if is_array:
+            return jax_port.as_array(value)
+        if not isinstance(value, str):
+            float(value)
+            return value
+    except (TypeError, ValueError):
+        pass
+    kind, hint = ("array", "pass a JAX or NumPy array") if is_array else ("static number", _ABOUT_SCALARS)
+    raise ArgumentError(f"the kernel {name}: {parameter.label} is {value!r}, which is no {kind}", hints=(hint,))
 
 
 def _check_results(name: str, results: Sequence[Any], leaves: Sequence[Any]) -> None:

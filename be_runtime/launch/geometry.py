@@ -20,6 +20,8 @@ _MAX_BLOCK_THREADS = 1024
 _MAX_BLOCK: Triple = (1024, 1024, 64)
 _MAX_GRID: Triple = (2**31 - 1, 65535, 65535)
 _MAX_CLUSTER = 16
+_TOO_MUCH_SHARED = 256 * 1024
+"""In bytes: no GPU has so much for a block. What the device at hand has is checked by the launcher."""
 _AXES = "xyz"
 
 
@@ -121,7 +123,7 @@ def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> T
     >>> [automatic_block(ndim) for ndim in (1, 2, 3)]
     [(256, 1, 1), (16, 16, 1), (8, 8, 4)]
     """
-    (threads,) = _numbers(threads_per_block, "threads_per_block")[:1]
+    threads = _single(threads_per_block, "threads_per_block")
     if threads > _MAX_BLOCK_THREADS:
         raise ArgumentError(f"threads_per_block={threads} is too large: a block has at most {_MAX_BLOCK_THREADS}")
     bits = threads.bit_length() - 1
@@ -132,8 +134,8 @@ def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> T
 
 def shared_bytes(value: object) -> int:
     """Dynamic shared memory in bytes."""
-    (size,) = _numbers(value, "shared_mem", lowest=0)[:1]
-    if size >= 2**31:
+    size = _single(value, "shared_mem", lowest=0)
+    if size >= _TOO_MUCH_SHARED:
         raise ArgumentError(f"shared_mem={size} is too much: the largest GPUs have less than 256 KiB a block")
     return size
 
@@ -143,21 +145,25 @@ def _numbers(value: object, argument: str, lowest: int = 1) -> tuple[int, ...]:
     items = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
     if not 1 <= len(items) <= 3:
         raise ArgumentError(f"{argument}={value!r} has {len(items)} dimensions; it has one to three")
-    numbers = tuple(_number(item, argument, value) for item in items)
-    for number in numbers:
-        if number < lowest:
-            raise ArgumentError(f"{argument}={value!r} is not allowed: {number} is below {lowest}")
-    return numbers
+    expected = f"{argument} must be a whole number or one to three of them, not {value!r}"
+    return tuple(_checked(item, expected, f"{argument}={value!r}", lowest) for item in items)
 
 
-def _number(item: object, argument: str, value: object) -> int:
+def _single(value: object, argument: str, lowest: int = 1) -> int:
+    """A whole number, not below `lowest`."""
+    return _checked(value, f"{argument} must be one whole number, not {value!r}", f"{argument}={value!r}", lowest)
+
+
+def _checked(item: object, expected: str, given: str, lowest: int) -> int:
     try:
-        return as_index(None if isinstance(item, bool) else item)  # type: ignore[arg-type]
+        number = as_index(None if isinstance(item, bool) else item)  # type: ignore[arg-type]
     except TypeError:
         raise ArgumentError(
-            f"{argument} must be a whole number or one to three of them, not {value!r}",
-            hints=("inside jax.jit a launch can depend on shapes, not on an array's values",),
+            expected, hints=("inside jax.jit a launch can depend on shapes, not on an array's values",)
         ) from None
+    if number < lowest:
+        raise ArgumentError(f"{given} is not allowed: {number} is below {lowest}")
+    return number
 
 
 def _triple(value: object, argument: str, lowest: int = 1) -> Triple:

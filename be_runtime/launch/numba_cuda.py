@@ -21,7 +21,7 @@ from .describe import Geometry, Kernel, array_param, content_id
 from .geometry import DEFAULT_THREADS, Dims, choose_geometry
 from .images import Compiled, obtain_kernel
 from .numba_compiler import NumbaKernel, check_dispatcher, compile_numba, versions
-from .numba_source import atomic_targets, check_count
+from .numba_source import check_count, direct_writes
 
 
 def numba_cuda_kernel(
@@ -137,12 +137,7 @@ class _Variants:
         """The kernel for these arrays, and for the devices of the process as they are now."""
         function = self._dispatcher.py_func
         names = check_count(function, len(inputs), len(outs))
-        written = atomic_targets(function).intersection(names[: len(inputs)])
-        if written:
-            raise ArgumentError(
-                f"the kernel {function.__name__} has an atomic operation on the input {min(written)}",
-                hints=("an input can't be written: use an output, and input_output_aliases to work in place",),
-            )
+        _check_inputs(function, names[: len(inputs)])
         archs = choose_archs(None, session)
         kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
         known = (tuple(kernel.types_text()), archs)
@@ -150,6 +145,17 @@ class _Variants:
             if known not in self._made:
                 self._made[known] = _obtain(kernel, archs, session)
             return self._made[known]
+
+
+def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
+    """Refuse what Numba lets pass on a read-only array, as far as the kernel's bytecode shows it."""
+    written = direct_writes(function)
+    name = next((each for each in names if each in written), None)
+    if name is not None:
+        raise ArgumentError(
+            f"the kernel {function.__name__} has {written[name]} on the input {name}",
+            hints=("an input can't be written: use an output, and input_output_aliases to work in place",),
+        )
 
 
 def _obtain(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session) -> Kernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ArgumentError
@@ -13,6 +13,8 @@ from ..errors import ArgumentError
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
 _EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
 _OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
+_LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
+_STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
 _AXES = "xyz"
 
 
@@ -46,21 +48,37 @@ def check_count(function: Callable[..., Any], input_count: int, output_count: in
     return names
 
 
-def atomic_targets(function: Callable[..., Any]) -> frozenset[str]:
-    """The local names that a function hands to an atomic operation, ``cuda.atomic.add(name, ...)``.
+def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
+    """The local names that a function hands to an atomic operation or to a store with a cache hint, and to which.
 
-    Numba refuses an assignment to a read-only array, and not an atomic operation on one.
+    Numba refuses an assignment to a read-only array, and neither ``cuda.atomic.add(array, ...)`` nor
+    ``cuda.stcs(array, ...)``.
     """
-    return frozenset(_atomic_targets(list(dis.get_instructions(function))))
+    found: dict[str, str] = {}
+    code = list(dis.get_instructions(function))
+    for at, instruction in enumerate(code):
+        operation = _writing_operation(instruction)
+        name = _first_local(code[at + 1 :]) if operation else None
+        if name is not None:
+            found.setdefault(name, operation)
+    return found
 
 
-def _atomic_targets(code: list[dis.Instruction]) -> Iterator[str]:
-    for at, instruction in enumerate(code[:-2]):
-        if instruction.opname == "LOAD_ATTR" and instruction.argval == "atomic":
-            following = next((each for each in code[at + 2 :] if each.opname.startswith("LOAD_FAST")), None)
-            if following is not None:
-                value = following.argval
-                yield value[0] if isinstance(value, tuple) else value
+def _writing_operation(instruction: dis.Instruction) -> str:
+    """What an instruction looks up, where that writes an array; else empty."""
+    name = instruction.argval
+    if instruction.opname == "LOAD_ATTR" and name == "atomic":
+        return "an atomic operation"
+    return f"a cuda.{name}" if instruction.opname in _LOOKS_UP and name in _STORES else ""
+
+
+def _first_local(code: Sequence[dis.Instruction]) -> str | None:
+    """The next local name that is loaded: of a call's first argument, where that is a named array or a part of one."""
+    following = next((each for each in code if each.opname.startswith("LOAD_FAST")), None)
+    if following is None:
+        return None
+    value = following.argval
+    return str(value[0] if isinstance(value, tuple) else value)
 
 
 def entry_in_ptx(ptx: str) -> str:

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 from .. import jax_port
+from ..arrays import check_aliases
 from .callback import python_function
 from .caller import Called, array_function
-from .cuda_arrays import device_array, device_stream, import_cuda, rehearse
+from .cuda_arrays import device_array, device_stream, import_cuda
 from .functions import host_functions
+from .rehearsal import rehearse
 from .signature import Signature
 
 _PREFIX = "be_runtime.callable"
@@ -43,8 +45,9 @@ def numba_cuda_callable(
         From the index of an input to that of the output that begins with its content.
     graph : bool
         Let XLA record what `func` launches into a CUDA graph and replay that without Python. `func` must then launch
-        the same work whenever it is called for the same shapes. It is rehearsed on arrays of zeros when it is traced,
-        which needs the device: its kernels get compiled and loaded, and what a graph can't hold is refused.
+        the same work whenever it is called for the same shapes. It is rehearsed on inputs of zeros when it is traced,
+        on each device that the process uses: its kernels get compiled and loaded, and it is refused where CUDA refuses
+        to record it, where nothing is launched on the stream, and where a replay leaves an output unwritten.
 
     Returns
     -------
@@ -93,6 +96,6 @@ def numba_cuda_callable(
         target_for,
         more=("the stream",),
         lacking=_LACKING,
-        prepare=partial(rehearse, func) if graph else None,
+        prepare=partial(rehearse, func, check_aliases(input_output_aliases)) if graph else None,
     )
     return array_function(called, outs, vmap_method, input_output_aliases)

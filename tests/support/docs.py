@@ -1,7 +1,7 @@
 """Run the Python blocks of a documentation page, as a reader would: in order, in one namespace.
 
-A block fenced as ``python`` runs; ``python no-run`` does not. A ``print(...)`` with a comment behind it states what it
-prints; ``...`` in the comment stands for anything. In a ``try`` or a loop every ``print`` must run once.
+A ``print(...)`` with a comment behind it states what it prints; ``...`` in the comment stands for anything. In a
+``try`` or a loop every ``print`` must run once.
 """
 
 from __future__ import annotations

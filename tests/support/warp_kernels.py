@@ -1,8 +1,12 @@
-"""Kernels for Warp, which reads their source and their annotations."""
+"""Kernels for Warp, which reads their source and their annotations. Importing this needs Warp."""
+
+import os
 
 import warp as wp
 
-wp.config.quiet = True
+wp.config.log_level = wp.LOG_WARNING
+if "BE_CACHE_DIR" in os.environ:
+    wp.config.kernel_cache_dir = os.path.join(os.environ["BE_CACHE_DIR"], "warp")
 
 
 @wp.kernel  # type: ignore[untyped-decorator]
@@ -18,3 +22,18 @@ def split(x: wp.array2d(dtype=float), first: wp.array(dtype=float), pairs: wp.ar
     i = wp.tid()
     first[i] = x[i, 0]
     pairs[i, 0] = wp.vec2(x[i, 0], x[i, 1])
+
+
+@wp.kernel  # type: ignore[untyped-decorator]
+def negate(x: "wp.array(dtype=float)", out: "wp.array(dtype=float)"):  # type: ignore[valid-type]
+    """With annotations that are text."""
+    i = wp.tid()
+    out[i] = -x[i]
+
+
+@wp.kernel  # type: ignore[untyped-decorator]
+def overwrite(x: wp.array(dtype=float), out: wp.array(dtype=float)):  # type: ignore[valid-type]
+    """Write the input as well."""
+    i = wp.tid()
+    x[i] = 5.0
+    out[i] = 1.0

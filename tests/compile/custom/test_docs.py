@@ -9,9 +9,10 @@ import pytest
 from tests.support.docs import run_page
 
 
-@pytest.mark.parametrize("page", ["docs/numba-cpu.md", "docs/custom-kernels.md"])
-def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    if page == "docs/numba-cpu.md":
-        pytest.importorskip("numba")
+@pytest.mark.parametrize(
+    ("page", "needs"), [("docs/numba-cpu.md", "numba"), ("docs/custom-kernels.md", "tests.support.warp_kernels")]
+)
+def test_page_runs(page: str, needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip(needs, exc_type=ImportError)
     monkeypatch.chdir(tmp_path)
     assert run_page(page) > 3

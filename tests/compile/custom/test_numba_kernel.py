@@ -150,6 +150,16 @@ def test_an_output_that_begins_with_an_input():
     np.testing.assert_array_equal(jax.vmap(run)(X, Y), X + Y)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_an_input_for_a_whole_batch_can_still_be_where_an_output_begins(method: str):
+    """Such an input is smaller than the output, whose memory it can't be then."""
+    run = numba_kernel(accumulate, ROW, input_output_aliases={0: 0}, vmap_method=method)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(run, in_axes=(None, 0)))(X[1], Y), X[1] + Y)
+    np.testing.assert_array_equal(jax.vmap(run, in_axes=(0, None))(X, Y[1]), X + Y[1])
+    grid = jax.vmap(jax.vmap(run, in_axes=(None, 0)), in_axes=(0, None))
+    np.testing.assert_array_equal(jax.jit(grid)(X, Y), X[:, None] + Y)
+
+
 FACTOR = np.float32(3)
 
 

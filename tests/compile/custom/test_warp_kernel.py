@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import jax
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, XLACustomKernel, warp_kernel
-from tests.support import requirements
 from tests.support.runtime import run_python
 
 ROW = jax.ShapeDtypeStruct((3,), jnp.float32)
@@ -29,8 +27,7 @@ def test_without_warp():
 
 @pytest.fixture(scope="module")
 def kernels() -> Any:
-    if importlib.util.find_spec("warp") is None:
-        pytest.skip(requirements.OPTIONAL + "warp-lang")
+    pytest.importorskip("warp")
     from tests.support import warp_kernels
 
     return warp_kernels
@@ -60,9 +57,46 @@ def test_as_a_kernel_of_an_operation(kernels: Any):
 def test_refused_arguments(kernels: Any):
     with pytest.raises(TypeError, match=r"must be a function decorated with @warp\.kernel"):
         warp_kernel(lambda x: x, ROW)
-    with pytest.raises(ArgumentError, match=r"expected a jax\.ShapeDtypeStruct for each result"):
+    with pytest.raises(ArgumentError, match="outs is empty: a kernel needs at least one output"):
         warp_kernel(kernels.scale, ())
+    with pytest.raises(ArgumentError, match=r"outs\[0\] is 3, which has no shape and dtype"):
+        warp_kernel(kernels.scale, 3)
     with pytest.raises(ArgumentError, match="has 3 parameters, fewer than the 4 outs"):
         warp_kernel(kernels.scale, [ROW] * 4)
     with pytest.raises(ArgumentError, match=r"gives float32\[3\] as output 0, but outs says int32\[3\]"):
         warp_kernel(kernels.scale, jax.ShapeDtypeStruct((3,), jnp.int32))(jnp.ones(3), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (("text", 2.0), "the kernel scale: x is 'text', which is no array"),
+        ((None, 2.0), "x is None, which is no array"),
+        ((np.ones(3), "2"), "factor is '2', which is no static number"),
+        ((np.ones(3), np.ones(2)), r"factor is array\(\[1., 1.\]\), which is no static number"),
+    ],
+)
+def test_refused_inputs(kernels: Any, inputs: tuple[Any, ...], message: str):
+    run = warp_kernel(kernels.scale, ROW)
+    with pytest.raises(ArgumentError, match=message):
+        run(*inputs)
+    with pytest.raises(ArgumentError, match=r"factor is .*, which is no static number"):
+        jax.jit(run)(jnp.ones(3), 2.0)
+
+
+def test_inputs_are_whatever_jax_takes(kernels: Any):
+    run = warp_kernel(kernels.scale, ROW)
+    for x in ([1.0, 2.0, 3.0], np.array([1.0, 2.0, 3.0])):
+        np.testing.assert_array_equal(run(x, np.float64(2)), [2, 4, 6])
+
+
+def test_annotations_that_are_text(kernels: Any):
+    """As they are in a module with ``from __future__ import annotations``."""
+    np.testing.assert_array_equal(warp_kernel(kernels.negate, ROW)(jnp.ones(3)), [-1, -1, -1])
+
+
+def test_a_kernel_can_write_its_input(kernels: Any):
+    """If this fails, the documentation says too much."""
+    x = jnp.arange(3.0)
+    jax.block_until_ready(warp_kernel(kernels.overwrite, ROW)(x))
+    np.testing.assert_array_equal(x, [5, 5, 5])

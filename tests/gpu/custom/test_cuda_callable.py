@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -101,6 +102,16 @@ def test_an_output_that_begins_with_an_input():
     np.testing.assert_allclose(run(jnp.asarray(X)), 2 * X)
 
 
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+def test_an_input_for_a_whole_batch_can_still_be_where_an_output_begins(method: str):
+    def accumulate(total: Any, x: Any, out: Any, stream: Any) -> None:
+        add[(N + 255) // 256, 256, stream](out, x, out)
+
+    run = numba_cuda_callable(accumulate, OUT, input_output_aliases={0: 0}, vmap_method=method)
+    batch = np.stack([Y, Y + 1, -Y])
+    np.testing.assert_allclose(jax.jit(jax.vmap(run, in_axes=(None, 0)))(X, batch), X + batch, rtol=1e-6)
+
+
 def test_an_exception_is_an_xla_error():
     def refuses(x: Any, out: Any, stream: Any) -> None:
         raise ValueError("not today")
@@ -110,14 +121,121 @@ def test_an_exception_is_an_xla_error():
     np.testing.assert_allclose(jax.jit(numba_cuda_callable(Counted(), (OUT, OUT)))(X, Y)[0], 3 * X, rtol=1e-6)
 
 
-def test_what_can_not_be_recorded_is_refused_when_it_is_traced():
-    def synchronises(x: Any, out: Any, stream: Any) -> None:
-        scale[(N + 255) // 256, 256, stream](x, np.float32(1), out)
-        stream.synchronize()
+def double(x: Any, out: Any, stream: Any) -> None:
+    scale[(N + 255) // 256, 256, stream](x, np.float32(2), out)
 
-    with pytest.raises(ArgumentError, match="synchronises can't be recorded into a CUDA graph"):
-        jax.jit(numba_cuda_callable(synchronises, OUT, graph=True)).lower(X)
-    np.testing.assert_allclose(jax.jit(numba_cuda_callable(synchronises, OUT))(X), X)
+
+def waits(x: Any, middle: Any, out: Any, stream: Any) -> None:
+    double(x, middle, stream)
+    stream.synchronize()
+    double(middle, out, stream)
+
+
+def allocates(x: Any, middle: Any, out: Any, stream: Any) -> None:
+    own = cuda.device_array(N, np.float32)
+    double(x, own, stream)
+    double(own, middle, stream)
+    double(own, out, stream)
+
+
+def decides_by_its_input(x: Any, middle: Any, out: Any, stream: Any) -> None:
+    double(x, middle, stream)
+    if x.copy_to_host()[0] >= 0:
+        double(middle, out, stream)
+
+
+def copies_to_the_host(x: Any, middle: Any, out: Any, stream: Any) -> None:
+    double(x, middle, stream)
+    double(middle, out, stream)
+    out.copy_to_host(HOST, stream=stream)
+
+
+def takes_the_default_stream(x: Any, middle: Any, out: Any, stream: Any) -> None:
+    double(x, middle, stream)
+    double(middle, out, 0)
+
+
+def takes_another_stream(x: Any, middle: Any, out: Any, stream: Any) -> None:
+    double(x, middle, another_stream())
+    double(middle, out, another_stream())
+
+
+def takes_another_stream_for_a_part(x: Any, middle: Any, out: Any, stream: Any) -> None:
+    double(x, middle, stream)
+    double(x, out, another_stream())
+
+
+HOST = np.zeros(N, np.float32)
+
+
+@functools.cache
+def another_stream() -> Any:
+    return cuda.stream()
+
+
+@pytest.mark.parametrize(
+    ("func", "reason"),
+    [
+        (waits, "CUDA_ERROR_STREAM_CAPTURE"),
+        (allocates, "CUDA_ERROR_STREAM_CAPTURE"),
+        (decides_by_its_input, "CUDA_ERROR_STREAM_CAPTURE"),
+        (copies_to_the_host, "it copies from or to the host"),
+        (takes_the_default_stream, "CUDA_ERROR_STREAM_CAPTURE"),
+        (takes_another_stream, "it launches nothing on the given stream"),
+        (takes_another_stream_for_a_part, "a replay does not write output 1, which a call does"),
+    ],
+)
+def test_what_can_not_be_recorded_is_refused_when_it_is_traced(func: Any, reason: str):
+    with pytest.raises(ArgumentError, match=f"{func.__name__} can't be recorded into a CUDA graph: .*{reason}"):
+        jax.jit(numba_cuda_callable(func, (OUT, OUT), graph=True)).lower(X)
+
+
+def test_what_can_not_be_recorded_works_without_a_graph():
+    for func in (waits, allocates):
+        np.testing.assert_allclose(jax.jit(numba_cuda_callable(func, (OUT, OUT)))(X)[1], 4 * X)
+
+
+def test_copies_on_the_device_can_be_recorded():
+    def copies(x: Any, middle: Any, out: Any, stream: Any) -> None:
+        middle.copy_to_device(x, stream=stream)
+        double(middle, out, stream)
+
+    run = jax.jit(numba_cuda_callable(copies, (OUT, OUT), graph=True))
+    for x in (X, X + 1):
+        np.testing.assert_allclose(run(x)[1], 2 * x)
+
+
+def test_in_place_can_be_recorded():
+    def increment(x: Any, y: Any, out: Any, stream: Any) -> None:
+        add[(N + 255) // 256, 256, stream](out, y, out)
+
+    run = jax.jit(numba_cuda_callable(increment, OUT, input_output_aliases={0: 0}, graph=True))
+    np.testing.assert_allclose(run(X, Y), X + Y, rtol=1e-6)
+
+
+def test_nothing_is_rehearsed_where_there_is_nothing_to_compute():
+    def func(x: Any, out: Any, stream: Any) -> None:
+        raise AssertionError("a launch of no blocks is an error")
+
+    nothing = jax.ShapeDtypeStruct((0,), jnp.float32)
+    assert jax.jit(numba_cuda_callable(func, nothing, graph=True))(X).shape == (0,)
+
+
+def test_the_rehearsal_loads_kernels_on_every_device():
+    devices = jax.devices("gpu")
+    seen = []
+
+    def func(x: Any, out: Any, stream: Any) -> None:
+        seen.append(cuda.get_current_device().id)
+        double(x, out, stream)
+
+    call = numba_cuda_callable(func, OUT, graph=True)
+    jax.jit(call).lower(jax.device_put(X, devices[0]))
+    assert seen == [device for device in range(len(devices)) for _ in range(2)]
+    for device in devices:
+        result = jax.jit(call)(jax.device_put(X, device))
+        assert result.devices() == {device}
+        np.testing.assert_allclose(result, 2 * X)
 
 
 def test_from_several_threads():

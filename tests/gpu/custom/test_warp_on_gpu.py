@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from be_runtime import warp_kernel
-from tests.support import requirements
 
 
 def test_a_warp_kernel_on_the_device():
-    if importlib.util.find_spec("warp") is None:
-        pytest.skip(requirements.OPTIONAL + "warp-lang")
+    pytest.importorskip("warp")
     from tests.support import warp_kernels
 
     run = warp_kernel(warp_kernels.scale, jax.ShapeDtypeStruct((3,), jnp.float32))

@@ -51,6 +51,13 @@ def copy(x, out):
 
 
 @cuda.jit
+def accumulate(total, x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] += x[i]
+
+
+@cuda.jit
 def uses_every_axis(x, out):
     i = cuda.grid(1)
     if i < out.size and cuda.blockIdx.y == 0 and cuda.blockIdx.z == 0:
@@ -149,6 +156,18 @@ def test_vmap_repeats_what_is_not_batched(method: str):
     np.testing.assert_array_equal(np.asarray(nested(x, z)), x[None] + z[:, None])
 
 
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+def test_an_input_for_a_whole_batch_can_still_be_where_an_output_begins(method: str):
+    import jax
+
+    add_to = be_runtime.numba_cuda_kernel(
+        accumulate, outs=f32(7), launch_dims=7, input_output_aliases={0: 0}, vmap_method=method
+    )
+    x, y = np.ones(7, np.float32), np.arange(21, dtype=np.float32).reshape(3, 7)
+    np.testing.assert_array_equal(np.asarray(jax.jit(jax.vmap(add_to, (None, 0)))(x, y)), x + y)
+    np.testing.assert_array_equal(np.asarray(jax.vmap(add_to, (0, None))(y, x)), x + y)
+
+
 def test_large_batch_is_one_launch_after_another():
     import jax
 
@@ -217,11 +236,66 @@ def test_inputs_stay_as_they_are():
         be_runtime.numba_cuda_kernel(counts, outs=f32(1), launch_dims=1)(x)
 
 
+@cuda.jit
+def by_flat(x, out):
+    x.flat[0] = 1
+    out[0] = 2
+
+
+@cuda.jit
+def by_nditer(x, out):
+    elements: Any = np.nditer(x)
+    for value in elements:
+        value[()] = 1
+    out[0] = 2
+
+
+@cuda.jit
+def by_another_name(x, out):
+    other = x
+    cuda.atomic.add(other, 0, 1)
+    out[0] = 2
+
+
+@cuda.jit
+def by_store_to_another_name(x, out):
+    other = x
+    cuda.stwt(other, 0, np.float32(1))
+    out[0] = 2
+
+
+@cuda.jit(device=True)
+def count(array):
+    cuda.atomic.add(array, 0, 1)
+
+
+@cuda.jit
+def by_device_function(x, out):
+    count(x)
+    out[0] = 2
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [by_flat, by_nditer, by_another_name, by_store_to_another_name, by_device_function],
+    ids=lambda kernel: kernel.py_func.__name__,
+)
+def test_gaps_of_the_check_are_those_of_the_documentation(kernel: Any):
+    """If one of these is refused, or the input stays as it is, the page says too much."""
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.zeros(4)
+    run = be_runtime.numba_cuda_kernel(kernel, outs=f32(1), grid=1, block=1)
+    assert jax.block_until_ready(run(x))[0] == 2
+    assert x[0] == 1
+
+
 def test_launch_failure_names_the_kernel():
     import jax
 
-    wide = be_runtime.numba_cuda_kernel(copy, outs=f32(4), grid=1, block=4, shared_mem=10**6)
-    with pytest.raises(Exception, match="copy: shared_mem=1000000 is too much"):
+    wide = be_runtime.numba_cuda_kernel(copy, outs=f32(4), grid=1, block=4, shared_mem=250_000)
+    with pytest.raises(Exception, match="copy: shared_mem=250000 is too much"):
         jax.jit(wide)(np.zeros(4, np.float32))
 
 

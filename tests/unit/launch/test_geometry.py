@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from be_runtime import cuda_kernel
 from be_runtime.errors import ArgumentError
 from be_runtime.launch.geometry import automatic_block, automatic_geometry, choose_geometry, explicit_geometry
 
@@ -35,7 +36,9 @@ def test_numbers_and_tuples_fill_up_with_ones():
         ({"block": (1, 1, 128)}, "along z; the most is 64"),
         ({"block": (32, 33)}, "has 1056 threads"),
         ({"shared_mem": -1}, "shared_mem"),
-        ({"shared_mem": 2**31}, "too much"),
+        ({"shared_mem": 256 * 1024}, "shared_mem=262144 is too much"),
+        ({"shared_mem": (100, 200)}, r"shared_mem must be one whole number, not \(100, 200\)"),
+        ({"shared_mem": "48k"}, "shared_mem must be one whole number, not '48k'"),
         ({"cluster": 32}, "has 32 blocks"),
         ({"cluster": 3}, "does not divide grid=4"),
     ],
@@ -48,6 +51,10 @@ def test_what_no_gpu_can_do_is_refused(arguments: dict[str, Any], message: str):
 def test_a_long_axis_belongs_first():
     with pytest.raises(ArgumentError, match="put the longest dimension first"):
         automatic_geometry((16, 2_000_000))
+
+
+def test_what_some_gpu_may_have_is_left_to_the_launcher():
+    assert explicit_geometry(4, 32, shared_mem=256 * 1024 - 1).encode()[6] == 256 * 1024 - 1
 
 
 def test_a_grid_of_no_blocks_where_there_is_nothing_to_compute():
@@ -80,9 +87,17 @@ def test_powers_of_two_are_used_up(ndim: int, bits: int):
         ({"grid": 1, "block": 1, "launch_dims": 1}, "both"),
         ({"launch_dims": 0}, "launches nothing"),
         ({"launch_dims": 8, "threads_per_block": 2000}, "threads_per_block=2000 is too large"),
+        ({"launch_dims": 8, "threads_per_block": (16, 16)}, r"threads_per_block must be one whole number, not \(16"),
     ],
 )
 def test_exactly_one_way_to_say_what_to_launch(given: dict[str, Any], message: str):
     arguments = {"grid": None, "block": None, "launch_dims": None, "threads_per_block": 256, "shared_mem": 0} | given
     with pytest.raises(ValueError, match=message):
         choose_geometry(**arguments, is_empty=False)
+
+
+@pytest.mark.parametrize("argument", [{"grid": 0}, {"block": 2048}, {"shared_mem": 10**6}, {"shared_mem": "48k"}])
+def test_a_raw_kernel_with_such_numbers_is_not_made(argument: dict[str, Any]):
+    launch: dict[str, Any] = {"grid": 1, "block": 32} | argument
+    with pytest.raises(ArgumentError):
+        cuda_kernel("__global__ void f(float* y) {}", "f", outs=lambda: np.zeros(1), **launch)

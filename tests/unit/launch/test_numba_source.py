@@ -8,15 +8,16 @@ import pytest
 
 from be_runtime.errors import ArgumentError
 from be_runtime.launch.numba_source import (
-    atomic_targets,
     batched_source,
     check_count,
+    direct_writes,
     entry_in_ptx,
     free_axis,
     missing_functions,
 )
 
 cuda: Any = None
+stwt: Any = None
 
 
 def counts(x: Any, y: Any, out: Any) -> None:
@@ -27,13 +28,20 @@ def counts(x: Any, y: Any, out: Any) -> None:
         cuda.atomic.max(y, (i, 0), 1)
 
 
+def stores(x: Any, y: Any, out: Any) -> None:
+    value = cuda.ldcs(x, 0)
+    cuda.stcs(out[1:], 0, value)
+    stwt(y, 0, value)
+
+
 def assigns(x: Any, out: Any) -> None:
     out[0] = x[0]
 
 
-def test_atomic_targets_are_named():
-    assert atomic_targets(counts) == {"out", "y"}
-    assert atomic_targets(assigns) == frozenset()
+def test_what_an_operation_writes_is_named():
+    assert direct_writes(counts) == {"out": "an atomic operation", "y": "an atomic operation"}
+    assert direct_writes(stores) == {"out": "a cuda.stcs", "y": "a cuda.stwt"}
+    assert direct_writes(assigns) == {}
 
 
 def test_a_kernel_takes_inputs_then_outputs():

@@ -1,0 +1,138 @@
+"""What Numba makes of a kernel's inputs: read-only arrays, with the gaps that docs/kernels.md lists; of numbers too.
+
+Tracing compiles, for an architecture that need not be here.
+"""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime import ArgumentError, BuildError
+
+pytest.importorskip(
+    "tests.support.numba_kernels", reason="no Numba: pip install 'brainevent-toolchain[numba]'", exc_type=ImportError
+)
+from numba import cuda
+from numba.cuda import stwt
+
+X = np.zeros(4, np.float32)
+OUT = jax.ShapeDtypeStruct((4,), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def for_an_architecture(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_COMPUTE_CAPABILITIES", "9.0")
+
+
+def trace(kernel: Callable[..., None], *inputs: Any) -> None:
+    jax.make_jaxpr(be_runtime.numba_cuda_kernel(cuda.jit(kernel), OUT, launch_dims=4))(*inputs)
+
+
+def by_index(x, out):
+    x[0] = 1
+    out[0] = 1
+
+
+def by_view(x, out):
+    view = x[1:]
+    view[0] = 1
+    out[0] = 1
+
+
+def by_choice(x, out):
+    either = x if out.size > 2 else out
+    either[0] = 1
+
+
+def by_ufunc(x, out):
+    np.add(out, out, x)
+
+
+@pytest.mark.parametrize("kernel", [by_index, by_view, by_choice, by_ufunc])
+def test_numba_refuses_to_write_an_input(kernel: Callable[..., None]):
+    with pytest.raises(BuildError) as caught:
+        trace(kernel, X)
+    assert "readonly" in caught.value.output
+
+
+def by_atomic(x, out):
+    cuda.atomic.add(x, 0, 1)
+    out[0] = 1
+
+
+def by_atomic_of_a_part(x, out):
+    cuda.atomic.max(x[1:], 0, 1)
+    out[0] = 1
+
+
+def by_store(x, out):
+    cuda.stcs(x, 0, np.float32(1))
+    out[0] = 1
+
+
+def by_imported_store(x, out):
+    stwt(x, 0, np.float32(1))
+    out[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operation"),
+    [
+        (by_atomic, "an atomic operation"),
+        (by_atomic_of_a_part, "an atomic operation"),
+        (by_store, r"a cuda\.stcs"),
+        (by_imported_store, r"a cuda\.stwt"),
+    ],
+)
+def test_what_numba_lets_pass_is_refused_where_the_kernel_names_the_input(kernel: Any, operation: str):
+    with pytest.raises(ArgumentError, match=f"the kernel {kernel.__name__} has {operation} on the input x"):
+        trace(kernel, X)
+
+
+def by_flat(x, out):
+    x.flat[0] = 1
+    out[0] = 1
+
+
+def by_nditer(x, out):
+    elements: Any = np.nditer(x)
+    for value in elements:
+        value[()] = 1
+    out[0] = 1
+
+
+def by_another_name(x, out):
+    other = x
+    cuda.atomic.add(other, 0, 1)
+    out[0] = 1
+
+
+@pytest.mark.parametrize("kernel", [by_flat, by_nditer, by_another_name])
+def test_gaps_of_the_check_are_those_of_the_documentation(kernel: Callable[..., None]):
+    """If Numba refuses one of these, the page says too much; tests/gpu has those that need a device to compile."""
+    trace(kernel, X)
+
+
+def scaled(a, x, out):
+    i = cuda.grid(1)
+    out[i] = a * x[i]
+
+
+def scaled_by_its_value(a, x, out):
+    i = cuda.grid(1)
+    out[i] = a[()] * x[i]
+
+
+def test_a_number_is_read_as_the_hint_says():
+    trace(scaled_by_its_value, 2.0, X)
+    with pytest.raises(BuildError) as caught:
+        trace(scaled, 2.0, X)
+    assert caught.value.hints == ("a is an array of no dimensions, as any number is: its value is a[()]",)

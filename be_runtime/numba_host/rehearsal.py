@@ -206,7 +206,7 @@ def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
         _ask((status,))
         yield graph
     finally:
-        if int(graph):
+        if graph is not None and int(graph):  # there is none where the recording was broken off
             driver.cuGraphDestroy(graph)
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from .dtypes import DType
 from .options import Language
-from .spec.model import EntryPoint, Param, Role, SourceText
+from .source_text import SourceText
+from .spec.model import EntryPoint, Param, Role
 
 _GENERATED = "be_runtime generated code"
 _GRAPH_SUFFIX = "_graph"

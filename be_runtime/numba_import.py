@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import traceback
+import types
 
-_NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute")
+_NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute '(\w+)'")
 _NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
-_FIRST_REFUSED = "2.5"
+_FIRST_REFUSED = (2, 5)
 """The numpy from which on numba-cuda fails without saying why."""
 
 _TITLES = {"numba": "Numba", "numba-cuda": "Numba with CUDA support"}
@@ -25,17 +27,39 @@ def import_error(function: str, package: str, error: BaseException) -> ImportErr
     error : BaseException
         What importing that raised.
     """
-    hint = explain_numpy(package, error) or "pip install 'brainevent-toolchain[numba]'"
+    hint = _explain(package, error) or "pip install 'brainevent-toolchain[numba]'"
     return ImportError(f"{function} needs {_TITLES[package]}, which can't be imported: {error}\nhint: {hint}")
 
 
-def explain_numpy(package: str, error: BaseException) -> str:
+def explain_compilation(package: str, error: BaseException) -> str:
+    """What to do where Numba fails as it compiles, since parts of it don't work with numpy; else empty.
+
+    Those are imported by the first compilation. A name that the kernel asks numpy for is a mistake of the kernel.
+    """
+    return _explain(package, error) if _asked_by_numba(error) else ""
+
+
+def _asked_by_numba(error: BaseException) -> bool:
+    """Whether what numpy lacks is written in Numba's own code: Numba looks a kernel's names up as values."""
+    lacking = _NUMPY_LACKS.search(str(error))
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _package(frame) != "numpy"]
+    if lacking is None or not frames:
+        return False
+    return _package(frames[-1]) == "numba" and lacking[1] in frames[-1].f_code.co_names
+
+
+def _package(frame: types.FrameType) -> str:
+    """The package whose code runs in a frame."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _explain(package: str, error: BaseException) -> str:
     """`numpy_mismatch` for what is installed."""
     return numpy_mismatch(error, f"{package} {installed_version(package)}", installed_version("numpy"))
 
 
 def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
-    """What to do where Numba refuses the installed numpy, or asks it for what it no longer has; else empty.
+    """What to do where Numba refuses the installed numpy, or asks it for what it does not have; else empty.
 
     Parameters
     ----------
@@ -52,16 +76,24 @@ def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
     "numba-cuda 0.30.4 does not work with numpy 2.5.0; pip install 'numpy<2.5', or a newer numba-cuda"
     >>> numpy_mismatch(ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.4."), "numba 0.62.0", "2.4.1")
     "numba 0.62.0 does not work with numpy 2.4.1; pip install 'numpy<2.4', or a newer numba"
+    >>> numpy_mismatch(AttributeError("module 'numpy' has no attribute 'trapz'"), "numba 0.59.0", "2.4.1")
+    'numba 0.59.0 does not work with numpy 2.4.1; install a newer numba'
     """
     refused = _NUMPY_TOO_NEW.search(str(error)) if isinstance(error, ImportError) else None
-    if refused is not None:
-        bound = f"{refused[1]}.{int(refused[2]) + 1}"
-    elif isinstance(error, AttributeError) and _NUMPY_LACKS.search(str(error)):
-        bound = _FIRST_REFUSED
-    else:
+    if refused is None and not (isinstance(error, AttributeError) and _NUMPY_LACKS.search(str(error))):
         return ""
-    name = package.partition(" ")[0]
-    return f"{package} does not work with numpy {numpy}; pip install 'numpy<{bound}', or a newer {name}"
+    name, remedy = package.partition(" ")[0], ""
+    if refused is not None:
+        remedy = f"'numpy<{refused[1]}.{int(refused[2]) + 1}', or "
+    elif _release(numpy) >= _FIRST_REFUSED:
+        remedy = "'numpy<{}.{}', or ".format(*_FIRST_REFUSED)
+    return f"{package} does not work with numpy {numpy}; {'pip ' if remedy else ''}install {remedy}a newer {name}"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version; none where it has none."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return () if found is None else (int(found[1]), int(found[2]))
 
 
 def installed_version(package: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from .errors import ArgumentError
 from .flag_paths import absolute_paths
-from .spec.model import SourceText
+from .source_text import SourceText
 
 Language = Literal["cuda", "cpp"]
 

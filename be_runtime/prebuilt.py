@@ -170,13 +170,13 @@ def _modules(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
 def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
     """Write one module beside its place, readable by every user, then put it there."""
     archs = tuple(Arch.parse(text) for text in key.texts("tools") if text.startswith("sm_"))
-    outputs = {output.path: output.sha256 for output in entry.manifest.outputs}
+    outputs = {output.path: output.sha256 for output in entry.manifest.outputs.records}
     record = Record(
         key=CacheKey(_KIND, tuple(field for field in key.fields if field[0] not in _OF_TOOLS)),
         archs=archs,
         content=content_hash(key, entry),
         library_sha256=outputs[LIBRARY],
-        dependencies=tuple((file.path, file.sha256) for file in entry.manifest.dependencies),
+        dependencies=tuple((file.path, file.sha256) for file in entry.manifest.dependencies.records),
     )
     target = root / key.name / f"{_stem(record.key)}{'.'.join(arch.sm for arch in archs) or 'host'}"
     staging = target.with_name(f".{target.name}.{os.getpid()}")

@@ -23,7 +23,7 @@ from .options import (
     check_optional_path,
     check_path,
 )
-from .spec.model import SourceText
+from .source_text import SourceText
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 StrPath = str | Path

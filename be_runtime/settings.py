@@ -5,7 +5,6 @@ This module alone reads the environment, and only from the mapping it is given.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,6 +65,8 @@ def _parse_capabilities(text: str, _: Mapping[str, str]) -> str:
 
 
 def _parse_command(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
+    import shlex  # few set a launcher
+
     try:
         return tuple(shlex.split(text))
     except ValueError as error:

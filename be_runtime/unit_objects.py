@@ -89,7 +89,7 @@ class UnitObjects(NamedTuple):
             shutil.copyfile(entry.output(_OBJECT), target)
         except FileNotFoundError:  # cleared away since it was found
             return None
-        return tuple(Path(record.path) for record in entry.manifest.dependencies)
+        return tuple(map(Path, entry.manifest.dependencies.paths))
 
     def _keep(self, stem: str, key: CacheKey, compiled: Path, read: Sequence[Path], recorded: Recorded) -> None:
         own = [unit.path.parent for unit in self.request.units if unit.stem == stem and unit.path is not None]

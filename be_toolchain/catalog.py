@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from be_toolchain.store_paths import STORE_VARIABLES
@@ -14,6 +15,9 @@ MIN_CXX_MAJOR = {"gcc": 8, "clang": 7}
 
 MIN_DRIVER_FOR_CUDA = {13: 580, 12: 525, 11: 450}
 """The first driver branch that runs any release of a CUDA major version (CUDA compatibility guide, table 1)."""
+
+PROC_DRIVER = Path("/proc/driver/nvidia")
+"""Where the kernel shows NVIDIA's driver and its GPUs."""
 
 
 class Layout(NamedTuple):

@@ -80,10 +80,13 @@ def find_configuration(system: System) -> ConfigurationFile | None:
         return None
     for folder in (system.cwd, *system.cwd.parents):
         for name in (FILE, PYPROJECT):
+            found = system.stat(f"{folder}/{name}")  # mostly there is none, and every load asks
+            if found is None or found.is_dir:
+                continue
             path = folder / name
-            text = (system.read_text(path) or "") if system.is_file(path) else ""
+            text = system.read_text(path) or ""
             wanted = name == FILE or (_NAME in text and _TABLE.search(text) is not None)
-            if wanted and system.is_file(path) and not system.is_planted(path):
+            if wanted and not system.is_planted(path):
                 return ConfigurationFile(path=path, text=text)
     return None
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from be_toolchain.arch import Arch, parse_archs, render_archs
-from be_toolchain.devices import PROC_DRIVER, DeviceReport, probe_devices
+from be_toolchain.catalog import PROC_DRIVER
 from be_toolchain.record import write_private
 from be_toolchain.system import System
+
+if TYPE_CHECKING:
+    from be_toolchain.devices import DeviceReport
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -32,15 +35,22 @@ def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, 
     """
     facts = _cheap_facts(system) if record_dir is not None else None
     if record_dir is None or facts is None:
-        return _distinct(probe_devices(system))
+        return _distinct(_probe(system))
     path = record_dir / "devices.json"
     known = _remembered(path, facts)
     if known is not None:
         return known
-    archs = _distinct(probe_devices(system))
+    archs = _distinct(_probe(system))
     if archs:
         write_private(path, json.dumps({"facts": facts, "archs": render_archs(archs)}))
     return archs
+
+
+def _probe(system: System) -> DeviceReport:
+    """What the driver says; imported when it has to be asked."""
+    from be_toolchain.devices import probe_devices
+
+    return probe_devices(system)
 
 
 def _distinct(report: DeviceReport) -> tuple[Arch, ...]:

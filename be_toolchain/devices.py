@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
+from be_toolchain.catalog import PROC_DRIVER
 from be_toolchain.errors import ArchError
 from be_toolchain.system import System
 
@@ -19,8 +20,6 @@ MAJOR_ATTRIBUTE, MINOR_ATTRIBUTE = 75, 76
 
 NO_DEVICE = 100
 """``CUDA_ERROR_NO_DEVICE`` of cuda.h: the driver works, no GPU is there or visible."""
-
-PROC_DRIVER = Path("/proc/driver/nvidia")
 
 
 class Device(NamedTuple):

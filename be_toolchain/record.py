@@ -21,7 +21,7 @@ from be_toolchain.model import (
 )
 from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
-SCHEMA = 3
+SCHEMA = 4
 """Raised whenever the meaning of a stored field changes."""
 
 KEPT_RECORDS = 64
@@ -130,8 +130,8 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
     """Write an answer by one rename, readable by its owner alone; False when the folder can't be written."""
     data = {
         "key": key,
-        "seen": [[path, *_shape(stamp)] for path, stamp in observed.seen.items()],
-        "listed": [[path, *_listing(stamp)] for path, stamp in observed.listed.items()],
+        "seen": {path: _shape(stamp) for path, stamp in observed.seen.items()},
+        "listed": {path: _listing(stamp) for path, stamp in observed.listed.items()},
         "toolchain": encode(toolchain),
     }
     written = write_private(record_path(record_dir, key), json.dumps(data, separators=(",", ":")))
@@ -187,23 +187,23 @@ def _make_private(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _shape(stamp: FileStamp | None) -> tuple[int, ...]:
+def _shape(stamp: FileStamp | None) -> list[int]:
     """A file by its identity, a folder by its being one, nothing by nothing."""
     if stamp is None or stamp.is_dir:
-        return () if stamp is None else (1,)
-    return (2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns)
+        return [] if stamp is None else [1]
+    return [2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns]
 
 
-def _listing(stamp: FileStamp | None) -> tuple[int, ...]:
+def _listing(stamp: FileStamp | None) -> list[int]:
     """A listed folder by its identity and the time at which a name in it last changed."""
-    return () if stamp is None else (stamp.inode, stamp.mtime_ns)
+    return [] if stamp is None else [stamp.inode, stamp.mtime_ns]
 
 
 def _unchanged(data: Any, system: System) -> bool:
     """Whether every observation still holds."""
     stat = system.stat
-    return all(tuple(row[1:]) == _shape(stat(row[0])) for row in data["seen"]) and all(
-        tuple(row[1:]) == _listing(stat(row[0])) for row in data["listed"]
+    return all([shape == _shape(stat(path)) for path, shape in data["seen"].items()]) and all(
+        [shape == _listing(stat(path)) for path, shape in data["listed"].items()]
     )
 
 

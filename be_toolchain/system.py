@@ -188,13 +188,8 @@ def stamp_path(path: str | Path) -> FileStamp | None:
         found = os.stat(path)  # noqa: PTH116 - a warm load does this for every recorded path; Path would double its cost
     except (OSError, ValueError):
         return None
-    return FileStamp(
-        is_dir=stat.S_ISDIR(found.st_mode),
-        executable=bool(found.st_mode & 0o111),
-        inode=found.st_ino,
-        size_bytes=found.st_size,
-        mtime_ns=found.st_mtime_ns,
-    )
+    mode = found.st_mode
+    return FileStamp(stat.S_ISDIR(mode), bool(mode & 0o111), found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class LocalSystem(System):

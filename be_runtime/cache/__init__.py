@@ -3,7 +3,7 @@
 from be_runtime.cache.guard import own_folder
 from be_runtime.cache.key import CacheKey, make_key
 from be_runtime.cache.location import CacheWarning, usable_cache_dir
-from be_runtime.cache.manifest import FileRecord, Manifest
+from be_runtime.cache.manifest import FileRecord, Files, Manifest
 from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.shadow import shadowing_paths
 from be_runtime.cache.store import Entry, Store
@@ -14,6 +14,7 @@ __all__ = [
     "CacheWarning",
     "Entry",
     "FileRecord",
+    "Files",
     "Manifest",
     "Recorded",
     "Store",

@@ -7,7 +7,7 @@ import os
 import time
 from typing import NamedTuple
 
-from be_runtime.cache.manifest import RACY_MARGIN_NS, FileRecord, Manifest
+from be_runtime.cache.manifest import RACY_MARGIN_NS, FileRecord, Files, Manifest
 
 
 class Verdict(NamedTuple):
@@ -34,13 +34,13 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
         return Verdict(problem=f"the content that {manifest.uncertain[0]} was compiled with is not certain")
     recorded_ns = time.time_ns()
     outputs: list[FileRecord] = []
-    for record in manifest.outputs:
+    for record in manifest.outputs.records:
         current = _same_content(record, f"{folder}/{record.path}", None)
         if current is None:
             return Verdict(problem=f"the cached {record.path} is damaged", damaged=True)
         outputs.append(current)
     dependencies: list[FileRecord] = []
-    for record in manifest.dependencies:
+    for record in manifest.dependencies.records:
         current = _same_content(record, record.path, manifest.recorded_ns - RACY_MARGIN_NS)
         if current is None:
             return Verdict(problem=f"{record.path} {'changed' if os.path.lexists(record.path) else 'is gone'}")
@@ -48,7 +48,9 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
     for path in manifest.absent:
         if os.path.lexists(path):
             return Verdict(problem=f"{path} is new, and comes before a file that was included")
-    refreshed = manifest._replace(recorded_ns=recorded_ns, outputs=tuple(outputs), dependencies=tuple(dependencies))
+    refreshed = manifest._replace(
+        recorded_ns=recorded_ns, outputs=Files.of(outputs), dependencies=Files.of(dependencies)
+    )
     return Verdict(refreshed=refreshed if _saves_work(manifest, refreshed) else None)
 
 
@@ -91,4 +93,4 @@ def _saves_work(old: Manifest, new: Manifest) -> bool:
     if old.outputs != new.outputs or old.dependencies != new.dependencies:
         return True
     before, after = old.recorded_ns - RACY_MARGIN_NS, new.recorded_ns - RACY_MARGIN_NS
-    return any(_is_racy(record, before) and not _is_racy(record, after) for record in new.dependencies)
+    return any(_is_racy(record, before) and not _is_racy(record, after) for record in new.dependencies.records)

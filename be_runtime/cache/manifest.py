@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-SCHEMA = 1
+SCHEMA = 2
 
 RACY_MARGIN_NS = 2_000_000_000
 """A file changed less than this before it was recorded may change again and keep its stat, so it is hashed.
@@ -35,6 +35,42 @@ class FileRecord(NamedTuple):
     sha256: str
 
 
+class Files(NamedTuple):
+    """Records of files as columns: a warm load reads hundreds, and needs none of them as an object.
+
+    Parameters
+    ----------
+    paths : tuple of str
+    sizes, mtimes_ns, ctimes_ns : tuple of int
+    sha256s : tuple of str
+        What `FileRecord` says of each file.
+
+    Examples
+    --------
+    >>> files = Files.of([FileRecord("m.so", 3, 1, 2, "ab"), FileRecord("m.json", 4, 1, 2, "cd")])
+    >>> files.paths, files.sizes
+    (('m.so', 'm.json'), (3, 4))
+    >>> files.records[1].path
+    'm.json'
+    """
+
+    paths: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    mtimes_ns: tuple[int, ...] = ()
+    ctimes_ns: tuple[int, ...] = ()
+    sha256s: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, records: Iterable[FileRecord]) -> Files:
+        """The columns of some records."""
+        return cls(*zip(*records, strict=True))
+
+    @property
+    def records(self) -> tuple[FileRecord, ...]:
+        """Each file by itself."""
+        return tuple(map(FileRecord._make, zip(*self, strict=True)))
+
+
 class Manifest(NamedTuple):
     """The record beside an entry's outputs that says whether they are still valid.
 
@@ -46,7 +82,7 @@ class Manifest(NamedTuple):
         When the entry was built.
     recorded_ns : int
         When the dependencies were last hashed or compared, taken before the first was looked at.
-    outputs, dependencies : tuple of FileRecord
+    outputs, dependencies : Files
         What was made; every file the compiler read outside its own build folder.
     absent : tuple of str
         Paths that must not exist, since a file there would be included in place of a dependency.
@@ -60,15 +96,15 @@ class Manifest(NamedTuple):
     name: str
     created_ns: int
     recorded_ns: int
-    outputs: tuple[FileRecord, ...]
-    dependencies: tuple[FileRecord, ...]
+    outputs: Files
+    dependencies: Files
     absent: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
 
     @property
     def size_bytes(self) -> int:
         """The outputs' size together."""
-        return sum(output.size for output in self.outputs)
+        return sum(self.outputs.sizes)
 
 
 def render_manifest(manifest: Manifest) -> str:
@@ -100,8 +136,8 @@ def parse_manifest(text: str | bytes) -> Manifest:
         document = json.loads(text)
         if document.pop("schema") != SCHEMA:
             raise ValueError("a manifest of another schema")
-        document["outputs"] = _records(document["outputs"])
-        document["dependencies"] = _records(document["dependencies"])
+        document["outputs"] = _files(document["outputs"])
+        document["dependencies"] = _files(document["dependencies"])
         document["absent"] = _texts(document["absent"])
         document["uncertain"] = _texts(document["uncertain"])
         manifest = Manifest(**document)
@@ -112,12 +148,18 @@ def parse_manifest(text: str | bytes) -> Manifest:
     return manifest
 
 
-def _records(rows: Any) -> tuple[FileRecord, ...]:
-    """Rows of JSON as records; a path must be text, since stat takes a number for a file descriptor."""
-    for path, size, mtime_ns, ctime_ns, sha256 in rows:
-        if not type(path) is type(sha256) is str or not type(size) is type(mtime_ns) is type(ctime_ns) is int:
-            raise ValueError(f"a damaged file record: {path!r}")
-    return tuple(map(FileRecord._make, rows))
+def _files(columns: Any) -> Files:
+    """Columns of JSON; a path must be text, since stat takes a number for a file descriptor."""
+    paths, sizes, mtimes, ctimes, digests = map(tuple, columns)
+    is_whole = len(paths) == len(sizes) == len(mtimes) == len(ctimes) == len(digests)
+    if not is_whole or not _are(str, paths, digests) or not _are(int, sizes, mtimes, ctimes):
+        raise ValueError("damaged records of files")
+    return Files(paths, sizes, mtimes, ctimes, digests)
+
+
+def _are(kind: type, *columns: tuple[Any, ...]) -> bool:
+    """Whether all values are of one type and no other."""
+    return all(set(map(type, column)) <= {kind} for column in columns)
 
 
 def _texts(items: Iterable[Any]) -> tuple[str, ...]:

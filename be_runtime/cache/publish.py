@@ -15,7 +15,7 @@ from be_runtime.cache.guard import make_folder
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import KEY, MANIFEST, created_ns, fan_folder, key_folder, output_problem, variant_name
 from be_runtime.cache.lookup import variant_folders, write_private
-from be_runtime.cache.manifest import FileRecord, Manifest, render_manifest
+from be_runtime.cache.manifest import FileRecord, Files, Manifest, render_manifest
 from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.staging import discard
 from be_runtime.errors import CacheError
@@ -87,7 +87,7 @@ def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
     known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
     if not output.outputs:
         raise CacheError(f"the build of {key.name or key.kind} made no outputs")
-    outputs = tuple(_collect(stage, name) for name in dict.fromkeys(output.outputs))
+    outputs = [_collect(stage, name) for name in dict.fromkeys(output.outputs)]
     paths = _outside(stage.work, output.dependencies)
     records = [known.records.get(path) or _record_dependency(path) for path in paths]
     uncertain = [*output.unknown, *(path for path, record in zip(paths, records, strict=True) if record is None)]
@@ -98,8 +98,8 @@ def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
         name=key.name,
         created_ns=time.time_ns(),
         recorded_ns=known.taken_ns,
-        outputs=outputs,
-        dependencies=tuple(record for record in records if record is not None),
+        outputs=Files.of(outputs),
+        dependencies=Files.of(record for record in records if record is not None),
         absent=tuple(path for path in dict.fromkeys(map(str, output.absent)) if not os.path.lexists(path)),
         uncertain=tuple(uncertain),
     )

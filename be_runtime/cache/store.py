@@ -51,7 +51,7 @@ class Entry(NamedTuple):
         KeyError
             The build made no such output.
         """
-        if not any(output.path == name for output in self.manifest.outputs):
+        if name not in self.manifest.outputs.paths:
             raise KeyError(name)
         return self.path / name
 

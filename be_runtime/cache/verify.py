@@ -18,17 +18,18 @@ from be_runtime.cache.manifest import RACY_MARGIN_NS, Manifest
 
 
 def is_unchanged(folder: str, manifest: Manifest) -> bool:
-    """Whether stat alone proves an entry valid: the way of every warm load, so it is one flat loop."""
+    """Whether stat alone proves an entry valid: the way of every warm load, so its loops are flat."""
     stat = os.stat
     newest = manifest.recorded_ns - RACY_MARGIN_NS
+    outputs, dependencies = manifest.outputs, manifest.dependencies
+    if max((*dependencies.mtimes_ns, *dependencies.ctimes_ns), default=0) >= newest:
+        return False
+    paths = (*[f"{folder}/{name}" for name in outputs.paths], *dependencies.paths)
+    sizes = outputs.sizes + dependencies.sizes
+    mtimes = outputs.mtimes_ns + dependencies.mtimes_ns
+    ctimes = outputs.ctimes_ns + dependencies.ctimes_ns
     try:
-        for name, size, mtime_ns, ctime_ns, _ in manifest.outputs:
-            now = stat(f"{folder}/{name}")
-            if now.st_mtime_ns != mtime_ns or now.st_size != size or now.st_ctime_ns != ctime_ns:
-                return False
-        for path, size, mtime_ns, ctime_ns, _ in manifest.dependencies:
-            if ctime_ns >= newest or mtime_ns >= newest:
-                return False
+        for path, size, mtime_ns, ctime_ns in zip(paths, sizes, mtimes, ctimes, strict=True):
             now = stat(path)
             if now.st_mtime_ns != mtime_ns or now.st_size != size or now.st_ctime_ns != ctime_ns:
                 return False

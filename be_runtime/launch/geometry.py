@@ -108,7 +108,9 @@ def choose_geometry(
             hints=("give grid and block, or launch_dims from which they are computed",),
         )
     if launch_dims is None:
-        return explicit_geometry(grid, block, shared_mem=shared_mem, may_be_empty=is_empty)
+        geometry = explicit_geometry(grid, block, shared_mem=shared_mem, may_be_empty=is_empty)
+        _check_threads(threads_per_block, geometry.block)
+        return geometry
     geometry = automatic_geometry(launch_dims, threads_per_block, shared_mem=shared_mem)
     if 0 in geometry.grid and not is_empty:
         raise ArgumentError(f"launch_dims={launch_dims!r} launches nothing, but there are outputs to compute")
@@ -123,13 +125,28 @@ def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> T
     >>> [automatic_block(ndim) for ndim in (1, 2, 3)]
     [(256, 1, 1), (16, 16, 1), (8, 8, 4)]
     """
-    threads = _single(threads_per_block, "threads_per_block")
-    if threads > _MAX_BLOCK_THREADS:
-        raise ArgumentError(f"threads_per_block={threads} is too large: a block has at most {_MAX_BLOCK_THREADS}")
+    threads = _threads(threads_per_block)
     bits = threads.bit_length() - 1
     z = 2 ** min(bits // 3, 6) if ndim == 3 else 1
     y = 2 ** ((bits - z.bit_length() + 1) // 2) if ndim > 1 else 1
     return threads // (y * z), y, z
+
+
+def _threads(threads_per_block: object) -> int:
+    threads = _single(threads_per_block, "threads_per_block")
+    if threads > _MAX_BLOCK_THREADS:
+        raise ArgumentError(f"threads_per_block={threads} is too large: a block has at most {_MAX_BLOCK_THREADS}")
+    return threads
+
+
+def _check_threads(threads_per_block: object, block: Triple) -> None:
+    """What belongs to `launch_dims` is the default, or what the block has."""
+    x, y, z = block
+    if _threads(threads_per_block) not in (DEFAULT_THREADS, x * y * z):
+        raise ArgumentError(
+            f"threads_per_block={threads_per_block} is given with a block of {x * y * z} threads",
+            hints=("threads_per_block is for launch_dims; with grid, block says how many threads there are",),
+        )
 
 
 def shared_bytes(value: object) -> int:

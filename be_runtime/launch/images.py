@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
 
-from ..cache import BuildOutput, CacheKey, Entry
-from ..identity import content_hash
+from ..cache import BuildOutput, CacheKey, Entry, make_key
 from ..pipeline import Session, use_entry
 from .describe import ID_DIGITS, Form, Image, Kernel
 
@@ -21,19 +19,51 @@ _LIST = "images.json"
 
 
 class Compiled(NamedTuple):
-    """What a compiler made, and the files it read, as `BuildOutput` has them."""
+    """What a compiler made, and the files it read, as `BuildOutput` has them.
+
+    Parameters
+    ----------
+    compiler : tuple of str
+        What it is in its own words, the same wherever it lies.
+    """
 
     images: tuple[Image, ...]
     dependencies: tuple[Path, ...] = ()
     absent: tuple[Path, ...] = ()
     unknown: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
 
 
-def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: str, session: Session) -> Kernel:
+class Origin(NamedTuple):
+    """What a kernel's id says of its source.
+
+    The id is part of the JAX program, which must be the same on every host. So it is made of contents, of what the
+    compiler says of itself, and of names below the author's folders. The cache's key also holds where all that lies,
+    and which code of ours had it compiled.
+
+    Parameters
+    ----------
+    key : CacheKey
+        What it is compiled from, without the files that are read.
+    folders : tuple of Path
+        Where the author's headers are searched, in order.
+    """
+
+    key: CacheKey
+    folders: tuple[Path, ...] = ()
+
+
+def obtain_kernel(
+    key: CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: Session
+) -> Kernel:
     """The kernel of a key: from the cache, or compiled now, once however many processes ask.
 
     Parameters
     ----------
+    key : CacheKey
+        Finds it in this machine's cache.
+    origin : Origin
+        Makes its id.
     compile_now : callable
         Given an empty folder to work in.
 
@@ -45,7 +75,7 @@ def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: 
 
     def build(staging: Path) -> BuildOutput:
         compiled = compile_now(staging)
-        names = write_images(compiled.images, staging)
+        names = write_images(compiled, staging)
         return BuildOutput(names, compiled.dependencies, compiled.absent, unknown=compiled.unknown)
 
     def find() -> Entry:
@@ -54,36 +84,48 @@ def obtain_kernel(key: CacheKey, compile_now: Callable[[Path], Compiled], name: 
         )
 
     def read(entry: Entry) -> Kernel:
-        return Kernel(_identify(key, entry)[:ID_DIGITS], name, read_images(entry))
+        listed = json.loads(entry.output(_LIST).read_bytes())
+        return Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
 
     return use_entry(find, read, session)
 
 
-def _identify(key: CacheKey, entry: Entry) -> str:
+def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
     """What a kernel was made from; where that is not certain, what was made as well."""
-    content = content_hash(key, entry)
-    if not entry.manifest.uncertain:
-        return content
-    return hashlib.sha256(
-        "".join([content, *(record.sha256 for record in entry.manifest.outputs)]).encode()
-    ).hexdigest()
+    manifest = entry.manifest
+    key = make_key(
+        "kernel-id",
+        ("origin", origin.key.digest),
+        ("compiler", compiler),
+        ("read", sorted(_contents(manifest.dependencies.paths, manifest.dependencies.sha256s, origin.folders))),
+        ("made", manifest.outputs.sha256s if manifest.uncertain else ()),
+    )
+    return key.digest[:ID_DIGITS]
 
 
-def write_images(images: Sequence[Image], folder: Path) -> tuple[str, ...]:
+def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Each file that was read, by its content and its name below one of the folders; elsewhere by its own name."""
+    for path, digest in zip(map(Path, paths), digests, strict=True):
+        found = ((at, folder) for at, folder in enumerate(folders) if path.is_relative_to(folder))
+        at, folder = next(found, (-1, path.parent))
+        yield f"{digest} {at} {path.relative_to(folder)}"
+
+
+def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
     """Write images into a folder; the names of the files."""
+    images = compiled.images
     names = [f"image{index}.{'ptx' if image.is_ptx else 'cubin'}" for index, image in enumerate(images)]
     for name, image in zip(names, images, strict=True):
         (folder / name).write_bytes(image.data)
     rows = [
         image._asdict() | {"data": name, "arch": str(image.arch)} for name, image in zip(names, images, strict=True)
     ]
-    (folder / _LIST).write_text(json.dumps(rows), encoding="utf-8")
+    (folder / _LIST).write_text(json.dumps({"compiler": compiled.compiler, "images": rows}), encoding="utf-8")
     return (*names, _LIST)
 
 
-def read_images(entry: Entry) -> tuple[Image, ...]:
+def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[Image, ...]:
     """What `write_images` wrote."""
-    rows = json.loads(entry.output(_LIST).read_bytes())
     return tuple(
         Image(**row)._replace(
             arch=Arch.parse(row["arch"]),

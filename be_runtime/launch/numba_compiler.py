@@ -14,25 +14,17 @@ from be_toolchain.arch import Arch
 
 from ..arrays import ArraySpec
 from ..errors import ArgumentError, BuildError
-from ..numba_import import explain_numpy, import_error, installed_version
+from ..numba_import import explain_compilation, import_error, installed_version
 from .describe import Form, Image
-from .numba_source import batched_source, entry_in_ptx, free_axis, missing_functions, parameter_names
+from .numba_hints import hints
+from .numba_source import batched_source, entry_in_ptx, free_axis, missing_functions
 from .ptx_params import pack_params
 
 _OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
 _COOPERATIVE = "cudaCGGetIntrinsicHandle"
-_ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
-_HINTS = (
-    (
-        "setitem(readonly",
-        "an input can't be written: write to an output, and use input_output_aliases to work in place",
-    ),
-    (
-        "CUDA driver library cannot be found",
-        "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches",
-    ),
-)
+_NO_DRIVER = "CUDA driver library cannot be found"
+_NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
 
 
 class NumbaKernel(NamedTuple):
@@ -158,7 +150,7 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
         )
     except Exception as error:
         # Numba's own errors, and whatever its passes stumble over: they say what the kernel's author wrote.
-        mismatch = explain_numpy("numba-cuda", error)
+        mismatch = explain_compilation("numba-cuda", error)
         if mismatch:
             raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
         raise _refused(kernel, str(error)) from error
@@ -168,22 +160,14 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
 def _refused(kernel: NumbaKernel, text: str) -> BuildError:
     types, text = ", ".join(kernel.types_text()), _COLOURS.sub("", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    hints = (*(hint for mark, hint in _HINTS if mark in text), *_hints_about_numbers(kernel, text))
+    inputs, outs = ([spec.ndim for spec in specs] for specs in (kernel.inputs, kernel.outs))
+    found = [_NEEDS_DRIVER] if _NO_DRIVER in text else hints(kernel.dispatcher.py_func, inputs, outs, text)
     return BuildError(
         f"Numba can't compile the kernel {kernel.name} for ({types})",
         output=text,
         first_error="\n".join(lines[:8]),
-        hints=hints[:1],
+        hints=tuple(found[:1]),
     )
-
-
-def _hints_about_numbers(kernel: NumbaKernel, text: str) -> tuple[str, ...]:
-    """How to read what was passed as a number, where Numba stumbles over one or says nothing but a ufunc's name."""
-    if not any(mark in text for mark in _ABOUT_NUMBERS):
-        return ()
-    names = parameter_names(kernel.dispatcher.py_func)
-    numbers = [name for name, spec in zip(names, _arrays(kernel), strict=True) if spec.ndim == 0]
-    return tuple(f"{name} is an array of no dimensions, as any number is: its value is {name}[()]" for name in numbers)
 
 
 def _numba_type(spec: ArraySpec, is_input: bool, extra_axis: bool) -> Any:

@@ -10,16 +10,16 @@ from be_toolchain.arch import Arch
 
 from .. import jax_port
 from ..arrays import BATCHING_METHODS, ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from ..cache import CacheKey, make_key
+from ..cache import make_key
 from ..errors import ArgumentError
 from ..function_content import function_content
-from ..identity import generator_digest
+from ..identity import Field, generator_digest
 from ..inputs import as_kernel_arrays
 from ..pipeline import Session
 from .calls import choose_archs, launch, new_session
 from .describe import Geometry, Kernel, array_param, content_id
 from .geometry import DEFAULT_THREADS, Dims, choose_geometry
-from .images import Compiled, obtain_kernel
+from .images import Compiled, Origin, obtain_kernel
 from .numba_compiler import NumbaKernel, check_dispatcher, compile_numba, versions
 from .numba_source import check_count, direct_writes
 
@@ -52,7 +52,8 @@ def numba_cuda_kernel(
     launch_dims : int or tuple of int, optional
         How many threads to launch along each axis, instead of `grid` and `block`: they are computed.
     threads_per_block : int
-        For `launch_dims`: 256 in blocks of 256, 16 x 16 or 8 x 8 x 4.
+        For `launch_dims`: 256 in blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, no other than the
+        block has.
     shared_mem : int
         Bytes of dynamic shared memory.
     vmap_method : str, optional
@@ -164,18 +165,22 @@ def _obtain(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session) -> K
     if content.anchors:
         images = compile_numba(kernel, archs)
         return Kernel(content_id(images), kernel.name, images)
-    key = _key(kernel, archs, content.digest)
-    return obtain_kernel(key, lambda _staging: Compiled(compile_numba(kernel, archs)), kernel.name, session)
+    fields = _fields(kernel, archs, content.digest)
+    return obtain_kernel(
+        make_key("numba-cuda", *fields, ("generator", generator_digest())),
+        Origin(make_key("numba-cuda", *fields)),
+        lambda _staging: Compiled(compile_numba(kernel, archs)),
+        kernel.name,
+        session,
+    )
 
 
-def _key(kernel: NumbaKernel, archs: Sequence[Arch], content: str) -> CacheKey:
-    return make_key(
-        "numba-cuda",
+def _fields(kernel: NumbaKernel, archs: Sequence[Arch], content: str) -> tuple[Field, ...]:
+    return (
         ("name", kernel.name),
         ("content", content),
         ("types", kernel.types_text()),
         ("batch", str(kernel.with_batch)),
         ("archs", [arch.sm for arch in archs]),
         ("versions", versions()),
-        ("generator", generator_digest()),
     )

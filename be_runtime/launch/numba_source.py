@@ -75,9 +75,12 @@ def _writing_operation(instruction: dis.Instruction) -> str:
 def _first_local(code: Sequence[dis.Instruction]) -> str | None:
     """The next local name that is loaded: of a call's first argument, where that is a named array or a part of one."""
     following = next((each for each in code if each.opname.startswith("LOAD_FAST")), None)
-    if following is None:
-        return None
-    value = following.argval
+    return None if following is None else first_name(following)
+
+
+def first_name(instruction: dis.Instruction) -> str:
+    """The local name that an instruction loads or stores; of two at once, the first."""
+    value = instruction.argval
     return str(value[0] if isinstance(value, tuple) else value)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -168,10 +169,13 @@ class Program(NamedTuple):
     code : bytes
     entry : str
         The name of the kernel in it.
+    compiler : tuple of str
+        What NVRTC says it is: its release, its version and its build.
     """
 
     code: bytes
     entry: str
+    compiler: tuple[str, ...]
 
 
 def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
@@ -221,7 +225,21 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
                 hints=missing_header_hints(nvrtc, log),
             )
         entry = _lowered(nvrtc, program, expression)
-        return Program(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), entry)
+        ptx = _text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program)
+        compiler = (f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}", *signature(ptx.decode(errors="replace")))
+        return Program(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), entry, compiler)
+
+
+def signature(ptx: str) -> tuple[str, ...]:
+    r"""What the compiler of PTX says of itself, in the comments that it begins with.
+
+    Examples
+    --------
+    >>> signature("//\n// Compiler Build ID: CL-36424714\n//\n\n.version 9.0 // not this")
+    ('Compiler Build ID: CL-36424714',)
+    """
+    head = itertools.takewhile(lambda line: line.startswith("//"), ptx.splitlines())
+    return tuple(words for line in head if (words := line.removeprefix("//").strip()))
 
 
 _LOCK = threading.Lock()

@@ -21,7 +21,7 @@ from .describe import Geometry, Kernel, Param, pointer_param, scalar_param
 from .geometry import Dims, explicit_geometry, shared_bytes
 from .images import obtain_kernel
 from .prototype import KernelParam, parse_name, read_prototype
-from .raw_compiler import compile_raw, raw_key
+from .raw_compiler import compile_raw, raw_key, raw_origin
 from .raw_source import RawKernel
 
 Size = Dims | Callable[..., Dims]
@@ -168,9 +168,9 @@ class _Variants:
         archs = choose_archs(self._asked, session)
         with self._lock:
             if archs not in self._made:
-                key = raw_key(self._kernel, archs, session)
                 self._made[archs] = obtain_kernel(
-                    key,
+                    raw_key(self._kernel, archs, session),
+                    raw_origin(self._kernel, archs),
                     lambda staging: compile_raw(self._kernel, archs, session, staging),
                     self._kernel.name.expression,
                     session,

@@ -20,13 +20,13 @@ from ..build.programs import resolve_ninja
 from ..build.progress import Progress
 from ..cache import CacheKey, make_key, shadowing_paths
 from ..errors import BuildError
-from ..identity import generator_digest
+from ..identity import Field, generator_digest
 from ..pipeline import Session
 from . import nvrtc
 from .describe import Image
-from .images import Compiled
+from .images import Compiled, Origin
 from .raw_headers import Search, find_headers, named_paths
-from .raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
+from .raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated, placeless
 
 _LARGEST_HEADER = 1 << 28
 
@@ -41,18 +41,34 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Cache
     compilers = [_file_text(path, system) for path in _candidates(system)]
     if not compilers:
         compilers = [part for pair in _toolchain(session).key_fields() for part in pair]
-    environment = [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
     return make_key(
         "kernel",
+        *_fields(kernel, archs),
+        ("options", kernel.options()),
+        ("compilers", compilers),
+        ("environment", _environment(system)),
+        ("generator", generator_digest()),
+    )
+
+
+def raw_origin(kernel: RawKernel, archs: Sequence[Arch]) -> Origin:
+    """What the kernel's id says of its source: nothing of where headers and compilers lie."""
+    options, places = placeless(kernel.options())
+    return Origin(make_key("kernel", *_fields(kernel, archs), ("options", options)), places)
+
+
+def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:
+    return (
         ("name", kernel.name.base),
         ("source", kernel.source),
         ("expression", kernel.name.expression),
-        ("options", kernel.options()),
         ("archs", [arch.sm for arch in archs]),
-        ("compilers", compilers),
-        ("environment", environment),
-        ("generator", generator_digest()),
     )
+
+
+def _environment(system: System) -> list[str]:
+    """What of the environment changes what nvcc does."""
+    return [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
 
 
 def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path) -> Compiled:
@@ -124,6 +140,7 @@ def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, syst
         dependencies=(*headers.files, *filter(system.is_file, named)),
         absent=headers.absent,
         unknown=headers.unknown,
+        compiler=programs[0].compiler,
     )
 
 
@@ -172,6 +189,7 @@ def _by_nvcc(
         tuple(Image(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins),
         dependencies=(*headers, *filter(system.is_file, named), *compilers),
         absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
+        compiler=(f"nvcc {toolkit.nvcc_version}", toolkit.host_compiler.banner, *_environment(system)),
     )
 
 

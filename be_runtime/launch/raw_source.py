@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from .prototype import KernelName, is_within
 _ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
 _LENGTH = re.compile(r"\d+")
 _PRE_INCLUDE = ("-include", "--pre-include")
+_PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
+"""An option that names folders of headers, or one header; behind a comma it may name another."""
 
 
 class RawKernel(NamedTuple):
@@ -44,6 +47,29 @@ class RawKernel(NamedTuple):
         standard = () if any(flag.startswith(("-std", "--std")) for flag in self.flags) else ("-std=c++17",)
         fast = ("--use_fast_math",) if self.use_fast_math else ()
         return (*standard, *fast, *(f"-I{path}" for path in self.include_paths), *self.flags)
+
+
+def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Options with a number for each absolute path at which headers are looked for, and these paths.
+
+    Examples
+    --------
+    >>> options, places = placeless(["-I/home/ada", "-DHOME=/home/ada", "-include", "/opt/a.h"])
+    >>> options, [str(place) for place in places]
+    (('-I<0>', '-DHOME=/home/ada', '-include', '<1>'), ['/home/ada', '/opt/a.h'])
+    """
+    found: list[str] = []
+    places: list[Path] = []
+    is_place = False
+    for option in options:
+        named = _PLACE.fullmatch(f"-I{option}" if is_place else option)
+        if named is None or named[3] is None:
+            found.append(option)
+        else:
+            found.append(f"{'' if is_place else named[1] + named[2]}<{len(places)}>")
+            places.append(Path(named[3]))
+        is_place = not is_place and named is not None and not (named[2] or named[3])
+    return tuple(found), tuple(places)
 
 
 def for_nvrtc(kernel: RawKernel) -> RawKernel:

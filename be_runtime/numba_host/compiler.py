@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BuildError
+from ..launch.numba_hints import hints
 from ..numba_import import import_error
 from .functions import HostFunction
 from .intrinsics import intrinsics
@@ -21,11 +22,6 @@ from .signature import Signature
 
 _EXCLUSIVE_LAYER = "workqueue"
 """Numba's threading layer that ends the process when two threads enter it at once."""
-
-_HINTS = (
-    ("readonly", "an input can't be written; write to an output, and use input_output_aliases to work in place"),
-    ("Cannot modify readonly", "an input can't be written; write to an output"),
-)
 
 
 def import_numba() -> Any:
@@ -93,10 +89,11 @@ def compile_entry(kernel: Any, signature: Signature) -> HostFunction:
     except Exception as error:
         # Numba's own errors, and whatever its passes stumble over: they say what the kernel's author wrote.
         text = str(error)
+        inputs, outputs = ([parameter.rank for parameter in side] for side in (signature.inputs, signature.outputs))
         raise BuildError(
             f"Numba can't compile the kernel {name} for {signature}: {_gist(text)}",
             output=text,
-            hints=tuple(dict.fromkeys(hint for mark, hint in _HINTS if mark in text))[:1],
+            hints=tuple(hints(kernel.py_func, inputs, outputs, text)[:1]),
         ) from error
     if returned != types.none:
         raise BuildError(

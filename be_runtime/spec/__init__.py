@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .model import EntryPoint, Param, Role, SourceText
+from be_runtime.source_text import SourceText
+
+from .model import EntryPoint, Param, Role
 
 if TYPE_CHECKING:
     from .discovery import discover

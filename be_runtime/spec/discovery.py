@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
+from be_runtime.source_text import SourceText
 
 from .check import complete, contradiction, infer
 from .functions import Function
 from .grammar import Locate, is_identifier, parse_spec
-from .model import EntryPoint, Param, SourceText
+from .model import EntryPoint, Param
 from .places import Places
 from .program import Annotation, Program
 

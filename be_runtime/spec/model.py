@@ -8,21 +8,6 @@ from typing import NamedTuple
 from be_runtime.dtypes import DType
 
 
-class SourceText(NamedTuple):
-    """One source as the user knows it.
-
-    Parameters
-    ----------
-    name : str
-        What messages call it: a file's path, or the module's name for an inline source.
-    text : str
-        The whole text.
-    """
-
-    name: str
-    text: str
-
-
 class Role(Enum):
     """What a parameter of an entry point receives."""
 

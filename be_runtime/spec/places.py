@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from be_runtime.errors import SourceSpan
-
-from .model import SourceText
+from be_runtime.source_text import SourceText
 
 
 class Places(NamedTuple):

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from be_runtime.source_text import SourceText
+
 from .declarations import Call, DeclarationReader, Header, Unit
 from .functions import Function, parse_function
 from .lexer import Kind, Token, closing
 from .macros import Macros, parse_define, undefined_name
-from .model import SourceText
 from .outline import Branch, Outline, outline
 from .places import Places
 

@@ -10,7 +10,7 @@ from be_runtime.bind import bind
 from be_runtime.codegen import Binding
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SpecError
 from be_runtime.options import BuildRequest, CompileOptions, Unit
-from be_runtime.spec.model import SourceText
+from be_runtime.source_text import SourceText
 
 F, G = "// @BE f\nvoid f(BE::Tensor out) {}\n", "// @BE g\nvoid g(const BE::Tensor x, BE::Tensor out) {}\n"
 

@@ -12,7 +12,7 @@ import pytest
 
 from be_runtime.identity import module_key
 from be_runtime.options import BuildRequest, CompileOptions, Unit
-from be_runtime.spec.model import SourceText
+from be_runtime.source_text import SourceText
 from be_runtime.tools import Tools
 from be_toolchain.arch import Arch
 from be_toolchain.model import HostCompiler, Toolchain

@@ -130,6 +130,48 @@ def test_an_input_can_not_be_written(kernel: Any):
     assert caught.value.hints[0].startswith("an input can't be written")
 
 
+def by_operator(x: Any, out: Any) -> None:
+    x += out
+    out[0] = 1
+
+
+def by_operator_on_a_part(x: Any, out: Any) -> None:
+    x[:1] *= 2
+    out[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hint"),
+    [
+        (by_operator, "x += ... writes the input x: write to an output"),
+        (by_operator_on_a_part, "+= and its like fail on an"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_nor_by_an_operator(kernel: Any, hint: str):
+    """Numba says nothing of inputs there."""
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_kernel(njit(kernel), ONE))(jnp.zeros(1))
+    assert caught.value.hints[0].startswith(hint)
+
+
+def repeated(count: Any, x: Any, out: Any) -> None:
+    for _ in range(count):
+        out[0] = x[0]
+
+
+def repeated_by_its_value(count: Any, x: Any, out: Any) -> None:
+    for _ in range(count[()]):
+        out[0] = x[0]
+
+
+def test_a_number_is_read_as_the_hint_says():
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_kernel(njit(repeated), ONE))(2, jnp.ones(1))
+    assert caught.value.hints == ("count is an array of no dimensions, as any number is: its value is count[()]",)
+    assert jax.jit(numba_kernel(njit(repeated_by_its_value), ONE))(2, jnp.ones(1)) == 1
+
+
 def test_the_same_in_place():
     def in_place(x: Any, out: Any) -> None:
         out[0] += 1

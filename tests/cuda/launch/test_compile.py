@@ -13,7 +13,7 @@ from be_runtime.launch import nvrtc
 from be_runtime.launch.calls import new_session
 from be_runtime.launch.images import Compiled, obtain_kernel
 from be_runtime.launch.prototype import parse_name
-from be_runtime.launch.raw_compiler import compile_raw, raw_key
+from be_runtime.launch.raw_compiler import compile_raw, raw_key, raw_origin
 from be_runtime.launch.raw_source import RawKernel
 from be_runtime.pipeline import Session
 from be_toolchain.arch import Arch
@@ -111,8 +111,9 @@ WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
 class Cached:
     """Kernels out of a cache of their own, and how often one was compiled."""
 
-    def __init__(self, compiler: str) -> None:
-        self.session = session(compiler)
+    def __init__(self, compiler: str, system: LocalSystem | None = None) -> None:
+        here = session(compiler)
+        self.session = here if system is None else here._replace(system=system)
         self.compiled = 0
 
     def obtain(self, kernel: RawKernel) -> str:
@@ -122,7 +123,8 @@ class Cached:
             self.compiled += 1
             return compile_raw(kernel, ARCHS[1:], self.session, staging)
 
-        return obtain_kernel(raw_key(kernel, ARCHS[1:], self.session), compile_now, "f", self.session).id
+        key, origin = raw_key(kernel, ARCHS[1:], self.session), raw_origin(kernel, ARCHS[1:])
+        return obtain_kernel(key, origin, compile_now, "f", self.session).id
 
 
 BY_NVCC = ("a folder behind =", "a header in a folder", "an absolute name", "a macro")
@@ -163,6 +165,53 @@ def test_new_header_that_comes_first_makes_another_kernel(compiler: str, tmp_pat
     (first / "factor.h").write_text("#define FACTOR 3\n")
     assert cached.obtain(scale) != before
     assert cached.compiled == 2
+
+
+def test_a_kernel_is_the_same_wherever_nvrtc_lies(tmp_path: Path, tmp_cache: Path):
+    """Its id is part of the program, which has to be the same on every host."""
+    here = Cached("nvrtc")
+    site = next((each for each in here.session.system.site_dirs if (each / "nvidia").is_dir()), None)
+    if site is None:
+        pytest.skip("NVRTC comes from no wheel")
+    (tmp_path / "nvidia").symlink_to(site / "nvidia")
+    elsewhere = LocalSystem()
+    elsewhere.site_dirs = (tmp_path,)
+    there = Cached("nvrtc", elsewhere)
+    scale = RawKernel("#include <cuda_fp16.h>\n#define FACTOR 2\n" + SCALE, parse_name("f"))
+    assert here.obtain(scale) == there.obtain(scale)
+    assert here.compiled == there.compiled == 1
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+@pytest.mark.parametrize("flags", [("-I{folder}",), ("-I", "{folder}"), ("-include={folder}/factor.h",), ()])
+def test_a_kernel_is_the_same_wherever_its_headers_lie(
+    flags: tuple[str, ...], compiler: str, tmp_path: Path, tmp_cache: Path
+):
+    cached, ids = Cached(compiler), []
+    for name in ("ada", "bob"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "factor.h").write_text("#pragma once\n#define FACTOR 2\n")
+        time.sleep(0.05)  # As above.
+        given = tuple(flag.format(folder=folder) for flag in flags)
+        text = SCALE if "-include={folder}/factor.h" in flags else INCLUDES + SCALE
+        ids.append(cached.obtain(RawKernel(text, parse_name("f"), given, () if flags else (folder,))))
+    assert ids[0] == ids[1]
+    assert cached.compiled == 2
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_the_order_of_folders_makes_another_kernel(compiler: str, tmp_path: Path, tmp_cache: Path):
+    folders = (tmp_path / "two", tmp_path / "three")
+    for factor, folder in enumerate(folders, 2):
+        folder.mkdir()
+        (folder / "factor.h").write_text(f"#define FACTOR {factor}\n")
+    time.sleep(0.05)  # As above.
+    cached = Cached(compiler)
+    one, other = (
+        cached.obtain(RawKernel(INCLUDES + SCALE, parse_name("f"), (), order)) for order in (folders, folders[::-1])
+    )
+    assert one != other
 
 
 @pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
@@ -222,10 +271,16 @@ def test_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: py
     monkeypatch.setattr("be_runtime.launch.numba_cuda.compile_numba", counted)
     case = numba_kernels.CASES["saxpy"]
     outs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in case.outs]
-    ids = set()
-    for _ in range(2):
+
+    def find_id() -> str:
         function = be_runtime.numba_cuda_kernel(case.kernel, outs, **case.launch)
         (equation,) = jax.make_jaxpr(function)(*case.inputs).eqns
-        ids.add(dict(equation.params["attributes"])["kernel"])
+        return str(dict(equation.params["attributes"])["kernel"])
+
+    first = find_id()
+    assert find_id() == first
     assert len(compiled) == 1
-    assert len(ids) == 1
+    # A checkout of ours on another host has other times: the kernel is compiled anew, and the program is the same.
+    monkeypatch.setattr("be_runtime.launch.numba_cuda.generator_digest", lambda: "another checkout")
+    assert find_id() == first
+    assert len(compiled) == 2

@@ -61,6 +61,40 @@ def test_numba_refuses_to_write_an_input(kernel: Callable[..., None]):
     with pytest.raises(BuildError) as caught:
         trace(kernel, X)
     assert "readonly" in caught.value.output
+    assert caught.value.hints[0].startswith("an input can't be written")
+
+
+def by_operator(x, out):
+    x += out
+    out[0] = 1
+
+
+def by_operator_on_a_part(x, out):
+    view = x[1:]
+    view -= 1
+    out[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hint"),
+    [
+        (by_operator, "x += ... writes the input x: write to an output"),
+        (by_operator_on_a_part, "+= and its like fail on an"),
+    ],
+)
+def test_so_it_does_by_an_operator_and_says_nothing_of_inputs(kernel: Callable[..., None], hint: str):
+    with pytest.raises(BuildError) as caught:
+        trace(kernel, X)
+    assert caught.value.hints[0].startswith(hint)
+
+
+def misspelt(x, out):
+    out[0] = np.shuffle(x)  # type: ignore[attr-defined]
+
+
+def test_a_name_that_numpy_never_had_is_the_kernel_s_mistake():
+    with pytest.raises(BuildError, match="module 'numpy' has no attribute 'shuffle'"):
+        trace(misspelt, X)
 
 
 def by_atomic(x, out):

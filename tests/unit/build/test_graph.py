@@ -10,7 +10,7 @@ from be_runtime.bind import bind
 from be_runtime.build import flags, graph
 from be_runtime.build.plan import BuildPlan
 from be_runtime.options import BuildRequest, CompileOptions, Unit
-from be_runtime.spec.model import SourceText
+from be_runtime.source_text import SourceText
 from be_runtime.tools import Tools
 from be_toolchain.model import HostCompiler
 

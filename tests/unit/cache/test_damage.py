@@ -117,7 +117,7 @@ def test_a_touched_or_copied_output_is_still_good(store: Store, key: CacheKey, b
     os.utime(entry.output("m.so"), (1e9, 1e9))
     hit = store.get(key)
     assert hit is not None
-    assert hit.manifest.outputs[0].mtime_ns == 10**18
+    assert hit.manifest.outputs.mtimes_ns[0] == 10**18
 
 
 def test_foreign_names_in_a_keys_folder_are_ignored(store: Store, key: CacheKey, build: Callable[[Path], BuildOutput]):

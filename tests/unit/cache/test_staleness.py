@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import BuildOutput, CacheKey, FileRecord, Manifest, Store, shadowing_paths
+from be_runtime.cache import BuildOutput, CacheKey, FileRecord, Files, Manifest, Store, shadowing_paths
 from be_runtime.cache.examine import examine, record_file
 from be_runtime.cache.manifest import RACY_MARGIN_NS
 from be_runtime.cache.verify import is_unchanged
@@ -65,7 +65,7 @@ def test_a_touch_does_not_rebuild_and_is_remembered(
     hit = store.get(key)
     assert hit is not None
     assert hit.path == entry.path
-    assert hit.manifest.dependencies[0].mtime_ns == 10**18
+    assert hit.manifest.dependencies.mtimes_ns[0] == 10**18
     again = store.get(key)
     assert again is not None
     assert again.manifest.dependencies == hit.manifest.dependencies
@@ -161,8 +161,8 @@ def recorded(header: Path) -> Manifest:
         name="n",
         created_ns=0,
         recorded_ns=record.ctime_ns + RACY_MARGIN_NS + 1,
-        outputs=(),
-        dependencies=(record,),
+        outputs=Files(),
+        dependencies=Files.of([record]),
     )
 
 
@@ -175,14 +175,14 @@ def test_a_racy_record_with_equal_stat_is_hashed(recorded: Manifest):
     """An edit within one tick of the clock: the stat is equal, the content is not."""
     racy = recorded._replace(recorded_ns=recorded.recorded_ns - RACY_MARGIN_NS)
     assert examine("/", racy).problem == ""
-    (record,) = racy.dependencies
-    edited = racy._replace(dependencies=(record._replace(sha256="0" * 64),))
+    (record,) = racy.dependencies.records
+    edited = racy._replace(dependencies=Files.of([record._replace(sha256="0" * 64)]))
     assert examine("/", edited).problem.endswith("changed")
 
 
 def test_a_file_hashed_in_doubt_is_trusted_by_stat_from_then_on(recorded: Manifest):
     old = record_file(pytest.__file__, pytest.__file__)
-    racy = recorded._replace(recorded_ns=old.ctime_ns, dependencies=(old,))
+    racy = recorded._replace(recorded_ns=old.ctime_ns, dependencies=Files.of([old]))
     assert not is_unchanged("/", racy)
     refreshed = examine("/", racy).refreshed
     assert refreshed is not None
@@ -204,12 +204,12 @@ def test_stat_alone_sees_a_path_that_should_be_absent(recorded: Manifest, tmp_pa
 
 @pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns"])
 def test_each_part_of_a_stat_counts(recorded: Manifest, field: str):
-    (record,) = recorded.dependencies
+    (record,) = recorded.dependencies.records
     other = record._replace(**{field: getattr(record, field) - 1})
-    assert not is_unchanged("/", recorded._replace(dependencies=(other,)))
+    assert not is_unchanged("/", recorded._replace(dependencies=Files.of([other])))
 
 
 def test_a_path_no_file_can_have_is_no_crash(recorded: Manifest):
-    broken = recorded._replace(dependencies=(FileRecord("a\0b", 1, 1, 1, ""),))
+    broken = recorded._replace(dependencies=Files.of([FileRecord("a\0b", 1, 1, 1, "")]))
     assert not is_unchanged("/", broken)
     assert examine("/", broken).problem

@@ -63,7 +63,7 @@ def test_outputs_may_be_in_folders_and_hard_linked(store: Store, key: CacheKey, 
     entry = store.get_or_build(key, build)
     assert entry.output("a/b/x.bin").read_bytes() == b"x"
     assert entry.output("y.o").read_bytes() == b"object"
-    assert len(entry.manifest.outputs) == 2
+    assert len(entry.manifest.outputs.paths) == 2
     assert not entry.output("y.o").samefile(shared)
     assert stat.S_IMODE(shared.stat().st_mode) == mode
     assert store.get(key) is not None
@@ -77,7 +77,7 @@ def test_dependencies_inside_the_staging_folder_are_left_out(store: Store, key: 
         return BuildOutput(outputs=("m.so",), dependencies=dependencies)
 
     entry = store.get_or_build(key, build)
-    assert [record.path for record in entry.manifest.dependencies] == [str(header)]
+    assert entry.manifest.dependencies.paths == (str(header),)
     assert store.get(key) is not None
 
 

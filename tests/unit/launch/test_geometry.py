@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from be_runtime import cuda_kernel
 from be_runtime.errors import ArgumentError
+from be_runtime.launch.describe import Geometry
 from be_runtime.launch.geometry import automatic_block, automatic_geometry, choose_geometry, explicit_geometry
 
 
@@ -88,12 +89,29 @@ def test_powers_of_two_are_used_up(ndim: int, bits: int):
         ({"launch_dims": 0}, "launches nothing"),
         ({"launch_dims": 8, "threads_per_block": 2000}, "threads_per_block=2000 is too large"),
         ({"launch_dims": 8, "threads_per_block": (16, 16)}, r"threads_per_block must be one whole number, not \(16"),
+        ({"grid": 1, "block": 32, "threads_per_block": 0}, "threads_per_block=0 is not allowed"),
+        (
+            {"grid": 1, "block": 32, "threads_per_block": "many"},
+            "threads_per_block must be one whole number, not 'many'",
+        ),
+        ({"grid": 1, "block": 32, "threads_per_block": 2000}, "threads_per_block=2000 is too large"),
+        ({"grid": 1, "block": (32, 2), "threads_per_block": 32}, "=32 is given with a block of 64 threads"),
     ],
 )
 def test_exactly_one_way_to_say_what_to_launch(given: dict[str, Any], message: str):
-    arguments = {"grid": None, "block": None, "launch_dims": None, "threads_per_block": 256, "shared_mem": 0} | given
     with pytest.raises(ValueError, match=message):
-        choose_geometry(**arguments, is_empty=False)
+        choose(**given)
+
+
+def choose(**given: Any) -> Geometry:
+    """`choose_geometry` with the defaults of `numba_cuda_kernel`."""
+    arguments = {"grid": None, "block": None, "launch_dims": None, "threads_per_block": 256, "shared_mem": 0} | given
+    return choose_geometry(**arguments, is_empty=False)
+
+
+@pytest.mark.parametrize("threads", [256, 64])
+def test_threads_per_block_may_be_the_default_or_what_the_block_has(threads: int):
+    assert choose(grid=4, block=(16, 4), threads_per_block=threads).block == (16, 4, 1)
 
 
 @pytest.mark.parametrize("argument", [{"grid": 0}, {"block": 2048}, {"shared_mem": 10**6}, {"shared_mem": "48k"}])

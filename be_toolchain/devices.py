@@ -6,7 +6,6 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch

@@ -202,8 +202,8 @@ def _listing(stamp: FileStamp | None) -> list[int]:
 def _unchanged(data: Any, system: System) -> bool:
     """Whether every observation still holds."""
     stat = system.stat
-    return all([shape == _shape(stat(path)) for path, shape in data["seen"].items()]) and all(
-        [shape == _listing(stat(path)) for path, shape in data["listed"].items()]
+    return all(shape == _shape(stat(path)) for path, shape in data["seen"].items()) and all(
+        shape == _listing(stat(path)) for path, shape in data["listed"].items()
     )
 
 

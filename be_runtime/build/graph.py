@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
 
 from ..codegen import Binding, render_include, render_inline_source, render_unit
@@ -85,7 +86,8 @@ def plan_build(
     """
     builds = [*units.values(), *((aside,) if aside is not None else ())]
     files = [file for build in builds for file in build.files]
-    edges = [edge for build in builds for edge in build.edges]
+    edges = _in_waves([units[unit.stem] for unit in _longest_first(request.units)])
+    edges += aside.edges if aside is not None else ()
     objects = [object_path(stem) for stem in units]
     if handler is None:
         edges.append(handler_edge(tools))
@@ -97,6 +99,21 @@ def plan_build(
     library_path = next((build.library_path for build in units.values() if build.library_path), "")
     made_aside = tuple(name for edge in aside.edges for name in edge.outputs) if aside is not None else ()
     return BuildPlan(files=tuple(files), edges=tuple(edges), library_path=library_path, aside=made_aside)
+
+
+def _longest_first(units: Sequence[Unit]) -> list[Unit]:
+    """Units by the length of their sources: what takes longest should not be begun last."""
+    return sorted(units, key=lambda unit: -sum(len(source.text) for source in unit.sources))
+
+
+def _in_waves(builds: Sequence[UnitBuild]) -> list[Edge]:
+    """The first command of every unit, then the second ones, and so on.
+
+    Where there are more commands than processors, ninja takes those first that have the most after them, and of these
+    the first in its file. By units, the last unit would only begin when the others are nearly done.
+    """
+    waves = zip_longest(*(build.edges for build in builds))
+    return [edge for wave in waves for edge in wave if edge is not None]
 
 
 def handler_edge(tools: Tools) -> Edge:

@@ -8,7 +8,7 @@ import pytest
 
 from be_runtime.bind import bind
 from be_runtime.build import flags, graph
-from be_runtime.build.plan import BuildPlan
+from be_runtime.build.plan import BuildPlan, Edge, UnitBuild
 from be_runtime.options import BuildRequest, CompileOptions, Unit
 from be_runtime.source_text import SourceText
 from be_runtime.tools import Tools
@@ -41,6 +41,21 @@ def test_one_source_and_the_handler():
     assert plan.edges[-1].argv == ("ld", "obj/k.o", graph.HANDLER_OBJECT, "-o", "module.so", "-lm")
     assert [file.path for file in plan.files] == ["src/k.cc"]
     assert [edge.depfile for edge in plan.edges] == ["obj/k.d", graph.HANDLER_DEPFILE, None]
+
+
+def test_all_units_begin_before_one_goes_on_and_the_longest_begins_first():
+    units = tuple(
+        Unit(stem=stem, sources=(SourceText(name=stem, text="x" * length),), path=Path(f"/{stem}.cc"))
+        for stem, length in (("a", 5), ("b", 9), ("c", 7))
+    )
+    request = BuildRequest(name="m", language="cpp", units=units, functions=None, compile=CompileOptions())
+
+    def steps(stem: str, count: int) -> UnitBuild:
+        outputs = [f"{stem}{step}" for step in range(count)]
+        return UnitBuild(edges=tuple(Edge(argv=("cc",), inputs=(), outputs=(out,), description="") for out in outputs))
+
+    plan = graph.plan_build(request, {"a": steps("a", 3), "b": steps("b", 1), "c": steps("c", 2)}, TOOLS, LINK, "h.o")
+    assert [edge.outputs[0] for edge in plan.edges] == ["b0", "c0", "a0", "c1", "a1", "a2", "module.so"]
 
 
 def test_a_handler_that_is_there_is_not_compiled():

@@ -192,6 +192,9 @@ def stamp_path(path: str | Path) -> FileStamp | None:
     return FileStamp(stat.S_ISDIR(mode), bool(mode & 0o111), found.st_ino, found.st_size, found.st_mtime_ns)
 
 
+_PIECE_BYTES = 1 << 14
+
+
 class LocalSystem(System):
     """The machine at hand, as its process sees it now.
 
@@ -224,11 +227,16 @@ class LocalSystem(System):
 
     def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
         """See `System.read_text`."""
+        parts: list[bytes] = []
         try:
-            with path.open("rb") as file:
-                return file.read(limit_bytes).decode("utf-8", "replace")
+            with path.open("rb", buffering=0) as file:
+                # In pieces, since the kernel clears as much memory as a read of /proc/sys asks for.
+                while limit_bytes > 0 and (part := file.read(min(limit_bytes, _PIECE_BYTES))):
+                    parts.append(part)
+                    limit_bytes -= len(part)
         except OSError:
             return None
+        return b"".join(parts).decode("utf-8", "replace")
 
     def realpath(self, path: Path) -> Path:
         """See `System.realpath`."""

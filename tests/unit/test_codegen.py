@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from be_runtime.codegen import Binding, c_string, line_directive, render_include, render_inline_source, render_unit
 from be_runtime.dtypes import DTYPES
 from be_runtime.options import Language
-from be_runtime.spec import discover
 from be_runtime.source_text import SourceText
+from be_runtime.spec import discover
 from be_runtime.spec.model import EntryPoint, Param, Role
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -18,8 +18,9 @@ from .spec.model import EntryPoint, Param, Role
 
 _GENERATED = "be_runtime generated code"
 _GRAPH_SUFFIX = "_graph"
-_FEW = 16
-"""Up to so many entry points have a handler that is compiled with them, which takes some 15 ms each."""
+_FEW_TENSORS, _FEW_IN_ALL = 8, 48
+"""Up to so many tensors, an entry point's handler is compiled with it: g++ takes some 5 ms for each, and more for each
+of many. With more than these, calls would not be faster either."""
 
 
 class Binding(NamedTuple):
@@ -98,11 +99,13 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
     """
     parts = [body, line_directive(1, _GENERATED)]
     parts += [f'#include "{header}"\n' for header in ("brainevent/common.h", "brainevent/detail/entry.h")]
-    for binding in bindings:
+    counts = [len(binding.entry.with_role(Role.ARG)) + len(binding.entry.with_role(Role.RET)) for binding in bindings]
+    for binding, count in zip(bindings, counts, strict=True):
+        inline = count <= _FEW_TENSORS and sum(counts) <= _FEW_IN_ALL
         parts += [
             _trampoline(binding, language),
             line_directive(1, _GENERATED),
-            _handlers(module, binding, language, are_few=len(bindings) <= _FEW),
+            _handlers(module, binding, language, inline=inline),
         ]
     return "".join(parts)
 
@@ -128,13 +131,13 @@ def _call_arguments(params: Sequence[Param]) -> list[str]:
 def _call_argument(param: Param, index: int) -> str:
     match param.role:
         case Role.ARG:
-            return f"be_call.args[{index}]"
+            return f"be_call.be_args[{index}]"
         case Role.RET:
-            return f"be_call.rets[{index}]"
+            return f"be_call.be_rets[{index}]"
         case Role.STREAM:
-            return "::BE::detail::StreamValue{be_call.stream}"
+            return "::BE::detail::StreamValue{be_call.be_stream}"
         case Role.ATTR:
-            return f"::BE::detail::attr<{_attr_type(_known(param.dtype))}>(be_call, {index})"
+            return f"::BE::detail::be_attr<{_attr_type(_known(param.dtype))}>(be_call, {index})"
 
 
 def _attr_type(dtype: DType) -> str:
@@ -142,11 +145,11 @@ def _attr_type(dtype: DType) -> str:
     return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>" if opaque else dtype.cpp_type.replace("std::", "::")
 
 
-def _handlers(module: str, binding: Binding, language: Language, *, are_few: bool) -> str:
+def _handlers(module: str, binding: Binding, language: Language, *, inline: bool) -> str:
     entry, symbol = binding.entry, binding.symbol
     attrs = entry.with_role(Role.ATTR)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
-    body = "BE_INTERNAL_HANDLE" if are_few else "be_handle"
+    body = "BE_INTERNAL_HANDLE" if inline else "be_handle"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
@@ -155,9 +158,9 @@ def _handlers(module: str, binding: Binding, language: Language, *, are_few: boo
     for allow_cuda_graph, traits in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
-            f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame);",
-            f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* frame) {{",
-            f"  return {body}(frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
+            f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame);",
+            f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame) {{",
+            f"  return {body}(be_frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
             "}",
         ]
     return "\n".join(lines) + "\n"

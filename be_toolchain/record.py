@@ -122,7 +122,7 @@ def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
         if data["key"] != key or not _unchanged(data, system):
             return None
         return _decode_toolchain(data["toolchain"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
 
 

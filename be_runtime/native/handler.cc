@@ -14,17 +14,34 @@
 #pragma GCC optimize("no-tree-loop-distribute-patterns")
 #endif
 
+#include <stddef.h>
+
 #include <new>
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
-#include "brainevent/detail/xla_buffers.h"
+#include "brainevent/detail/xla_frame.h"
 #include "xla_call.h"
 
 namespace BE::detail {
 namespace {
 
 using be_xla::fail;
+
+// The structures of xla_frame.h are XLA's.
+static_assert(offsetof(XLA_FFI_Buffer, dtype) == offsetof(XlaBuffer, be_dtype) && sizeof(XLA_FFI_DataType) == 4);
+static_assert(offsetof(XLA_FFI_Buffer, data) == offsetof(XlaBuffer, be_data));
+static_assert(offsetof(XLA_FFI_Buffer, rank) == offsetof(XlaBuffer, be_rank));
+static_assert(offsetof(XLA_FFI_Buffer, dims) == offsetof(XlaBuffer, be_dims));
+static_assert(offsetof(XLA_FFI_Args, size) == offsetof(XlaItems, be_count));
+static_assert(offsetof(XLA_FFI_Args, args) == offsetof(XlaItems, be_buffers));
+static_assert(offsetof(XLA_FFI_Rets, size) == offsetof(XlaItems, be_count));
+static_assert(offsetof(XLA_FFI_Rets, rets) == offsetof(XlaItems, be_buffers));
+static_assert(offsetof(XLA_FFI_Attrs, size) == offsetof(XlaAttrs, be_count));
+static_assert(offsetof(XLA_FFI_CallFrame, extension_start) == offsetof(XlaFrame, be_extension));
+static_assert(offsetof(XLA_FFI_CallFrame, args) == offsetof(XlaFrame, be_args));
+static_assert(offsetof(XLA_FFI_CallFrame, rets) == offsetof(XlaFrame, be_rets));
+static_assert(offsetof(XLA_FFI_CallFrame, attrs) == offsetof(XlaFrame, be_attrs));
 
 /// XLA's element types by their number in `XLA_FFI_DataType`, for messages.
 constexpr const char* kElementTypeNames[] = {
@@ -83,8 +100,9 @@ inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* 
                                                          int64_t* elements) noexcept {
   int64_t some = 0;
   for (int i = 0; i < count; ++i) {
-    if (!holds(buffers[i])) return false;
-    new (tensors + i) Tensor(view(buffers[i]));
+    const XlaBuffer* buffer = static_cast<const XlaBuffer*>(buffers[i]);
+    if (!be_holds(buffer)) return false;
+    new (tensors + i) Tensor(be_view(buffer));
     some |= tensors[i].numel();
   }
   *elements = some;
@@ -136,9 +154,11 @@ __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, c
                 entry.arg_count, entry.ret_count, static_cast<long long>(args.size),
                 static_cast<long long>(rets.size));
   for (int i = 0; i < entry.arg_count; ++i)
-    if (!holds(args.args[i])) return fail_buffer(frame, entry, "argument", i, args.args[i]);
+    if (!be_holds(static_cast<const XlaBuffer*>(args.args[i])))
+      return fail_buffer(frame, entry, "argument", i, args.args[i]);
   for (int i = 0; i < entry.ret_count; ++i)
-    if (!holds(rets.rets[i])) return fail_buffer(frame, entry, "result", i, rets.rets[i]);
+    if (!be_holds(static_cast<const XlaBuffer*>(rets.rets[i])))
+      return fail_buffer(frame, entry, "result", i, rets.rets[i]);
   return fail_attrs(frame, entry);
 }
 
@@ -185,7 +205,7 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
     stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
     stream.ctx = frame->ctx;
     if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
-    call.stream = stream.stream;
+    call.be_stream = stream.stream;
   }
   try {
     trampoline(call);

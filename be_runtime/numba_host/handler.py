@@ -8,16 +8,25 @@ other call, a batch or a wrong one, goes to ``native/host_call.cc``, which runs 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .intrinsics import intrinsics
+from .intrinsics import call_and_report, intrinsics
 from .report import MESSAGE_SIZE
 from .signature import Parameter, Signature
 
-_DTYPE_MASK = 0xFFFFFFFF
-"""A dtype is the lower half of its word."""
+_DONE, _RAISED, _OTHER = range(3)
+"""What became of a call: it was made; the function raised; it is no ordinary one and wasn't made."""
+
+_ORDINARY = f"""
+    message = room({MESSAGE_SIZE // 8})
+    state = direct(guarded, frame, message)
+    if state == {_DONE}:
+        return 0
+    if state == {_RAISED}:
+        return failed(frame, kernel, address(message))
+"""
 
 
 class Layout(ctypes.Structure):
@@ -69,48 +78,124 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None) -
         "call": ctypes.CFUNCTYPE(word, word, word)(native.call),
         "failed": ctypes.CFUNCTYPE(word, word, word, word)(native.failed),
         "guarded": guarded,
+        "direct": _direct(signature, native.layout),
     }
-    direct = () if guarded is None else _direct(signature, native.layout)
-    source = "\n".join(["def handle(frame):", *direct, "    return call(frame, kernel)"])
-    exec(source, namespace)  # noqa: S102 - made of numbers and of names of ours
+    ordinary = "" if guarded is None else _ORDINARY
+    exec(f"def handle(frame):{ordinary}\n    return call(frame, kernel)", namespace)  # noqa: S102 - a text of ours
     return numba.cfunc(types.uint64(types.uint64))(namespace["handle"])
 
 
-def _direct(signature: Signature, layout: Layout) -> Iterator[str]:
-    """The lines that make a call which is as it should be: no question, no batch, and a result to compute."""
-    arguments, results = signature.inputs, signature.outputs
-    parameters = (*arguments, *results)
-    starts = list(accumulate((parameter.rank for parameter in parameters), initial=0))
-    counts = {layout.extension: 0, layout.arg_count: len(arguments), layout.ret_count: len(results)}
-    places = [f"args[{index}]" for index in range(len(arguments))]
-    places += [f"rets[{index}]" for index in range(len(results))]
-    some = (
-        _all(f"extents[{start + axis}] != 0" for axis in range(parameter.rank))
-        for start, parameter in zip(starts[len(arguments) :], results, strict=False)
-    )
+def _direct(signature: Signature, layout: Layout) -> Any:
+    """``direct(guarded, frame, message)`` for compiled code: makes an ordinary call, and says what became of it."""
+    from numba import types
+    from numba.extending import intrinsic
 
-    yield "    whole = words(frame)"
-    yield f"    if {_all(f'whole[{at}] == {count}' for at, count in counts.items())}:"
-    yield f"        args, rets = words(whole[{layout.args}]), words(whole[{layout.rets}])"
-    yield from (f"        buffer{index} = words({place})" for index, place in enumerate(places))
-    yield f"        if {_all(_fits(index, parameter, layout) for index, parameter in enumerate(parameters))}:"
-    yield f"            data, extents = room({len(parameters)}), room({starts[-1] + 1})"
-    for index, parameter in enumerate(parameters):
-        yield f"            data[{index}] = buffer{index}[{layout.data}]"
-        yield f"            dims = words(buffer{index}[{layout.dims}])"
-        yield from (f"            extents[{starts[index] + axis}] = dims[{axis}]" for axis in range(parameter.rank))
-    yield f"            if {' or '.join(some)}:"
-    yield f"                message = room({MESSAGE_SIZE // 8})"
-    yield "                if catching(guarded, data, extents, message) == 0:"
-    yield "                    return 0"
-    yield "                return failed(frame, kernel, address(message))"
+    pointer = types.CPointer(types.int64)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def direct(typing_context: Any, guarded: Any, frame: Any, message: Any) -> Any:
+        inner = guarded.get_call_type(typing_context, (pointer, pointer), {})
+
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            def call(data: Any, extents: Any) -> Any:
+                return call_and_report(context, builder, guarded.dispatcher, inner, data, extents, arguments[2])
+
+            return _Frame(builder, arguments[1], layout).ordinary_call(signature, call)
+
+        return types.int32(guarded, frame, message), generate
+
+    return direct
 
 
-def _all(conditions: Iterable[str]) -> str:
-    return f"({' and '.join(conditions) or 'True'})"
+class _Frame:
+    """LLVM's instructions that read a call frame; Numba would take a tenth of a second to infer their types.
 
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    address : llvmlite.ir.Value
+        Of the frame.
+    layout : Layout
+    """
 
-def _fits(index: int, parameter: Parameter, layout: Layout) -> str:
-    """Whether a buffer has the parameter's dtype and rank."""
-    dtype = f"(buffer{index}[{layout.dtype}] & {_DTYPE_MASK}) == {parameter.dtype.xla_code}"
-    return f"{dtype} and buffer{index}[{layout.rank}] == {parameter.rank}"
+    def __init__(self, builder: Any, address: Any, layout: Layout) -> None:
+        from llvmlite import ir
+
+        self._builder = builder
+        self._word = ir.IntType(64)
+        self._layout = layout
+        self._whole = self._words(address)
+
+    def ordinary_call(self, signature: Signature, call: Callable[[Any, Any], Any]) -> Any:
+        """What became of a call: no question, no batch, and a result to compute.
+
+        Parameters
+        ----------
+        signature : Signature
+        call : callable
+            From pointers to addresses and to extents to the instructions of the call, whose value is its status.
+        """
+        from llvmlite import ir
+        from numba.core import cgutils
+
+        builder, layout = self._builder, self._layout
+        arguments, results = signature.inputs, signature.outputs
+        state = cgutils.alloca_once_value(builder, ir.IntType(32)(_OTHER))
+        counts = {layout.extension: 0, layout.arg_count: len(arguments), layout.ret_count: len(results)}
+        with self._where([self._is(self._whole, index, count) for index, count in counts.items()]):
+            buffers = [*self._buffers(layout.args, len(arguments)), *self._buffers(layout.rets, len(results))]
+            parameters = [*arguments, *results]
+            with self._where([fit for pair in zip(buffers, parameters, strict=True) for fit in self._fits(*pair)]):
+                extents = [self._extents(buffer, each.rank) for buffer, each in zip(buffers, parameters, strict=True)]
+                some = [self._all([self._differs(value, 0) for value in each]) for each in extents[len(arguments) :]]
+                with builder.if_then(functools.reduce(builder.or_, some), likely=True):
+                    data = self._row([self._at(buffer, layout.data) for buffer in buffers])
+                    builder.store(call(data, self._row([value for each in extents for value in each])), state)
+        return builder.load(state)
+
+    def _buffers(self, index: int, count: int) -> list[Any]:
+        """Pointers to the buffers whose addresses are in a row that the frame points to."""
+        row = self._words(self._at(self._whole, index))
+        return [self._words(self._at(row, position)) for position in range(count)]
+
+    def _fits(self, buffer: Any, parameter: Parameter) -> list[Any]:
+        """Whether a buffer has the parameter's dtype, the lower half of its word, and rank."""
+        from llvmlite import ir
+
+        dtype = self._builder.trunc(self._at(buffer, self._layout.dtype), ir.IntType(32))
+        is_one = self._builder.icmp_signed("==", dtype, dtype.type(parameter.dtype.xla_code))
+        return [is_one, self._is(buffer, self._layout.rank, parameter.rank)]
+
+    def _extents(self, buffer: Any, rank: int) -> list[Any]:
+        dims = self._words(self._at(buffer, self._layout.dims))
+        return [self._at(dims, axis) for axis in range(rank)]
+
+    def _row(self, values: Sequence[Any]) -> Any:
+        """Values one after the other on the stack."""
+        from numba.core import cgutils
+
+        row = cgutils.alloca_once(self._builder, self._word, size=self._word(len(values) + 1))
+        for index, value in enumerate(values):
+            self._builder.store(value, self._builder.gep(row, [self._word(index)]))
+        return row
+
+    def _words(self, address: Any) -> Any:
+        return self._builder.inttoptr(address, self._word.as_pointer())
+
+    def _at(self, base: Any, index: int) -> Any:
+        return self._builder.load(self._builder.gep(base, [self._word(index)]))
+
+    def _is(self, base: Any, index: int, value: int) -> Any:
+        return self._builder.icmp_signed("==", self._at(base, index), self._word(value))
+
+    def _differs(self, value: Any, other: int) -> Any:
+        return self._builder.icmp_signed("!=", value, self._word(other))
+
+    def _all(self, conditions: Sequence[Any]) -> Any:
+        from llvmlite import ir
+
+        return functools.reduce(self._builder.and_, conditions, ir.IntType(1)(1))
+
+    def _where(self, conditions: Sequence[Any]) -> Any:
+        """A block that runs where all conditions hold."""
+        return self._builder.if_then(self._all(conditions), likely=True)

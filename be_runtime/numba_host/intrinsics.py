@@ -22,19 +22,16 @@ class Intrinsics(NamedTuple):
     catching : callable
         ``catching(function, data, extents, message)``: call a compiled function with the first two; 0, or 1 when it
         raised, which is reported to the message.
-    words : callable
-        ``words(address)``: a pointer to the 64-bit words at an address.
     address : callable
         ``address(pointer)``: the address of such words.
     memory : callable
         ``memory(address)``: a pointer to what has no type.
     room : callable
-        ``room(count)``: a pointer to so many words, a literal number, of the caller's stack.
+        ``room(count)``: a pointer to so many words, a literal number, of the caller's stack; the first is 0.
     """
 
     constant: Any
     catching: Any
-    words: Any
     address: Any
     memory: Any
     room: Any
@@ -59,7 +56,7 @@ def intrinsics() -> Intrinsics:
         inner = function.get_call_type(typing_context, (data, extents), {})
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return _call_and_report(context, builder, function.dispatcher, inner, arguments)
+            return call_and_report(context, builder, function.dispatcher, inner, *arguments[1:])
 
         return types.int32(function, data, extents, message), generate
 
@@ -67,11 +64,6 @@ def intrinsics() -> Intrinsics:
 
     def as_pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def words(_context: Any, address: Any) -> Any:
-        """A pointer to the 64-bit words at an address."""
-        return pointer(address), as_pointer
 
     @intrinsic  # type: ignore[untyped-decorator]
     def memory(_context: Any, address: Any) -> Any:
@@ -90,28 +82,33 @@ def intrinsics() -> Intrinsics:
         """A pointer to words of the caller's stack."""
 
         def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-            return cgutils.alloca_once(builder, ir.IntType(64), size=ir.Constant(ir.IntType(64), count.literal_value))
+            word = ir.IntType(64)
+            first = cgutils.alloca_once(builder, word, size=word(count.literal_value))
+            builder.store(word(0), first)
+            return first
 
         return pointer(count), generate
 
-    return Intrinsics(constant, catching, words, address, memory, room)
+    return Intrinsics(constant, catching, address, memory, room)
 
 
-def _call_and_report(context: Any, builder: Any, dispatcher: Any, signature: Any, arguments: Any) -> Any:
-    """Code for a call whose exception becomes a message; ``arguments`` are the function, its two, and the message."""
+def call_and_report(
+    context: Any, builder: Any, dispatcher: Any, signature: Any, data: Any, extents: Any, message: Any
+) -> Any:
+    """Code for a call whose exception becomes a message; its value is 0, or 1 when it raised."""
     from llvmlite import ir
     from numba.core import cgutils
 
     compiled = dispatcher.get_compile_result(signature)
     context.active_code_library.add_linking_library(compiled.library)
-    status, _ = context.call_internal_no_propagate(builder, compiled.fndesc, signature, arguments[1:3])
+    status, _ = context.call_internal_no_propagate(builder, compiled.fndesc, signature, (data, extents))
     result = cgutils.alloca_once_value(builder, ir.Constant(ir.IntType(32), 0))
     with builder.if_then(status.is_error, likely=False):
         builder.store(ir.Constant(ir.IntType(32), 1), result)
         python = context.get_python_api(builder)
         lock = python.gil_ensure()
         context.call_conv.raise_error(builder, python, status)
-        _report_raised(context, builder, python, arguments[3])
+        _report_raised(context, builder, python, message)
         python.gil_release(lock)
     return builder.load(result)
 

@@ -29,5 +29,8 @@ def _text(kind: type[BaseException], value: object) -> str:
     if not isinstance(value, BaseException):
         arguments = value if isinstance(value, tuple) else () if value is None else (value,)
         value = kind(*arguments)
-    shown = str(value)
+    try:
+        shown = str(value)
+    except Exception as error:  # noqa: BLE001 - it is the author's, and the one that it hides matters more
+        shown = f"(its text can't be made: {type(error).__name__})"
     return f"{kind.__name__}: {shown}" if shown else kind.__name__

@@ -65,8 +65,10 @@ def binding(*params: Param, name: str = "f") -> Binding:
 def test_arguments_follow_the_tokens():
     roles = [Role.RET, Role.ARG, Role.STREAM, Role.ARG, Role.RET]
     text = render_unit("", "m", [binding(*(Param(role=role) for role in roles))], language="cpp")
-    arguments = "be_call.rets[0], be_call.args[0], ::BE::detail::StreamValue{be_call.stream}, be_call.args[1], "
-    assert f"::f({arguments}be_call.rets[1]);" in text
+    arguments = (
+        "be_call.be_rets[0], be_call.be_args[0], ::BE::detail::StreamValue{be_call.be_stream}, be_call.be_args[1], "
+    )
+    assert f"::f({arguments}be_call.be_rets[1]);" in text
 
 
 def test_only_cuda_asks_for_a_stream_and_for_failed_launches():
@@ -99,14 +101,20 @@ def test_the_usage_says_what_to_pass(dtype: object):
     ast.parse(row.attr_usage)
 
 
-@pytest.mark.parametrize(("count", "body"), [(16, "BE_INTERNAL_HANDLE"), (17, "be_handle")])
-def test_two_handlers_differ_in_their_trait(count: int, body: str):
-    """And handlers of many entry points are not compiled with them."""
-    bound = binding(Param(role=Role.RET))
-    text = render_unit("", "m", [bound] * count, language="cuda")
+@pytest.mark.parametrize(
+    ("entries", "tensors", "body"),
+    [(6, 8, "BE_INTERNAL_HANDLE"), (7, 7, "be_handle"), (1, 9, "be_handle"), (48, 1, "BE_INTERNAL_HANDLE")],
+)
+def test_two_handlers_differ_in_their_trait(entries: int, tensors: int, body: str):
+    """And handlers of many tensors are not compiled with their entry points."""
+    bound = binding(*[Param(role=Role.RET)] * tensors)
+    text = render_unit("", "m", [bound] * entries, language="cuda")
     for allow, trait in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
         name = bound.handler(allow_cuda_graph=allow)
-        assert f"{name}(XLA_FFI_CallFrame* frame) {{\n  return {body}(frame, be_entry_f, be_call_f, {trait});" in text
+        assert (
+            f"{name}(XLA_FFI_CallFrame* be_frame) {{\n  return {body}(be_frame, be_entry_f, be_call_f, {trait});"
+            in text
+        )
 
 
 @settings(deadline=None)

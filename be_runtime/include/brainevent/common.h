@@ -7,6 +7,7 @@
 /// complex elements also include `brainevent/dispatch.h`, whose types would cost every other build time.
 
 #include "brainevent/check.h"
+#include "brainevent/detail/entry.h"  // here, since what generated code needs is best read before the author's macros
 #include "brainevent/dispatch_macros.h"
 #include "brainevent/dtype.h"
 #include "brainevent/tensor.h"

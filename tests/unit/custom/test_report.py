@@ -12,6 +12,13 @@ import be_runtime
 from be_runtime.numba_host.report import MESSAGE_SIZE, report
 
 
+class MuteError(Exception):
+    """Has no text."""
+
+    def __str__(self) -> str:
+        return str(1 // 0)
+
+
 def reported(kind: type[BaseException], value: Any) -> str:
     room = ctypes.create_string_buffer(b"\xff" * (MESSAGE_SIZE + 8), MESSAGE_SIZE + 8)
     report(kind, value, ctypes.addressof(room))
@@ -31,6 +38,7 @@ def test_the_handler_has_room_for_it():
         (ZeroDivisionError, ("division by zero",), "ZeroDivisionError: division by zero"),
         (AssertionError, None, "AssertionError"),
         (KeyError, "k", "KeyError: 'k'"),
+        (MuteError, MuteError(), "MuteError: (its text can't be made: ZeroDivisionError)"),
         (ValueError, ValueError("a\0b"), "ValueError: a b"),
     ],
 )

@@ -124,7 +124,15 @@ def damage_field(text: str) -> str:
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda _: "", lambda text: text[: len(text) // 2], lambda _: "null", lambda _: "[]", lambda _: "{}", damage_field],
+    [
+        lambda _: "",
+        lambda text: text[: len(text) // 2],
+        lambda _: "null",
+        lambda _: "[]",
+        lambda _: "{}",
+        lambda _: "[" * 100_000,
+        damage_field,
+    ],
 )
 def test_a_damaged_record_is_ignored_and_replaced(machine: MemorySystem, tmp_path: Path, damage: Callable[[str], str]):
     first, _ = again(machine, tmp_path)

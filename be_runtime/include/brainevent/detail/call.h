@@ -12,12 +12,12 @@ namespace BE::detail {
 
 /// One launch. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.
 struct Call {
-  Tensor* args;
-  Tensor* rets;
+  Tensor* be_args;
+  Tensor* be_rets;
   /// The scalar's bytes of each attribute, in the order of the entry point's parameters.
-  const void* const* attrs;
+  const void* const* be_attrs;
   /// XLA's stream; null on CPU.
-  void* stream;
+  void* be_stream;
 };
 
 /// Becomes the type that the entry point declares for its stream: `int64_t`, `cudaStream_t` or any other pointer.
@@ -64,9 +64,9 @@ struct OpaqueValue {
 
 /// Reads attribute `index` of a call as `T`.
 template <class T>
-inline T attr(const Call& call, int index) noexcept {
+inline T be_attr(const Call& call, int index) noexcept {
   T value;
-  memcpy(static_cast<void*>(&value), call.attrs[index], sizeof(T));
+  memcpy(static_cast<void*>(&value), call.be_attrs[index], sizeof(T));
   return value;
 }
 

@@ -59,20 +59,19 @@ constexpr uint32_t kCommandBufferCompatible = 1;
 
 /// See native/handler.cc.
 #define BE_INTERNAL_HIDDEN extern "C" __attribute__((visibility("hidden")))
-BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const BE::detail::EntrySpec& entry,
-                                            void (*trampoline)(const BE::detail::Call&), uint32_t traits) noexcept;
-BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept;
-BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame* frame, const BE::detail::EntrySpec& entry,
-                                       const void** values) noexcept;
-BE_INTERNAL_HIDDEN XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame,
-                                            const BE::detail::EntrySpec& entry) noexcept;
-BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame,
-                                            const BE::detail::EntrySpec& entry) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
+                                            void (*)(const BE::detail::Call&), uint32_t) noexcept;
+BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
+BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 
-/// The body of a handler, compiled with its entry point where that is worth it.
+/// The body of a handler, compiled with its entry point where that can be.
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
 #include "brainevent/detail/inline_handler.h"
-#define BE_INTERNAL_HANDLE(frame, entry, trampoline, traits) ::BE::detail::handle<entry, trampoline>(frame, traits)
+#define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
+  ::BE::detail::be_handle_inline<be_entry, be_trampoline>(be_call, be_traits)
 #else
-#define BE_INTERNAL_HANDLE(frame, entry, trampoline, traits) be_handle(frame, entry, trampoline, traits)
+#define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
+  be_handle(be_call, be_entry, be_trampoline, be_traits)
 #endif

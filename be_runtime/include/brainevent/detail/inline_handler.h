@@ -7,7 +7,11 @@
 ///
 /// It does what `be_handle` does, for calls that are as the entry point wants them; the others go to native/handler.cc.
 
-#include "brainevent/detail/xla_buffers.h"
+#include "brainevent/detail/xla_frame.h"
+
+// An author's code that reads more extents than it knows a tensor to have is no fault of the author.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace BE::detail {
 
@@ -17,31 +21,41 @@ struct Indices {};
 
 /// One call. Both functions that XLA calls end in it, so that the entry point is compiled once.
 template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&), int... kArg, int... kRet>
-__attribute__((noinline)) XLA_FFI_Error* run(XLA_FFI_CallFrame* frame, Indices<kArg...>, Indices<kRet...>) noexcept {
-  constexpr int kArgs = kEntry.arg_count, kRets = kEntry.ret_count, kAttrs = kEntry.attr_count;
-  void *const *args = frame->args.args, *const *rets = frame->rets.rets;
-  if (__builtin_expect(frame->args.size != kArgs || frame->rets.size != kRets, 0)) return be_refuse(frame, kEntry);
-  if (__builtin_expect(!((holds(args[kArg]) & ... & true) & (holds(rets[kRet]) & ... & true)), 0))
-    return be_refuse(frame, kEntry);
-  const void* values[kAttrs + 1];
-  const bool matched = kAttrs == 0 ? frame->attrs.size == 0 : be_match_attrs(frame, kEntry, values);
-  if (__builtin_expect(!matched, 0)) return be_refuse(frame, kEntry);
+__attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indices<kArg...>,
+                                                Indices<kRet...>) noexcept {
+  constexpr size_t kArgs = sizeof...(kArg), kTensors = kArgs + sizeof...(kRet), kAttrs = kEntry.attr_count;
+  const XlaFrame* be_frame = reinterpret_cast<const XlaFrame*>(be_call);
+  const XlaBuffer* const* be_args = be_frame->be_args.be_buffers;
+  const XlaBuffer* const* be_rets = be_frame->be_rets.be_buffers;
+  if (__builtin_expect(be_frame->be_args.be_count != int64_t{kEntry.arg_count}, 0) ||
+      __builtin_expect(be_frame->be_rets.be_count != int64_t{kEntry.ret_count}, 0))
+    return be_refuse(be_call, kEntry);
+  if (__builtin_expect(!((be_holds(be_args[kArg]) & ... & true) & (be_holds(be_rets[kRet]) & ... & true)), 0))
+    return be_refuse(be_call, kEntry);
+  const void* be_values[kAttrs + 1];
+  const bool be_matched =
+      kAttrs == 0 ? be_frame->be_attrs.be_count == 0 : be_match_attrs(be_call, kEntry, be_values);
+  if (__builtin_expect(!be_matched, 0)) return be_refuse(be_call, kEntry);
 
-  Tensor tensors[kArgs + kRets + 1] = {view(args[kArg])..., view(rets[kRet])...};
-  if ((tensors[kArgs + kRet].numel() | ... | 0) == 0) return nullptr;
+  Tensor be_tensors[kTensors + 1] = {be_view(be_args[kArg])..., be_view(be_rets[kRet])...};
+  if ((be_tensors[kArgs + kRet].numel() | ... | 0) == 0) return nullptr;
   try {
-    kTrampoline(Call{tensors, tensors + kArgs, values, nullptr});
+    kTrampoline(Call{be_tensors, be_tensors + kArgs, be_values, nullptr});
     return nullptr;
   } catch (...) {
-    return be_caught(frame, kEntry);
+    return be_caught(be_call, kEntry);
   }
 }
 
+/// What XLA calls.
 template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&)>
-inline XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
-  if (__builtin_expect(frame->extension_start != nullptr, 0) && be_answer(frame, traits)) return nullptr;
-  return run<kEntry, kTrampoline>(frame, Indices<__integer_pack(kEntry.arg_count)...>{},
-                                  Indices<__integer_pack(kEntry.ret_count)...>{});
+inline XLA_FFI_Error* be_handle_inline(XLA_FFI_CallFrame* be_call, uint32_t be_traits) noexcept {
+  const bool be_extended = reinterpret_cast<const XlaFrame*>(be_call)->be_extension != nullptr;
+  if (__builtin_expect(be_extended, 0) && be_answer(be_call, be_traits)) return nullptr;
+  return be_run<kEntry, kTrampoline>(be_call, Indices<__integer_pack(kEntry.arg_count)...>{},
+                                     Indices<__integer_pack(kEntry.ret_count)...>{});
 }
 
 }  // namespace BE::detail
+
+#pragma GCC diagnostic pop

@@ -1,0 +1,125 @@
+"""What surrounds generated code: an author's warnings, macros and pragmas don't reach it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import be_runtime
+from tests.support.runtime import call
+
+WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wshadow",
+    "-Wconversion",
+    "-Wsign-conversion",
+    "-Wold-style-cast",
+    "-Wcast-qual",
+    "-Wnull-dereference",
+]
+
+KERNELS = {
+    "strides": """
+        for (int64_t i = 0; i < x.shape(0); ++i)
+          for (int64_t j = 0; j < x.shape(1); ++j)
+            out.data_ptr<float>()[i * out.stride(0) + j] = x.data_ptr<float>()[i * x.stride(0) + j * x.stride(-1)];""",
+    "pointers": """
+        BE_CHECK(x.ndim() == 2);
+        const BE::Tensor copy = x;
+        const int64_t* shape = copy.shape_ptr();
+        const int64_t* strides = copy.strides_ptr();
+        for (int64_t i = 0; i < shape[0] * strides[0]; ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i];""",
+    "elements": """
+        for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i];""",
+}
+HEAD = '#include "brainevent/common.h"\n'
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def source(body: str, *, before: str = "", by: str = "&") -> str:
+    return f"{HEAD}{before}\n// @BE f\nvoid f(const BE::Tensor{by} x, BE::Tensor{by} out) {{\n{body}\n}}\n"
+
+
+def check(name: str) -> None:
+    np.testing.assert_array_equal(call(f"{name}.f", jax.ShapeDtypeStruct(X.shape, X.dtype), X), X)
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("by", ["&", ""], ids=["reference", "value"])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_no_warning_is_about_our_code(kind: str, by: str, level: str, tmp_cache: Path):
+    name = f"warned_{kind}_{'value' if by == '' else 'reference'}_{level[1:]}"
+    be_runtime.load_cpp_inline(name, source(KERNELS[kind], by=by), extra_cflags=[*WARNINGS, "-Werror", level])
+    check(name)
+
+
+MACROS = [
+    "dims",
+    "rank",
+    "view",
+    "holds",
+    "run",
+    "Indices",
+    "values",
+    "known",
+    "types",
+    "api",
+    "buffer",
+    "from",
+    "stage",
+    "ctx",
+    "ptr",
+    "len",
+    "message",
+    "matched",
+    "tensors",
+    "code",
+    "data",
+    "dtype",
+    "shape",
+    "count",
+    "size",
+    "extension",
+    "attrs",
+    "rets",
+    "call",
+    "trampoline",
+    "entry",
+    "traits",
+    "where",
+    "XlaItems",
+    "kWrong",
+]
+
+
+def test_macros_of_the_author_do_not_reach_generated_code(tmp_cache: Path):
+    """They come before it, after our headers."""
+    before = "".join(f"#define {macro} 3 +\n" for macro in MACROS)
+    body = "float* to = out.data_ptr<float>(); for (int i = 0; i < 6; ++i) to[i] = x.data_ptr<float>()[i];"
+    be_runtime.load_cpp_inline("macros", source(body, before=before))
+    check("macros")
+
+
+def test_an_alignment_that_the_author_leaves_set_does_not_reach_xla_s_structures(tmp_cache: Path):
+    be_runtime.load_cpp_inline("packed", source(KERNELS["strides"], before="#pragma pack(push, 1)"))
+    check("packed")
+
+
+@pytest.mark.parametrize(("entries", "inputs"), [(1, 0), (1, 7), (1, 8), (1, 40), (30, 1), (16, 2), (17, 2)])
+def test_any_number_of_tensors(entries: int, inputs: int, tmp_cache: Path):
+    names = [f"x{index}" for index in range(inputs)]
+    total = " + ".join(["0.0f", *(f"{name}.data_ptr<float>()[0]" for name in names)])
+    parameters = ", ".join([*(f"const BE::Tensor {name}" for name in names), "BE::Tensor out"])
+    functions = (
+        f"// @BE f{index}\nvoid f{index}({parameters}) {{ out.data_ptr<float>()[0] = {index} + {total}; }}\n"
+        for index in range(entries)
+    )
+    module = f"many_{entries}_{inputs}"
+    be_runtime.load_cpp_inline(module, HEAD + "".join(functions))
+    last = call(f"{module}.f{entries - 1}", jax.ShapeDtypeStruct((1,), np.float32), *[np.ones(1, np.float32)] * inputs)
+    assert last.tolist() == [entries - 1 + inputs]

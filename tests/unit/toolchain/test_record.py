@@ -43,6 +43,8 @@ def test_nothing_is_run_or_listed_when_nothing_changed(machine: MemorySystem, tm
     second, searched = again(machine, tmp_path / "records")
 
     assert not searched
+    assert (second.key_fields(), second.fingerprint) == (first.key_fields(), first.fingerprint)
+    assert second._replace(cuda=None).key_fields() == first._replace(cuda=None).key_fields()
     assert machine.listings == []
     assert second == first
     assert second.fingerprint == first.fingerprint == resolve(CUDA, system=machine).fingerprint

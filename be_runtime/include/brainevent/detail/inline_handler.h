@@ -30,7 +30,7 @@ __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indi
   if (__builtin_expect(be_frame->be_args.be_count != int64_t{kEntry.arg_count}, 0) ||
       __builtin_expect(be_frame->be_rets.be_count != int64_t{kEntry.ret_count}, 0))
     return be_refuse(be_call, kEntry);
-  if (__builtin_expect(!((be_holds(be_args[kArg]) & ... & true) & (be_holds(be_rets[kRet]) & ... & true)), 0))
+  if (!((be_holds(be_args[kArg]) && ... && true) && (be_holds(be_rets[kRet]) && ... && true)))
     return be_refuse(be_call, kEntry);
   const void* be_values[kAttrs + 1];
   const bool be_matched =

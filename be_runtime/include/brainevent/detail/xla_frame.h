@@ -65,12 +65,11 @@ constexpr uint64_t be_known_element_types() noexcept {
   return be_known;
 }
 
-/// Whether a Tensor can be a view of a buffer. It reads nothing that isn't beside the elements' address, and doesn't
-/// branch.
+/// Whether a Tensor can be a view of a buffer. It reads nothing that isn't beside the elements' address.
 inline bool be_holds(const XlaBuffer* be_buffer) noexcept {
   constexpr uint64_t kKnown = be_known_element_types();
   const unsigned be_code = static_cast<unsigned>(be_buffer->be_dtype);
-  return (be_code < 64) & (kKnown >> (be_code & 63) & 1) & (be_buffer->be_rank <= Tensor::kMaxDims);
+  return __builtin_expect(be_code < 64 && (kKnown >> be_code & 1) != 0 && be_buffer->be_rank <= Tensor::kMaxDims, 1);
 }
 
 /// A Tensor over a buffer for which `be_holds` is true.

@@ -129,13 +129,15 @@ def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
     """The recorded answer, or None when there is none, it is damaged, or a file of it changed."""
     try:
         data: Any = json.loads(record_path(record_dir, key).read_bytes())
-        if data["key"] != key or not _unchanged(data, system):
-            return None
-        toolchain = _Recorded(*_decode_toolchain(data["toolchain"]))
-        toolchain.fields = tuple((str(label), str(value)) for label, value in data["fields"])
-        return toolchain
+        return _decode_recorded(data) if data["key"] == key and _unchanged(data, system) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
+
+
+def _decode_recorded(data: Any) -> Toolchain:
+    toolchain = _Recorded(*_decode_toolchain(data["toolchain"]))
+    toolchain.fields = tuple((str(label), str(value)) for label, value in data["fields"])
+    return toolchain
 
 
 def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: ObservingSystem) -> bool:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,11 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine = machine_facts(bench)
         run = {"commit": options.commit or git_commit(), "quick": options.quick, "repeat": options.repeat or None}
         outcomes: list[Outcome] = []
-        for name in options.rows:
-            outcomes.append(_measure(name, replace(bench, repeat=options.repeat.get(name, bench.repeat))))
-            if options.out is not None:  # after each row: a run that is stopped has what it measured
-                text = json.dumps(as_json(outcomes, machine=machine, run=run), indent=1)
+
+        def save(begun: Outcome) -> None:
+            """A run that is stopped has what it measured."""
+            if options.out is not None:
+                text = json.dumps(as_json([*outcomes, begun], machine=machine, run=run), indent=1)
                 options.out.write_text(text + "\n", encoding="utf-8")
+
+        for name in options.rows:
+            repeat = options.repeat.get(name, bench.repeat)
+            outcomes.append(measure_row(name, replace(bench, repeat=repeat), save))
     print(table(outcomes))
     if options.plot is not None:
         _draw(outcomes, machine, options.plot)
@@ -87,17 +92,20 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _measure(name: str, bench: Bench) -> Outcome:
-    """One row; a failure of it is reported and does not stop the others."""
+def measure_row(name: str, bench: Bench, save: Callable[[Outcome], None]) -> Outcome:
+    """One row, saved as far as it is done; a failure of it is reported and does not stop the others."""
     start = time.perf_counter()
+    outcome = Outcome(row=name)
     try:
-        figures = tuple(load_row(name).measure(bench))
-        outcome = Outcome(row=name, figures=figures)
+        for figure in load_row(name).measure(bench):
+            outcome = replace(outcome, figures=(*outcome.figures, figure))
+            save(outcome)
     except Unavailable as reason:
-        outcome = Outcome(row=name, skipped=str(reason))
+        outcome = replace(outcome, skipped=str(reason))
     except (BeRuntimeError, OSError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
         _say(f"{name} failed: {error}")
-        outcome = Outcome(row=name, skipped=FAILED)
+        outcome = replace(outcome, skipped=FAILED)
+    save(outcome)
     _say(f"{name}: {time.perf_counter() - start:.0f} s")
     return outcome
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .bench import Bench
@@ -88,7 +88,7 @@ class Row:
         Takes the bench, gives the figures; raises `Unavailable` where the machine lacks something.
     """
 
-    measure: Callable[[Bench], Sequence[Figure]]
+    measure: Callable[[Bench], Iterable[Figure]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,12 +28,15 @@ class PeerPython:
         Its interpreter.
     versions : dict of str to (str or None)
         Of the packages asked for; None for one that is not installed.
+    ffi_include : str
+        XLA's headers there: a handler has to be compiled with those of the jax that calls it.
     variables : dict of str to str
         Make every peer use the compilers and the architecture that ours uses.
     """
 
     python: str
     versions: dict[str, str | None]
+    ffi_include: str
     variables: dict[str, str]
 
     def run(self, bench: Bench, script: str, *arguments: str, cache: Path, **variables: str) -> Any:
@@ -55,12 +58,13 @@ def find_peers(bench: Bench, packages: Sequence[str]) -> PeerPython:
     if not Path(python).exists():
         hint = f"make bench-peers installs them; {VARIABLE}=/path/to/python names another Python that has them"
         raise Unavailable(f"the peers are not installed: {hint}")
-    script = ("peer_versions.py", *NEEDED, *packages)
-    versions: dict[str, str | None] = bench.child(*script, cache=bench.scratch, python=python)
+    facts = bench.child("peer_facts.py", *NEEDED, *packages, cache=bench.scratch, python=python)
+    versions: dict[str, str | None] = facts["versions"]
     missing = [package for package in NEEDED if versions[package] is None]
     if missing:
         raise Unavailable(f"{python} lacks {', '.join(missing)}, which this checkout runs with")
-    return PeerPython(python=python, versions=versions, variables=_variables(bench, python))
+    variables = _variables(bench, python)
+    return PeerPython(python=python, versions=versions, ffi_include=facts["ffi_include"], variables=variables)
 
 
 def _variables(bench: Bench, python: str) -> dict[str, str]:

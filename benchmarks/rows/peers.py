@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-from be_runtime.jax_port import ffi_include_dir
 
 from ..bench import HERE, KERNELS, Bench, interleave
 from ..cold import copy_cache, known_cache
@@ -108,7 +106,7 @@ class Contest:
             source=str(source),
             archs=archs_to_name(self.bench),
             library=str(library),
-            command=self._command(source, library, f"-I{ffi_include_dir()}"),
+            command=self._command(source, library, f"-I{self.peers.ffi_include}"),
             calls=timing if calls else None,
         )
 
@@ -119,15 +117,15 @@ class Contest:
         return (str(self.bench.cxx.path), *flags, str(source), "-o", str(library))
 
 
-def measure(bench: Bench) -> tuple[Figure, ...]:
+def measure(bench: Bench) -> Iterator[Figure]:
     """C++, and CUDA where there is a toolkit; calls of CUDA where there is a GPU."""
     peers = find_peers(bench, [package for peer in PEERS for package in peer.packages])
     found = [peer for peer in PEERS if all(peers.versions[package] for package in peer.packages)]
     _say(f"{peer.name} is not installed" for peer in PEERS if peer not in found)
     shown = {peer: _with_version(peer, peers) for peer in found}
     languages = ("cpp", "cuda") if bench.cuda is not None and bench.cuda.nvcc is not None else ("cpp",)
-    contests = [Contest(bench=bench, language=language, peers=peers) for language in languages]
-    return tuple(figure for contest in contests for figure in _measure_language(contest, shown))
+    for language in languages:
+        yield from _measure_language(Contest(bench=bench, language=language, peers=peers), shown)
 
 
 def _with_version(peer: Peer, peers: PeerPython) -> str:

@@ -46,7 +46,7 @@ def bench(tmp_path: Path, tmp_cache: Path) -> Bench:
 
 
 def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
-    figures = {row: load_row(row).measure(bench) for row in ("folder", "warm_many")}
+    figures = {row: tuple(load_row(row).measure(bench)) for row in ("folder", "warm_many")}
     labels = {row: [figure.label for figure in found] for row, found in figures.items()}
     assert {label.split("_")[1] for found in labels.values() for label in found} == {"cpp"}
     edited = figures["folder"][-1]
@@ -58,18 +58,18 @@ def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
 @pytest.mark.parametrize("row", ["cold_cuda", "cold_large", "fat_binary"])
 def test_rows_of_cuda_say_that_it_is_missing(row: str, bench: Bench):
     with pytest.raises(Unavailable, match="no complete CUDA toolkit"):
-        load_row(row).measure(bench)
+        tuple(load_row(row).measure(bench))
 
 
 def test_peers_that_are_not_installed_can_be(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_BENCH_PEERS", "/nowhere/python")
     with pytest.raises(Unavailable, match="make bench-peers"):
-        load_row("peers").measure(bench)
+        tuple(load_row("peers").measure(bench))
 
 
 def test_beside_a_python_without_peers_stand_what_every_machine_has(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_BENCH_PEERS", sys.executable)
-    figures = load_row("peers").measure(bench)
+    figures = tuple(load_row("peers").measure(bench))
     assert {figure.baseline for figure in figures} >= {"handler on ffi.h", "bare compiler"}
     kinds = [figure.label.partition(",")[0] for figure in figures if figure.baseline == "handler on ffi.h"]
     assert kinds == ["cold build", "cached load in a new process", "call in a jitted program"]

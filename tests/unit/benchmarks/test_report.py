@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from benchmarks.figure import Figure, Outcome
+from benchmarks import __main__ as runner
+from benchmarks.bench import Bench
+from benchmarks.figure import Figure, Outcome, Row
 from benchmarks.report import as_json, duration, table
 
 RATIO = Figure(label="a call", ours=(1.1e-6, 1.1e-6), baseline="theirs", theirs=(1e-6, 1e-6), goal=1.15)
@@ -50,3 +53,15 @@ def test_the_json_holds_every_sample():
     assert ratio["ratio"]["value"] == pytest.approx(1.1)
     assert time["ours"]["samples"] == [0.03, 0.05, 0.04]
     assert time["theirs"] is None
+
+
+def test_a_row_that_fails_keeps_what_it_measured(monkeypatch: pytest.MonkeyPatch):
+    def measure(_: Bench) -> Iterator[Figure]:
+        yield TIME
+        raise RuntimeError("the compiler is gone")
+
+    monkeypatch.setattr(runner, "load_row", lambda _: Row(measure=measure))
+    saved: list[Outcome] = []
+    outcome = runner.measure_row("cold", Bench.__new__(Bench), saved.append)
+    assert [each.figures for each in saved] == [(TIME,), (TIME,)]
+    assert (outcome.figures, outcome.skipped) == ((TIME,), runner.FAILED)

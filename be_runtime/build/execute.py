@@ -26,6 +26,11 @@ _STATUS = "@be@"
 _GRACE_S = 2.0
 """How long commands may take to end when they are asked to."""
 
+_ALLOCATION = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=16777216"
+"""Lets compilers get their memory in large pages, in large steps: cudafe++ touches 46,000 small ones in a quarter of a
+second, half of it the kernel's. https://www.gnu.org/software/libc/manual/html_node/Memory-Allocation-Tunables.html
+"""
+
 
 class Step(NamedTuple):
     """One finished command.
@@ -134,7 +139,7 @@ def execute(
     reader = _Reader({edge.description: edge for edge in plan.edges}, on_finish)
     argv = (str(ninja), "-j", str(jobs), *targets)
     # Messages in the C locale: diagnose reads them.
-    variables = {**environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}
+    variables = {"GLIBC_TUNABLES": _ALLOCATION, **environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}
     if plan.library_path:
         variables["LD_LIBRARY_PATH"] = plan.library_path
     try:

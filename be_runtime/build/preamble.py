@@ -12,12 +12,13 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from .kept_headers import preprocessing, probes, without_output
 from .plan import Edge, GeneratedFile, UnitBuild
 
 STEM = "be_preamble"
 """Stands for the source's name in the commands that make the preamble, and names its files."""
 
-FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size")
+FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
 """What the making leaves in `FOLDER`; nothing if a command failed."""
 
 FOLDER = "obj/be_preamble"
@@ -25,6 +26,8 @@ _SCRIPT = "obj/be_preamble.sh"
 _DONE = "obj/be_preamble.done"
 SOURCE = "src/be_preamble.cu"
 DEPFILE = f"{FOLDER}/read.d"
+MESSAGES = f"{FOLDER}/messages"
+"""What the preprocessors have said."""
 
 
 def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
@@ -71,18 +74,18 @@ def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
 def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
     """The script that makes a preamble, which is all that decides it beside the toolchain."""
     translate = next(edge for edge in phases.edges if _tool(edge) == "cudafe++")
-    preprocess = next(edge for edge in phases.edges if set(edge.outputs) & set(translate.inputs))
     whole = _translated(phases)
     compiler = _without_input(_compilation(phases).argv, whole)
     header = f"{FOLDER}/preamble.h"
+    depfiles = shlex.join(edge.depfile or "" for edge in preprocessing(phases).values())
     lines = [
         f"mkdir -p {FOLDER} {shlex.quote(str(PurePath(whole).parent))}",
         "make() {",
-        f"{_shell(preprocess.argv, dropped)} &&",
-        f"cp {shlex.quote(preprocess.depfile or '')} {DEPFILE} &&",
+        *(f"{_shell(argv, dropped)} 2>> {MESSAGES} &&" for argv in probes(phases, FOLDER)),
+        f"cat {depfiles} > {DEPFILE} &&",
         f"{_shell(translate.argv, dropped)} &&",
         # Not the first line, which names the source, nor the end, which includes what the device side made.
-        f"sed -e 1d -e '/^# 1 \"{STEM}\\.cudafe1\\.stub\\.c\"$/,$d' {shlex.quote(whole)} | sed '$d' > {header} &&",
+        f"sed -e 1d -e '/^# 1 \"{STEM}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {shlex.quote(whole)} | sed '$d' > {header} &&",
         f"sed -n -e '/^# [0-9]* \"/q' -e '/^#pragma GCC diagnostic ignored/p' {header} > {FOLDER}/pragmas.h &&",
         f"wc -c < {header} > {FOLDER}/size &&",
         f"{_shell(_without_output(compiler), dropped)} -x c++-header {header} -o {header}.gch",
@@ -114,8 +117,7 @@ def _without_input(argv: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def _without_output(argv: Sequence[str]) -> tuple[str, ...]:
-    pairs = zip(argv, ("", *argv[:-1]), strict=True)
-    return tuple(part for part, before in pairs if part not in {"-o", "-S"} and before != "-o")
+    return tuple(part for part in without_output(argv) if part != "-S")
 
 
 def _shell(argv: Sequence[str], dropped: Sequence[str]) -> str:

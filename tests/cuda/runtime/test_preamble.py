@@ -1,4 +1,4 @@
-"""The precompiled beginning of host sides: made for flags that come a second time, and without a trace in results."""
+"""What all sources begin with is kept: made for flags that come a second time, and without a trace in results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import be_runtime
+from be_runtime.cache.manifest import parse_manifest
 from be_runtime.errors import BuildError
-from tests.support.cuda import source
+from tests.support.cuda import instructions, source
 
 HEADER = """\
 #ifndef MINE
@@ -18,7 +19,7 @@ HEADER = """\
 inline int mine() { return 7; }
 #endif
 """
-MADE, USED = "compiling the preamble of CUDA sources", "with_preamble.sh"
+MADE, USED, HEADERS_USED = "compiling the preamble of CUDA sources", "with_preamble.sh", "with_kept_headers.sh"
 
 
 def build(text: str, **options: Any) -> be_runtime.CompiledModule:
@@ -28,6 +29,11 @@ def build(text: str, **options: Any) -> be_runtime.CompiledModule:
 
 def log(module: be_runtime.CompiledModule) -> str:
     return (module.path.parent / "build.log").read_text()
+
+
+def read(module: be_runtime.CompiledModule) -> set[str]:
+    """What the module depends on."""
+    return set(parse_manifest((module.path.parent / "manifest.json").read_text()).dependencies.paths)
 
 
 @pytest.fixture
@@ -45,9 +51,21 @@ def test_the_third_build_uses_it_and_makes_the_same_library():
     assert USED not in log(second)
     assert USED in log(third)
     assert MADE not in log(third)
+    assert log(third).count(HEADERS_USED) == 2
     assert third.path.read_bytes() == second.path.read_bytes()
+    assert read(third) == read(second)
     folder = Path(next(part for part in log(third).split() if part.endswith(USED) is False and "/toolchain/" in part))
     assert (folder / "preamble.h.gch").stat().st_size > 2**20
+
+
+@pytest.mark.usefixtures("needs_gcc")
+@pytest.mark.parametrize("kernel", ["events", "half", "cub_sums", "styles"])
+def test_the_machine_code_is_that_of_plain_nvcc(kernel: str, tmp_path: Path):
+    options = {"extra_cuda_cflags": ["--no-compress"], "compute_capability": "8.0,9.0"}
+    kept = [build(source(kernel), **options) for _ in range(3)][-1]
+    assert log(kept).count(HEADERS_USED) == 3
+    plain = {**options, "extra_cuda_cflags": ["--no-compress", "--time", str(tmp_path / "t.csv")]}
+    assert instructions(kept.path) == instructions(build(source(kernel), **plain).path) != []
 
 
 @pytest.mark.usefixtures("needs_gcc")
@@ -75,9 +93,33 @@ def test_a_header_that_comes_first_is_noticed(tmp_path: Path):
     options = {"extra_include_paths": [first]}
     for _ in range(2):
         build(source("arithmetic"), **options)
+    text = source("arithmetic")
+    assert HEADERS_USED in log(build(text, **options))
     (first / "cuda_runtime.h").write_text(HEADER)
-    text = source("arithmetic").replace("return 1;", "return mine();").replace("return 0;", "return mine();")
-    assert USED in log(build(text, **options))
+    text = text.replace("return 1;", "return mine();").replace("return 0;", "return mine();")
+    built = log(build(text, **options))
+    assert USED in built
+    assert HEADERS_USED not in built
+
+
+@pytest.mark.usefixtures("needs_gcc")
+@pytest.mark.parametrize("options", ["folder", "flag", "CPATH"])
+def test_headers_that_may_be_others_are_read(options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A file that would be found in place of one of the system's, or one that the system's headers ask for."""
+    first = tmp_path / "include"
+    (first / "tbb").mkdir(parents=True)
+    flags: dict[str, dict[str, Any]] = {
+        "folder": {"extra_include_paths": [first]},
+        "flag": {"extra_cuda_cflags": [f"-I{first}"]},
+        "CPATH": {},
+    }
+    if options == "CPATH":
+        monkeypatch.setenv("CPATH", str(first))
+    for _ in range(3):
+        before = log(build(source("arithmetic"), **flags[options]))
+    assert before.count(HEADERS_USED) == 2
+    (first / ("tbb/tbb.h" if options == "folder" else "math.h")).write_text("#include_next <math.h>\n")
+    assert HEADERS_USED not in log(build(source("arithmetic"), **flags[options]))
 
 
 @pytest.mark.usefixtures("needs_gcc")
@@ -94,4 +136,5 @@ def test_a_folder_makes_it_at_once_and_its_edits_use_it(tmp_path: Path):
     edited = log(be_runtime.load_cuda_dir(folder, auto_register=False, compute_capability="9.0", optimization_level=2))
     assert MADE not in edited
     assert USED in edited
+    assert HEADERS_USED in edited
     assert "b.cu" not in edited

@@ -183,6 +183,9 @@ TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
 PIP_TOOLKIT = f"cuda-toolkit[{','.join(row.extra for row in COMPONENTS)}]"
 """The requirement that pins all parts of one release; leaving an extra out lets that part float."""
 
+PIP_RELEASES = ("12.9", "13.0", "13.1", "13.2", "13.3", "13.4", "13.5")
+"""Releases that PyPI had in November 2026, offered when a command line is completed; `install` takes newer ones too."""
+
 CUDA12_WHEELS = {
     "nvidia-cuda-nvcc-cu12": "ptxas",
     "nvidia-cuda-runtime-cu12": "cudart",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from be_toolchain.exit_codes import INTERNAL, NO_CUDA, NO_CXX, WORKS
+from be_toolchain.exit_codes import INTERNAL, INTERRUPTED_BY_USER, NO_CUDA, NO_CXX, READER_GONE, WORKS
 from be_toolchain.grammar import CHANGING, build_parser
 from be_toolchain.system import LocalSystem, System
 
@@ -49,6 +50,22 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     int
         The exit code; usage errors leave through SystemExit, as argparse does.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
+    try:
+        try:
+            return _main(argv, system)
+        finally:
+            sys.stdout.flush()  # also after argparse's SystemExit, which follows its help
+    except BrokenPipeError:
+        return _leave_quietly()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED_BY_USER
+
+
+def _main(argv: Sequence[str] | None, system: System | None) -> int:
+    """Run one command; a reader that is gone is the caller's to notice."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.command == "doctor" and arguments.fix and arguments.json:
@@ -58,12 +75,27 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
         return WORKS
     try:
         return _run(parser, arguments, system or LocalSystem())
+    except BrokenPipeError:
+        raise
     except Exception:  # noqa: BLE001 - a defect must not look like a verdict about the machine
         import traceback
 
         traceback.print_exc()
         print("internal error of be_toolchain: please report the lines above", file=sys.stderr)
         return INTERNAL
+
+
+def _leave_quietly() -> int:
+    """Let Python's own flush at the exit find somebody who listens; the exit code."""
+    import os
+
+    silence = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(silence, stream.fileno())
+    return READER_GONE
 
 
 def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system: System) -> int:
@@ -84,10 +116,23 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system:
 
         print(render_completion(list_commands(parser), arguments.shell))
         return WORKS
+    if arguments.command == "list" and arguments.names:
+        return _list_names(system)
     assert arguments.command in CHANGING
     from be_toolchain.cli_install import run_command
 
     return run_command(arguments, system)
+
+
+def _list_names(system: System) -> int:
+    """Print what is in the store; a shell asks for it while somebody types."""
+    from be_toolchain.store_paths import MANIFEST, PREFIXES, store_dir
+
+    store = store_dir(system.environ)
+    if store is not None:
+        names = (name for name in system.list_dir(store) if name.startswith(PREFIXES))
+        print("".join(f"{name}\n" for name in names if system.is_file(store / name / MANIFEST)), end="")
+    return WORKS
 
 
 def _which(part: str, system: System) -> int:
@@ -122,11 +167,16 @@ def _component(toolkit: CudaToolkit, name: str) -> Path | None:
 def _env(shell: str, system: System) -> int:
     """Print variables; those for C++ alone where there is no CUDA, with the reason on standard error."""
     from be_toolchain.configuration import find_configuration
+    from be_toolchain.errors import ToolchainError
     from be_toolchain.model import ToolchainRequest
     from be_toolchain.shell import render_variables, shell_variables
     from be_toolchain.survey import survey
 
-    found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system))
+    try:
+        found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system))
+    except ToolchainError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        return NO_CXX
     print(render_variables(shell_variables(found.toolchain, system.environ), shell))
     if found.problem is not None:
         print(f"{found.problem.code}: {found.problem}", file=sys.stderr)

@@ -42,13 +42,13 @@ def _print_rich(report: Report, *, verbose: bool) -> None:
     console.print(Text(heading(), style="bold"))
     table = Table.grid(padding=(0, 2))
     for finding in report.findings:
-        body = Text(report.redact(finding.message))
+        body = Text(report.redact(finding.message), overflow="fold")  # a path is of no use without its end
         if finding.next_step:
             body.append(report.redact(f"\nnext: {finding.next_step}"), style="italic")
         status = Text(finding.status, style=_COLOURS[finding.status])
         table.add_row(status, Text(finding.subject, style="bold"), body)
     console.print(table)
-    for problem in report.problems:
+    for problem in report.explained:
         console.print(Text(report.redact(f"\n{problem.code}: {problem}")))
     if verbose:
         for block in render_probe_lists(report):

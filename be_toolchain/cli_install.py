@@ -11,7 +11,7 @@ from pathlib import Path
 
 from be_toolchain.doctor import Report
 from be_toolchain.errors import InstallError, StoreError, ToolchainError
-from be_toolchain.exit_codes import WORKS
+from be_toolchain.exit_codes import INTERRUPTED_BY_USER, WORKS
 from be_toolchain.grammar import NONE
 from be_toolchain.install import apply_plan, make_plan
 from be_toolchain.install_facts import gather_situation
@@ -20,7 +20,7 @@ from be_toolchain.install_plan import choose_goals
 from be_toolchain.installers import Installer, find_installer
 from be_toolchain.managed import Store, toolchain_json
 from be_toolchain.repair import find_repairs
-from be_toolchain.store_paths import ENV_STORE, store_dir
+from be_toolchain.store_paths import ENV_STORE, misnamed_store, store_dir
 from be_toolchain.system import System
 
 FAILED = 1
@@ -28,9 +28,6 @@ FAILED = 1
 
 NOT_CONFIRMED = 4
 """The exit code when a plan was shown and nobody said yes."""
-
-INTERRUPTED_BY_USER = 130
-"""The exit code after Ctrl-C, as shells have it."""
 
 PLAN_SCHEMA = 1
 """Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
@@ -83,10 +80,18 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
 
 def _store(system: System) -> Store:
     """The store of this user."""
+    _require_store_setting(system)
     root = store_dir(system.environ)
     if root is None:
         raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
     return Store(root)
+
+
+def _require_store_setting(system: System) -> None:
+    """Refuse to work on another folder than the one that was named."""
+    problem = misnamed_store(system.environ)
+    if problem:
+        raise StoreError(problem, hints=(f"set {ENV_STORE} to an absolute path, or unset it",))
 
 
 def _absolute(folder: Path | None) -> Path | None:
@@ -100,6 +105,7 @@ def _absolute(folder: Path | None) -> Path | None:
 
 def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
     """Plan, show, ask, do."""
+    _require_store_setting(system)
     cuda = arguments.cuda or ("" if arguments.host_compiler else "auto")
     request = InstallRequest(cuda=cuda, into=arguments.into, host_compiler=arguments.host_compiler)
     installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
@@ -163,7 +169,7 @@ def _use(store: Store, version: str) -> int:
         store.select(None)
         print("no managed toolchain is preferred")
         return WORKS
-    row = store.find(version)
+    row = store.find(version, to_use=True)
     if not row.name.startswith("cuda-"):
         raise StoreError(f"{row.name} is no CUDA toolkit", hints=(f"name it with BE_CXX={row.path}/bin/clang++",))
     store.select(row)
@@ -185,7 +191,8 @@ def _prune(store: Store, ask: Ask) -> int:
     """Remove leftovers, and ask about superseded versions."""
     for folder in store.leftovers():
         shutil.rmtree(folder, ignore_errors=True)
-        print(f"removed {folder} (left by an interrupted installation)")
+        done = "could not be removed" if folder.exists() else "removed"
+        print(f"{folder}: {done} (left by an interrupted installation)")
     rows = store.superseded()
     for row in rows:
         print(f"remove {row.name}: a newer patch of its release is there ({row.path})")

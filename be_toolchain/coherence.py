@@ -227,7 +227,7 @@ LEAST_ROOM_BYTES = 200 << 20
 """What a few modules and their staging folders need."""
 
 
-def judge_folder(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, ...]:
+def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_libraries: bool = True) -> tuple[Warned, ...]:
     """What stands against building, or loading what was built, in a folder.
 
     Parameters
@@ -238,18 +238,35 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned,
         About it.
     remedy : str
         What to set instead.
+    keeps_libraries : bool
+        Whether what lies there is loaded later, so that nobody else may be able to put a file there.
+
+    Examples
+    --------
+    >>> facts = FolderFacts(path=Path("/c"), standing=Path("/c"), obstacle="can be written by other users (mode 777)")
+    >>> judge_folder("cache", facts, "")[0].message
+    'the cache folder /c can be written by other users (mode 777)'
     """
     rows = []
-    if not facts.writable:
+    if keeps_libraries and facts.obstacle:
+        rows.append(Warned(message=f"the {purpose} folder {facts.path} {facts.obstacle}", hint=remedy))
+    elif not keeps_libraries and facts.standing != facts.path:
+        rows.append(Warned(message=f"the {purpose} folder {facts.path} is not there: nvcc fails", hint=remedy))
+    elif not facts.writable:
         where = "" if facts.standing == facts.path else f" ({facts.standing} can't be written)"
         rows.append(Warned(message=f"the {purpose} folder {facts.path} can't be written{where}", hint=remedy))
     if not facts.executable:
         message = f"the {purpose} folder {facts.path} is mounted noexec: what is built there can't be loaded"
         rows.append(Warned(message=message, hint=remedy))
+    return tuple(rows)
+
+
+def judge_room(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, ...]:
+    """Whether a folder has room; parameters as of `judge_folder`."""
     if facts.free_bytes is not None and facts.free_bytes < LEAST_ROOM_BYTES:
         message = f"the {purpose} folder {facts.path} has {facts.free_bytes >> 20} MiB left"
-        rows.append(Warned(message=message, hint=f"free some space, or {remedy}"))
-    return tuple(rows)
+        return (Warned(message=message, hint=f"free some space, or {remedy}"),)
+    return ()
 
 
 def render_limits(limits: HostLimits) -> str:

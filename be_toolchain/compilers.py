@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from be_toolchain.errors import Probe
+from be_toolchain.errors import Probe, correct
 from be_toolchain.hosts import HostCandidate, host_candidates, probe_compiler
 from be_toolchain.model import HostCompiler
 from be_toolchain.preferences import Preferences
@@ -45,4 +45,6 @@ class Compilers:
         """Ask once; a later step that finds the same program gives its own name to the answer."""
         if candidate.path not in self._asked:
             self._asked[candidate.path] = probe_compiler(self._system, candidate)
-        return self._asked[candidate.path]._replace(found_via=candidate.found_via)
+        answer = self._asked[candidate.path]._replace(found_via=candidate.found_via)
+        named = isinstance(answer, Probe) and candidate.found_via in self._preferences.compiler_names
+        return answer._replace(hint=correct(candidate.found_via)) if isinstance(answer, Probe) and named else answer

@@ -6,8 +6,22 @@ import argparse
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from be_toolchain import catalog
+
 COMMAND = "be-toolchain"
 """The program that the distribution installs; shells cannot complete what follows ``python -m``."""
+
+VERSIONS = {("install", "--cuda"): ("auto", *catalog.PIP_RELEASES)}
+"""Words that are offered for an option of a command, which takes others too."""
+
+STORED = f"{COMMAND} list --names 2>/dev/null"
+"""Prints the names in the store."""
+
+FROM_STORE = {"use": f"{STORED} | grep ^cuda-", "remove": STORED}
+"""Commands whose first word is a name in the store, and what prints those that they take."""
+
+ALSO = {"use": ("none",)}
+"""Words that such a command takes too."""
 
 
 class Command(NamedTuple):
@@ -20,13 +34,16 @@ class Command(NamedTuple):
     words : tuple of str
         Its options, and the words that it takes without one.
     choices : tuple of (option, words)
-        The words that an option takes; an empty tuple where that is a path or a text.
+        The words that an option takes; an empty tuple where that is a path.
+    asks : str
+        The command line that prints further words; empty where there are none.
     """
 
     name: str
     summary: str
     words: tuple[str, ...]
     choices: tuple[tuple[str, tuple[str, ...]], ...]
+    asks: str = ""
 
 
 def list_commands(parser: argparse.ArgumentParser) -> tuple[Command, ...]:
@@ -53,12 +70,13 @@ def _describe(name: str, summary: str, parser: argparse.ArgumentParser) -> Comma
     options = [word for action in actions for word in action.option_strings if word.startswith("--")]
     plain = [str(word) for action in actions if not action.option_strings for word in action.choices or ()]
     choices = tuple(
-        (word, tuple(map(str, action.choices or ())))
+        (word, tuple(map(str, action.choices or ())) or VERSIONS.get((name, word), ()))
         for action in actions
         for word in action.option_strings
         if action.nargs != 0
     )
-    return Command(name=name, summary=summary, words=(*plain, *options), choices=choices)
+    words = (*ALSO.get(name, ()), *plain, *options)
+    return Command(name=name, summary=summary, words=words, choices=choices, asks=FROM_STORE.get(name, ""))
 
 
 def render_completion(commands: tuple[Command, ...], shell: str) -> str:
@@ -102,6 +120,9 @@ def _bash(commands: tuple[Command, ...]) -> Iterator[str]:
             answer = f'words="{" ".join(choices)}"' if choices else 'COMPREPLY=($(compgen -f -- "$word")); return'
             yield f'      "{command.name} {option}") {answer} ;;'
     for command in commands:
+        # Only directly after the command: the program takes a moment to answer.
+        if command.asks:
+            yield f'      "{command.name} {command.name}") words="{" ".join(command.words)} $({command.asks})" ;;'
         yield f'      "{command.name} "*) words="{" ".join(command.words)}" ;;'
     yield "    esac"
     yield "  fi"
@@ -119,6 +140,8 @@ def _fish(commands: tuple[Command, ...]) -> Iterator[str]:
     for command in commands:
         condition = f"complete -c {COMMAND} -n '__fish_seen_subcommand_from {command.name}'"
         taken = dict(command.choices)
+        if command.asks:
+            yield f"{condition} -a '({command.asks})'"
         for word in command.words:
             if not word.startswith("--"):
                 yield f"{condition} -a '{word}'"

@@ -75,6 +75,11 @@ def find_configuration(system: System) -> ConfigurationFile | None:
     """The nearest file with wishes, from the working folder upwards; one that another user may have put there is not.
 
     In one folder ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up add nothing.
+
+    Raises
+    ------
+    PreferenceError
+        A ``be-toolchain.toml`` can't be read: what it asks for would be left out without a word.
     """
     if system.cwd is None:
         return None
@@ -84,9 +89,12 @@ def find_configuration(system: System) -> ConfigurationFile | None:
             if found is None or found.is_dir:
                 continue
             path = folder / name
-            text = system.read_text(path) or ""
+            told = system.read_text(path)
+            text = told or ""
             wanted = name == FILE or (_NAME in text and _TABLE.search(text) is not None)
             if wanted and not system.is_planted(path):
+                if told is None:
+                    raise PreferenceError(f"{path} can't be read", hints=(f"chmod +r {path}, or move it away",))
                 return ConfigurationFile(path=path, text=text)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,14 +14,16 @@ from be_toolchain.coherence import (
     judge_driver,
     judge_folder,
     judge_jax,
+    judge_room,
     render_limits,
 )
 from be_toolchain.configuration import find_configuration
 from be_toolchain.devices import LIBCUDA, DeviceReport, ask_aside
-from be_toolchain.errors import Probe, ToolchainError
+from be_toolchain.errors import PreferenceError, Probe, ToolchainError
 from be_toolchain.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.record import encode
+from be_toolchain.runtime_settings import refused_settings
 from be_toolchain.surroundings import Surroundings, probe_surroundings
 from be_toolchain.survey import Survey, survey
 from be_toolchain.system import System
@@ -91,11 +94,18 @@ class Report(NamedTuple):
     @property
     def verdict(self) -> str:
         """One sentence."""
+        if any(isinstance(problem, PreferenceError) for problem in self.problems):
+            return "With these settings neither C++ nor CUDA builds can work here."
         return {
             WORKS: "CUDA and C++ builds can work here.",
             NO_CUDA: "C++ builds can work here; CUDA builds cannot.",
             NO_CXX: "Neither C++ nor CUDA builds can work here.",
         }[self.exit_code]
+
+    @property
+    def explained(self) -> tuple[ToolchainError, ...]:
+        """The problems with more to say than their finding: the places looked at, further hints."""
+        return tuple(problem for problem in self.problems if problem.probes or problem.hints[1:])
 
     def redact(self, text: str) -> str:
         """A text for people, who may paste it where all can read it: without the name of the user's home folder."""
@@ -154,15 +164,16 @@ def examine_machine(
     surroundings = probe_surroundings(system)
     home = system.environ.get("HOME", "").rstrip("/")
     request = ToolchainRequest(need_cuda=True, need_cxx=True)
+    refused = refused_settings(system.environ, surroundings)
     try:
         found = survey(request, system, find_configuration(system), to_the_end=True)
     except ToolchainError as error:
-        return _report_settings(error, asked(), surroundings, home)
+        return _report_settings((error, *refused), asked(), surroundings, home)
     seen = asked()
-    problems = tuple(dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None))
+    missing = dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None)
     trials = _try_all(found.toolchain, seen, surroundings, system) if smoke else ()
     failed = {trial.name for trial in trials if trial.outcome == "fail"}
-    no_cxx = bool(found.cxx_problem) or not failed.isdisjoint({"C++", "FFI on the CPU"})
+    no_cxx = bool(found.cxx_problem or refused) or not failed.isdisjoint({"C++", "FFI on the CPU"})
     probes = (
         ("C++ compiler", found.cxx_probes),
         ("CUDA toolkit", found.cuda_probes),
@@ -170,11 +181,11 @@ def examine_machine(
         ("driver and GPUs", tuple(_device_probes(seen))),
     )
     return Report(
-        findings=(*_findings(found, seen, surroundings), *map(_smoke_finding, trials)),
+        findings=(*_findings(found, seen, surroundings), *map(_refusal, refused), *map(_smoke_finding, trials)),
         toolchain=found.toolchain,
         devices=seen,
         probes=probes,
-        problems=problems,
+        problems=(*missing, *refused),
         surroundings=surroundings,
         smoke=trials,
         home=home,
@@ -182,15 +193,21 @@ def examine_machine(
     )
 
 
-def _report_settings(error: ToolchainError, devices: DeviceReport, surroundings: Surroundings, home: str) -> Report:
-    """The report where a setting means nothing: nothing was searched."""
-    hint = _first(error.hints)
+def _refusal(error: ToolchainError) -> Finding:
+    """The line of a setting with which nothing can be loaded."""
+    return Finding(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
+
+
+def _report_settings(
+    errors: tuple[ToolchainError, ...], devices: DeviceReport, surroundings: Surroundings, home: str
+) -> Report:
+    """The report where a setting that steers the search means nothing: nothing was searched."""
     return Report(
-        findings=(Finding(status="fail", subject="settings", message=error.message, next_step=hint),),
+        findings=tuple(map(_refusal, errors)),
         toolchain=Toolchain(),
         devices=devices,
         probes=(),
-        problems=(error,),
+        problems=errors,
         surroundings=surroundings,
         home=home,
         exit_code=NO_CXX,
@@ -238,11 +255,14 @@ def _surrounding_findings(
     if toolkit is not None:
         for row in judge_jax(toolkit.release, around.jax_plugins, around.jaxlib, has_gpu=bool(devices.devices)):
             yield Finding(status="warn", subject="jax", message=row.message, next_step=row.hint)
-    for purpose, facts, remedy in (
-        ("cache", around.cache, "set BE_CACHE_DIR to another folder"),
-        ("temporary", around.temporary, "set TMPDIR to another folder"),
+    cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
+    for purpose, rows in (
+        ("cache", () if around.cache_variable else judge_folder("cache", around.cache, cache)),
+        ("cache", judge_room("cache", around.cache, cache)),
+        ("temporary", judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)),
+        ("temporary", judge_room("temporary", around.temporary, temporary)),
     ):
-        for row in judge_folder(purpose, facts, remedy):
+        for row in rows:
             yield Finding(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
 
 
@@ -254,7 +274,7 @@ def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Ite
         yield _failed("CUDA toolkit", found.cuda_problem)
     else:
         yield from _toolkit_findings(toolchain.cuda)
-        yield from _passed_over(found.cuda_probes)
+    yield from _all_passed_over(found)
     yield from _wheel_findings(around, toolchain.cuda)
     yield from _device_findings(devices, toolchain.cuda)
     yield from _surrounding_findings(around, devices, toolchain.cuda)
@@ -331,12 +351,23 @@ def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterat
         yield Finding(status="note", subject="CUDA 12 wheels", message=row.message, next_step=row.hint)
 
 
-def _passed_over(probes: tuple[Probe, ...]) -> Iterator[Finding]:
-    """Toolkits that are here, would have come first, and can be repaired."""
-    for probe in probes:
+def _all_passed_over(found: Survey) -> Iterator[Finding]:
+    """What was named, or is here, and would have come before what is used."""
+    cxx, cuda = found.toolchain.cxx, found.toolchain.cuda
+    hosts = tuple(probe for probe in found.host_probes if probe not in found.cxx_probes)
+    if cxx is not None:
+        yield from _passed_over("C++ compiler", found.cxx_probes, str(cxx.path))
+    if cuda is not None:
+        yield from _passed_over("CUDA toolkit", found.cuda_probes, str(cuda.nvcc or cuda.root))
+        yield from _passed_over("host compiler", hosts, str(cuda.host_compiler.path))
+
+
+def _passed_over(subject: str, probes: tuple[Probe, ...], used: str) -> Iterator[Finding]:
+    """The places before the chosen one that can be repaired."""
+    for probe in itertools.takewhile(lambda probe: not probe.chosen, probes):
         if probe.hint:
-            message = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}"
-            yield Finding(status="warn", subject="CUDA toolkit", message=message, next_step=probe.hint)
+            message = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
+            yield Finding(status="warn", subject=subject, message=message, next_step=probe.hint)
 
 
 def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ class Probe(NamedTuple):
     reason : str
         Why it lost, or why it was chosen.
     hint : str
-        What would repair it, where something was there and can be repaired.
+        What would repair it, where something was there, or was named, and can't be used.
     chosen : bool
         Whether this is the one in use.
     """
@@ -53,6 +53,17 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
         return ", ".join(filter(None, ("chosen" if probe.chosen else "", probe.reason)))
 
     return "\n".join(f"  {probe.found_via:<{width}}  {probe.place}: {verdict(probe)}" for probe in probes)
+
+
+def correct(variable: str) -> str:
+    """What to do about a variable, or a key of a project's file, that names something unusable.
+
+    Examples
+    --------
+    >>> correct("CUDA_HOME")
+    'correct CUDA_HOME, or leave it out'
+    """
+    return f"correct {variable}, or leave it out"
 
 
 class ToolchainError(Exception):
@@ -91,7 +102,7 @@ class ArchError(ToolchainError, ValueError):
 
 
 class PreferenceError(ToolchainError, ValueError):
-    """An environment variable that steers the search has a value that means nothing."""
+    """An environment variable, or a key of a project's file, has a value that means nothing or can't be used."""
 
     code = "TC102"
 

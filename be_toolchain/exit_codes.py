@@ -5,3 +5,6 @@ WORKS, NO_CUDA, NO_CXX, INTERNAL = 0, 1, 2, 3
 
 USAGE_ERROR = 64
 """Arguments that mean nothing (``EX_USAGE``)."""
+
+INTERRUPTED_BY_USER, READER_GONE = 130, 141
+"""After Ctrl-C, and where what reads the output has ended, as ``head`` does: as shells have it for signals."""

@@ -101,6 +101,7 @@ def _add_store(commands: _Commands) -> None:
     """``list``, ``use``, ``remove`` and ``prune``."""
     listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
     listed.add_argument("--json", action="store_true", help="print them as JSON")
+    listed.add_argument("--names", action="store_true", help="print their names alone, without reading them")
     listed.add_argument("--verify", action="store_true", help="compare every file with what its wheel held")
     use = commands.add_parser("use", help="prefer one managed CUDA toolkit", description="Prefer one managed toolkit.")
     use.add_argument("version", help=f"13.0, 13.0.2 or cuda-13.0.2; {NONE} to prefer none")

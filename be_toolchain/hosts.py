@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_toolchain import catalog
-from be_toolchain.errors import Probe
+from be_toolchain.errors import Probe, correct
 from be_toolchain.model import HostCompiler
 from be_toolchain.preferences import Preferences
 from be_toolchain.store_paths import MANIFEST, ZIG_PREFIX, store_dir
@@ -17,6 +17,10 @@ from be_toolchain.versions import parse_host_version, version_key
 
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that stand before a compiler in ``CXX``."""
+
+
+NO_ANSWER = "repair or remove it"
+"""What to do about a program with a compiler's name that doesn't answer as one."""
 
 
 class HostCandidate(NamedTuple):
@@ -50,13 +54,15 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCa
     while len(words) > 1 and Path(words[0]).name in LAUNCHERS:
         words = words[1:]
     name = words[0] if words else ""
-    if name.startswith("/") and system.is_dir(Path(name)):
+    is_folder = name.startswith("/") and system.is_dir(Path(name))
+    if is_folder:
         name = str(Path(name) / "g++")
     path = system.which(name) or _in_conda(system, name)
     if path is not None:
         yield HostCandidate(path=path, found_via=variable)
     else:
-        yield Probe(found_via=variable, place=value, reason="no such program")
+        reason = "no g++ in this folder" if is_folder else "no such program"
+        yield Probe(found_via=variable, place=value, reason=reason, hint=correct(variable))
 
 
 def _split(value: str) -> list[str]:
@@ -179,7 +185,7 @@ def probe_compiler(system: System, candidate: HostCandidate) -> HostCompiler | P
     )
     found = parse_host_version(told.text)
     if found is None:
-        return lost(told.why_failed or "it is neither gcc nor clang")
+        return lost(told.why_failed or "it is neither gcc nor clang")._replace(hint=NO_ANSWER)
     if found.install_file is not None:
         system.stat(found.install_file)
     least = catalog.MIN_CXX_MAJOR[found.family]

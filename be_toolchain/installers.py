@@ -88,13 +88,45 @@ class Installer(ABC):
         if done.returncode != 0:
             said = [line for line in done.text.splitlines() if line.strip() and not line.startswith("WARNING:")]
             tail = "\n".join(f"  {line}" for line in said[-8:])
-            raise InstallError(
-                f"{what} failed ({done.problem or f'exit status {done.returncode}'})\n{tail}".rstrip(),
-                hints=(
-                    "nothing was changed; without a network, give a folder of downloaded wheels with --wheels FOLDER",
-                ),
-            )
+            message = f"{what} failed ({done.problem or f'exit status {done.returncode}'})\n{tail}".rstrip()
+            raise InstallError(message, hints=(f"nothing was changed; {explain_failure(done.text, self.wheels)}",))
         return done.stdout
+
+
+_UNREACHABLE = (
+    "connection broken by",
+    "Could not fetch URL",
+    "Failed to fetch",
+    "Request failed after",
+    "error sending request",
+)
+_NOT_OFFERED = ("No matching distribution found", "No solution found when resolving")
+
+
+def explain_failure(text: str, wheels: Path | None = None) -> str:
+    """What to do after pip or uv failed: an index that can't be reached, and one that has no such version, differ.
+
+    Parameters
+    ----------
+    text : str
+        All that it said. pip ends with "No matching distribution" also where it reached no index.
+    wheels : Path, optional
+        The folder that was asked instead of an index.
+
+    Examples
+    --------
+    >>> explain_failure("ERROR: No matching distribution found for cuda-toolkit<100,>=99")
+    'the package index has no such version for this Python and machine: name another one, or auto'
+    """
+    offline = any(words in text for words in _UNREACHABLE)
+    if any(words in text for words in _NOT_OFFERED) and not offline:
+        if wheels is not None:
+            return f"{wheels} lacks a wheel of that version for this Python and machine: add it, or leave --wheels out"
+        if "(from versions: none)" not in text:
+            return "the package index has no such version for this Python and machine: name another one, or auto"
+    if offline:
+        return "the package index can't be reached: give a folder of downloaded wheels with --wheels FOLDER"
+    return "without a network, give a folder of downloaded wheels with --wheels FOLDER"
 
 
 class Pip(Installer):

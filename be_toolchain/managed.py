@@ -68,8 +68,8 @@ class Store:
         rows.sort(key=lambda row: version_key(row.version), reverse=True)
         return tuple(sorted(rows, key=lambda row: not row.name.startswith(CUDA_PREFIX)))
 
-    def find(self, version: str) -> ManagedToolchain:
-        """The newest toolchain whose name, version or release is `version`.
+    def find(self, version: str, *, to_use: bool = False) -> ManagedToolchain:
+        """The newest toolchain whose name, version or release is `version`; one that is wanted can be installed.
 
         Raises
         ------
@@ -81,10 +81,11 @@ class Store:
             if version in (row.name, row.version, release_of(row.version), row.version.split(".")[0]):
                 return row
         present = ", ".join(row.name for row in rows) or "none"
-        raise StoreError(
-            f"no managed toolchain {version!r} in {self.root}; there: {present}",
-            hints=(f"python -m be_toolchain install --cuda {version} --into managed",),
-        )
+        hints: tuple[str, ...] = (f"name one of these: {present}",) if rows else ()
+        number = version.removeprefix(CUDA_PREFIX)
+        if to_use and number[:1].isdigit():
+            hints += (f"python -m be_toolchain install --cuda {number} --into managed",)
+        raise StoreError(f"no managed toolchain {version!r} in {self.root}; there: {present}", hints=hints)
 
     def selected(self) -> str:
         """The name that ``use`` wrote, empty when there is none."""
@@ -95,10 +96,11 @@ class Store:
 
     def select(self, row: ManagedToolchain | None) -> None:
         """Make searches take one toolchain before all others, or none."""
-        if row is None:
-            (self.root / SELECTED).unlink(missing_ok=True)
-            return
         with self._explained():
+            if row is None:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    (self.root / SELECTED).unlink()
+                return
             handle, temporary = tempfile.mkstemp(dir=self.root, prefix=f".{SELECTED}.")
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(f"{row.name}\n")

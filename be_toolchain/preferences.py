@@ -52,6 +52,11 @@ class Preferences(NamedTuple):
     conda_prefix: str = ""
     allow_unsupported_compiler: bool = False
 
+    @property
+    def compiler_names(self) -> frozenset[str]:
+        """The variables, and keys of a file, that name a C++ compiler."""
+        return frozenset(name for name, _ in filter(None, (*self.cuda_hosts, self.plain_cxx, self.cxx)))
+
 
 def parse_preferences(environ: Mapping[str, str], configuration: Configuration | None = None) -> Preferences:
     """Read the variables that steer the search, and below them a project's file.

@@ -33,7 +33,7 @@ def render_report(report: Report, *, verbose: bool = False) -> str:
         lines.append(f"{finding.status:<4}  {finding.subject:<{width}}  {message}")
         if finding.next_step:
             lines.append(f"{'':<4}  {'':<{width}}  next: {finding.next_step}")
-    lines.extend(f"\n{problem.code}: {problem}" for problem in report.problems)
+    lines.extend(f"\n{problem.code}: {problem}" for problem in report.explained)
     if verbose:
         lines.extend(render_probe_lists(report))
     lines.append(f"\n{report.verdict}")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_toolchain import catalog
-from be_toolchain.errors import Probe
+from be_toolchain.errors import Probe, correct
 from be_toolchain.hosts import conda_prefixes
 from be_toolchain.preferences import GROUPS, Preferences
-from be_toolchain.store_paths import CUDA_PREFIX, MANIFEST, SELECTED, store_dir
+from be_toolchain.store_paths import CUDA_PREFIX, ENV_STORE, MANIFEST, SELECTED, misnamed_store, store_dir
 from be_toolchain.system import System
 from be_toolchain.versions import version_key
 
@@ -60,18 +60,31 @@ def _from_root(system: System, found_via: str, root: Path) -> Iterator[ToolkitCa
     elif system.is_file(nvcc):
         yield Probe(found_via=found_via, place=str(nvcc), reason="not executable")
     elif system.is_dir(root):
-        yield Probe(found_via=found_via, place=str(root), reason="no bin/nvcc in it")
+        reason = "no bin/nvcc in it" if system.list_dir(root) else "it is empty, or can't be read"
+        yield Probe(found_via=found_via, place=str(root), reason=reason)
+    elif system.is_file(root):
+        yield Probe(found_via=found_via, place=str(root), reason="a file, not the folder of a toolkit")
     else:
         yield Probe(found_via=found_via, place=str(root), reason="no such folder")
+
+
+def _correction(system: System, name: str, place: Path) -> str:
+    """What to do about a variable that leads to no toolkit; often it names what lies in one."""
+    above = {"bin": place.parent, "nvcc": place.parent.parent}.get(place.name)
+    if above is not None and system.is_program(above / "bin" / "nvcc"):
+        return f"set {name} to the folder of the toolkit: {above}"
+    return correct(name)
 
 
 def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCandidate | Probe]:
     """The roots in a variable; a stray separator, as in ``:/usr/local/cuda``, does no harm."""
     for entry in dict.fromkeys(word.strip() for word in value.split(":")):
         if entry.startswith("/"):
-            yield from _from_root(system, name, Path(entry))
+            found: Iterator[ToolkitCandidate | Probe] = _from_root(system, name, Path(entry))
+            hint = _correction(system, name, Path(entry))
+            yield from (each._replace(hint=hint) if isinstance(each, Probe) else each for each in found)
         elif entry:
-            yield Probe(found_via=name, place=entry, reason="not an absolute path")
+            yield Probe(found_via=name, place=entry, reason="not an absolute path", hint=correct(name))
 
 
 def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
@@ -113,7 +126,9 @@ def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
     store = store_dir(system.environ)
     assert store is not None
     if not system.is_file(store / name / MANIFEST):
-        yield Probe(found_via=found_via, place=str(store / name), reason=f"not a managed toolchain: no {MANIFEST}")
+        reason = f"not a managed toolchain: no {MANIFEST}"
+        hint = "python -m be_toolchain use none" if found_via == _USE else ""
+        yield Probe(found_via=found_via, place=str(store / name), reason=reason, hint=hint)
         return
     roots = [store / name / below for below in catalog.PIP_ROOTS if system.is_dir(store / name / below)]
     for root in roots:
@@ -136,6 +151,9 @@ def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
 
 def from_managed(system: System, _: Preferences) -> Iterator[Found]:
     """The managed toolchains of this user, newest first."""
+    misnamed = misnamed_store(system.environ)
+    if misnamed:
+        yield Probe(found_via="managed", place=ENV_STORE, reason=misnamed, hint=correct(ENV_STORE))
     store = store_dir(system.environ)
     names = [name for name in system.list_dir(store) if name.startswith(CUDA_PREFIX)] if store is not None else []
     if not names:
@@ -221,6 +239,7 @@ def toolkit_candidates(system: System, preferences: Preferences, requested: Path
     ):
         yield ClangCandidate(root=root, found_via=found_via, asked_for=True)
     elif place is None:
-        yield Probe(found_via=found_via, place=value, reason="no such program")
+        reason = "no bin/nvcc in this folder" if root.is_absolute() and system.is_dir(root) else "no such program"
+        yield Probe(found_via=found_via, place=value, reason=reason)
     else:
         yield ToolkitCandidate(nvcc=place, found_via=found_via)

@@ -56,6 +56,18 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
     return Path(home, ".local", "share", APP, "toolchains") if home.startswith("/") else None
 
 
+def misnamed_store(environ: Mapping[str, str]) -> str:
+    """Why the folder that ``BE_TOOLCHAINS_DIR`` names is not used, empty when it is, or none is named.
+
+    Examples
+    --------
+    >>> misnamed_store({"BE_TOOLCHAINS_DIR": "toolchains"})
+    "BE_TOOLCHAINS_DIR is 'toolchains', which is not an absolute path"
+    """
+    named = environ.get(ENV_STORE, "").strip()
+    return f"{ENV_STORE} is {named!r}, which is not an absolute path" if named and not named.startswith("/") else ""
+
+
 def interrupted_marker(root: Path) -> Path:
     """The marker of an interrupted exchange for wheels that share a root, ``<site-packages>/nvidia/cu13``."""
     return root.parent.parent / INTERRUPTED

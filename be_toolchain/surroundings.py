@@ -34,6 +34,9 @@ class Surroundings(NamedTuple):
         The CUDA 12 wheels with compilers or their parts.
     libc : str
         As `System.libc`.
+    cache_variable : str
+        The variable that names the cache's folder; empty where none does. The runtime uses a temporary folder in the
+        place of the usual one, and none in the place of one that was named.
     cache, temporary : FolderFacts
         Where built modules are kept, and where compilers put what they need for a moment.
     """
@@ -42,6 +45,7 @@ class Surroundings(NamedTuple):
     jax_plugins: tuple[tuple[str, str], ...]
     cuda12_wheels: tuple[tuple[str, str], ...]
     libc: str
+    cache_variable: str
     cache: FolderFacts
     temporary: FolderFacts
 
@@ -57,24 +61,32 @@ def probe_surroundings(system: System) -> Surroundings:
         jax_plugins=tuple(sorted(item for item in installed.items() if _PLUGIN.fullmatch(item[0]))),
         cuda12_wheels=tuple(sorted(item for item in installed.items() if item[0] in _CUDA12)),
         libc=system.libc,
+        cache_variable=_named_cache(system.environ),
         cache=system.folder_facts(cache_dir(system.environ)),
         temporary=system.folder_facts(temporary_dir(system.environ)),
     )
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
-    """Where the runtime keeps modules unless that can't be used.
+    """Where the runtime keeps modules unless that can't be used; below ``~`` where the environment has no home.
 
     Examples
     --------
     >>> cache_dir({"HOME": "/home/ada"}).as_posix()
     '/home/ada/.cache/brainevent-toolchain'
     """
-    configured = next((environ[name] for name in CACHE_VARIABLES if environ.get(name)), "")
-    if configured:
-        return Path(configured)
+    home = environ.get("HOME") or "~"
+    named = _named_cache(environ)
+    if named:
+        text = environ[named].strip()
+        return Path(home + text[1:] if text == "~" or text.startswith("~/") else text)
     base = environ.get("XDG_CACHE_HOME", "")
-    return Path(base if base.startswith("/") else f"{environ.get('HOME') or '/'}/.cache") / CACHE_NAME
+    return Path(base if base.startswith("/") else f"{home}/.cache") / CACHE_NAME
+
+
+def _named_cache(environ: Mapping[str, str]) -> str:
+    """The variable that names the cache's folder, or an empty text."""
+    return next((name for name in CACHE_VARIABLES if environ.get(name, "").strip()), "")
 
 
 def temporary_dir(environ: Mapping[str, str]) -> Path:

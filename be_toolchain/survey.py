@@ -20,6 +20,7 @@ from be_toolchain.errors import (
     Probe,
     ToolchainError,
     UnsupportedHostCompilerError,
+    correct,
 )
 from be_toolchain.hosts import HostCandidate, conda_prefixes, host_candidates
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
@@ -149,6 +150,8 @@ def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple
         "or one for C++ kernels alone, from PyPI: python -m be_toolchain install --host-compiler",
         "or name one with BE_CXX=/path/to/g++",
     )
+    if not system.path_dirs:
+        hints = ("set PATH: it names no folder, so that no program is found by its name", *hints)
     message = "no working C++ compiler was found"
     if named is not None:
         message = f"{named[0]} names {named[1]!r}, which is no working C++ compiler"
@@ -172,7 +175,7 @@ def _with_cuda(
         return result
     if found.toolkit.nvcc is None:
         return result._replace(toolchain=result.toolchain._replace(cuda=found.toolkit))
-    probes, host = _find_host(found.toolkit, compilers, allow_any=preferences.allow_unsupported_compiler)
+    probes, host = _find_host(found.toolkit, compilers, preferences)
     if host is None:
         anything = Compilers(system, preferences._replace(cxx=None), None)
         problem = _host_error(found.toolkit, probes, _newest_fitting(found.toolkit, anything))
@@ -183,20 +186,22 @@ def _with_cuda(
 
 
 def _find_host(
-    toolkit: CudaToolkit, compilers: Compilers, *, allow_any: bool
+    toolkit: CudaToolkit, compilers: Compilers, preferences: Preferences
 ) -> tuple[tuple[Probe, ...], HostCompiler | None]:
     """The first C++ compiler that a toolkit accepts, and every place looked at."""
     probes: list[Probe] = []
+    named = dict(preferences.cuda_hosts)
     for found in compilers.each(for_cuda=True):
         if isinstance(found, Probe):
             probes.append(found)
             continue
         refused = judge_host(found, toolkit.host_limits)
-        chosen = allow_any or not refused
+        chosen = preferences.allow_unsupported_compiler or not refused
         works = f"{found.family} {found.version}, the first in the order of search that nvcc accepts"
         by_wish = f"{refused}; used because you asked for it"
         reason = refused if not chosen else by_wish if refused else works
-        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=chosen))
+        hint = correct(found.found_via) if found.found_via in named and not chosen else ""
+        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, hint=hint, chosen=chosen))
         if chosen:
             return tuple(probes), found
     return tuple(probes), None

@@ -80,6 +80,9 @@ class FolderFacts(NamedTuple):
         Whether files can be made there, and whether programs and libraries in it can be loaded (not ``noexec``).
     free_bytes : int or None
         Room for an ordinary user; None when unknown.
+    obstacle : str
+        Why libraries can't be kept there, as far as neither of these tells: it is no folder, or another user could
+        put a file there, see `folder_trust`; empty otherwise.
     """
 
     path: Path
@@ -87,6 +90,7 @@ class FolderFacts(NamedTuple):
     writable: bool = True
     executable: bool = True
     free_bytes: int | None = None
+    obstacle: str = ""
 
 
 class System(ABC):
@@ -143,7 +147,7 @@ class System(ABC):
 
     @abstractmethod
     def folder_facts(self, path: Path) -> FolderFacts:
-        """What can be done in a folder that may not be there yet."""
+        """What can be done in a folder that may not be there yet; a leading ``~`` is the user's home folder."""
 
     @abstractmethod
     def is_planted(self, path: Path) -> bool:
@@ -266,16 +270,17 @@ class LocalSystem(System):
 
     def folder_facts(self, path: Path) -> FolderFacts:
         """See `System.folder_facts`."""
-        standing = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+        path = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
+        path = path if path.is_absolute() or self.cwd is None else self.cwd / path
+        standing = next((place for place in (path, *path.parents) if stamp_path(place)), Path("/"))
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
-        writable = os.access(standing, os.W_OK | os.X_OK)
+        writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
+        facts = FolderFacts(path=path, standing=standing, writable=writable, obstacle=_obstacle(path, standing))
         try:
             mounted = os.statvfs(standing)
         except OSError:
-            return FolderFacts(path=path, standing=standing, writable=writable)
-        return FolderFacts(
-            path=path,
-            standing=standing,
+            return facts
+        return facts._replace(
             writable=writable and not mounted.f_flag & os.ST_RDONLY,
             executable=not mounted.f_flag & os.ST_NOEXEC,
             free_bytes=mounted.f_bavail * mounted.f_frsize,
@@ -288,6 +293,34 @@ class LocalSystem(System):
         except OSError:
             return False
         return file.st_uid not in (0, os.getuid()) and bool(folder.st_mode & stat.S_IWOTH)
+
+
+def _obstacle(folder: Path, standing: Path) -> str:
+    """See `FolderFacts.obstacle`."""
+    from be_toolchain.folder_trust import distrust, distrust_own_part, is_shared, own_part
+
+    if not folder.is_absolute():
+        unknown = "home" if folder.parts[:1] == ("~",) else "working"
+        return f"is not absolute: the {unknown} folder is unknown"
+    if standing != folder:
+        broken = next((path for path in (folder, *folder.parents) if os.path.islink(path)), standing)  # noqa: PTH114 - Path.is_symlink raises below a folder that can't be read
+        if broken != standing and broken.is_relative_to(standing):
+            return f"can't be made: {broken} is a symbolic link that leads nowhere"
+        return "" if standing.is_dir() else f"can't be made: {standing} is not a folder"
+    uid = os.geteuid()
+    try:
+        link, status = folder.lstat(), folder.stat()
+    except OSError:
+        return ""
+    problem = distrust(status, uid, link=link if stat.S_ISLNK(link.st_mode) else None)
+    if problem or not is_shared(status):
+        return problem
+    own = own_part(folder, uid)
+    try:
+        problem = distrust_own_part(own.lstat(), uid)
+    except OSError:
+        return ""
+    return problem and f"is shared, and {own} in it {problem}"
 
 
 def _working_folder() -> Path | None:

@@ -10,7 +10,7 @@ from be_toolchain import catalog
 from be_toolchain.clang_toolkit import examine_clang_tree, find_clang
 from be_toolchain.coherence import find_mixture
 from be_toolchain.compilers import Compilers
-from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError, Probe, ToolchainError
+from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError, Probe, ToolchainError, correct
 from be_toolchain.examine import Rejection, examine_toolkit
 from be_toolchain.model import CudaToolkit, HostCompiler
 from be_toolchain.preferences import Preferences
@@ -53,7 +53,8 @@ def find_toolkit(
             verdict = _judge_toolkit(system, candidate, host)
         if isinstance(verdict, Rejection):
             rejections.append(verdict)
-            probes.append(seen._replace(reason=verdict.reason, hint=verdict.hint))
+            hint = verdict.hint or _what_to_do(candidate, preferences)
+            probes.append(seen._replace(reason=verdict.reason, hint=hint))
             continue
         probes.append(seen._replace(reason=_why_chosen(verdict, candidate), chosen=True))
         return ToolkitSearch(toolkit=verdict, probes=tuple(probes), problem=None, clang_probes=clang_probes)
@@ -61,6 +62,16 @@ def find_toolkit(
     advice = _advise_on_wheels(system, probes, compilers)
     problem = _cuda_error(rejections, tuple(probes), named, advice)
     return ToolkitSearch(toolkit=None, probes=tuple(probes), problem=problem, clang_probes=clang_probes)
+
+
+def _what_to_do(candidate: ToolkitCandidate | ClangCandidate, preferences: Preferences) -> str:
+    """The repair of a toolkit of which nothing more is known than that it can't be used."""
+    if candidate.found_via in dict((*preferences.homes, *preferences.modules)):
+        return correct(candidate.found_via)
+    place = place_of(candidate)
+    return (
+        f"take {place.parent} off PATH, or repair it" if candidate.found_via == "PATH" else f"repair or remove {place}"
+    )
 
 
 def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:

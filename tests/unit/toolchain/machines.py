@@ -38,6 +38,7 @@ class MemorySystem(System):
     libc: str = "glibc 2.36"
     folders: dict[str, FolderFacts] = field(default_factory=dict)
     planted: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
     files: dict[str, File] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, Any] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class MemorySystem(System):
 
     def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
         file = self.files.get(str(self.realpath(path)))
-        return None if file is None else file.text[:limit_bytes]
+        return None if file is None or str(path) in self.unreadable else file.text[:limit_bytes]
 
     def realpath(self, path: Path) -> Path:
         text = posixpath.normpath(str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import cli
-from be_toolchain.completion import list_commands
+from be_toolchain.completion import ALSO, FROM_STORE, VERSIONS, list_commands
 from be_toolchain.grammar import PARTS, SHELLS, build_parser
+
+ROOT = Path(__file__).parents[3]
 
 ASK = {
     "bash": """{script}
@@ -37,7 +40,11 @@ def completed(shell: str, folder: Path, *words: str) -> list[str]:
     quoted = " ".join(f"'{word}'" for word in ("be-toolchain", *words))
     (folder / "script").write_text(completion_of(shell))
     text = ASK[shell].format(script=f"source {folder}/script", words=quoted, typed=typed)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    program = folder / "bin" / "be-toolchain"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m be_toolchain "$@"\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(folder)}
     command = {"bash": ["bash", "--norc"], "zsh": ["zsh", "-f"], "fish": ["fish", "--no-config"]}[shell]
     done = subprocess.run(
         [*command, "-c", text], env=environment, capture_output=True, text=True, check=True, cwd=folder
@@ -63,6 +70,30 @@ def test_a_shell_completes_commands_options_and_their_words(shell: str, tmp_path
     assert completed(shell, tmp_path, "install", "--into", "") == ["env", "managed"]
     assert completed(shell, tmp_path, "install", "--dr") == ["--dry-run"]
     assert completed(shell, tmp_path, "install", "--wheels", "wh")[0].rstrip("/") == "wheels"
+
+
+@pytest.mark.parametrize("shell", [pytest.param(shell, marks=pytest.mark.needs(shell)) for shell in SHELLS])
+def test_a_shell_completes_versions(shell: str, tmp_path: Path):
+    (tmp_path / "13.file").touch()
+    store = tmp_path / ".local/share/be_toolchain/toolchains"
+    assert {"none", *completed(shell, tmp_path, "use", "")} <= {"none", "--help"}
+    for name in ("cuda-13.0.2", "cuda-13.1.0", "zig-0.17.1"):
+        (store / name).mkdir(parents=True)
+        (store / name / "toolchain.json").touch()
+    (store / "cuda-13.5.0").mkdir()
+    assert completed(shell, tmp_path, "use", "c") == ["cuda-13.0.2", "cuda-13.1.0"]
+    assert completed(shell, tmp_path, "use", "n") == ["none"]
+    assert completed(shell, tmp_path, "remove", "z") == ["zig-0.17.1"]
+    offered = completed(shell, tmp_path, "install", "--cuda", "13")
+    assert "13.0" in offered
+    assert "13.file" not in offered
+    assert completed(shell, tmp_path, "install", "--cuda", "a") == ["auto"]
+
+
+def test_what_is_completed_otherwise_is_in_the_grammar():
+    commands = {command.name: command for command in list_commands(build_parser())}
+    assert all(option in commands[name].words for name, option in VERSIONS)
+    assert set(FROM_STORE) | set(ALSO) <= set(commands)
 
 
 def test_every_command_is_completed_with_all_its_options():

@@ -118,3 +118,14 @@ def test_what_another_user_left_in_a_shared_folder_is_not_read(tmp_path: Path, m
     assert find_configuration(LocalSystem()) is not None
     tmp_path.chmod(0o1777)
     assert find_configuration(LocalSystem()) is None
+
+
+def test_a_file_that_cannot_be_read_is_not_left_out_without_a_word():
+    machine = MemorySystem(cwd=Path("/project/src"))
+    machine.write("/project/be-toolchain.toml", 'cxx = "g++-13"')
+    machine.unreadable.add("/project/be-toolchain.toml")
+    with pytest.raises(PreferenceError, match=r"/project/be-toolchain.toml can't be read") as caught:
+        find_configuration(machine)
+    assert "chmod +r" in caught.value.hints[0]
+    machine.plant("/project/be-toolchain.toml")
+    assert find_configuration(machine) is None

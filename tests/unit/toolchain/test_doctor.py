@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +20,8 @@ from be_toolchain.report_text import render_report
 from be_toolchain.system import System
 from tests.unit.toolchain.machines import MemorySystem
 from tests.unit.toolchain.test_devices import Libcuda
+
+ROOT = Path(__file__).parents[3]
 
 
 def healthy() -> MemorySystem:
@@ -146,6 +154,16 @@ def test_which(part: str, path: str, capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == f"{path}\n"
 
 
+@pytest.mark.parametrize("command", [["which", "nvcc"], ["which", "cxx"], ["env"]])
+def test_a_setting_that_means_nothing_is_no_defect_of_ours(command: list[str], capsys: pytest.CaptureFixture[str]):
+    machine = healthy()
+    machine.environ = {**machine.environ, "BE_NVCC_PREFER": "moon"}
+    assert cli.main(command, system=machine) in (1, 2)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("TC102: BE_NVCC_PREFER is 'moon'")
+
+
 def test_which_says_why_not(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["which", "nvcc"], system=without_cuda()) == 1
     captured = capsys.readouterr()
@@ -187,6 +205,38 @@ def test_which_says_that_a_part_is_not_there(capsys: pytest.CaptureFixture[str])
     del machine.files["/usr/local/cuda/targets/x86_64-linux/lib/libcudart_static.a"]
     assert cli.main(["which", "cudart-static"], system=machine) == 1
     assert "has no cudart-static" in capsys.readouterr().err
+
+
+def test_a_path_that_is_no_text_is_printed_as_it_is():
+    code = (
+        "import os, sys; from be_toolchain import cli; from tests.unit.toolchain.test_doctor import healthy\n"
+        "machine = healthy(); machine.gxx(os.fsdecode(b'/opt/\\xff/g++'))\n"
+        "machine.environ = {'BE_CXX': os.fsdecode(b'/opt/\\xff/g++')}\n"
+        "sys.exit(cli.main(sys.argv[1:], system=machine))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8:strict"}
+    for command in (["which", "cxx"], ["doctor"]):
+        done = subprocess.run([sys.executable, "-c", code, *command], env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert b"/opt/\xff/g++" in done.stdout
+
+
+def test_a_narrow_terminal_shows_paths_to_their_end():
+    code = (
+        "import sys; from be_toolchain import cli; from tests.unit.toolchain.machines import MemorySystem\n"
+        "machine = MemorySystem(); machine.gxx('/opt/a-folder-with-a-long-name/and-one-below-it/bin/g++')\n"
+        "machine.environ = {'BE_CXX': '/opt/a-folder-with-a-long-name/and-one-below-it/bin/g++'}\n"
+        "sys.exit(cli.main(['doctor'], system=machine))"
+    )
+    reader, terminal = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "40", "TERM": "xterm"}
+    subprocess.run([sys.executable, "-c", code], env=environment, stdout=terminal, check=False, timeout=60)
+    shown = os.read(reader, 1 << 16).decode()
+    for handle in (reader, terminal):
+        os.close(handle)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).partition("TC201")[0].splitlines()
+    assert max(map(len, lines)) <= 40
+    assert "/opt/a-folder-with-a-long-name/and-one-below-it/bin/g++" in "".join(line[19:].strip() for line in lines)
 
 
 def test_the_home_folder_is_not_named_in_text_but_in_json(capsys: pytest.CaptureFixture[str]):

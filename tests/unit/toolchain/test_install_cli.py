@@ -13,7 +13,7 @@ from be_toolchain.doctor import examine_machine
 from be_toolchain.errors import InstallError
 from be_toolchain.exit_codes import USAGE_ERROR
 from be_toolchain.install_facts import gather_situation
-from be_toolchain.installers import Pip, Uv, find_installer, parse_pip_report, parse_uv_compile
+from be_toolchain.installers import Pip, Uv, explain_failure, find_installer, parse_pip_report, parse_uv_compile
 from be_toolchain.system import RunResult
 from tests.unit.toolchain.machines import SITE, MemorySystem
 
@@ -137,6 +137,15 @@ def test_the_situation():
     assert gather_situation(made, site=Path(SITE)).interrupted == "unknown"
 
 
+def test_a_store_that_is_named_by_a_relative_path_is_refused(capsys: pytest.CaptureFixture[str]):
+    made = machine()
+    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": "store"}
+    for command in (("list",), ("use", "13.0"), ("install", "--cuda", "13.0", "--dry-run")):
+        assert run(made, *command) == 1
+        captured = capsys.readouterr()
+        assert "BE_TOOLCHAINS_DIR is 'store', which is not an absolute path" in captured.err
+
+
 def test_pip_then_uv_then_what_to_do():
     made = machine()
     python = Path(sys.executable)
@@ -180,3 +189,26 @@ def test_a_failing_pip_is_quoted():
     with pytest.raises(InstallError, match="No matching distribution found") as caught:
         Pip(system=made, python=Path(sys.executable)).resolve("cuda-toolkit", Path("/project"))
     assert "WARNING" not in str(caught.value)
+    assert "has no such version" in caught.value.hints[0]
+
+
+PIP_NONE = "ERROR: No matching distribution found for cuda-toolkit<100,>=99\n"
+PIP_RETRIED = "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/x/\n"
+UV_NONE = "error: No solution found when resolving dependencies\n  cause: Because only cuda-toolkit<=13.5.0 is ...\n"
+UV_RETRIED = "error: Request failed after 3 retries in 10.7s\n  cause: Failed to fetch: http://index/simple/x/\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "wheels", "hint"),
+    [
+        (f"ERROR: Could not find a version (from versions: 13.0.3.0)\n{PIP_NONE}", None, "has no such version"),
+        (f"ERROR: Could not find a version (from versions: none)\n{PIP_NONE}", None, "without a network"),
+        (PIP_RETRIED + PIP_NONE, None, "can't be reached"),
+        (PIP_NONE, Path("/w"), "/w lacks a wheel of that version"),
+        (UV_NONE, None, "has no such version"),
+        (UV_RETRIED, None, "can't be reached"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", None, "without a network"),
+    ],
+)
+def test_no_such_version_and_no_network_are_told_apart(said: str, wheels: Path | None, hint: str):
+    assert hint in explain_failure(said, wheels)

@@ -71,8 +71,16 @@ def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
     store.select(store.find("13.0.2"))
     assert store.superseded() == ()
     assert store.find("13.0.2").selected
-    with pytest.raises(StoreError, match=r"no managed toolchain '14\.0'"):
+    with pytest.raises(StoreError, match=r"no managed toolchain '14\.0'") as caught:
         store.find("14.0")
+    named = "name one of these: cuda-13.10.0, cuda-13.0.3, cuda-13.0.2, zig-0.17.1"
+    assert caught.value.hints == (named,)
+    with pytest.raises(StoreError) as caught:
+        store.find("cuda-14.0", to_use=True)
+    assert caught.value.hints == (named, "python -m be_toolchain install --cuda 14.0 --into managed")
+    with pytest.raises(StoreError) as caught:
+        Store(tmp_path / "empty").find("13.0")
+    assert caught.value.hints == ()
 
 
 def test_removing_forgets_the_selection(tmp_path: Path):
@@ -125,6 +133,15 @@ def test_a_store_that_cannot_be_written(tmp_path: Path):
     tmp_path.chmod(0o500)
     with pytest.raises(StoreError, match="can't be changed"), Store(tmp_path / "store").stage():
         pass
+
+
+def test_forgetting_a_selection_where_there_is_no_store(tmp_path: Path):
+    (tmp_path / "file").touch()
+    Store(tmp_path / "file").select(None)
+    Store(tmp_path / "absent").select(None)
+    (tmp_path / "selected").mkdir()
+    with pytest.raises(StoreError, match="can't be changed"):
+        Store(tmp_path).select(None)
 
 
 def test_a_store_in_the_way_of_a_file(tmp_path: Path):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from be_toolchain.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax
+from be_toolchain.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax, judge_room
 from be_toolchain.surroundings import cache_dir, probe_surroundings, temporary_dir
 from be_toolchain.system import FolderFacts, LocalSystem
 from tests.support.requirements import OPTIONAL
 from tests.unit.toolchain.machines import MemorySystem
 
+ROOT = Path(__file__).parents[3]
 TMP = "/tmp"  # noqa: S108 - a name, nothing is written there
 
 
@@ -80,7 +83,7 @@ def test_folders_that_do_and_do_not():
     here = Path("/a/b")
     assert judge_folder("cache", FolderFacts(path=here, standing=here, free_bytes=LEAST_ROOM_BYTES), "x") == ()
     all_wrong = FolderFacts(path=here, standing=Path("/a"), writable=False, executable=False, free_bytes=0)
-    messages = [row.message for row in judge_folder("cache", all_wrong, "x")]
+    messages = [row.message for judge in (judge_folder, judge_room) for row in judge("cache", all_wrong, "x")]
     assert len(messages) == 3
     assert "(/a can't be written)" in messages[0]
 
@@ -91,3 +94,35 @@ def test_a_jax_that_fits_is_no_news():
     assert judge_jax("13.0", (), "0.11.2", has_gpu=False) == ()
     older = judge_jax("12.9", (("jax-cuda13-plugin", "0.11.2"),), "0.11.2", has_gpu=True)
     assert "needs driver" not in older[0].message
+
+
+def test_compilers_need_a_temporary_folder_that_is_there():
+    gone = FolderFacts(path=Path("/gone"), standing=Path("/"))
+    assert judge_folder("cache", gone, "x") == ()
+    (row,) = judge_folder("temporary", gone, "x", keeps_libraries=False)
+    assert row.message == "the temporary folder /gone is not there: nvcc fails"
+    shared = FolderFacts(path=Path("/t"), standing=Path("/t"), obstacle="can be written by other users (mode 777)")
+    assert judge_folder("temporary", shared, "x", keeps_libraries=False) == ()
+
+
+AS_ANOTHER = """
+import os, sys
+from pathlib import Path
+import be_toolchain.folder_trust
+from be_toolchain.system import LocalSystem
+os.setgid(54321), os.setuid(54321)
+facts = LocalSystem({}).folder_facts(Path(sys.argv[1]))
+print(facts.writable)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason=f"{OPTIONAL}root, to become another user")
+@pytest.mark.parametrize("below", ["", "cache", "cache/a/b"])
+def test_a_folder_that_cannot_be_looked_into_is_no_defect(tmp_path: Path, below: str):
+    closed = tmp_path / "closed"
+    (closed / "cache").mkdir(parents=True)
+    closed.chmod(0o700)
+    command = [sys.executable, "-c", AS_ANOTHER, str(closed / below)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == "False\n"

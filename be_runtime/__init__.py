@@ -113,3 +113,8 @@ def __getattr__(name: str) -> object:
     value: object = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are imported on first use."""
+    return list(__all__)

@@ -76,7 +76,7 @@ def load_cuda_inline(
         Print the commands and what they said to standard error.
     compute_capability : str, optional
         Such as ``"sm_86"``, ``"8.6"`` or ``"8.0,9.0"``. By default that of `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, or the devices present.
+        ``BE_COMPUTE_CAPABILITIES``, or the devices present; those that `extra_cuda_cflags` name, if any do.
     force_rebuild : bool
         Compile even if the cache holds a valid entry.
     auto_register : bool

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+_SHORT_LINES, _WIDEST = 16, 240
+"""How many lines of output an error's text shows as they are, and how much of one."""
+
+_LONGEST_MESSAGE, _QUOTED = 500, 160
+"""From how many characters on a message about an argument is shortened, and to how many at its ends."""
+
 
 class SourceSpan(NamedTuple):
     """A place in a source text, for a message that points at it.
@@ -67,6 +73,14 @@ class ArgumentError(BeRuntimeError, ValueError):
 
     code = "BE101"
 
+    def __str__(self) -> str:
+        """The text, without the middle of what it quotes where that is a whole source."""
+        rest = super().__str__().removeprefix(self.message)
+        message = self.message
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:_QUOTED]} ... {message[-_QUOTED:]}"
+        return message + rest
+
 
 class SourceNotFoundError(BeRuntimeError, FileNotFoundError):
     """A source file or folder does not exist, or a folder holds no sources."""
@@ -105,9 +119,11 @@ class BuildError(BeRuntimeError, RuntimeError):
     command : tuple of str
         The command that failed, empty when none was started.
     output : str
-        All it printed.
+        All it printed; the error's text has no more of it than a terminal shows at once.
     first_error : str
         The first real diagnostic in `output`, with its source lines.
+    further : str
+        What follows it, for the text: a line for each.
     """
 
     code = "BE301"
@@ -119,12 +135,14 @@ class BuildError(BeRuntimeError, RuntimeError):
         command: tuple[str, ...] = (),
         output: str = "",
         first_error: str = "",
+        further: str = "",
         hints: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message, hints=hints)
         self.command = command
         self.output = output
         self.first_error = first_error
+        self.further = further
 
     def __str__(self) -> str:
         import shlex
@@ -135,9 +153,20 @@ class BuildError(BeRuntimeError, RuntimeError):
         parts.extend(f"hint: {hint}" for hint in self.hints)
         if self.command:
             parts.append(f"command: {shlex.join(self.command)}")
-        if self.output and self.output.strip() != self.first_error.strip():
-            parts.append(f"full output:\n{self.output.rstrip()}")
+        if self.output.strip() and self.output.strip() != self.first_error.strip():
+            parts.append(self._shown_output())
         return "\n".join(parts)
+
+    def _shown_output(self) -> str:
+        """All of it where it is short; else the other errors, and where the rest is."""
+        lines = self.output.rstrip().splitlines()
+        if len(lines) <= _SHORT_LINES and max(map(len, lines)) <= _WIDEST:
+            return "\n".join(("full output:", *lines))
+        shown = [f"then: {line}" for line in self.further.splitlines()]
+        if not self.first_error:
+            shown = [line[:_WIDEST] for line in lines[:_SHORT_LINES]]
+        printed = ", and on standard error with BE_VERBOSE=1" if self.command else ""
+        return "\n".join((*shown, f"full output: {len(lines)} lines, in the error's `output`{printed}"))
 
 
 class BuildTimeoutError(BuildError):

@@ -13,10 +13,9 @@ from .build.plan import BuildPlan, UnitBuild
 from .build.programs import find_objcopy
 from .build.symbols import definitions, separating_options
 from .built import Built
-from .cache import Recorded
 from .errors import BuildError
 from .tools import Tools
-from .unit_objects import UnitObjects
+from .unit_objects import Keeper, UnitObjects
 
 
 def build_folder(
@@ -51,20 +50,11 @@ def build_folder(
     reused = objects.reuse(units, staging)
     compiled = {stem: build for stem, build in units.items() if stem not in reused}
     whole = plan({stem: compiled.get(stem, UnitBuild(edges=())) for stem in units})
-    kept: list[tuple[Mapping[str, tuple[Path, ...]], Recorded]] = []
-
-    def keep() -> None:
-        kept.append(objects.keep(compiled, staging, began_ns))
-
-    try:
-        steps = run(whole, targets=(*whole.edges[-1].inputs, *whole.aside))
-    except BuildError:
-        keep()
-        raise
-    steps += run(separate(whole), meanwhile=keep)
-    [(fresh, recorded)] = kept
-    read = {path: None for stem in units for path in (fresh.get(stem) or reused[stem])}
-    return Built(steps, tuple(read), recorded)
+    keeper = Keeper(objects, compiled, staging, began_ns)
+    steps = run(whole, targets=(*whole.edges[-1].inputs, *whole.aside), on_success=keeper.keep)
+    steps += run(separate(whole), meanwhile=keeper.check)
+    read = {path: None for stem in units for path in (keeper.read.get(stem) or reused[stem])}
+    return Built(steps, tuple(read), keeper.recorded)
 
 
 def separate_names(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools, system: System) -> BuildPlan:

@@ -20,14 +20,15 @@ from .build import flags, graph
 from .build.dependencies import read_from_outside
 from .build.execute import Run, Step, execute, render_log
 from .build.jobs import available_memory_bytes, job_count
-from .build.plan import BuildPlan, UnitBuild
+from .build.plan import BuildPlan, Edge, UnitBuild
 from .build.programs import fast_linker_flags, resolve_ninja
 from .build.progress import Progress
 from .built import Built
-from .cache import BuildOutput, Store, shadowing_paths
+from .cache import BuildOutput, Store
 from .codegen import Binding
 from .contents import CONTENTS, Handlers, render_contents
 from .errors import BuildError
+from .looked_for import HeaderSearch, linked_files
 from .module import LIBRARY
 from .options import BuildRequest
 from .settings import Settings
@@ -97,11 +98,15 @@ class Maker(NamedTuple):
             preamble.keep(self.store, staging)
         self._write_log(built.steps, staging)
         (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
-        dependencies = (*built.read, *_linked_in(self.request.compile.ldflags))
+        headers = self._headers().of_units(self.request.units, built.read)
+        linked = linked_files(self.request.compile.ldflags, self.tools, self.system)
         kept = (LIBRARY, CONTENTS, LOG, *self._write_commands(units, staging), *_generated_sources(units, staging))
         shutil.rmtree(staging / "obj")
         return BuildOutput(
-            outputs=kept, dependencies=dependencies, absent=self._absent(dependencies), recorded=built.recorded
+            outputs=kept,
+            dependencies=(*built.read, *headers.present, *linked.files),
+            absent=(*headers.absent, *linked.absent),
+            recorded=built.recorded,
         )
 
     def _build(
@@ -128,7 +133,7 @@ class Maker(NamedTuple):
                 from .folder import build_folder, separate_names
                 from .unit_objects import UnitObjects
 
-                objects = UnitObjects(self.request, self.toolchain, self.objects, self.force)
+                objects = UnitObjects(self.request, self._headers(), self.toolchain, self.objects, self.force)
                 separate = partial(separate_names, link=link, staging=staging, tools=self.tools, system=self.system)
                 built = build_folder(units, plan, separate, run, objects, staging)
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in built.steps})
@@ -140,7 +145,11 @@ class Maker(NamedTuple):
         stop_at = time.monotonic() + self.settings.compile_timeout_s
 
         def run(
-            plan: BuildPlan, *, targets: Sequence[str] = (), meanwhile: Callable[[], None] | None = None
+            plan: BuildPlan,
+            *,
+            targets: Sequence[str] = (),
+            meanwhile: Callable[[], None] | None = None,
+            on_success: Callable[[Edge], None] | None = None,
         ) -> tuple[Step, ...]:
             return execute(
                 plan,
@@ -151,15 +160,14 @@ class Maker(NamedTuple):
                 timeout_s=max(round(stop_at - time.monotonic(), 2), 0.01),
                 targets=targets,
                 on_finish=progress.finish,
+                on_success=on_success,
                 meanwhile=meanwhile,
             )
 
         return run
 
-    def _absent(self, dependencies: Sequence[Path]) -> tuple[Path, ...]:
-        """Files that would be included instead of one that was read, if they existed."""
-        own = [unit.path.parent for unit in self.request.units if unit.path is not None]
-        return shadowing_paths(dependencies, (*own, *self.request.compile.include_paths))
+    def _headers(self) -> HeaderSearch:
+        return HeaderSearch.of(self.request.compile, self.tools, self.system)
 
     def _link_command(self) -> flags.LinkCommand:
         toolkit = self.tools.cuda
@@ -233,11 +241,6 @@ def _generated_sources(units: Mapping[str, UnitBuild], staging: Path) -> tuple[s
     """The generated sources that are in the build folder, for whoever reads a compiler's message."""
     paths = (file.path for build in units.values() for file in build.files)
     return tuple(path for path in paths if path.startswith("src/") and (staging / path).is_file())
-
-
-def _linked_in(ldflags: Sequence[str]) -> tuple[Path, ...]:
-    """Objects and archives that the linker copies from; a shared library stays a file of its own."""
-    return tuple(Path(flag) for flag in ldflags if flag.startswith("/") and flag.endswith((".o", ".a")))
 
 
 def _explained(error: BuildError, request: BuildRequest, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:

@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from .errors import LoadError
 
@@ -104,6 +105,21 @@ class CompiledModule:
         if name not in self._symbols:
             raise KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
         return self._capsule(getattr(self._library, self._symbols[name]))
+
+    def __copy__(self) -> CompiledModule:
+        """The module itself: there is nothing to change in it."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> CompiledModule:
+        """The module itself."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: what is loaded is of this process."""
+        raise TypeError(
+            f"module {self.name!r} can't be pickled, since its code is loaded in this process alone: call the load "
+            "function in the other process, which finds it in the cache"
+        )
 
     def __repr__(self) -> str:
         return f"CompiledModule(name={self.name!r}, functions={list(self._symbols)}, path={str(self.path)!r})"

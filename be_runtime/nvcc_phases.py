@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from be_toolchain import Toolchain
@@ -20,6 +21,7 @@ class _NoAnswerError(Exception):
 
 
 _PLACEHOLDER = "be_dry_run_source"
+_MODULE_ID = "be_dry_run_module"
 _SOURCE = f"src/{_PLACEHOLDER}.cu"
 _OBJECT = f"obj/{_PLACEHOLDER}.o"
 _TEXT = "dryrun.txt"
@@ -71,15 +73,17 @@ def phases_for(
         )
     except _NoAnswerError:
         return None
+    tools = (toolkit.cudafe, toolkit.cicc, toolkit.ptxas, toolkit.fatbinary)
+    phases = _phases(text, *map(str, tools))
+    return None if phases is None else rename(rename(phases, _PLACEHOLDER, stem), _MODULE_ID, _module_id(stem))
+
+
+@lru_cache(maxsize=8)
+def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> UnitBuild | None:
+    """The phases of the placeholder, which the sources of a folder share."""
     dry = parse_dryrun(text)
-    tools = {
-        "cudafe++": str(toolkit.cudafe),
-        "cicc": str(toolkit.cicc),
-        "ptxas": str(toolkit.ptxas),
-        "fatbinary": str(toolkit.fatbinary),
-    }
-    phases = None if dry is None else split_phases(dry, tools, _SOURCE, _OBJECT, _module_id(stem))
-    return None if phases is None else rename(phases, _PLACEHOLDER, stem)
+    tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
+    return None if dry is None else split_phases(dry, tools, _SOURCE, _OBJECT, _MODULE_ID)
 
 
 def _dry_run(command: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ from .source_text import SourceText
 
 Language = Literal["cuda", "cpp"]
 
+ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
+"""The flags by which nvcc is told what to compile device code for."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
 
 
@@ -102,6 +105,22 @@ class BuildRequest(NamedTuple):
     functions: object
     compile: CompileOptions
     compute_capability: str | None = None
+
+
+def arch_flags(cflags: Sequence[str]) -> tuple[str, ...]:
+    """Those of an author's flags that name architectures, in one piece or with their value behind them.
+
+    Examples
+    --------
+    >>> arch_flags(["-lineinfo", "-arch", "sm_80", "-gencode=arch=compute_90,code=sm_90"])
+    ('-arch sm_80', '-gencode=arch=compute_90,code=sm_90')
+    """
+    pairs = zip(cflags, (*cflags[1:], ""), strict=False)
+    return tuple(
+        f"{flag} {following}".rstrip() if flag in ARCH_FLAGS else flag
+        for flag, following in pairs
+        if flag.partition("=")[0] in ARCH_FLAGS
+    )
 
 
 def check_name(value: object, argument: str = "name") -> str:

@@ -13,9 +13,9 @@ from be_toolchain.arch import Arch
 from be_toolchain.system import System
 
 from . import jax_port
-from .cache import BuildOutput, CacheKey, Entry, Store
+from .cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from .contents import CONTENTS, Handlers, parse_contents
-from .errors import LoadError
+from .errors import BuildError, LoadError
 from .identity import content_hash, module_key
 from .module import LIBRARY, CompiledModule, open_library
 from .options import BuildRequest, LoadOptions
@@ -24,6 +24,9 @@ from .settings import Settings
 from .tools import Tools, gather_tools
 
 T = TypeVar("T")
+
+_LONG_S = 10.0
+"""From when on it is worth saying that a thread waits for another one."""
 
 
 class Session(NamedTuple):
@@ -120,7 +123,7 @@ def _obtain(
             make,
             force=options.force_rebuild,
             lock_timeout_s=settings.lock_timeout_s,
-            on_wait=partial(_say_waiting, request.name),
+            on_wait=partial(say_waiting, request.name),
         )
         if verbose and not entry.built:
             _say(f"{request.name}: from the cache, {entry.path}")
@@ -176,7 +179,12 @@ def _maker(
             objects=session.store,
             force=options.force_rebuild,
         )
-        return maker.make(staging)
+        try:
+            return maker.make(staging)
+        except BuildError as error:
+            if maker.verbose:
+                say_output(error)
+            raise
 
     return make
 
@@ -219,5 +227,14 @@ def _say(text: str) -> None:
     sys.stderr.write(f"be_runtime: {text}\n")
 
 
-def _say_waiting(name: str, seconds: float) -> None:
-    _say(f"{name}: waiting for another process that is building it ({seconds:.0f} s)")
+def say_waiting(name: str, seconds: float, builder: str) -> None:
+    """Say on standard error who is waited for; a thread of this process is nothing unusual until it takes long."""
+    if builder != THIS_PROCESS or seconds >= _LONG_S:
+        _say(f"{name}: waiting for {builder}, which builds it ({seconds:.0f} s)")
+
+
+def say_output(error: BuildError) -> None:
+    """Write the command that failed, and all that it printed, to standard error."""
+    import shlex  # few builds fail
+
+    _say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")

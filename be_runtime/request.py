@@ -14,6 +14,7 @@ from .options import (
     Language,
     LoadOptions,
     Unit,
+    arch_flags,
     check_bool,
     check_flags,
     check_include_paths,
@@ -106,6 +107,13 @@ def cuda_request(
     use_fast_math: bool = False,
 ) -> BuildRequest:
     """The checked request for a CUDA module."""
+    cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
+    named = arch_flags(cflags)
+    if compute_capability is not None and named:
+        raise ArgumentError(
+            f"compute_capability={compute_capability!r} and {named[0]!r} in extra_cuda_cflags both name architectures",
+            hints=("leave one of them out",),
+        )
     return BuildRequest(
         name=name,
         language="cuda",
@@ -115,7 +123,7 @@ def cuda_request(
         compile=CompileOptions(
             optimization_level=check_optimization_level(optimization_level),
             use_fast_math=check_bool(use_fast_math, "use_fast_math"),
-            cflags=check_flags(extra_cuda_cflags, "extra_cuda_cflags"),
+            cflags=cflags,
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
             include_paths=check_include_paths(extra_include_paths),
         ),
@@ -171,12 +179,16 @@ def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
 
 
 def dir_units(path: object, language: Language, argument: str = "directory") -> tuple[Unit, ...]:
-    """One unit for each source file of a folder, in order of their names; folders below it are not read."""
+    """One unit for each source file of a folder, in order of their names; folders below it are not read.
+
+    A name that begins with a dot is an editor's or a file system's copy of another file.
+    """
     folder = check_path(path, argument)
     if not folder.is_dir():
         raise SourceNotFoundError(f"{folder} is not a folder" if folder.exists() else f"no such folder: {folder}")
     suffixes = SUFFIXES[language]
-    files = sorted(file for file in folder.iterdir() if file.suffix in suffixes and file.is_file())
+    shown = [file for file in folder.iterdir() if not file.name.startswith(".")]
+    files = sorted(file for file in shown if file.suffix in suffixes and file.is_file())
     if not files:
         raise SourceNotFoundError(
             f"{folder} holds no source files", hints=(f"looked for names that end in {', '.join(suffixes)}",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,11 +11,12 @@ from be_toolchain import Toolchain
 from be_toolchain.arch import Arch, check_archs, parse_archs
 from be_toolchain.catalog import CUDA12_PARTS, PIP_ROOTS
 from be_toolchain.device_memory import device_archs
+from be_toolchain.errors import ArchError
 from be_toolchain.model import CudaToolkit, HostCompiler
 from be_toolchain.system import System
 
 from .errors import ArgumentError
-from .options import BuildRequest
+from .options import BuildRequest, arch_flags
 from .settings import Settings
 
 INCLUDE_DIR = Path(__file__).parent / "include"
@@ -70,13 +72,26 @@ def wanted_archs(
     """
     if asked is not None:
         if not isinstance(asked, str):
-            raise ArgumentError(f"compute_capability must be a string such as 'sm_86', not {asked!r}")
+            raise ArgumentError(
+                f"compute_capability must be a string such as 'sm_86', not {asked!r}", hints=_spelling(asked)
+            )
         return parse_archs(asked)
     if process_wide:
         return tuple(process_wide)
     if settings.compute_capabilities is not None:
         return parse_archs(settings.compute_capabilities)
     return tuple(devices())
+
+
+def _spelling(asked: object) -> tuple[str, ...]:
+    """How to write what is a number, or several of these, where that is an architecture."""
+    parts = asked if isinstance(asked, list | tuple | set | frozenset) else (asked,)
+    text = ",".join(sorted(str(part) for part in parts))
+    try:
+        parse_archs(text)
+    except ArchError:
+        return ()
+    return (f"write it as {text!r}",)
 
 
 def choose_archs(
@@ -109,6 +124,26 @@ def choose_archs(
     return archs
 
 
+def archs_of_flags(flags: Sequence[str], otherwise: Callable[[], tuple[Arch, ...]]) -> tuple[Arch, ...]:
+    """What an author's flags make nvcc compile device code for.
+
+    Parameters
+    ----------
+    flags : sequence of str
+        Those that name architectures.
+    otherwise : callable
+        What is wanted; called where they name none by its number, as ``-arch=native`` does.
+
+    Examples
+    --------
+    >>> [arch.sm for arch in archs_of_flags(["-gencode=arch=compute_80,code=[sm_90,sm_90a]"], tuple)]
+    ['sm_90', 'sm_90a']
+    """
+    codes = " ".join(flag.partition(",code=")[2] or flag for flag in flags)
+    named = re.findall(r"\b(?:sm|compute|lto)_(\d+[af]?)\b", codes)
+    return parse_archs(",".join(named)) if named else otherwise()
+
+
 def gather_tools(
     request: BuildRequest,
     toolchain: Toolchain,
@@ -125,9 +160,15 @@ def gather_tools(
         return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include)
     toolkit = toolchain.cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
-    archs = choose_archs(
-        request.compute_capability, process_wide, settings, toolkit, lambda: device_archs(system, record_dir=record_dir)
-    )
+
+    def devices() -> Sequence[Arch]:
+        return device_archs(system, record_dir=record_dir)
+
+    named = arch_flags(request.compile.cflags)
+    if named:
+        archs = archs_of_flags(named, lambda: wanted_archs(None, process_wide, settings, devices))
+    else:
+        archs = choose_archs(request.compute_capability, process_wide, settings, toolkit, devices)
     wheels = _wheel_roots(toolkit, system)
     return Tools(
         cxx=toolkit.host_compiler,

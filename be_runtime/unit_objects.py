@@ -15,10 +15,10 @@ from be_toolchain import Toolchain
 
 from .build.dependencies import read_from_outside
 from .build.graph import object_path
-from .build.plan import UnitBuild
-from .build.timing import read_ninja_log
-from .cache import BuildOutput, CacheKey, Recorded, Store, make_key, shadowing_paths
+from .build.plan import Edge, UnitBuild
+from .cache import BuildOutput, CacheKey, Recorded, Store, make_key
 from .cache.publish import record_files
+from .looked_for import HeaderSearch
 from .options import BuildRequest
 
 _OBJECT = "unit.o"
@@ -30,6 +30,8 @@ class UnitObjects(NamedTuple):
     Parameters
     ----------
     request : BuildRequest
+    headers : HeaderSearch
+        Where its compilers look for headers.
     toolchain : Toolchain
     store : Store
         Holds them, as it holds the module.
@@ -38,6 +40,7 @@ class UnitObjects(NamedTuple):
     """
 
     request: BuildRequest
+    headers: HeaderSearch
     toolchain: Toolchain
     store: Store
     force: bool
@@ -55,31 +58,6 @@ class UnitObjects(NamedTuple):
         found = ((stem, self._place(build, staging / object_path(stem))) for stem, build in units.items())
         return {stem: read for stem, read in found if read is not None}
 
-    def keep(
-        self, units: Mapping[str, UnitBuild], staging: Path, began_ns: int
-    ) -> tuple[dict[str, tuple[Path, ...]], Recorded]:
-        """Keep the objects that a build has compiled; those of commands that failed are not there.
-
-        Parameters
-        ----------
-        units : mapping of str to UnitBuild
-            Those that were compiled.
-        began_ns : int
-            When the build began.
-
-        Returns
-        -------
-        tuple of (dict of str to tuple of Path, Recorded)
-            What each unit's compiler read, and what was hashed of it.
-        """
-        finished = read_ninja_log(staging)
-        made = {stem: build for stem, build in units.items() if object_path(stem) in finished}
-        read = {stem: read_from_outside(build.depfiles, staging) for stem, build in made.items()}
-        recorded = record_files(dict.fromkeys(path for paths in read.values() for path in paths), began_ns)
-        for stem, build in made.items():
-            self._keep(stem, self._key(build), staging / object_path(stem), read[stem], recorded)
-        return read, recorded
-
     def _place(self, build: UnitBuild, target: Path) -> tuple[Path, ...] | None:
         entry = self.store.get(self._key(build))
         if entry is None:
@@ -91,15 +69,29 @@ class UnitObjects(NamedTuple):
             return None
         return tuple(map(Path, entry.manifest.dependencies.paths))
 
-    def _keep(self, stem: str, key: CacheKey, compiled: Path, read: Sequence[Path], recorded: Recorded) -> None:
-        own = [unit.path.parent for unit in self.request.units if unit.stem == stem and unit.path is not None]
-        absent = shadowing_paths(read, (*own, *self.request.compile.include_paths))
+    def publish(self, stem: str, build: UnitBuild, compiled: Path, read: Sequence[Path], recorded: Recorded) -> None:
+        """Keep one unit's object.
+
+        Parameters
+        ----------
+        stem, build : str, UnitBuild
+            The unit.
+        compiled : Path
+            Its object.
+        read : sequence of Path
+            What its compiler read.
+        recorded : Recorded
+            What was hashed of it.
+        """
+        units = [unit for unit in self.request.units if unit.stem == stem]
+        headers = self.headers.of_units(units, read)
 
         def copy(staging: Path) -> BuildOutput:
             shutil.copyfile(compiled, staging / _OBJECT)
-            return BuildOutput(outputs=(_OBJECT,), dependencies=tuple(read), absent=absent, recorded=recorded)
+            dependencies = (*read, *headers.present)
+            return BuildOutput(outputs=(_OBJECT,), dependencies=dependencies, absent=headers.absent, recorded=recorded)
 
-        self.store.get_or_build(key, copy, force=self.force)
+        self.store.get_or_build(self._key(build), copy, force=self.force)
 
     def _key(self, build: UnitBuild) -> CacheKey:
         return make_key(
@@ -110,3 +102,45 @@ class UnitObjects(NamedTuple):
             ("library_path", build.library_path),
             ("toolchain", self.toolchain.fingerprint),
         )
+
+
+class Keeper:
+    """Keeps the objects of one build as they are compiled, while others still are.
+
+    Parameters
+    ----------
+    objects : UnitObjects
+    units : mapping of str to UnitBuild
+        Those that are compiled, by stem.
+    staging : Path
+        The build folder.
+    began_ns : int
+        When the build began.
+
+    Attributes
+    ----------
+    read : dict of str to tuple of Path
+        By stem, what the compilers of the kept units read.
+    recorded : Recorded or None
+        What was hashed of it.
+    """
+
+    def __init__(self, objects: UnitObjects, units: Mapping[str, UnitBuild], staging: Path, began_ns: int) -> None:
+        self.read: dict[str, tuple[Path, ...]] = {}
+        self.recorded: Recorded | None = None
+        self._objects, self._staging, self._began_ns = objects, staging, began_ns
+        self._units = {object_path(stem): (stem, build) for stem, build in units.items()}
+
+    def keep(self, edge: Edge) -> None:
+        """Keep the object that a command has made, if it is a unit's."""
+        name = edge.outputs[0]
+        if name in self._units:
+            stem, build = self._units[name]
+            self.read[stem] = read_from_outside(build.depfiles, self._staging)
+            self.recorded = record_files(self.read[stem], self._began_ns, self.recorded)
+            self._objects.publish(stem, build, self._staging / name, self.read[stem], self.recorded)
+
+    def check(self) -> None:
+        """Notice what has changed since it was hashed: another unit may have been compiled with it."""
+        paths = dict.fromkeys(path for read in self.read.values() for path in read)
+        self.recorded = record_files(paths, self._began_ns, self.recorded)

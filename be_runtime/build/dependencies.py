@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from .depfile import parse_depfile
@@ -22,4 +23,10 @@ def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]
     for depfile in depfiles:
         text = (folder / depfile).read_text(encoding="utf-8", errors="surrogateescape")
         read |= dict.fromkeys(parse_depfile(text))
-    return tuple(Path(path) for path in read if path.startswith("/") and not path.startswith(f"{folder}/"))
+    return tuple(_path(path) for path in read if path.startswith("/") and not path.startswith(f"{folder}/"))
+
+
+@lru_cache(maxsize=4096)
+def _path(text: str) -> Path:
+    """The units of a folder read the same headers: a path that is the same object is hashed and compared once."""
+    return Path(text)

@@ -1,14 +1,17 @@
-"""From a compiler's output to the first real error and what to do about it."""
+"""From a compiler's output to the first real error, at the author's line, and what to do about it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import BuildError
+from .hints import hints
+from .undefined import undefined_symbols
 
-_GNU = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?: (?:fatal )?error: (?P<message>.*)$")
+_PLACE = r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?:"
+_GNU = re.compile(rf"{_PLACE} (?:fatal )?error: (?P<message>.*)$")
 _EDG = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
 _LINKER = re.compile(
     r"(undefined reference to|multiple definition of|cannot find -l|cannot find |undefined symbol: |duplicate symbol: "
@@ -19,93 +22,38 @@ _TOOL = re.compile(
     r"|catastrophic error|nvlink error|.*: not found$|.*[Pp]ermission denied)"
 )
 _NEXT = re.compile(r"^\S.*?(?::\d+(?::\d+)?: (?:fatal )?(?:error|warning): |\(\d+\): (?:error|warning))")
+_NOTE = re.compile(r"^(?P<file>\S.*?)(?::\d+(?::\d+)?:|\(\d+\):)\s+note(?: #[\w-]+)?: (?P<message>.*)$")
 _COUNT = re.compile(r"^\d+ (?:error|warning)s? (?:and \d+ errors? )?generated")
+_ASIDE = re.compile(r"^In file included from |^compilation terminated|^\S.*: (?:In|At) |^collect2|^ninja:")
+
+_CALLERS = (
+    re.compile(rf"{_PLACE}\s+(?:recursively )?required (?:from|by) "),
+    re.compile(rf"{_PLACE} note: in instantiation of .* requested here"),
+    re.compile(r"\binstantiation of .* at line (?P<line>\d+) of \"?(?P<file>[^\"]+)\"?$"),
+)
+"""Where g++, clang and nvcc say that a template was instantiated, from the inside out."""
+
+_ARG_SPEC = "the arg_spec may not fit the C++ signature: compare their order and number"
 _MAX_LINES = 12
+_WIDEST = 240
+_MOST_ERRORS = 5
 
 
 class Diagnosis(NamedTuple):
-    """The first real error of an output, and hints for the reader."""
+    """The first real error of an output, hints for the reader, and the errors after the first, a line each."""
 
     first_error: str
     hints: tuple[str, ...]
+    further: tuple[str, ...] = ()
 
 
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    hint: str
-
-
-_RULES: tuple[_Rule, ...] = (
-    _Rule(
-        re.compile(r"cuda_runtime\.h: No such file|cudaStream_t. (?:was not declared|does not name)"),
-        "a CUDA source includes <cuda_runtime.h> itself; C++ sources are compiled without CUDA's headers",
-    ),
-    _Rule(
-        re.compile(
-            r"use of undeclared identifier 'BE'|'BE' (?:has not been declared|does not name a type)"
-            r"|name followed by \"::\" must be a class|explicit type is missing.*\n.*\bBE::"
-        ),
-        'include "brainevent/common.h" to use BE::Tensor',
-    ),
-    _Rule(
-        re.compile(r"unsupported GNU version|unsupported clang version|#error -- unsupported"),
-        "this nvcc does not accept the host compiler; `python -m be_toolchain doctor` says which ones it accepts, "
-        "BE_CXX chooses one",
-    ),
-    _Rule(
-        re.compile(r"Unsupported \.version|unsupported PTX|PTX .* was compiled with an unsupported toolchain"),
-        "the CUDA components are of different releases; run `python -m be_toolchain doctor`",
-    ),
-    _Rule(
-        re.compile(r"Unsupported gpu architecture|Value '(?:sm|compute)_\w+' is not defined"),
-        "this nvcc can't compile for that architecture; `nvcc --list-gpu-arch` lists the ones it can",
-    ),
-    _Rule(
-        re.compile(r"undefined reference to|undefined symbol: "),
-        "a function is declared but never defined: define it in the source, or link its library with "
-        "extra_ldflags=['-lNAME']",
-    ),
-    _Rule(
-        re.compile(r"Unresolved extern function"),
-        "a __device__ function is declared but not defined in this source; for one that another source of the folder "
-        "defines, pass extra_cuda_cflags=['-rdc=true']",
-    ),
-    _Rule(
-        re.compile(r"uses too much shared data"),
-        "__shared__ arrays of a fixed size share 48 KiB; for more use extern __shared__ memory, and "
-        "cudaFuncSetAttribute to allow it",
-    ),
-    _Rule(
-        re.compile(r"elfLink linker library load error"),
-        "this toolkit lacks the nvvm/lib64/libnvvm.so that -dlto needs; leave -dlto out, or use a complete toolkit",
-    ),
-    _Rule(
-        re.compile(r"cannot find -l|cannot find "),
-        "name the library's folder with extra_ldflags=['-L/its/folder', ...]",
-    ),
-    _Rule(
-        re.compile(r"multiple definition of|duplicate symbol: "),
-        "two sources define the same function; make it static or inline",
-    ),
-    _Rule(
-        re.compile(r"No such file or directory|could not open source file|cannot open source file|file not found"),
-        "a header was not found: name its folder in extra_include_paths",
-    ),
-    _Rule(
-        re.compile(r"No space left on device"), "the disk is full; set BE_CACHE_DIR and TMPDIR to a folder with room"
-    ),
-    _Rule(
-        re.compile(r"Killed signal terminated program|virtual memory exhausted|out of memory|signal 9"),
-        "the compiler ran out of memory; build with fewer jobs: ninja_workers=1 or BE_MAX_JOBS=1",
-    ),
-    _Rule(
-        re.compile(r"^(?:.*: )?(?:sh: )?.*: not found$", re.MULTILINE),
-        "a program that the compiler needs is missing; run `python -m be_toolchain doctor`",
-    ),
-)
-
-
-def diagnose(output: str, sources: Mapping[str, str], trampoline_lines: Sequence[tuple[str, int]] = ()) -> Diagnosis:
+def diagnose(
+    output: str,
+    sources: Mapping[str, str],
+    trampoline_lines: Sequence[tuple[str, int]] = (),
+    *,
+    is_cuda: bool = False,
+) -> Diagnosis:
     """Find the first real error in what a failed build printed.
 
     Parameters
@@ -113,25 +61,31 @@ def diagnose(output: str, sources: Mapping[str, str], trampoline_lines: Sequence
     output : str
         Of the command that failed.
     sources : mapping of str to str
-        Inline sources by the name that messages call them, so that the offending line can be shown even though no
-        file of that name exists.
+        The author's sources by the name that messages call them, so that the offending line can be shown also where
+        no file of that name exists.
     trampoline_lines : sequence of (str, int)
         Name and line that stand for the call of each entry point: an error there is about the arg_spec.
+    is_cuda : bool
+        Whether the source is CUDA.
     """
     lines = output.splitlines()
     start = _first_error_line(lines)
     if start is None:
-        return Diagnosis(first_error="\n".join(lines[-_MAX_LINES:]).strip(), hints=_hints(output))
-    block = _block(lines, start)
+        return Diagnosis("\n".join(lines[-_MAX_LINES:]).strip(), hints(output, is_cuda=is_cuda))
     match = _GNU.match(lines[start]) or _EDG.match(lines[start])
-    hints = _hints("\n".join(block)) or _hints(output)
+    missing = undefined_symbols(lines, sources) if match is None else ()
+    if missing:
+        return Diagnosis("\n".join(missing), hints(output, is_cuda=is_cuda))
+    block = _block(lines, start, sources)
+    found = hints("\n".join(block), is_cuda=is_cuda) or hints(output, is_cuda=is_cuda)
     if match is not None:
-        place = (match["file"], int(match["line"]))
-        if len(block) == 1:
-            block += _excerpt(sources.get(place[0]), place[1], match.groupdict().get("column"))
-        if place in trampoline_lines and "be_call" in output:
-            hints = (*hints, "the arg_spec may not fit the C++ signature: compare their order and number")
-    return Diagnosis(first_error="\n".join(block), hints=hints)
+        if (match["file"], int(match["line"])) in trampoline_lines and _is_of_trampoline(lines[:start], block):
+            found = found or (_ARG_SPEC,)
+        is_expanded = any(len(line) > _WIDEST or "be_call" in line for line in block[1:])
+        if len(block) == 1 or is_expanded:
+            block = [block[0], *_excerpt(sources, match)]
+        block = _led_by_caller(block, match, lines, start, sources)
+    return Diagnosis("\n".join(map(_clipped, block)), found, _further(lines, start))
 
 
 def explained(
@@ -142,13 +96,15 @@ def explained(
     where: str = "",
 ) -> BuildError:
     """The same failure with what `diagnose` finds in its output, and `where` behind its message."""
-    diagnosis = diagnose(error.output, sources, trampoline_lines)
+    is_cuda = any(word.endswith(".cu") or word == "nvrtc" for word in error.command)
+    diagnosis = diagnose(error.output, sources, trampoline_lines, is_cuda=is_cuda)
     return type(error)(
         error.message + where,
         command=error.command,
         output=error.output,
         first_error=diagnosis.first_error,
-        hints=(*error.hints, *diagnosis.hints),
+        further="\n".join(diagnosis.further),
+        hints=error.hints or diagnosis.hints,
     )
 
 
@@ -160,26 +116,33 @@ def _first_error_line(lines: Sequence[str]) -> int | None:
     return None
 
 
-def _block(lines: Sequence[str], start: int) -> list[str]:
-    """The error's line and the source excerpt under it, up to the next diagnostic."""
+def _block(lines: Sequence[str], start: int, sources: Mapping[str, str]) -> list[str]:
+    """The error's line and what belongs to it, up to the next diagnostic or a note about what isn't the author's."""
     block = [lines[start]]
     for line in lines[start + 1 : start + _MAX_LINES]:
-        if (
-            not line.strip()
-            or _NEXT.match(line)
-            or _COUNT.match(line)
-            or _LINKER.search(line)
-            or line.startswith(("collect2", "ninja:"))
-        ):
+        ends = any(pattern.match(line) for pattern in (_NEXT, _COUNT, _ASIDE))
+        if ends or not line.strip() or _LINKER.search(line) or _is_foreign_note(line, sources):
             break
         block.append(line)
     return block
 
 
-def _excerpt(text: str | None, line: int, column: str | None) -> list[str]:
-    """A line of an inline source as gcc shows one, with a caret where the column, counted in bytes, is known."""
-    rows = text.split("\n") if text is not None else []
-    if not 0 < line <= len(rows):
+def _is_foreign_note(line: str, sources: Mapping[str, str]) -> bool:
+    """Whether a note is of a header's, or of a macro's expansion."""
+    note = _NOTE.match(line)
+    return note is not None and (note["file"] not in sources or " macro '" in note["message"])
+
+
+def _is_of_trampoline(before: Sequence[str], block: Sequence[str]) -> bool:
+    """Whether the error is in the call that we generated, at the author's line, and not in what the author wrote."""
+    return "be_call" in "\n".join((*before, *block))
+
+
+def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
+    """A line of the author's as gcc shows one, with a caret where the column, counted in bytes, is known."""
+    rows = sources.get(place["file"], "").split("\n")
+    line, column = int(place["line"]), place.groupdict().get("column")
+    if not 0 < line <= len(rows) or not rows[line - 1].strip():
         return []
     row = rows[line - 1].rstrip("\r")
     shown = [f"{line:5d} | {row}"]
@@ -189,5 +152,39 @@ def _excerpt(text: str | None, line: int, column: str | None) -> list[str]:
     return shown
 
 
-def _hints(text: str) -> tuple[str, ...]:
-    return tuple(rule.hint for rule in _RULES if rule.pattern.search(text))[:2]
+def _led_by_caller(
+    block: list[str], match: re.Match[str], lines: Sequence[str], start: int, sources: Mapping[str, str]
+) -> list[str]:
+    """The author's line first, where the error is in a template of somebody else's that it instantiates."""
+    folders = tuple(f"{folder}/" for name in sources if (folder := name.rpartition("/")[0]))
+    if match["file"] in sources or match["file"].startswith(folders):
+        return block
+    caller = next((each for each in _callers(lines, start) if each["file"] in sources), None)
+    if caller is None:
+        return block
+    column = caller.groupdict().get("column")
+    place = f"{caller['file']}:{caller['line']}:{column}" if column else f"{caller['file']}({caller['line']})"
+    return [f"{place}: error: {match['message']}", *_excerpt(sources, caller), *block]
+
+
+def _callers(lines: Sequence[str], start: int) -> Iterator[re.Match[str]]:
+    """The instantiations that belong to an error: g++ writes them before it, others after it."""
+    first = next((at + 1 for at in range(start - 1, -1, -1) if _NEXT.match(lines[at]) or _NOTE.match(lines[at])), 0)
+    last = next((at for at in range(start + 1, len(lines)) if _NEXT.match(lines[at])), len(lines))
+    for line in lines[first:last]:
+        yield from filter(None, (pattern.search(line) for pattern in _CALLERS))
+
+
+def _further(lines: Sequence[str], start: int) -> tuple[str, ...]:
+    """The first of the other errors, each message once."""
+    found = {lines[start]: match["message"]} if (match := _GNU.match(lines[start]) or _EDG.match(lines[start])) else {}
+    for line in lines[start + 1 :]:
+        match = _GNU.match(line) or _EDG.match(line)
+        if match is not None and match["message"] not in found.values():
+            found[line] = match["message"]
+    return tuple(map(_clipped, found))[1 : 1 + _MOST_ERRORS]
+
+
+def _clipped(line: str) -> str:
+    """A line that fits on a few of a terminal's."""
+    return line if len(line) <= _WIDEST else line[:_WIDEST] + " ..."

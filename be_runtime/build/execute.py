@@ -55,17 +55,28 @@ class Run(Protocol):
     """`execute` for one build: its folder, limits and environment are settled."""
 
     def __call__(
-        self, plan: BuildPlan, *, targets: Sequence[str] = (), meanwhile: Callable[[], None] | None = None
+        self,
+        plan: BuildPlan,
+        *,
+        targets: Sequence[str] = (),
+        meanwhile: Callable[[], None] | None = None,
+        on_success: Callable[[Edge], None] | None = None,
     ) -> tuple[Step, ...]:
-        """Run the commands that make the targets, all by default; `meanwhile` is called while they run."""
+        """Run the commands that make the targets, all by default."""
         ...
 
 
 class _Reader:
     """Takes ninja's output apart into steps, line by line."""
 
-    def __init__(self, edges: Mapping[str, Edge], on_finish: Callable[[Edge], None] | None) -> None:
-        self.edges, self.on_finish = edges, on_finish
+    def __init__(
+        self,
+        edges: Sequence[Edge],
+        on_finish: Callable[[Edge], None] | None,
+        on_success: Callable[[Edge], None] | None,
+    ) -> None:
+        self.edges = {str(number): edge for number, edge in enumerate(edges)}
+        self.on_finish, self.on_success = on_finish, on_success
         self.steps: list[Step] = []
         self.loose: list[str] = []
         self._edge: Edge | None = None
@@ -87,6 +98,8 @@ class _Reader:
             failed = bool(self._lines) and self._lines[0].startswith("FAILED: ")
             output = "\n".join(self._lines[2:] if failed else self._lines)
             self.steps.append(Step(edge=self._edge, output=output, failed=failed))
+            if not failed and self.on_success is not None:
+                self.on_success(self._edge)
         self._edge, self._lines = None, []
 
 
@@ -100,6 +113,7 @@ def execute(
     timeout_s: float | None = None,
     targets: Sequence[str] = (),
     on_finish: Callable[[Edge], None] | None = None,
+    on_success: Callable[[Edge], None] | None = None,
     meanwhile: Callable[[], None] | None = None,
 ) -> tuple[Step, ...]:
     """Write the plan's files into a folder and run its commands there.
@@ -120,6 +134,8 @@ def execute(
         What to make; everything by default.
     on_finish : callable, optional
         Called when a command has finished, from this thread.
+    on_success : callable, optional
+        Called as soon as it is known that a command has not failed, while others run, from this thread.
     meanwhile : callable, optional
         Called once the commands run, in this thread.
 
@@ -136,7 +152,7 @@ def execute(
         The build was stopped.
     """
     _write_files(plan, folder)
-    reader = _Reader({edge.description: edge for edge in plan.edges}, on_finish)
+    reader = _Reader(plan.edges, on_finish, on_success)
     argv = (str(ninja), "-j", str(jobs), *targets)
     # Messages in the C locale: diagnose reads them.
     variables = {"GLIBC_TUNABLES": _ALLOCATION, **environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}

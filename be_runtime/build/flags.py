@@ -13,11 +13,10 @@ from typing import NamedTuple
 from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.model import CudaToolkit, HostCompiler
 
-from ..options import CompileOptions
+from ..options import ARCH_FLAGS, CompileOptions
 from .libraries import ListFolder, link_flags, rpath
 
 _STANDARD = "c++17"
-_NVCC_ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
 _NVCC_LTO = ("-dlto", "--dlink-time-opt", "-lto")
 _NVCC_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", *_NVCC_LTO)
 
@@ -117,7 +116,7 @@ def nvcc_compile(
         argv.append(f"-O{options.optimization_level}")
         if options.optimization_level < 3:
             argv += ["-Xptxas", f"-O{options.optimization_level}"]
-    if not has_flag(flags, *_NVCC_ARCH_FLAGS):
+    if not has_flag(flags, *ARCH_FLAGS):
         if has_flag(flags, *_NVCC_LTO):
             argv += _lto_flags(flags, archs)
             flags = tuple(flag for flag in flags if flag not in _NVCC_LTO)
@@ -144,7 +143,7 @@ def nvcc_device_link(
 ) -> tuple[str, ...]:
     """Nvcc's command that links relocatable device code, up to the files."""
     flags = options.cflags
-    arch_flags = () if has_flag(flags, *_NVCC_ARCH_FLAGS) else gencode_flags(archs)
+    arch_flags = () if has_flag(flags, *ARCH_FLAGS) else gencode_flags(archs)
     lto = tuple(flag for flag in flags if flag in _NVCC_LTO)
     author_arch = _arch_arguments(flags)
     ccbin = ("-ccbin", str(compiler.path))
@@ -155,7 +154,7 @@ def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
     """The author's own arch flags with their values, for a command that repeats them."""
     found: list[str] = []
     for index, flag in enumerate(flags):
-        if has_flag([flag], *_NVCC_ARCH_FLAGS):
+        if has_flag([flag], *ARCH_FLAGS):
             found.append(flag)
             if "=" not in flag and index + 1 < len(flags):
                 found.append(flags[index + 1])

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
+from .header_search import questions
 from .plan import Edge, UnitBuild
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ 1-4]*)')
@@ -23,7 +24,6 @@ _STATEFUL = re.compile(
 )
 """What has an effect on the rest of the source that no macro shows, or another text each time."""
 
-_ASKED = re.compile(r"\b__has_include(?:_next)?[ \t]*\([ \t]*(?:[<\"]([^>\"\n]+)[>\"])?")
 _FOLDER = re.compile(r'# \d+ ".*//"')
 _SEARCHED = ("-I", "-isystem")
 _OTHER_SEARCHES = (
@@ -107,7 +107,7 @@ def names_asked_for(headers: Iterable[str]) -> tuple[str, ...] | None:
     """
     asked: dict[str, None] = {}
     for text in headers:
-        names = _ASKED.findall(text)
+        names = [question.name for question in questions(text)]
         if _STATEFUL.search(text) or "" in names:
             return None
         asked |= dict.fromkeys(names)

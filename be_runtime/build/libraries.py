@@ -69,15 +69,15 @@ def _library(name: str, own: Sequence[Path], library_dirs: Sequence[Path], list_
             return [f"-l{name}", *(() if folder in own else rpath(folder))]
         if f"lib{name}.a" in names:
             return [f"-l{name}"]
-        versions = [version for each in names if (version := _version(each, name)) is not None]
+        versions = [version for each in names if (version := library_version(each, name)) is not None]
         if versions:
             newest = ".".join(map(str, max(versions)))
             return [str(folder / f"lib{name}.so.{newest}"), *rpath(folder)]
     return [f"-l{name}"]
 
 
-def _version(file: str, name: str) -> tuple[int, ...] | None:
-    """The version in a shared library's file name; None for any other file."""
+def library_version(file: str, name: str) -> tuple[int, ...] | None:
+    """The version in the file name of a shared library called `name`; None for any other file."""
     match = re.fullmatch(rf"lib{re.escape(name)}\.so\.(\d+(?:\.\d+)*)", file)
     return None if match is None else tuple(map(int, match[1].split(".")))
 

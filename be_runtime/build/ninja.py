@@ -53,15 +53,15 @@ def _quote_lines(argument: str) -> str:
 
 
 def render_ninja(edges: Sequence[Edge]) -> str:
-    """The text of ``build.ninja`` for a graph of commands."""
-    lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $what", ""]
-    for edge in edges:
+    """The text of ``build.ninja`` for a graph of commands; each is described by its number, which is text anywhere."""
+    lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $number", ""]
+    for number, edge in enumerate(edges):
         outputs = " ".join(map(escape_path, edge.outputs))
         inputs = " ".join(map(escape_path, edge.inputs))
         lines += [
             f"build {outputs}: run {inputs}",
             f"  argv = {escape_value(shell_command(edge.argv))}",
-            f"  what = {escape_value(edge.description)}",
+            f"  number = {number}",
             "",
         ]
     return "\n".join(lines)

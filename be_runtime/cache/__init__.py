@@ -3,12 +3,14 @@
 from be_runtime.cache.guard import own_folder
 from be_runtime.cache.key import CacheKey, make_key
 from be_runtime.cache.location import CacheWarning, usable_cache_dir
+from be_runtime.cache.lock import THIS_PROCESS
 from be_runtime.cache.manifest import FileRecord, Files, Manifest
 from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.shadow import shadowing_paths
 from be_runtime.cache.store import Entry, Store
 
 __all__ = [
+    "THIS_PROCESS",
     "BuildOutput",
     "CacheKey",
     "CacheWarning",

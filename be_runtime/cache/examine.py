@@ -47,7 +47,7 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
         dependencies.append(current)
     for path in manifest.absent:
         if os.path.lexists(path):
-            return Verdict(problem=f"{path} is new, and comes before a file that was included")
+            return Verdict(problem=f"{path} is new, and a build would find it")
     refreshed = manifest._replace(
         recorded_ns=recorded_ns, outputs=Files.of(outputs), dependencies=Files.of(dependencies)
     )

@@ -22,12 +22,16 @@ from be_runtime.cache.guard import cache_errors
 from be_runtime.errors import CacheError
 
 Flock = Callable[[int, int], None]
-OnWait = Callable[[float], object]
+OnWait = Callable[[float, str], object]
+"""Called with the seconds waited so far, and who holds the lock."""
+
+THIS_PROCESS = "another thread of this process"
+"""Who holds a lock, in words, where that is so."""
 
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _HELD = frozenset({errno.EAGAIN, errno.EACCES})
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
-_REPORT_EVERY_S = 1.0
+_REPORTS_S = (1.0, 10.0, 60.0)
 
 
 @contextlib.contextmanager
@@ -48,9 +52,9 @@ def key_lock(
     timeout_s : float, optional
         Longest wait; None waits as long as the holder lives.
     on_wait : callable, optional
-        Called with the seconds waited so far, about once a second.
+        Called when the wait has taken 1, 10 and 60 seconds, and every minute from then on.
     holder : callable
-        Says who holds the lock, for the error.
+        Says who holds the lock.
     flock : callable
         The locking primitive.
 
@@ -85,7 +89,7 @@ class _Patience:
     def __init__(self, path: str, timeout_s: float | None, on_wait: OnWait | None, holder: Callable[[], str]) -> None:
         self._path, self._timeout_s, self._on_wait, self._holder = path, timeout_s, on_wait, holder
         self._began = time.monotonic()
-        self._reported = 0.0
+        self._report_at = next_report(0.0)
         self._poll_s = _FIRST_POLL_S
 
     def pause(self) -> None:
@@ -96,11 +100,23 @@ class _Patience:
                 f"waited {waited:.1f} s for {self._holder()} to finish the same build",
                 hints=("wait longer: BE_LOCK_TIMEOUT_S", f"or end that process; the lock is {self._path}"),
             )
-        if self._on_wait is not None and waited - self._reported >= _REPORT_EVERY_S:
-            self._reported = waited
-            self._on_wait(waited)
+        if self._on_wait is not None and waited >= self._report_at:
+            self._report_at = next_report(waited)
+            self._on_wait(waited, self._holder())
         time.sleep(self._poll_s)
         self._poll_s = min(self._poll_s * 2, _LONGEST_POLL_S)
+
+
+def next_report(waited_s: float) -> float:
+    """After how many seconds a wait is reported again.
+
+    Examples
+    --------
+    >>> [next_report(waited) for waited in (0.0, 1.01, 10.01, 60.01, 125.0)]
+    [1.0, 10.0, 60.0, 120.0, 180.0]
+    """
+    every = _REPORTS_S[-1]
+    return next((at for at in _REPORTS_S if at > waited_s), (waited_s // every + 1) * every)
 
 
 def _acquire(path: str, flock: Flock, patience: _Patience) -> int | None:

@@ -85,7 +85,7 @@ class Manifest(NamedTuple):
     outputs, dependencies : Files
         What was made; every file the compiler read outside its own build folder.
     absent : tuple of str
-        Paths that must not exist, since a file there would be included in place of a dependency.
+        Paths that must not exist, since a file there would be found in place of a dependency, or of nothing.
     uncertain : tuple of str
         Dependencies that changed while the build read them, so that the outputs may be of the old content or the new,
         and what can't be named: the builder's own process alone uses such outputs.

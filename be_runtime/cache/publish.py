@@ -151,11 +151,34 @@ def _record_dependency(path: str) -> FileRecord | None:
         return None
 
 
-def record_files(paths: Iterable[Path], began_ns: int) -> Recorded:
-    """Hash files once for several outputs of a build; those that are gone are left out."""
-    taken_ns = time.time_ns()
-    records = {path: record for path in map(str, paths) if (record := _record_dependency(path)) is not None}
-    return Recorded(began_ns=began_ns, taken_ns=taken_ns, records=records)
+def record_files(paths: Iterable[Path], began_ns: int, known: Recorded | None = None) -> Recorded:
+    """Hash files once for several outputs of a build; those that are gone are left out.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+    began_ns : int
+        When the build began.
+    known : Recorded, optional
+        What was hashed before: a file is hashed again where its stat has changed.
+    """
+    known = known or Recorded(began_ns=began_ns, taken_ns=time.time_ns(), records={})
+    records = {**known.records}
+    for path in map(str, paths):
+        earlier = records.pop(path, None)
+        record = earlier if earlier is not None and _is_as_recorded(earlier) else _record_dependency(path)
+        if record is not None:
+            records[path] = record
+    return known._replace(records=records)
+
+
+def _is_as_recorded(record: FileRecord) -> bool:
+    """Whether a dependency's stat is still the recorded one."""
+    try:
+        now = os.stat(record.path)
+    except OSError:
+        return False
+    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (record.size, record.mtime_ns, record.ctime_ns)
 
 
 def _changed_since(record: FileRecord, known: Recorded) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from be_runtime.cache.layout import staging_root
+from be_runtime.cache.lock import THIS_PROCESS
 
 _NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
 
@@ -51,8 +52,11 @@ def builder_of(base: str, digest: str) -> str:
         for name in os.listdir(staging_root(base)):
             match = _NAME.fullmatch(name)
             if match and match["short"] == digest[:16]:
-                here = match["host"] == host_id()
-                return f"process {match['pid']}" + ("" if here else " on another host")
+                pid = int(match["pid"])
+                if match["host"] != host_id():
+                    return f"process {pid} on another host"
+                if is_alive(pid):
+                    return THIS_PROCESS if pid == os.getpid() else f"process {pid}"
     return "another process"
 
 

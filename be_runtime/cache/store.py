@@ -105,7 +105,7 @@ class Store(NamedTuple):
         lock_timeout_s : float, optional
             Longest wait for another process that builds the same key; None waits as long as that process lives.
         on_wait : callable, optional
-            Called about once a second while waiting, with the seconds waited so far.
+            Called now and then while waiting, with the seconds waited so far and who builds.
 
         Raises
         ------

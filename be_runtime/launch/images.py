@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any, NamedTuple
 from be_toolchain.arch import Arch
 
 from ..cache import BuildOutput, CacheKey, Entry, make_key
-from ..pipeline import Session, use_entry
+from ..errors import BuildError
+from ..pipeline import Session, say_output, say_waiting, use_entry
 from .describe import ID_DIGITS, Form, Image, Kernel
 
 _LIST = "images.json"
@@ -74,13 +74,18 @@ def obtain_kernel(
     """
 
     def build(staging: Path) -> BuildOutput:
-        compiled = compile_now(staging)
+        try:
+            compiled = compile_now(staging)
+        except BuildError as error:
+            if session.settings.verbose:
+                say_output(error)
+            raise
         names = write_images(compiled, staging)
         return BuildOutput(names, compiled.dependencies, compiled.absent, unknown=compiled.unknown)
 
     def find() -> Entry:
         return session.store.get_or_build(
-            key, build, lock_timeout_s=session.settings.lock_timeout_s, on_wait=partial(_say_waiting, key.name)
+            key, build, lock_timeout_s=session.settings.lock_timeout_s, on_wait=partial(say_waiting, key.name)
         )
 
     def read(entry: Entry) -> Kernel:
@@ -135,7 +140,3 @@ def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[Image, ..
         )
         for row in rows
     )
-
-
-def _say_waiting(name: str, seconds: float) -> None:
-    sys.stderr.write(f"be_runtime: {name}: waiting for another process that is compiling it ({seconds:.0f} s)\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
@@ -24,6 +25,11 @@ _OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
 _COOPERATIVE = "cudaCGGetIntrinsicHandle"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _NO_DRIVER = "CUDA driver library cannot be found"
+_NO_LIBRARY = re.compile(r"Failure finding \"lib(?:nvrtc|nvJitLink|nvvm)|is an NVIDIA driver library")
+_NEEDS_LIBRARIES = (
+    "Numba needs NVRTC and nvJitLink, which JAX's CUDA wheels bring; without those: pip install nvidia-cuda-nvrtc "
+    "nvidia-nvjitlink"
+)
 _NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
 
 
@@ -55,6 +61,10 @@ class NumbaKernel(NamedTuple):
         return inputs + [f"{spec.dtype.name}:{spec.ndim}" for spec in self.outs]
 
 
+class NoKernelError(TypeError, AssertionError):
+    """What should be a CUDA kernel of Numba is none; the reference says so by an AssertionError."""
+
+
 def check_dispatcher(kernel: object) -> Any:
     """The kernel as a CUDA dispatcher of Numba.
 
@@ -62,20 +72,19 @@ def check_dispatcher(kernel: object) -> Any:
     ------
     ImportError
         Numba with CUDA support can't be imported.
-    AssertionError
-        It is anything else.
+    TypeError
+        It is anything else. It is an AssertionError as well.
     """
     try:
+        import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
         from numba.cuda.dispatcher import CUDADispatcher
     except (ImportError, AttributeError) as error:
         raise import_error("numba_cuda_kernel", "numba-cuda", error) from error
     if not isinstance(kernel, CUDADispatcher):
         kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
-        raise AssertionError(  # noqa: TRY004 - the reference's contract
-            f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind})"
-        )
+        raise NoKernelError(f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind})")
     if kernel.targetoptions.get("device"):
-        raise AssertionError(f"{kernel.py_func.__name__} is a device function; a kernel is decorated with @cuda.jit")
+        raise NoKernelError(f"{kernel.py_func.__name__} is a device function; a kernel is decorated with @cuda.jit")
     for option in ("link", "extensions"):
         if kernel.targetoptions.get(option):
             raise ArgumentError(f"the kernel {kernel.py_func.__name__} uses {option}=..., which is not supported here")
@@ -161,7 +170,10 @@ def _refused(kernel: NumbaKernel, text: str) -> BuildError:
     types, text = ", ".join(kernel.types_text()), _COLOURS.sub("", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     inputs, outs = ([spec.ndim for spec in specs] for specs in (kernel.inputs, kernel.outs))
-    found = [_NEEDS_DRIVER] if _NO_DRIVER in text else hints(kernel.dispatcher.py_func, inputs, outs, text)
+    if _NO_LIBRARY.search(text):
+        found = [_NEEDS_LIBRARIES]
+    else:
+        found = [_NEEDS_DRIVER] if _NO_DRIVER in text else hints(kernel.dispatcher.py_func, inputs, outs, text)
     return BuildError(
         f"Numba can't compile the kernel {kernel.name} for ({types})",
         output=text,
@@ -199,7 +211,11 @@ def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> Image:
         linker = Linker(*objects, options=LinkerOptions(arch=arch.sm, max_register_count=registers))
         return Image(arch, entry, bytes(linker.link("cubin").code))
     except Exception as error:
-        raise BuildError(f"the kernel {kernel.name} can't be linked for {arch.sm}", output=str(error)) from error
+        raise BuildError(
+            f"the kernel {kernel.name} can't be linked for {arch.sm}",
+            output=str(error),
+            hints=(_NEEDS_LIBRARIES,) if _NO_LIBRARY.search(str(error)) else (),
+        ) from error
 
 
 def _as_ptx(code: Any) -> bytes:

@@ -71,8 +71,8 @@ def numba_cuda_kernel(
     ------
     ImportError
         Numba with CUDA support is not there, or does not work with the installed numpy.
-    AssertionError
-        `kernel` is no CUDA dispatcher.
+    TypeError
+        `kernel` is no CUDA dispatcher. It is an AssertionError as well.
     ArgumentError
         A ValueError: neither or both ways to say what to launch, or numbers beyond CUDA's limits. At a call: inputs
         that the kernel can't take.

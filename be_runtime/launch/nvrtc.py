@@ -20,6 +20,7 @@ from be_toolchain.arch import Arch
 from be_toolchain.catalog import TARGETS
 from be_toolchain.system import System
 
+from ..build.cuda_headers import wheel_of
 from ..errors import BuildError
 
 _INTEGERS = """\
@@ -53,17 +54,6 @@ PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
 
 _COMPILE_ERROR = 6
 _MISSING = re.compile(r"(?:could not|cannot) open source file \"([^\"]+)\"")
-_HEADER_PACKAGES = (
-    (r"(?:cuda|nv)/[\w/]+|(?:cub|thrust)/.*", "nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12"),
-    (r"curand\w*\.h", "nvidia-curand", "nvidia-curand-cu12"),
-    (r"crt/.*", "nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12"),
-    (
-        r"cuda_\w+\.h|cooperative_groups.*|mma\.h|cuComplex\.h|math_constants\.h",
-        "nvidia-cuda-runtime",
-        "nvidia-cuda-runtime-cu12",
-    ),
-)
-"""Names of headers, and the wheels that have them, of CUDA 13 and of CUDA 12."""
 
 
 class Nvrtc(NamedTuple):
@@ -179,17 +169,17 @@ class Program(NamedTuple):
 
 
 def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
-    """Which wheel has the header that a compilation lacks, where NVRTC comes from a wheel itself."""
+    """Which wheel has the header that a compilation lacks, where NVRTC comes from a wheel itself; else what to name."""
     missing = _MISSING.search(log)
-    if missing is None or nvrtc.path.parts[-4:-3] != ("nvidia",):
+    if missing is None:
         return ()
+    wheel = wheel_of(missing[1]) if nvrtc.path.parts[-4:-3] == ("nvidia",) else None
+    if wheel is None:
+        return ("a header was not found: name its folder in extra_include_paths",)
     major, minor = nvrtc.version
-    for pattern, *packages in _HEADER_PACKAGES:
-        if re.fullmatch(pattern, missing[1]):
-            package = packages[major < 13]
-            release = "" if "curand" in package else f"=={major}.{minor}.*"
-            return (f"pip install '{package}{release}' brings {missing[1]}",)
-    return ()
+    package = wheel.cuda13 if major >= 13 else wheel.cuda12
+    release = "" if wheel.is_library else f"=={major}.{minor}.*"
+    return (f"pip install '{package}{release}' brings {missing[1]}",)
 
 
 def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, options: Sequence[str]) -> Program:

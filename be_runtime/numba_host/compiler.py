@@ -9,6 +9,7 @@ Public parts of Numba do it (``cfunc``, ``carray``), with the instructions of `i
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from ..numba_import import import_error
 from .functions import HostFunction
 from .intrinsics import intrinsics
 from .signature import Signature
+
+_PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
+"""Where Numba says which line it can't type."""
 
 _EXCLUSIVE_LAYER = "workqueue"
 """Numba's threading layer that ends the process when two threads enter it at once."""
@@ -115,10 +119,12 @@ def _array_types(signature: Signature) -> tuple[Any, ...]:
 
 
 def _gist(text: str) -> str:
-    """The line of Numba's message that says what is wrong."""
-    lines = [line.strip() for line in text.splitlines()]
+    """The line of Numba's message that says what is wrong, and that of the kernel that it names."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     marked = [line for line in lines if "Error:" in line or line.startswith(("Unknown", "No conversion", "Cannot"))]
-    return (marked or [line for line in lines if line] or ["no reason given"])[-1 if marked else 0]
+    reasons = marked[-1:] or [line for line in lines if not line.startswith("Failed in ")] or ["no reason given"]
+    place = _PLACE.search(text)
+    return reasons[0] + (f" ({place[1]}:{place[2]})" if place else "")
 
 
 def _open(kernel: Any) -> Any:

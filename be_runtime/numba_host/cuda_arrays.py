@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ..numba_import import import_error
@@ -17,6 +18,7 @@ def import_cuda() -> Any:
         Numba's CUDA support is not installed, or doesn't work with what else is.
     """
     try:
+        import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
         from numba import cuda
     except (ImportError, AttributeError) as error:
         raise import_error("numba_cuda_callable", "numba-cuda", error) from error

@@ -186,7 +186,8 @@ def contradiction(params: tuple[Param, ...], function: Function, locate: Locate,
     for index, (param, cpp) in enumerate(zip(params, function.params, strict=False)):
         message = _mismatch(param, cpp, {other.name for other in function.params if other is not cpp})
         if message:
-            return SpecError(f"{function.name}: {message}", span=at(cpp, places), hints=_expected(cpp, index))
+            hints = (*_expected(cpp, index), *_more_advice(params, param, function, cpp))
+            return SpecError(f"{function.name}: {message}", span=at(cpp, places), hints=hints)
     known = all(cpp.shape is not Shape.UNKNOWN and cpp.shape is not Shape.PACK for cpp in function.params)
     if function.template and "=" not in function.template and known:
         return SpecError(
@@ -225,11 +226,27 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
     if not _fits(param, cpp):
         return f"the token {token!r} is at the place of {which}, which is {cpp.shape.value} ({cpp.type!r})"
+    if param.role is Role.RET and cpp.shape is Shape.INPUT:
+        return f"the token {token!r} makes {which} a result, but it is {cpp.shape.value} ({cpp.type!r}), an input"
     if param.role is Role.ATTR and param.name in other_names:
         return f"the token {token!r} is at the place of {which}; tokens follow the order of the C++ call"
     if param.dtype is not None and cpp.dtype is not None and not _converts(param.dtype, cpp.dtype):
-        return f"the token {token!r} can't be passed to {which}, which has type {cpp.type!r}"
+        return f"the token {token!r} can't be passed to {which}: {cpp.type!r} does not hold every {param.dtype.name}"
     return ""
+
+
+def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cpp: CppParam) -> tuple[str, ...]:
+    """What else to change where a token does not fit a parameter."""
+    if param.role is Role.RET and cpp.shape is Shape.INPUT:
+        swapped = any(
+            other.role is Role.ARG and its.shape is Shape.OUTPUT
+            for other, its in zip(params, function.params, strict=False)
+        )
+        order = ("an 'arg' stands over a BE::Tensor that is not const: the order may be swapped",) if swapped else ()
+        return ("a result must not be const: take it as a BE::Tensor", *order)
+    if param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not _is_half(param.dtype):
+        return (f"or make the parameter a type that holds every {param.dtype.name}",)
+    return ()
 
 
 def _fits(param: Param, cpp: CppParam) -> bool:
@@ -244,10 +261,37 @@ def _fits(param: Param, cpp: CppParam) -> bool:
 
 
 def _converts(given: DType, taken: DType) -> bool:
-    """Whether C++ converts a value without losing its meaning; 16-bit floats may be taken as their raw bits."""
-    if given.name in _HALVES:
+    """Whether C++ converts every value without losing its meaning; 16-bit floats may be taken as their raw bits.
+
+    An integer may become a float, whose values mean the same as long as they are small.
+    """
+    if _is_half(given):
         return taken.name in (given.name, "uint16")
-    return not given.name.startswith("complex") or taken.name.startswith("complex")
+    if given.name.startswith("complex"):
+        return taken.name.startswith("complex") and given.size_bytes <= taken.size_bytes
+    if given.name.startswith("float"):
+        return given.size_bytes <= _real_bytes(taken)
+    bits, takes = _value_bits(given), _value_bits(taken)
+    return not takes or (abs(bits) <= abs(takes) and (bits > 0 or takes < 0))
+
+
+def _is_half(dtype: DType) -> bool:
+    return dtype.name in _HALVES
+
+
+def _real_bytes(dtype: DType) -> int:
+    """The size of a float, or of a complex number's parts; 0 for any other type."""
+    if dtype.name.startswith("complex"):
+        return dtype.size_bytes // 2
+    return dtype.size_bytes if "float" in dtype.name else 0
+
+
+def _value_bits(dtype: DType) -> int:
+    """The bits of an integer's or a bool's magnitude, negative where it may be less than 0; 0 for any other type."""
+    if dtype.name == "bool":
+        return 1
+    bits = 8 * dtype.size_bytes
+    return bits if dtype.name.startswith("uint") else 1 - bits if dtype.name.startswith("int") else 0
 
 
 def _expected(cpp: CppParam, index: int) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.docs import run_page
+from tests.support.runtime import real_compiler
 
 PAGES = (
     "README.md",
@@ -24,4 +26,11 @@ PAGES = (
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert run_page(page, with_cuda=False) > 0
+    assert run_page(page, with_cuda=False, with_openmp=has_openmp(tmp_path)) > 0
+
+
+def has_openmp(folder: Path) -> bool:
+    """Whether the host compiler has OpenMP's header and library: clang++ comes without."""
+    (folder / "omp.cc").write_text("#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }\n")
+    command = [real_compiler(), "-fopenmp", "omp.cc"]
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0

@@ -168,6 +168,25 @@ def test_files_and_folders(tmp_path: Path):
         file_units(tmp_path / "absent.cc")
 
 
+@pytest.mark.parametrize("name", [".a-checkpoint.cc", "._a.cc", ".cc"])
+def test_files_that_editors_and_systems_hide_are_no_sources(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("")
+    with pytest.raises(SourceNotFoundError, match="holds no source files"):
+        dir_units(tmp_path, "cpp")
+    (tmp_path / "a.cc").write_text("")
+    assert [unit.stem for unit in dir_units(tmp_path, "cpp")] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "flags", [["-arch=sm_80"], ["-lineinfo", "-gencode", "arch=compute_80,code=sm_80"], ["--gpu-architecture=native"]]
+)
+def test_architectures_are_named_once(flags: list[str]):
+    units = inline_units("m", "int x;", "sources")
+    assert cuda_request("m", units, None, extra_cuda_cflags=flags).compile.cflags == tuple(flags)
+    with pytest.raises(ArgumentError, match=r"compute_capability='9\.0' and '-.*' in extra_cuda_cflags both name"):
+        cuda_request("m", units, None, extra_cuda_cflags=flags, compute_capability="9.0")
+
+
 def test_bytes_that_are_no_text_survive(tmp_path: Path):
     (tmp_path / "k.cc").write_bytes(b"// \xff\xfe\r\nint x;")
     text = file_units(tmp_path / "k.cc")[0].sources[0].text

@@ -165,6 +165,18 @@ def repeated_by_its_value(count: Any, x: Any, out: Any) -> None:
         out[0] = x[0]
 
 
+def of_two_axes(x: Any, out: Any) -> None:
+    for i in range(out.shape[0]):
+        out[i] = x.shape[1]
+
+
+def test_the_reason_comes_first_with_the_kernel_s_line():
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_kernel(njit(of_two_axes), ONE))(jnp.ones(3))
+    line = of_two_axes.__code__.co_firstlineno + 2
+    assert str(caught.value).splitlines()[0].endswith(f": tuple index out of range ({__file__}:{line})")
+
+
 def test_a_number_is_read_as_the_hint_says():
     with pytest.raises(BuildError) as caught:
         jax.jit(numba_kernel(njit(repeated), ONE))(2, jnp.ones(1))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, numba_cuda_kernel
+from be_runtime import ArgumentError, BuildError, numba_cuda_callable, numba_cuda_kernel
 from be_toolchain import probe_devices
 from be_toolchain.system import LocalSystem
 
@@ -39,10 +39,11 @@ NO_KERNELS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", NO_KERNELS)
-def test_what_is_no_kernel_is_an_assertion_error(name: str):
+def test_what_is_no_kernel_is_a_type_error(name: str):
     kernel, message = NO_KERNELS[name]
-    with pytest.raises(AssertionError, match=message):
+    with pytest.raises(TypeError, match=message) as caught:
         numba_cuda_kernel(kernel, outs=OUT, launch_dims=8)
+    assert isinstance(caught.value, AssertionError), "as the reference has it"
 
 
 MODULES = ("numba", "numba.cuda", "numba.cuda.dispatcher")
@@ -56,6 +57,36 @@ def test_without_numba_an_import_error_says_what_to_install(absent: str, monkeyp
     with pytest.raises(ImportError, match="numba_cuda_kernel needs Numba with CUDA support") as caught:
         numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)
     assert "pip install 'brainevent-toolchain[numba]'" in str(caught.value)
+
+
+def test_numba_without_numba_cuda_is_not_enough(monkeypatch: pytest.MonkeyPatch):
+    """Numba has a numba.cuda of its own."""
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    with pytest.raises(ImportError, match=r"numba_cuda_kernel needs .*\n.*pip install 'brainevent-toolchain\[numba\]'"):
+        numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)
+    with pytest.raises(ImportError, match=r"numba_cuda_callable needs .*\n.*pip install 'brainevent-toolchain\["):
+        numba_cuda_callable(print, outs=OUT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file',
+        '"cuda" is an NVIDIA driver library and can only be found via system search.',
+    ],
+    ids=["NVRTC", "nvJitLink"],
+)
+def test_a_library_that_numba_lacks_is_named(text: str, monkeypatch: pytest.MonkeyPatch):
+    """Where there is none: what the loaders of numba-cuda and cuda-core say."""
+
+    def fail(*_args: Any, **_options: Any) -> None:
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(cuda, "compile_all", fail)
+    monkeypatch.setenv("BE_COMPUTE_CAPABILITIES", "9.0")
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)).lower(X, X)
+    assert "nvidia-cuda-nvrtc nvidia-nvjitlink" in caught.value.hints[0]
 
 
 LAUNCHES: dict[str, tuple[dict[str, Any], str]] = {

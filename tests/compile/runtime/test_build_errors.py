@@ -170,6 +170,47 @@ def test_a_symbol_that_is_defined_nowhere():
     assert "unlinked.f" not in be_runtime.list_registered_targets()
 
 
+def test_an_undefined_symbol_is_told_in_the_author_s_names():
+    """The functions that we generate around an entry point are no part of it."""
+    error = fail(UNDEFINED, "unlinked")
+    line = error.first_error
+    assert line == "undefined reference to 'defined_nowhere', used by the entry point f in unlinked"
+    assert "BE::detail" not in str(error)
+
+
+def test_openmp_for_the_compiler_alone_says_that_the_linker_needs_it_too():
+    source = GOOD.replace("out.data_ptr", "#pragma omp parallel\n  out.data_ptr").replace("{ #", "{\n#")
+    error = fail(source, "parallel", extra_cflags=["-fopenmp"])
+    assert "extra_ldflags=['-fopenmp']" in error.hints[0]
+
+
+def test_a_mistake_in_a_dispatch_macro_is_one_screen():
+    line = "BE_DISPATCH_ALL(out.dtype(), T, [&] { out.data_ptr<T>()[0] = nothing_called_so; });"
+    error = fail(GOOD.replace("out.data_ptr<float>()[0] = 1;", f"\n{line}\n"))
+    assert error.first_error.splitlines()[1] == f"    4 | {line}"
+    assert error.first_error.startswith("broken:4:")
+    assert len(error.output.splitlines()) > 100
+    assert len(str(error).splitlines()) < 20
+    assert len(str(error)) < 3000
+
+
+def test_an_error_in_a_template_is_shown_at_the_author_s_line(tmp_path: Path):
+    source = "#include <algorithm>\nstruct P { float a; };\ninline void g(P* p) {\n  std::sort(p, p + 3);\n}\n" + GOOD
+    for error, name in ((fail(source), "broken"), (fail_file(tmp_path / "k.cc", source), f"{tmp_path}/k.cc")):
+        first = error.first_error.splitlines()
+        assert first[0].startswith(f"{name}:4:")
+        assert "operator<" in first[0]
+        assert first[1] == "    4 |   std::sort(p, p + 3);"
+        assert any("predefined_ops.h" in line for line in first[2:])
+
+
+def fail_file(file: Path, source: str) -> BuildError:
+    file.write_text(source)
+    with pytest.raises(BuildError) as caught:
+        be_runtime.load_cpp_file(file)
+    return caught.value
+
+
 def test_a_library_that_is_not_there():
     error = fail(GOOD, extra_ldflags=["-lno_such_library"])
     assert "cannot find -lno_such_library" in error.first_error

@@ -77,6 +77,20 @@ def test_inputs_come_first_and_every_end_is_told(tmp_path: Path):
     assert threads == {threading.get_ident()}
 
 
+def test_each_success_is_told_at_once_and_no_failure(tmp_path: Path):
+    """At the latest when the next command ends: until then it is not known that there is no more to its output."""
+    told: dict[str, bool] = {}
+
+    def tell(edge: Edge) -> None:
+        told[edge.outputs[0]] = (tmp_path / "slow").exists()
+
+    edges = [edge("a", ""), edge("b", ""), edge("slow", "time.sleep(1)"), edge("bad", "sys.exit(3)", inputs=("slow",))]
+    with pytest.raises(BuildError, match="making bad failed"):
+        run(tmp_path, *edges, on_success=tell)
+    assert set(told) == {"a", "b", "slow"}
+    assert not (told["a"] and told["b"])
+
+
 def test_only_what_is_asked_for_is_made(tmp_path: Path):
     edges = [edge("a", ""), edge("b", "", inputs=("a",)), edge("c", "")]
     assert [step.edge.outputs[0] for step in run(tmp_path, *edges, targets=("a",))] == ["a"]
@@ -104,8 +118,8 @@ def test_a_failure_among_others_has_only_its_own_output(tmp_path: Path):
 
 def test_descriptions_may_repeat_what_ninja_says(tmp_path: Path):
     """Whatever a file is called, its output is its own."""
-    names = ["linking", "FAILED: x", "ninja: error", "@be@making", "a $x 'b'"]
-    edges = [edge(f"f{at}", f"print({name!r})", description=f"compiling {name}") for at, name in enumerate(names)]
+    names = ["linking", "FAILED: x", "ninja: error", "@be@making", "a $x 'b'", "a\udcff", "a\udcfe"]
+    edges = [edge(f"f{at}", f"print({name!a})", description=f"compiling {name}") for at, name in enumerate(names)]
     steps = run(tmp_path, *edges)
     assert {step.edge.description: step.edge.outputs[0] for step in steps} == {
         f"compiling {name}": f"f{at}" for at, name in enumerate(names)

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 import be_runtime
-from be_runtime import BuildTimeoutError
+from be_runtime import BuildError, BuildTimeoutError
+from be_runtime.cache import THIS_PROCESS
+from be_runtime.pipeline import say_waiting
 from tests.support.runtime import environment, forwarding_compiler, processes_with, run_python, script
 
 SOURCE = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor out) { int unused; }\n'
@@ -139,7 +141,41 @@ def test_a_waiting_process_says_so(tmp_path: Path):
         second = run_python(SLOW, env=env)
         assert first.wait(timeout=60) == 0
     assert second.stdout == "done\n"
-    assert "slow: waiting for another process that is building it" in second.stderr
+    assert re.fullmatch(rf"be_runtime: slow: waiting for process {first.pid}, which builds it \(1 s\)\n", second.stderr)
+
+
+def test_a_thread_that_waits_for_another_thread_says_nothing(tmp_path: Path):
+    compiler = forwarding_compiler(tmp_path / "g++", "sleep 1.5")
+    code = f"""
+import threading, be_runtime
+threads = [threading.Thread(target=be_runtime.load_cpp_inline, args=("slow", {SOURCE!r})) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(be_runtime.list_registered_targets())
+"""
+    done = run_python(code, env=environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(tmp_path / "cache")))
+    assert done.stdout == "('slow.f',)\n"
+    assert done.stderr == ""
+
+
+def test_a_thread_that_waits_long_says_so(capsys: pytest.CaptureFixture[str]):
+    say_waiting("slow", 1.0, THIS_PROCESS)
+    assert capsys.readouterr().err == ""
+    say_waiting("slow", 10.0, THIS_PROCESS)
+    assert capsys.readouterr().err.endswith(
+        "slow: waiting for another thread of this process, which builds it (10 s)\n"
+    )
+
+
+def test_what_a_failed_build_printed_is_shown_where_that_is_asked_for(
+    tmp_cache: Path, capfd: pytest.CaptureFixture[str]
+):
+    with pytest.raises(BuildError) as caught:
+        be_runtime.load_cpp_inline("shown", SOURCE.replace("{", "{ oops;", 1), verbose=True)
+    assert caught.value.output in capfd.readouterr().err
+    with pytest.raises(BuildError):
+        be_runtime.load_cpp_inline("shown", SOURCE.replace("{", "{ oops;", 1))
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["stops when asked", "ignores signals"])

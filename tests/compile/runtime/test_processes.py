@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import be_runtime
 from tests.support.runtime import environment, forwarding_compiler, libraries, run_python
 
 SOURCE = """
@@ -72,6 +77,14 @@ def test_a_warm_load_starts_no_process(tmp_path: Path):
     assert warm[:2] == cold[:2]
     assert warm[2] == "started []"
     assert warm[3] == "imported []"
+
+
+def test_a_module_stays_in_its_process(tmp_cache: Path):
+    module = be_runtime.load_cpp_inline("stays", SOURCE, auto_register=False)
+    with pytest.raises(TypeError, match=r"'stays' can't be pickled.* call the load function in the other process"):
+        pickle.dumps(module)
+    assert copy.deepcopy([module]) == [module]
+    assert copy.copy(module) is module
 
 
 def tree(folder: Path) -> list[str]:

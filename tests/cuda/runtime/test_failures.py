@@ -188,10 +188,37 @@ def test_unknown_architecture_says_which_are_known():
         load(HEAD + KERNEL + ENTRY, compute_capability="sm_999")
 
 
-@pytest.mark.parametrize("asked", [90, 9.0, ["sm_90"], True])
-def test_architecture_of_the_wrong_type(asked: Any):
-    with pytest.raises(be_runtime.ArgumentError, match="compute_capability must be a string"):
+@pytest.mark.parametrize(
+    ("asked", "spelling"),
+    [(90, "'90'"), (9.0, "'9.0'"), (["sm_90"], "'sm_90'"), (["9.0", 8.0], "'8.0,9.0'"), (True, None), ([], None)],
+)
+def test_architecture_of_the_wrong_type(asked: Any, spelling: str | None):
+    with pytest.raises(be_runtime.ArgumentError, match="compute_capability must be a string") as caught:
         load(HEAD + KERNEL + ENTRY, compute_capability=asked)
+    assert caught.value.hints == (() if spelling is None else (f"write it as {spelling}",))
+
+
+def test_a_mistake_in_a_dispatch_macro_is_one_screen():
+    body = "BE_DISPATCH_SIGNED_INDEX_PAIR(x.dtype(), A, out.dtype(), B, [&] { k<<<1, 1>>>(out.data_ptr<A>()); });"
+    error = failure(HEAD + KERNEL + ENTRY.replace("k<<<", f"{body}\n  k<<<", 1))
+    assert error.first_error.startswith("broken(6): error")
+    assert body in error.first_error.splitlines()[1]
+    assert len(str(error)) < 5000
+    assert len(str(error).splitlines()) < 25
+    assert "two dtypes, then two names" in error.hints[0]
+
+
+def test_an_error_in_a_template_is_shown_at_the_author_s_line():
+    helper = "#include <algorithm>\nstruct P { float a; };\nstatic void g(P* p) {\n  std::sort(p, p + 3);\n}\n"
+    error = failure(HEAD + KERNEL + helper + ENTRY)
+    assert error.first_error.startswith("broken(7): error: no operator")
+    assert "std::sort(p, p + 3);" in error.first_error.splitlines()[1]
+
+
+def test_a_stream_without_the_cast():
+    error = failure(HEAD + KERNEL + ENTRY.replace("(cudaStream_t)", ""))
+    assert error.first_error.startswith("broken(6): error")
+    assert "(cudaStream_t)stream" in error.hints[0]
 
 
 LOAD_WITHOUT_DEVICE = """

@@ -102,6 +102,17 @@ def test_the_author_may_name_standard_level_and_architecture():
     assert [(code.kind, code.arch) for code in device_code(module.path)] == [("elf", 80)]
 
 
+@pytest.mark.usefixtures("tmp_cache")
+def test_flags_that_name_architectures_need_no_other_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("BE_COMPUTE_CAPABILITIES")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert archs(extra_cuda_cflags=["-gencode=arch=compute_80,code=sm_86"]) == ({86}, set())
+    # Who loads it elsewhere learns what it was compiled for.
+    assert [folder.name.rpartition("-")[2] for folder in be_runtime.export_prebuilt(tmp_path / "kernels")] == ["sm_86"]
+    with pytest.raises(be_runtime.ArgumentError, match="both name architectures"):
+        archs(extra_cuda_cflags=["-arch=sm_80"], compute_capability="9.0")
+
+
 def archs(**options: Any) -> tuple[set[int], set[int]]:
     """Of what architectures a library holds machine code, and of what PTX."""
     module = be_runtime.load_cuda_inline("archs", source("half"), auto_register=False, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import be_runtime
 from tests.support.cuda import device_code
 from tests.support.rebuilds import TICK_S, append, compiled
+from tests.support.runtime import real_compiler
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
@@ -70,6 +72,32 @@ def test_an_edit_compiles_what_depends_on_it(edit: str, folder: Path, monkeypatc
     assert second.path != first.path
     assert compiled(second) == expected
     assert {code.arch for code in device_code(second.path)} == {80 if "compute_capability" in options else 90}
+
+
+def test_what_a_source_asks_for_and_what_is_linked_in(folder: Path, tmp_path: Path):
+    (folder / "shared.cuh").write_text('#if __has_include("late.cuh")\n#include "late.cuh"\n#endif\n')
+    (folder / "b.cu").write_text(f'extern "C" int answer(void);\nint kept = answer();\n{source("b")}')
+    library = tmp_path / "libanswer.a"
+
+    def make_library(value: int) -> None:
+        (tmp_path / "answer.c").write_text(f"int answer(void) {{ return {value}; }}\n")
+        compiler = [real_compiler(), "-x", "c", "-fPIC", "-c", "answer.c", "-o", "answer.o"]
+        for command in (compiler, ["ar", "rcs", library.name, "answer.o"]):
+            subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+
+    def load_linked() -> be_runtime.CompiledModule:
+        time.sleep(TICK_S)
+        return load(folder, extra_ldflags=[f"-L{tmp_path}", "-lanswer"])
+
+    make_library(1)
+    first = load_linked()
+    assert load_linked().path == first.path
+    make_library(2)
+    second = load_linked()
+    assert second.path != first.path
+    assert compiled(second) == set()
+    (folder / "late.cuh").write_text("")
+    assert compiled(load_linked()) == {"a.cu"}
 
 
 def test_whole_nvcc_makes_objects_of_its_own(folder: Path, tmp_path: Path):

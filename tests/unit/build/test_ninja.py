@@ -48,9 +48,9 @@ def test_the_text():
         "ninja_required_version = 1.8",
         "rule run",
         "  command = $argv",
-        "  description = $what",
+        "  description = $number",
         "",
         "build obj/a$:b.o: run src/a$ b.cc",
         "  argv = cc 'a b' '$$HOME'",
-        "  what = compiling $$a",
+        "  number = 0",
     ]

@@ -45,12 +45,13 @@ def test_a_wait_that_is_too_long_names_the_holder(lock: str):
 
 
 def test_waiting_is_reported_after_a_second(lock: str):
-    reports: list[float] = []
+    reports: list[tuple[float, str]] = []
     with key_lock(lock), pytest.raises(CacheError):  # noqa: SIM117
-        with key_lock(lock, timeout_s=1.3, on_wait=reports.append):
+        with key_lock(lock, timeout_s=2.3, on_wait=lambda *wait: reports.append(wait), holder=lambda: "process 42"):
             pass
-    assert len(reports) == 1
-    assert 1.0 <= reports[0] < 1.3
+    [(waited, holder)] = reports
+    assert waited >= 1.0
+    assert holder == "process 42"
 
 
 def test_a_lock_on_a_file_that_was_just_removed_is_no_lock(lock: str):

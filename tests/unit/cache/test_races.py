@@ -135,10 +135,10 @@ def test_what_a_killed_builder_left_is_swept_when_it_is_old(store: Store, key: C
 
 
 def test_a_wait_names_the_process_that_builds(store: Store, key: CacheKey, hung: subprocess.Popen[str]):
-    waits: list[float] = []
+    waits: list[tuple[float, str]] = []
     with pytest.raises(Exception, match=f"process {hung.pid} "):
-        store.get_or_build(key, _quick, lock_timeout_s=1.1, on_wait=waits.append)
-    assert len(waits) == 1
+        store.get_or_build(key, _quick, lock_timeout_s=1.1, on_wait=lambda *wait: waits.append(wait))
+    assert [builder for _, builder in waits] == [f"process {hung.pid}"]
 
 
 def test_another_key_does_not_wait(store: Store, hung: subprocess.Popen[str]):

@@ -12,6 +12,7 @@ import pytest
 from be_runtime.cache import BuildOutput, CacheKey, FileRecord, Files, Manifest, Store, shadowing_paths
 from be_runtime.cache.examine import examine, record_file
 from be_runtime.cache.manifest import RACY_MARGIN_NS
+from be_runtime.cache.publish import record_files
 from be_runtime.cache.verify import is_unchanged
 
 Edit = Callable[[Path, bytes], None]
@@ -138,7 +139,7 @@ def test_a_new_header_that_comes_first_rebuilds(store: Store, key: CacheKey, hea
     assert store.get(key) is not None
     (first / "x.h").write_text("shadow")
     assert store.get(key) is None
-    assert "comes before" in store.get_or_build(key, build).reason
+    assert f"{first / 'x.h'} is new" in store.get_or_build(key, build).reason
 
 
 def test_shadowing_paths_skip_what_exists_and_what_is_elsewhere(tmp_path: Path):
@@ -213,3 +214,27 @@ def test_a_path_no_file_can_have_is_no_crash(recorded: Manifest):
     broken = recorded._replace(dependencies=Files.of([FileRecord("a\0b", 1, 1, 1, "")]))
     assert not is_unchanged("/", broken)
     assert examine("/", broken).problem
+
+
+def test_what_changes_between_two_outputs_of_a_build_is_in_doubt(
+    store: Store, key: CacheKey, header: Path, tmp_path: Path, edit: Edit
+):
+    """The second output may be made from either content, and so may all that is made from both."""
+    other = tmp_path / "other.h"
+    other.write_text("other")
+    tick = tmp_path / "tick"
+    tick.touch()
+    first = record_files([header, other], tick.stat().st_ctime_ns + 1)
+    assert record_files([header, other], first.began_ns, first) == first
+    edit(header, b"edited")
+    second = record_files([header], first.began_ns, first)
+    assert second.records[str(other)] == first.records[str(other)]
+    assert second.records[str(header)] != first.records[str(header)]
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(b"")
+        return BuildOutput(outputs=("m.so",), dependencies=(header, other), recorded=second)
+
+    assert store.get_or_build(key, build).manifest.uncertain == (str(header),)
+    header.unlink()
+    assert str(header) not in record_files([header, other], first.began_ns, second).records

@@ -9,6 +9,8 @@ import pytest
 from be_runtime.launch.nvrtc import Nvrtc, libraries, missing_header_hints, places
 from tests.unit.toolchain.machines import SITE, File, MemorySystem
 
+NAME_ITS_FOLDER = "a header was not found: name its folder in extra_include_paths"
+
 
 @pytest.mark.parametrize(("machine", "target"), [("x86_64", "x86_64-linux"), ("aarch64", "sbsa-linux")])
 def test_places_are_those_of_the_machine(machine: str, target: str):
@@ -54,10 +56,10 @@ def test_a_missing_header_of_cuda_names_its_wheel(header: str, cu13: str, cu12: 
     for version, folder, package in (((13, 0), "cu13", cu13), ((12, 9), "cuda_nvrtc", cu12)):
         found = Nvrtc(Path(f"{SITE}/nvidia/{folder}/lib/libnvrtc.so.{version[0]}"), version, (), None)
         assert missing_header_hints(found, log) == (f"pip install '{package}' brings {header}",)
-        assert missing_header_hints(found._replace(path=Path("/conda/lib/libnvrtc.so.13")), log) == ()
+        assert missing_header_hints(found._replace(path=Path("/conda/lib/libnvrtc.so.13")), log) == (NAME_ITS_FOLDER,)
 
 
 @pytest.mark.parametrize("header", ["mine.h", "cuda/mine.h", "custom.h", "cutlass/cutlass.h"])
 def test_an_author_s_header_is_in_no_wheel(header: str):
     found = Nvrtc(Path(f"{SITE}/nvidia/cu13/lib/libnvrtc.so.13"), (13, 0), (), None)
-    assert missing_header_hints(found, f'cannot open source file "{header}"') == ()
+    assert missing_header_hints(found, f'cannot open source file "{header}"') == (NAME_ITS_FOLDER,)

@@ -20,16 +20,20 @@ from .conftest import Spec
             "ret stream attr.a arg",
             "ret stream attr.a:float32 arg",
         ),
-        ("BE::Tensor y, float a, int b", "ret attrs.a attr.b:int64", "ret attr.a:float32 attr.b:int64"),
-        # The C++ type of a written type is the author's choice, and so is the attribute's name.
+        ("BE::Tensor y, float a, int64_t b", "ret attrs.a attr.b:int32", "ret attr.a:float32 attr.b:int32"),
+        # The C++ type of a written type is the author's choice if it holds every value, and so is the attribute's name.
         ("BE::Tensor y, double a", "ret attr.a:float32", "ret attr.a:float32"),
         ("BE::Tensor y, double a", "ret attr.alpha:float64", "ret attr.alpha:float64"),
         ("BE::Tensor y, double", "ret attr.alpha:float64", "ret attr.alpha:float64"),
         ("BE::Tensor y, uint16_t bits", "ret attr.bits:bfloat16", "ret attr.bits:bfloat16"),
         ("BE::Tensor y, __half h", "ret attr.h", "ret attr.h:float16"),
         ("BE::Tensor y, std::complex<double> z", "ret attr.z:complex64", "ret attr.z:complex64"),
-        # A const tensor may be written to through its pointer, and another one only read.
-        ("BE::Tensor x, const BE::Tensor y", "arg ret", "arg ret"),
+        ("BE::Tensor y, float n", "ret attr.n:int64", "ret attr.n:int64"),
+        ("BE::Tensor y, int16_t n", "ret attr.n:uint8", "ret attr.n:uint8"),
+        ("BE::Tensor y, int n", "ret attr.n:bool", "ret attr.n:bool"),
+        ("BE::Tensor y, char n", "ret attr.n:int8", "ret attr.n:int8"),
+        # A tensor that is not const may still only be read.
+        ("BE::Tensor x, BE::Tensor y", "arg ret", "arg ret"),
         # Default arguments.
         ("BE::Tensor y, int n = 3", "ret", "ret"),
         ("BE::Tensor y, int n = 3", "ret attr.n", "ret attr.n:int32"),
@@ -74,6 +78,17 @@ def test_accepted(spec: Spec, params: str, given: str, tokens: str) -> None:
         ("BE::Tensor y, int a, int b", "ret attr.b:int8 attr.c:int8", "tokens follow the order", "int a"),
         ("BE::Tensor y, float h", "ret attr.h:float16", "can't be passed to parameter 'h'", "float h"),
         ("BE::Tensor y, float z", "ret attr.z:complex64", "can't be passed to parameter 'z'", "float z"),
+        ("BE::Tensor y, int32_t n", "ret attr.n:int64", "'int32_t' does not hold every int64", "int32_t n"),
+        ("BE::Tensor y, int n", "ret attr.n:uint32", "'int' does not hold every uint32", "int n"),
+        ("BE::Tensor y, size_t n", "ret attr.n:int8", "'size_t' does not hold every int8", "size_t n"),
+        ("BE::Tensor y, bool n", "ret attr.n:int8", "'bool' does not hold every int8", "bool n"),
+        ("BE::Tensor y, int n", "ret attr.n:float32", "'int' does not hold every float32", "int n"),
+        ("BE::Tensor y, const float& n", "ret attr.n:float64", "does not hold every float64", "const float& n"),
+        ("BE::Tensor y, std::complex<float> n", "ret attr.n:complex128", "every complex128", "std::complex<float> n"),
+        ("BE::Tensor y, std::complex<float> n", "ret attr.n:float64", "every float64", "std::complex<float> n"),
+        ("const BE::Tensor x, BE::Tensor y", "ret arg", "'ret' makes parameter 'x' a result", "const BE::Tensor x"),
+        ("const BE::Tensor& x, BE::Tensor y", "ret ret", "'ret' makes parameter 'x' a result", "const BE::Tensor& x"),
+        ("BE::Tensor y, BE::Tensor const", "ret ret", "'ret' makes a parameter a result", "BE::Tensor const"),
         ("BE::Tensor y, int n", "ret attr.m", "'attr.m' names no parameter", "f"),
         ("BE::Tensor y, MyType n", "ret attr.n", "'MyType', which has no mapping", "MyType n"),
         ("BE::Tensor y, float& n", "ret attr.n", "is a reference to a non-const scalar", "float& n"),
@@ -95,8 +110,23 @@ def test_an_annotation_is_underlined_where_python_has_no_place(spec: Spec) -> No
 def test_hints_say_which_token_fits(spec: Spec) -> None:
     error = spec.error("void f(const BE::Tensor x, BE::Tensor y, int n) {}", {"f": ["arg", "ret", "arg"]})
     assert error.hints == ("token 3 should be 'attr.n:int32'",)
+    error = spec.error("void f(BE::Tensor y, int n) {}", {"f": ["ret", "attr.n:int64"]})
+    assert error.hints == (
+        "token 2 should be 'attr.n:int32'",
+        "or make the parameter a type that holds every int64",
+    )
     error = spec.error("void f(BE::Tensor y, int value) {}", {"f": ["ret", "attr.valeu"]})
     assert error.hints[0] == "did you mean 'attr.value'?"
+
+
+def test_a_const_result_is_an_order_that_may_be_swapped(spec: Spec) -> None:
+    text = "void f(const BE::Tensor x, BE::Tensor y, const BE::Tensor z) {}"
+    must = "a result must not be const: take it as a BE::Tensor"
+    error = spec.error(text, {"f": ["arg", "ret", "ret"]})
+    assert error.hints == ("token 3 should be 'arg'", must)
+    error = spec.error(text, {"f": ["ret", "arg", "arg"]})
+    assert error.hints[:2] == ("token 1 should be 'arg'", must)
+    assert "the order may be swapped" in error.hints[2]
 
 
 def test_defaults_may_stand_in_the_prototype(spec: Spec) -> None:

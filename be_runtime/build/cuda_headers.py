@@ -1,0 +1,51 @@
+"""Which wheels have CUDA's headers."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Wheel(NamedTuple):
+    """The wheel that has a header.
+
+    Parameters
+    ----------
+    cuda13, cuda12 : str
+        Its names for CUDA 13 and CUDA 12.
+    is_library : bool
+        Whether it is one of the libraries, whose releases need not be the compiler's.
+    """
+
+    cuda13: str
+    cuda12: str
+    is_library: bool = False
+
+
+_LIBRARIES = {
+    r"curand\w*\.h": "curand",
+    r"cublas\w*\.h": "cublas",
+    r"cusparse\w*\.h": "cusparse",
+    r"cusolver\w*\.h": "cusolver",
+    r"cufft\w*\.h": "cufft",
+}
+_WHEELS = (
+    (r"(?:cuda|nv)/[\w/]+|(?:cub|thrust)/.*", Wheel("nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12")),
+    (r"crt/.*", Wheel("nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12")),
+    (
+        r"cuda_\w+\.h|cooperative_groups.*|mma\.h|cuComplex\.h|math_constants\.h",
+        Wheel("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
+    ),
+    *((names, Wheel(f"nvidia-{name}", f"nvidia-{name}-cu12", is_library=True)) for names, name in _LIBRARIES.items()),
+)
+
+
+def wheel_of(header: str) -> Wheel | None:
+    """The wheel that has a header, by the name in its ``#include``; None when it is none of CUDA's.
+
+    Examples
+    --------
+    >>> wheel_of("curand_kernel.h").cuda13
+    'nvidia-curand'
+    """
+    return next((wheel for names, wheel in _WHEELS if re.fullmatch(names, header)), None)

@@ -128,9 +128,10 @@ def check_name(value: object, argument: str = "name") -> str:
     if not isinstance(value, str):
         raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
     if not _NAME.fullmatch(value):
+        allowed = "use letters, digits, '_' and '-', with single dots between parts, such as 'my_kernels'"
         raise ArgumentError(
             f"{argument}={value!r} is not allowed",
-            hints=("use letters, digits, '_' and '-', with single dots between parts, such as 'my_kernels'",),
+            hints=("the name comes first, then the source" if "\n" in value else allowed,),
         )
     return value
 
@@ -208,6 +209,11 @@ def check_path(value: object, argument: str) -> Path:
     checked = check_optional_path(value, argument)
     if checked is None:
         raise ArgumentError(f"{argument} must be a path, not None")
+    if "\n" in str(checked):
+        raise ArgumentError(
+            f"{argument}={str(value)!r} is no path of a source: it holds the end of a line",
+            hints=("load a source's text with load_cuda_inline or load_cpp_inline",),
+        )
     return checked
 
 

@@ -52,6 +52,16 @@ def test_a_name_is_always_a_plain_file_name(name: str):
         assert is_plain
 
 
+def test_a_source_in_the_place_of_a_name_or_path_is_noticed():
+    text = "void f();\n" * 1000
+    with pytest.raises(ArgumentError, match="the name comes first") as caught:
+        check_name(text)
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(ArgumentError, match="load_cpp_inline") as caught:
+        file_units(text)
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_good_levels(level: int):
     assert check_optimization_level(level) == level

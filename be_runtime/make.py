@@ -94,8 +94,6 @@ class Maker(NamedTuple):
             raise _explained(error, self.request, bindings) from None
         if handler is None:
             handler_object.keep(self.tools, self.toolchain, self.store, staging)
-        if preamble is not None:
-            preamble.keep(self.store, staging)
         self._write_log(built.steps, staging)
         (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
         headers = self._headers().of_units(self.request.units, built.read)
@@ -136,6 +134,8 @@ class Maker(NamedTuple):
                 objects = UnitObjects(self.request, self._headers(), self.toolchain, self.objects, self.force)
                 separate = partial(separate_names, link=link, staging=staging, tools=self.tools, system=self.system)
                 built = build_folder(units, plan, separate, run, objects, staging)
+            if preamble is not None:
+                preamble.keep(self.store, staging, run)
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in built.steps})
         return built
 
@@ -198,7 +198,8 @@ class Maker(NamedTuple):
         from .preamble import find_preamble
 
         command = graph.compile_command(self.request, self.tools)
-        return find_preamble(command, self.request, toolchain=self.toolchain, system=self.system, store=self.store)
+        store, toolchain = self.store, self.toolchain
+        return find_preamble(command, self.request, self.tools, toolchain=toolchain, system=self.system, store=store)
 
     def _job_count(self) -> int:
         memory = None if self.jobs else available_memory_bytes(self.system)

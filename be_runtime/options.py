@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,11 +209,6 @@ def check_path(value: object, argument: str) -> Path:
     checked = check_optional_path(value, argument)
     if checked is None:
         raise ArgumentError(f"{argument} must be a path, not None")
-    if "\n" in str(checked) and not os.path.lexists(checked):
-        raise ArgumentError(
-            f"there is no {argument}={str(value)!r}",
-            hints=("load a source's text with load_cuda_inline or load_cpp_inline",),
-        )
     return checked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -171,7 +172,7 @@ def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ..
 
 def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
     """One unit that is a file."""
-    file = check_path(path, argument)
+    file = _existing_path(path, argument)
     if file.is_dir():
         hint = "load a folder with load_cuda_dir or load_cpp_dir"
         raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
@@ -201,8 +202,19 @@ def default_name(path: object, name: object, argument: str = "path") -> str:
     """A module's name: the given one, else that of its file or folder."""
     if name is not None:
         return check_name(name)
-    found = check_path(path, argument)
+    found = _existing_path(path, argument)
     return check_name(found.name if found.is_dir() else found.stem)
+
+
+def _existing_path(value: object, argument: str) -> Path:
+    """A path, if it is not a source's text: nothing that is missing has a name of several lines."""
+    path = check_path(value, argument)
+    if "\n" in str(path) and not os.path.lexists(path):
+        raise ArgumentError(
+            f"there is no {argument}={str(value)!r}",
+            hints=("load a source's text with load_cuda_inline or load_cpp_inline",),
+        )
+    return path
 
 
 def _file_unit(file: Path, stem: str) -> Unit:

@@ -15,21 +15,51 @@ from .header_search import questions
 from .plan import Edge, UnitBuild
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ 1-4]*)')
-_DIRECTIVES = ("#define ", "#undef ", "#pragma GCC poison ")
+_DIRECTIVE = re.compile(r"#(?:define|undef) ([^\s(]+)")
 _GIVEN = ("<built-in>", "<command-line>")
 """Where macros come from that the preprocessor has anyway."""
 
 _STATEFUL = re.compile(
-    r"^[ \t]*#[ \t]*pragma[ \t]+once\b|\b__COUNTER__\b|\b__(?:DATE|TIME|TIMESTAMP)__\b", re.MULTILINE
+    r"\bpragma\b.*\bonce\b|_Pragma.*\bonce\b|\b(?:push|pop)_macro\b|\b__(?:COUNTER|DATE|TIME|TIMESTAMP)__\b"
 )
 """What has an effect on the rest of the source that no macro shows, or another text each time."""
 
 _FOLDER = re.compile(r'# \d+ ".*//"')
+_HEADER = "cuda_runtime.h"
 _SEARCHED = ("-I", "-isystem")
-_OTHER_SEARCHES = (
-    *("-imacros", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-isysroot", "--sysroot", "-nostdinc"),
-    *("-B", "-specs", "-I-"),
+_NOT_UNDERSTOOD = (
+    *("--", "@", "-imacros", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-isysroot", "-nostdinc"),
+    *("-B", "-specs", "-I-", "-finput-charset", "-M"),
 )
+"""Options that change what is read, or how; ``-MD`` and its file are our own."""
+
+
+def is_understood(argv: Sequence[str], is_known: Callable[[str], bool]) -> bool:
+    """Whether a preprocessor reads no header before the source but CUDA's and the system's.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        Its command.
+    is_known : callable
+        Whether a folder is the tools', or otherwise watched.
+
+    Examples
+    --------
+    >>> argv = ["g++", "-E", "-I/cuda/include", "-include", "cuda_runtime.h", "k.cu"]
+    >>> is_understood(argv, {"/cuda/include"}.__contains__), is_understood([*argv, "-I/mine"], set().__contains__)
+    (True, False)
+    """
+    own = {"-MD", "-MF"}
+    if any(part.startswith(_NOT_UNDERSTOOD) and part not in own for part in argv[1:]):
+        return False
+    for part, following in zip(argv, (*argv[1:], ""), strict=True):
+        option = next((option for option in _SEARCHED if part.startswith(option)), None)
+        if option is not None and not is_known(part.removeprefix(option) or following):
+            return False
+        if part.startswith("-include") and (part, following) != ("-include", _HEADER):
+            return False
+    return True
 
 
 def headers_text(preprocessed: str, source: str) -> str | None:
@@ -60,36 +90,52 @@ def headers_text(preprocessed: str, source: str) -> str | None:
     return f"{text}\n"
 
 
-def header_macros(defines: str) -> str | None:
+def header_macros(defines: str) -> str:
     """The macros that headers leave, each at its place, as a file for ``-imacros``.
 
     Parameters
     ----------
     defines : str
         What ``-E -dD`` prints.
-
-    Returns
-    -------
-    str or None
-        None where a header saves macros, which is in no output.
     """
-    if "push_macro" in defines:
-        return None
     kept: list[str] = []
     line, file, system = 1, _GIVEN[0], ""
     after = (0, "", "")
-    for text in defines.splitlines():
+    for text in defines.split("\n"):
         marker = _MARKER.fullmatch(text)
         if marker is not None:
             line, file, system = int(marker[1]), marker[2], " 3" if "3" in marker[3] else ""
             continue
-        if text.startswith(_DIRECTIVES) and file not in _GIVEN:
+        if _DIRECTIVE.match(text) and file not in _GIVEN:
             if (line, file, system) != after:
                 kept.append(f'# {line} "{file}"{system}')
             kept.append(text)
             after = (line + 1, file, system)
         line += 1
     return "".join(f"{text}\n" for text in kept)
+
+
+def are_left(defines: str, macros: str) -> bool:
+    r"""Whether the macros that headers leave are there after they were read from what `header_macros` says.
+
+    Parameters
+    ----------
+    defines : str
+        What ``-E -dD`` prints with the headers.
+    macros : str
+        What ``-E -dM`` prints with ``-imacros``.
+
+    Examples
+    --------
+    >>> are_left("#define A 1\n#define B 2\n#undef A", "#define B 2"), are_left("#define A 1", "#define A 2")
+    (True, False)
+    """
+    left: dict[str, str] = {}
+    for text in defines.split("\n"):
+        if directive := _DIRECTIVE.match(text):
+            left[directive[1]] = text if text.startswith("#define ") else ""
+    found = {directive[1]: text for text in macros.split("\n") if (directive := _DIRECTIVE.match(text))}
+    return all(found.get(name, "") == text for name, text in left.items())
 
 
 def names_asked_for(headers: Iterable[str]) -> tuple[str, ...] | None:
@@ -114,26 +160,6 @@ def names_asked_for(headers: Iterable[str]) -> tuple[str, ...] | None:
     return tuple(asked)
 
 
-def searched_folders(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Where a preprocessor looks for headers before its own folders; None where it is told to search otherwise.
-
-    Examples
-    --------
-    >>> searched_folders(["g++", "-I/a", "-isystem", "/b"], {"CPATH": "/c"})
-    ('/a', '/b', '/c')
-    """
-    if any(part.startswith(_OTHER_SEARCHES) for part in argv):
-        return None
-    given = [
-        part.removeprefix(option) or following
-        for option in _SEARCHED
-        for part, following in zip(argv, (*argv[1:], ""), strict=True)
-        if part.startswith(option)
-    ]
-    lists = (environ.get(name, "") for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
-    return (*given, *(folder or "." for text in lists if text for folder in text.split(":")))
-
-
 def is_shadowed(
     folders: Sequence[str],
     headers: Iterable[str],
@@ -145,18 +171,16 @@ def is_shadowed(
     Parameters
     ----------
     folders : sequence of str
-        In the order of the search.
+        Those that may be searched first.
     headers : iterable of str
         The paths of those that were read. What they were included as is not known: any end of a path may be it.
     list_dir, stat : callable
         The names in a folder; what tells a file from others, None where there is none.
     """
-    left = [PurePath(path).parts for path in headers]
+    paths = [PurePath(path).parts for path in headers]
     for folder in folders:
-        own = PurePath(folder).parts
-        left = [parts for parts in left if parts[: len(own)] != own]
         names = set(list_dir(folder))
-        for parts in left:
+        for parts in paths:
             ends = (parts[index:] for index, part in enumerate(parts) if part in names)
             found = (stat(PurePath(folder, *end)) for end in ends)
             if any(file is not None and file != stat(PurePath(*parts)) for file in found):
@@ -184,6 +208,45 @@ def probes(phases: UnitBuild, folder: str) -> tuple[tuple[str, ...], ...]:
 def defines_file(folder: str, phase: str) -> str:
     """Where `probes` puts a phase's text with macros."""
     return f"{folder}/defines{phase}"
+
+
+def checks(preprocessors: Mapping[str, Edge], folder: str) -> tuple[Edge, ...]:
+    """The commands that show which macros an empty source has after those that are kept.
+
+    Parameters
+    ----------
+    preprocessors : mapping of str to Edge
+        By phase, those of the empty source.
+    folder : str
+        Holds the macros, see `macros_file`, and gets the answers, see `check_file`.
+    """
+    return tuple(
+        Edge(
+            argv=(
+                *without_output(edge.argv),
+                *("-dM", "-imacros", macros_file(folder, phase), "-o", check_file(folder, phase)),
+            ),
+            inputs=(),
+            outputs=(check_file(folder, phase),),
+            description=f"checking the preamble ({phase})",
+        )
+        for phase, edge in preprocessors.items()
+    )
+
+
+def headers_file(folder: str, phase: str) -> str:
+    """Where a phase's text is."""
+    return f"{folder}/headers{phase}"
+
+
+def macros_file(folder: str, phase: str) -> str:
+    """Where a phase's macros are."""
+    return f"{folder}/headers{phase}.macros"
+
+
+def check_file(folder: str, phase: str) -> str:
+    """Where `checks` puts a phase's macros."""
+    return f"{folder}/check{phase}"
 
 
 def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[str]) -> UnitBuild:

@@ -3,8 +3,8 @@
 #
 #   with_kept_headers.sh FOLDER PHASE SOURCE OUTPUT COMPILER FLAG...
 #
-# FOLDER has headersPHASE, their text, headersPHASE.macros, and read.d, which files that took. Anything unexpected, an
-# error in the source too, preprocesses everything. Few programs are run, since each takes a while.
+# FOLDER has headersPHASE, their text, headersPHASE.macros, and read.d, which files that took. Anything unexpected, a
+# message about the source too, preprocesses everything. Few programs are run, since each takes a while.
 set -u
 LC_ALL=C
 kept=$1/headers$2
@@ -17,11 +17,11 @@ own=$output.own
 # The macros lie beside the output while they are read, so that the list of files read doesn't have them. The first line
 # names the source; the kept text is what follows up to the source's own, which begins with such a line again.
 [ -r "$kept" ] && [ -r "$read" ] && ln -s "$kept.macros" "$own.macros" &&
-  "$@" -imacros "$own.macros" -o "$own" 2> "$own.said" &&
+  "$@" -imacros "$own.macros" -o "$own" 2> "$own.said" && [ ! -s "$own.said" ] &&
   sed -e '1b' -e "\\|^# 1 \"$source\"|,\$b" -e d "$own" > "$own.text" &&
   { read -r first && read -r second; } < "$own.text" &&
   case $second in "# 1 \"$source\""*) ;; *) false ;; esac &&
   { printf '%s\n' "$first" && cat "$kept" && sed 1d "$own.text"; } > "$output" &&
   cat "$read" >> "$output.d" &&
-  { cat "$own.said" >&2; exit 0; }
+  exit 0
 exec "$@" -o "$output"

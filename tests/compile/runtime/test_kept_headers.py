@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import be_runtime
-from be_runtime.build.kept_headers import header_macros, headers_text
+from be_runtime.build.kept_headers import are_left, header_macros, headers_text
 from tests.support.requirements import host_compiler
 
 SCRIPT = Path(be_runtime.__file__).parent / "native" / "with_kept_headers.sh"
@@ -56,7 +56,6 @@ def build(tmp_path: Path) -> Path:
     headers = headers_text(preprocess(tmp_path, "src/empty.cu").stdout, "src/empty.cu")
     macros = header_macros(preprocess(tmp_path, "src/empty.cu", "-dD").stdout)
     assert headers is not None
-    assert macros is not None
     assert "TWICE" in macros
     (tmp_path / "kept/headers.ii").write_text(headers)
     (tmp_path / "kept/headers.ii.macros").write_text(macros)
@@ -145,3 +144,21 @@ def test_a_compiler_that_marks_sources_otherwise_reads_everything(build: Path):
     argv = ("/bin/sh", str(SCRIPT), "kept", ".ii", SOURCE, "k.ii", str(compiler), *command(SOURCE)[1:])
     subprocess.run(argv, cwd=build, check=True)
     assert "int k =" in (build / "k.ii").read_text()
+
+
+@pytest.mark.parametrize(
+    ("define", "are_the_same"),
+    [
+        ("#define MORE 1", True),
+        ("#define GLUED a##b", True),
+        ('#define TEXT "a\x0cb\u2028c"', True),
+        ("#define BACKSLASH \\/**/", False),
+    ],
+)
+def test_macros_that_do_not_read_back_are_noticed(build: Path, define: str, are_the_same: bool):
+    """g++ writes the last of these with a backslash at the end, which takes the next line along."""
+    (build / "inc/first.h").write_text(FIRST.replace("#define GONE 1", define, 1))
+    defines = preprocess(build, "src/empty.cu", "-dD").stdout
+    (build / "again.macros").write_text(header_macros(defines))
+    again = preprocess(build, "src/empty.cu", "-imacros", "again.macros", "-dM").stdout
+    assert are_left(defines, again) is are_the_same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -103,23 +104,48 @@ def test_a_header_that_comes_first_is_noticed(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("needs_gcc")
-@pytest.mark.parametrize("options", ["folder", "flag", "CPATH"])
-def test_headers_that_may_be_others_are_read(options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A file that would be found in place of one of the system's, or one that the system's headers ask for."""
+@pytest.mark.parametrize("place", ["folder", "flag", "CPATH"])
+@pytest.mark.parametrize("name", ["math.h", "tbb/tbb.h", "crt/host_config.h"])
+def test_headers_that_may_be_others_are_read(place: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A file that would be found in place of one of theirs, or one that they ask for."""
     first = tmp_path / "include"
-    (first / "tbb").mkdir(parents=True)
-    flags: dict[str, dict[str, Any]] = {
+    (first / name).parent.mkdir(parents=True)
+    options: dict[str, dict[str, Any]] = {
         "folder": {"extra_include_paths": [first]},
         "flag": {"extra_cuda_cflags": [f"-I{first}"]},
         "CPATH": {},
     }
-    if options == "CPATH":
+    if place == "CPATH":
         monkeypatch.setenv("CPATH", str(first))
     for _ in range(3):
-        before = log(build(source("arithmetic"), **flags[options]))
+        before = log(build(source("arithmetic"), **options[place]))
     assert before.count(HEADERS_USED) == 2
-    (first / ("tbb/tbb.h" if options == "folder" else "math.h")).write_text("#include_next <math.h>\n")
-    assert HEADERS_USED not in log(build(source("arithmetic"), **flags[options]))
+    (first / name).write_text(f"#include_next <{name}>\n" if name == "math.h" else "")
+    with contextlib.suppress(BuildError):  # which is what nvcc says of an empty host_config.h too
+        assert HEADERS_USED not in log(build(source("arithmetic"), **options[place]))
+
+
+@pytest.mark.usefixtures("needs_gcc")
+@pytest.mark.parametrize("flags", ["-include={}/mine.h", "-Xcompiler=@{}/more", "-Xcompiler=--include-directory={}"])
+def test_flags_that_read_more_headers_read_all_of_them(flags: str, tmp_path: Path):
+    (tmp_path / "mine.h").write_text('#pragma push_macro("XX")\n')
+    (tmp_path / "more").write_text("-DMORE\n")
+    for _ in range(3):
+        built = log(build(source("arithmetic"), extra_cuda_cflags=[flags.format(tmp_path)]))
+    assert HEADERS_USED not in built
+
+
+@pytest.mark.usefixtures("needs_gcc")
+def test_a_script_before_the_compiler_reads_all_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It may add flags that no key knows."""
+    compiler = tmp_path / "g++"
+    compiler.write_text('#!/bin/sh\nexec g++ "$@" $MORE_FLAGS\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    for _ in range(3):
+        built = log(build(source("arithmetic")))
+    assert str(compiler) in built
+    assert HEADERS_USED not in built
 
 
 @pytest.mark.usefixtures("needs_gcc")

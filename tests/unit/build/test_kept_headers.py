@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import PurePath
 
 import pytest
 
 from be_runtime.build.kept_headers import (
+    are_left,
+    checks,
     header_macros,
     headers_text,
     is_shadowed,
+    is_understood,
     names_asked_for,
     preprocessing,
     probes,
-    searched_folders,
     use_kept_headers,
 )
 from be_runtime.build.plan import Edge, UnitBuild
@@ -59,8 +60,7 @@ DEFINES = """\
 int a;
 #undef A
 # 9 "/cuda/c.h" 2
-#define C 3
-#pragma GCC poison D
+#define C "a\x0cb\u2028"
 #pragma GCC diagnostic pop
 # 0 "<command-line>" 2
 #define GIVEN_TOO
@@ -71,12 +71,22 @@ int a;
 def test_macros_are_kept_in_order_at_their_places():
     assert header_macros(DEFINES) == (
         '# 2 "/usr/include/x.h" 3\n#define A 1\n#define B(x) (x)\n# 6 "/usr/include/x.h" 3\n#undef A\n'
-        '# 9 "/cuda/c.h"\n#define C 3\n#pragma GCC poison D\n'
+        '# 9 "/cuda/c.h"\n#define C "a\x0cb\u2028"\n'
     )
 
 
-def test_saved_macros_can_not_be_kept():
-    assert header_macros(f'{DEFINES}#pragma push_macro("A")\n') is None
+@pytest.mark.parametrize(
+    ("found", "are"),
+    [
+        ('#define GIVEN 1\n#define __GNUC__ 12\n#define B(x) (x)\n#define C "a\x0cb\u2028"\n#define GIVEN_TOO\n', True),
+        ("#define MORE\n", False),
+    ],
+)
+def test_macros_that_are_read_back_are_the_same(found: str, are: bool):
+    complete = '#define GIVEN 1\n#define __GNUC__ 12\n#define B(x) (x)\n#define C "a\x0cb\u2028"\n#define GIVEN_TOO\n'
+    assert are_left(DEFINES, found if are else f"{complete}#define A 1\n") is are
+    assert not are_left(DEFINES, found.replace("(x) (x)", "(x) x"))
+    assert not are_left(DEFINES, "")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +97,9 @@ def test_saved_macros_can_not_be_kept():
         ("#if __has_include(NAME)", None),
         ("  #  pragma once", None),
         ("int a = __COUNTER__;", None),
+        ("/* licence */ #pragma once", None),
+        ('_Pragma("once")', None),
+        ('#pragma push_macro("A")', None),
         ("const char* a = __DATE__;", None),
     ],
 )
@@ -95,20 +108,26 @@ def test_headers_that_leave_more_than_text_and_macros_are_not_kept(text: str, na
 
 
 @pytest.mark.parametrize(
-    ("flags", "environ", "folders"),
+    ("flags", "understood"),
     [
-        (["-isystem", "/s", "-I/a", "-I", "/b", "-isystem/t"], {}, ("/a", "/b", "/s", "/t")),
-        (["-DX=-I/a"], {"CPATH": "/c:", "CPLUS_INCLUDE_PATH": "/d"}, ("/c", ".", "/d")),
-        (["-include", "x.h"], {"CPATH": ""}, ()),
-        (["-iquote", "/a"], {}, None),
-        (["--sysroot=/r"], {}, None),
-        (["-nostdinc++"], {}, None),
+        (["-I/a", "-I", "/b", "-isystem", "/a", "-isystem/b", "-DX=-I/c", "-MD", "-MF", "k.d", "-m64"], True),
+        (["-I/c"], False),
+        (["-isystem", "/c"], False),
+        (["-include", "mine.h"], False),
+        (["-includemine.h"], False),
+        (["-imacros", "mine.h"], False),
+        (["-iquote", "/a"], False),
+        (["--include-directory=/a"], False),
+        (["--sysroot=/r"], False),
+        (["-nostdinc++"], False),
+        (["@more"], False),
+        (["-finput-charset=latin1"], False),
+        (["-MMD"], False),
     ],
 )
-def test_the_folders_that_are_searched_first(
-    flags: list[str], environ: Mapping[str, str], folders: tuple[str, ...] | None
-):
-    assert searched_folders(["g++", *flags], environ) == folders
+def test_commands_that_may_read_other_headers_are_not_understood(flags: list[str], understood: bool):
+    argv = ["/usr/bin/g++", "-E", *flags, "-include", "cuda_runtime.h", "src/k.cu"]
+    assert is_understood(argv, {"/a", "/b"}.__contains__) is understood
 
 
 @pytest.mark.parametrize(
@@ -118,9 +137,8 @@ def test_the_folders_that_are_searched_first(
         pytest.param(["/mine/crt/device.h"], True, id="a header of the toolkit's, in a folder"),
         pytest.param(["/mine/device.h"], True, id="the end of a name"),
         pytest.param(["/mine/mine.h", "/mine/bits/other.h", "/mine/include/mine.h"], False, id="other names"),
-        pytest.param(["/cuda/include/bits/x.h"], True, id="the toolkit's before the system's"),
-        pytest.param(["/cuda/include/crt/device.h", "/cuda/include/device.h"], False, id="itself"),
-        pytest.param(["/cuda/bin/../include/crt/device.h"], False, id="itself under another name"),
+        pytest.param(["/mine/cuda/include/crt/device.h"], False, id="itself, by a link"),
+        pytest.param(["/mine/cuda/include/crt/device.h", "/mine/crt/device.h"], True, id="itself and another"),
     ],
 )
 def test_a_folder_that_may_hold_another_header_is_noticed(files: list[str], shadowed: bool):
@@ -131,9 +149,9 @@ def test_a_folder_that_may_hold_another_header_is_noticed(files: list[str], shad
         return {path.removeprefix(inside).split("/")[0] for path in files if path.startswith(inside)}
 
     def stat(path: PurePath) -> str | None:
-        return str(path).replace("bin/../", "") if str(path) in [*files, *headers] else None
+        return str(path).replace("/mine/cuda", "/cuda") if str(path) in [*files, *headers] else None
 
-    folders = ("/mine/", "/cuda/bin/../include", "/cuda//include", "/empty")
+    folders = ("/empty", "/mine/")
     assert is_shadowed(folders, headers, list_dir, stat) is shadowed
 
 
@@ -167,3 +185,9 @@ def test_each_preprocessor_is_run_as_it_is_and_for_its_macros():
     as_it_is, macros, *_ = probes(PHASES, "there")
     assert as_it_is == HOST.argv
     assert macros == (*HOST.argv[:4], *HOST.argv[6:], "-dD", "-o", "there/defines.cpp4.ii")
+
+
+def test_each_preprocessor_is_asked_which_macros_it_reads_back():
+    host, device = checks(preprocessing(PHASES), "there")
+    assert host.argv[-5:] == ("-dM", "-imacros", "there/headers.cpp4.ii.macros", "-o", "there/check.cpp4.ii")
+    assert device.outputs == ("there/check.compute_90.cpp1.ii",)

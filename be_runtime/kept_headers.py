@@ -1,0 +1,139 @@
+"""The headers that CUDA sources begin with, as text and macros in the preamble's entry: written, and judged at use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.system import System
+
+from .build.execute import Run
+from .build.kept_headers import (
+    are_left,
+    check_file,
+    checks,
+    defines_file,
+    header_macros,
+    headers_file,
+    headers_text,
+    is_shadowed,
+    is_understood,
+    macros_file,
+    names_asked_for,
+)
+from .build.plan import BuildPlan, Edge
+from .build.preamble import FOLDER, MESSAGES, SOURCE
+from .cache import Entry
+from .errors import BuildError
+from .looked_for import HeaderSearch
+
+_ASKED = "asked"
+_LOCAL = "/usr/local/include"
+"""Searched before the system's other folders."""
+
+
+class KeptHeaders(NamedTuple):
+    """What is kept for a request's preprocessors.
+
+    Parameters
+    ----------
+    preprocessors : mapping of str to Edge
+        By phase.
+    search : HeaderSearch
+        Where they look for headers.
+    toolkit : Path
+        The toolkit's root.
+    system : System
+    """
+
+    preprocessors: Mapping[str, Edge]
+    search: HeaderSearch
+    toolkit: Path
+    system: System
+
+    def write(self, staging: Path, read: Sequence[Path], run: Run) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+        """Write the files of each phase into the preamble's folder.
+
+        Parameters
+        ----------
+        staging : Path
+            Where the preprocessors and the probes left their outputs.
+        read : sequence of Path
+            The headers.
+        run : Run
+            Runs commands there.
+
+        Returns
+        -------
+        tuple of (tuple of str, tuple of Path)
+            The files' names, none where text and macros would not be all that the headers leave; and the files that
+            headers ask for and that are nowhere.
+        """
+        asked = names_asked_for(map(_read, read))
+        texts = {phase: headers_text(_read(staging / edge.outputs[0]), SOURCE) for phase, edge in self._phases()}
+        if asked is None or None in texts.values() or _read(staging / MESSAGES) or not self._is_understood():
+            return (), ()
+        defines = {phase: _read(staging / defines_file(FOLDER, phase)) for phase in texts}
+        for phase, text in texts.items():
+            _write(staging / headers_file(FOLDER, phase), text or "")
+            _write(staging / macros_file(FOLDER, phase), header_macros(defines[phase]))
+        _write(staging / FOLDER / _ASKED, "\n".join(asked))
+        try:
+            steps = run(BuildPlan(files=(), edges=checks(self.preprocessors, FOLDER)))
+        except BuildError:
+            return (), ()
+        found = {phase: _read(staging / check_file(FOLDER, phase)) for phase in texts}
+        if any(step.output for step in steps) or not all(are_left(defines[phase], found[phase]) for phase in texts):
+            return (), ()
+        folders = (*self.search.tools, *self.search.system)
+        files = [file(FOLDER, phase) for phase in texts for file in (headers_file, macros_file)]
+        return (_ASKED, *(Path(name).name for name in files)), tuple(
+            folder / name for folder in folders for name in asked
+        )
+
+    def usable(self, entry: Entry) -> tuple[str, ...]:
+        """The phases whose kept headers are those that would be read: no folder has others that come first."""
+        if _ASKED not in entry.manifest.outputs.paths or not self._is_understood():
+            return ()
+        asked = _read(entry.output(_ASKED)).split("\n")
+        if any(self.system.stat(folder / name) is not None for folder in self.search.authors for name in asked if name):
+            return ()
+        folders = (*map(str, self.search.authors), _LOCAL)
+        if is_shadowed(folders, entry.manifest.dependencies.paths, self._list_dir, self._stat):
+            return ()
+        return tuple(
+            phase for phase in self.preprocessors if Path(headers_file("", phase)).name in entry.manifest.outputs.paths
+        )
+
+    def _is_understood(self) -> bool:
+        """Whether CUDA's and the system's headers come first, and no script stands before the compiler."""
+        folders = (*self.search.tools, *self.search.authors)
+        known = {self.system.realpath(folder) for folder in folders}
+        root = self.system.realpath(self.toolkit)
+
+        def is_known(folder: str) -> bool:
+            real = self.system.realpath(Path(folder))
+            return real in known or real.is_relative_to(root)
+
+        compilers = {Path(edge.argv[0]) for edge in self.preprocessors.values()}
+        are_programs = all((self.system.read_text(path, 4) or "").startswith("\x7fELF") for path in compilers)
+        return are_programs and all(is_understood(edge.argv, is_known) for edge in self.preprocessors.values())
+
+    def _phases(self) -> Sequence[tuple[str, Edge]]:
+        return tuple(self.preprocessors.items())
+
+    def _list_dir(self, folder: str) -> Sequence[str]:
+        return self.system.list_dir(Path(folder))
+
+    def _stat(self, path: object) -> object:
+        return self.system.stat(str(path))
+
+
+def _read(path: Path) -> str:
+    """A file as its bytes are, line ends too."""
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))

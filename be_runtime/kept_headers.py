@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +33,9 @@ from .looked_for import HeaderSearch
 _ASKED = "asked"
 _LOCAL = "/usr/local/include"
 """Searched before the system's other folders."""
+
+_NOT_COMPILERS = re.compile(r"(?:BE|JAX|XLA|PYTEST)_.*|(?:OLD)?PWD|SHLVL|_")
+"""Variables that no compiler's wrapper reads and that differ between a user's processes."""
 
 
 class KeptHeaders(NamedTuple):
@@ -106,8 +111,16 @@ class KeptHeaders(NamedTuple):
             phase for phase in self.preprocessors if Path(headers_file("", phase)).name in entry.manifest.outputs.paths
         )
 
+    def environment(self) -> str:
+        """A hash of the variables that may change what the compiler is told: a script before it may read any."""
+        compilers = {Path(edge.argv[0]) for edge in self.preprocessors.values()}
+        if all((self.system.read_text(path, 4) or "").startswith("\x7fELF") for path in compilers):
+            return ""
+        variables = sorted(item for item in self.system.environ.items() if not _NOT_COMPILERS.fullmatch(item[0]))
+        return hashlib.sha256(repr(variables).encode("utf-8", "surrogateescape")).hexdigest()
+
     def _is_understood(self) -> bool:
-        """Whether CUDA's and the system's headers come first, and no script stands before the compiler."""
+        """Whether CUDA's and the system's headers come first."""
         folders = (*self.search.tools, *self.search.authors)
         known = {self.system.realpath(folder) for folder in folders}
         root = self.system.realpath(self.toolkit)
@@ -116,9 +129,7 @@ class KeptHeaders(NamedTuple):
             real = self.system.realpath(Path(folder))
             return real in known or real.is_relative_to(root)
 
-        compilers = {Path(edge.argv[0]) for edge in self.preprocessors.values()}
-        are_programs = all((self.system.read_text(path, 4) or "").startswith("\x7fELF") for path in compilers)
-        return are_programs and all(is_understood(edge.argv, is_known) for edge in self.preprocessors.values())
+        return all(is_understood(edge.argv, is_known) for edge in self.preprocessors.values())
 
     def _phases(self) -> Sequence[tuple[str, Edge]]:
         return tuple(self.preprocessors.items())

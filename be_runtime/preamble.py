@@ -101,6 +101,8 @@ def find_preamble(
     phases = phases_for(command, STEM, toolchain=toolchain, system=system, store=store)
     if phases is None:
         return None
+    search = HeaderSearch.of(request.compile, tools, system)
+    headers = KeptHeaders(preprocessing(phases), search, tools.cuda.root, system)
     dropped = [f"-I{path}" for path in request.compile.include_paths]
     key = make_key(
         "preamble",
@@ -108,10 +110,9 @@ def find_preamble(
         ("commands", preamble_text(phases, dropped)),
         ("library_path", phases.library_path),
         ("toolchain", toolchain.fingerprint),
+        ("environment", headers.environment()),
     )
     entry = store.get(key)
-    search = HeaderSearch.of(request.compile, tools, system)
-    headers = KeptHeaders(preprocessing(phases), search, tools.cuda.root, system)
     return Preamble(
         key=key,
         folder=None if entry is None else entry.path,

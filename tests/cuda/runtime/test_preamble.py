@@ -136,16 +136,17 @@ def test_flags_that_read_more_headers_read_all_of_them(flags: str, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("needs_gcc")
-def test_a_script_before_the_compiler_reads_all_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It may add flags that no key knows."""
+def test_a_script_before_the_compiler_may_read_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     compiler = tmp_path / "g++"
     compiler.write_text('#!/bin/sh\nexec g++ "$@" $MORE_FLAGS\n')
     compiler.chmod(0o755)
-    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("NVCC_CCBIN", str(compiler))
     for _ in range(3):
         built = log(build(source("arithmetic")))
     assert str(compiler) in built
-    assert HEADERS_USED not in built
+    assert built.count(HEADERS_USED) == 2
+    monkeypatch.setenv("MORE_FLAGS", "-D_FORTIFY_SOURCE=2")
+    assert HEADERS_USED not in log(build(source("arithmetic")))
 
 
 @pytest.mark.usefixtures("needs_gcc")

@@ -57,9 +57,13 @@ def test_ctrl_c_ends_a_search_with_a_word(tmp_path: Path):
     hanging.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/started\nexec sleep 60\n")
     hanging.chmod(0o755)
     environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(tmp_path), "BE_CXX": str(hanging)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "be_toolchain", "doctor"], env=environment, stderr=subprocess.PIPE, text=True
-    )
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "be_toolchain", "doctor"], env=environment, stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 30
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -30,7 +30,7 @@ from .cache import Entry
 from .errors import BuildError
 from .looked_for import HeaderSearch
 
-_ASKED = "asked"
+_ASKED, _ENVIRONMENT = "asked", "environment"
 _LOCAL = "/usr/local/include"
 """Searched before the system's other folders."""
 
@@ -84,6 +84,7 @@ class KeptHeaders(NamedTuple):
             _write(staging / headers_file(FOLDER, phase), text or "")
             _write(staging / macros_file(FOLDER, phase), header_macros(defines[phase]))
         _write(staging / FOLDER / _ASKED, "\n".join(asked))
+        _write(staging / FOLDER / _ENVIRONMENT, self._environment())
         try:
             steps = run(BuildPlan(files=(), edges=checks(self.preprocessors, FOLDER)))
         except BuildError:
@@ -91,17 +92,20 @@ class KeptHeaders(NamedTuple):
         found = {phase: _read(staging / check_file(FOLDER, phase)) for phase in texts}
         if any(step.output for step in steps) or not all(are_left(defines[phase], found[phase]) for phase in texts):
             return (), ()
-        folders = (*self.search.tools, *self.search.system)
-        files = [file(FOLDER, phase) for phase in texts for file in (headers_file, macros_file)]
-        return (_ASKED, *(Path(name).name for name in files)), tuple(
-            folder / name for folder in folders for name in asked
-        )
+        nowhere = tuple(folder / name for folder in (*self.search.tools, *self.search.system) for name in asked)
+        files = (Path(file(FOLDER, phase)).name for phase in texts for file in (headers_file, macros_file))
+        return (_ASKED, _ENVIRONMENT, *files), nowhere
 
     def usable(self, entry: Entry) -> tuple[str, ...]:
         """The phases whose kept headers are those that would be read: no folder has others that come first."""
         if _ASKED not in entry.manifest.outputs.paths or not self._is_understood():
             return ()
-        asked = _read(entry.output(_ASKED)).split("\n")
+        try:
+            environment, asked = _read(entry.output(_ENVIRONMENT)), _read(entry.output(_ASKED)).split("\n")
+        except FileNotFoundError:  # cleared away since it was found
+            return ()
+        if environment != self._environment():
+            return ()
         if any(self.system.stat(folder / name) is not None for folder in self.search.authors for name in asked if name):
             return ()
         folders = (*map(str, self.search.authors), _LOCAL)
@@ -111,7 +115,7 @@ class KeptHeaders(NamedTuple):
             phase for phase in self.preprocessors if Path(headers_file("", phase)).name in entry.manifest.outputs.paths
         )
 
-    def environment(self) -> str:
+    def _environment(self) -> str:
         """A hash of the variables that may change what the compiler is told: a script before it may read any."""
         compilers = {Path(edge.argv[0]) for edge in self.preprocessors.values()}
         if all((self.system.read_text(path, 4) or "").startswith("\x7fELF") for path in compilers):

@@ -101,8 +101,9 @@ def find_preamble(
     phases = phases_for(command, STEM, toolchain=toolchain, system=system, store=store)
     if phases is None:
         return None
-    search = HeaderSearch.of(request.compile, tools, system)
-    headers = KeptHeaders(preprocessing(phases), search, tools.cuda.root, system)
+    headers = KeptHeaders(
+        preprocessing(phases), HeaderSearch.of(request.compile, tools, system), tools.cuda.root, system
+    )
     dropped = [f"-I{path}" for path in request.compile.include_paths]
     key = make_key(
         "preamble",
@@ -110,7 +111,6 @@ def find_preamble(
         ("commands", preamble_text(phases, dropped)),
         ("library_path", phases.library_path),
         ("toolchain", toolchain.fingerprint),
-        ("environment", headers.environment()),
     )
     entry = store.get(key)
     return Preamble(

@@ -146,7 +146,12 @@ def test_a_script_before_the_compiler_may_read_variables(tmp_path: Path, monkeyp
     assert str(compiler) in built
     assert built.count(HEADERS_USED) == 2
     monkeypatch.setenv("MORE_FLAGS", "-D_FORTIFY_SOURCE=2")
-    assert HEADERS_USED not in log(build(source("arithmetic")))
+    other = log(build(source("arithmetic")))
+    assert HEADERS_USED not in other
+    assert USED in other
+    assert MADE not in other
+    monkeypatch.delenv("MORE_FLAGS")
+    assert log(build(source("arithmetic"))).count(HEADERS_USED) == 2
 
 
 @pytest.mark.usefixtures("needs_gcc")

@@ -76,7 +76,9 @@ class KeptHeaders(NamedTuple):
             headers ask for and that are nowhere.
         """
         asked = names_asked_for(map(_read, read))
-        texts = {phase: headers_text(_read(staging / edge.outputs[0]), SOURCE) for phase, edge in self._phases()}
+        texts = {
+            phase: headers_text(_read(staging / edge.outputs[0]), SOURCE) for phase, edge in self.preprocessors.items()
+        }
         if asked is None or None in texts.values() or _read(staging / MESSAGES) or not self._is_understood():
             return (), ()
         defines = {phase: _read(staging / defines_file(FOLDER, phase)) for phase in texts}
@@ -134,9 +136,6 @@ class KeptHeaders(NamedTuple):
             return real in known or real.is_relative_to(root)
 
         return all(is_understood(edge.argv, is_known) for edge in self.preprocessors.values())
-
-    def _phases(self) -> Sequence[tuple[str, Edge]]:
-        return tuple(self.preprocessors.items())
 
     def _list_dir(self, folder: str) -> Sequence[str]:
         return self.system.list_dir(Path(folder))

@@ -39,11 +39,15 @@ def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = 
         return "is not a folder"
     if status.st_uid not in (uid, _ROOT_UID):
         return f"belongs to another user (uid {status.st_uid})"
-    private_group = status.st_gid == status.st_uid == uid != _ROOT_UID
-    others = stat.S_IWOTH if private_group else stat.S_IWOTH | stat.S_IWGRP
-    if is_shared(status) or not status.st_mode & others:
+    if is_shared(status) or not is_open(status, uid):
         return ""
     return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+
+
+def is_open(status: os.stat_result, uid: int) -> bool:
+    """Whether others than the user may write: a group of the user's own, as several distributions make it, is none."""
+    private_group = status.st_gid == status.st_uid == uid != _ROOT_UID
+    return bool(status.st_mode & (stat.S_IWOTH if private_group else stat.S_IWOTH | stat.S_IWGRP))
 
 
 def is_shared(status: os.stat_result) -> bool:

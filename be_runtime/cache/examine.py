@@ -68,12 +68,16 @@ def record_file(path: str, name: str) -> FileRecord:
     return FileRecord(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest)
 
 
+def has_stat(record: FileRecord, now: os.stat_result) -> bool:
+    """Whether a stat is the recorded one."""
+    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (record.size, record.mtime_ns, record.ctime_ns)
+
+
 def _same_content(record: FileRecord, path: str, newest: int | None) -> FileRecord | None:
     """The file's record as it is now when its content is the recorded one, else None."""
     try:
         now = os.stat(path)
-        same = (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (record.size, record.mtime_ns, record.ctime_ns)
-        if same and not _is_racy(record, newest):
+        if has_stat(record, now) and not _is_racy(record, newest):
             return record
         if now.st_size != record.size:
             return None

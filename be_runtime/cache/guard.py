@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 from be_runtime.cache.layout import base_folder, staging_root
 from be_runtime.errors import CacheError
+from be_toolchain.folder_trust import is_open, is_shared
 
 _ROOT_UID = 0
-_SHARED = stat.S_ISVTX | stat.S_IWOTH
 _TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Compiled kernels of brainevent-toolchain. They are built again when deleted.\n"
@@ -120,10 +120,7 @@ def root_problem(status: os.stat_result, uid: int) -> str | None:
         return "is not a folder"
     if status.st_uid not in (uid, _ROOT_UID):
         return f"belongs to {_user(status.st_uid)}, not to {_user(uid)}"
-    if _is_shared(status) or not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return None
-    private_group = status.st_gid == status.st_uid == uid != _ROOT_UID
-    if private_group and not status.st_mode & stat.S_IWOTH:
+    if is_shared(status) or not is_open(status, uid):
         return None
     return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o}, owner {_user(status.st_uid)})"
 
@@ -159,7 +156,7 @@ def _require_safe_root(root: str, uid: int) -> bool | None:
     problem = root_problem(status, uid)
     if problem is not None:
         raise unusable(root, problem)
-    return _is_shared(status)
+    return is_shared(status)
 
 
 def _require_own_home(home: str, uid: int) -> bool:
@@ -175,11 +172,6 @@ def _require_own_home(home: str, uid: int) -> bool:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise unusable(home, f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})")
     return True
-
-
-def _is_shared(status: os.stat_result) -> bool:
-    """Sticky and writable by all, like the temporary folder."""
-    return status.st_mode & _SHARED == _SHARED
 
 
 def _user(uid: int) -> str:

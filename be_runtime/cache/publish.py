@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.cache.examine import record_file
+from be_runtime.cache.examine import has_stat, record_file
 from be_runtime.cache.guard import make_folder
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import KEY, MANIFEST, created_ns, fan_folder, key_folder, output_problem, variant_name
@@ -175,10 +175,9 @@ def record_files(paths: Iterable[Path], began_ns: int, known: Recorded | None = 
 def _is_as_recorded(record: FileRecord) -> bool:
     """Whether a dependency's stat is still the recorded one."""
     try:
-        now = os.stat(record.path)
+        return has_stat(record, os.stat(record.path))
     except OSError:
         return False
-    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (record.size, record.mtime_ns, record.ctime_ns)
 
 
 def _changed_since(record: FileRecord, known: Recorded) -> bool:

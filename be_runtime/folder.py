@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from .build.plan import BuildPlan, UnitBuild
 from .build.programs import find_objcopy
 from .build.symbols import definitions, separating_options
 from .built import Built
+from .cache.publish import build_began
 from .errors import BuildError
 from .tools import Tools
 from .unit_objects import Keeper, UnitObjects
@@ -46,7 +48,7 @@ def build_folder(
     BuildError
         A command failed.
     """
-    began_ns = staging.stat().st_ctime_ns
+    began_ns = build_began(str(staging), time.time_ns())
     reused = objects.reuse(units, staging)
     compiled = {stem: build for stem, build in units.items() if stem not in reused}
     whole = plan({stem: compiled.get(stem, UnitBuild(edges=())) for stem in units})

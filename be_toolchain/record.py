@@ -21,7 +21,7 @@ from be_toolchain.model import (
 )
 from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
-SCHEMA = 5
+SCHEMA = 6
 """Raised whenever the meaning of a stored field changes."""
 
 KEPT_RECORDS = 64
@@ -206,12 +206,12 @@ def _shape(stamp: FileStamp | None) -> list[int]:
     """A file by its identity, a folder by its being one, nothing by nothing."""
     if stamp is None or stamp.is_dir:
         return [] if stamp is None else [1]
-    return [2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns]
+    return [2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns]
 
 
 def _listing(stamp: FileStamp | None) -> list[int]:
-    """A listed folder by its identity and the time at which a name in it last changed."""
-    return [] if stamp is None else [stamp.inode, stamp.mtime_ns]
+    """A listed folder by its identity and the times at which a name in it last changed."""
+    return [] if stamp is None else [stamp.inode, stamp.mtime_ns, stamp.ctime_ns]
 
 
 def _unchanged(data: Any, system: System) -> bool:

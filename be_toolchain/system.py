@@ -21,8 +21,8 @@ class FileStamp(NamedTuple):
     ----------
     is_dir, executable : bool
         Its kind, and whether anyone may run it.
-    inode, size_bytes, mtime_ns : int
-        Of what a link points at.
+    inode, size_bytes, mtime_ns, ctime_ns : int
+        Of what a link points at. Copies and archives set the modification time back, and nobody the change time.
     """
 
     is_dir: bool = False
@@ -30,6 +30,7 @@ class FileStamp(NamedTuple):
     inode: int = 0
     size_bytes: int = 0
     mtime_ns: int = 0
+    ctime_ns: int = 0
 
 
 class RunResult(NamedTuple):
@@ -193,7 +194,8 @@ def stamp_path(path: str | Path) -> FileStamp | None:
     except (OSError, ValueError):
         return None
     mode = found.st_mode
-    return FileStamp(stat.S_ISDIR(mode), bool(mode & 0o111), found.st_ino, found.st_size, found.st_mtime_ns)
+    executable, times = bool(mode & 0o111), (found.st_mtime_ns, found.st_ctime_ns)
+    return FileStamp(stat.S_ISDIR(mode), executable, found.st_ino, found.st_size, *times)
 
 
 _PIECE_BYTES = 1 << 14

@@ -65,12 +65,12 @@ def record_file(path: str, name: str) -> FileRecord:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         status = os.fstat(file.fileno())
-    return FileRecord(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest)
+    return FileRecord(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
 
 
 def has_stat(record: FileRecord, now: os.stat_result) -> bool:
     """Whether a stat is the recorded one."""
-    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (record.size, record.mtime_ns, record.ctime_ns)
+    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == record[1:-1]
 
 
 def _same_content(record: FileRecord, path: str, newest: int | None) -> FileRecord | None:

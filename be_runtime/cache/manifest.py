@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-SCHEMA = 2
+SCHEMA = 3
 
 RACY_MARGIN_NS = 2_000_000_000
 """A file changed less than this before it was recorded may change again and keep its stat, so it is hashed.
@@ -22,8 +22,10 @@ class FileRecord(NamedTuple):
     ----------
     path : str
         Absolute for a dependency, relative to the entry for an output.
-    size, mtime_ns, ctime_ns : int
-        Bytes and nanoseconds, from stat. The change time sees an edit whose modification time was set back.
+    size, mtime_ns, ctime_ns, inode : int
+        Bytes, nanoseconds and the inode's number, from stat. The change time sees an edit whose modification time was
+        set back. The inode tells files of an image apart whose times are all the same; the device does not count, as
+        each mount gets another.
     sha256 : str
         Hexadecimal, of the whole content.
     """
@@ -32,6 +34,7 @@ class FileRecord(NamedTuple):
     size: int
     mtime_ns: int
     ctime_ns: int
+    inode: int
     sha256: str
 
 
@@ -41,13 +44,13 @@ class Files(NamedTuple):
     Parameters
     ----------
     paths : tuple of str
-    sizes, mtimes_ns, ctimes_ns : tuple of int
+    sizes, mtimes_ns, ctimes_ns, inodes : tuple of int
     sha256s : tuple of str
         What `FileRecord` says of each file.
 
     Examples
     --------
-    >>> files = Files.of([FileRecord("m.so", 3, 1, 2, "ab"), FileRecord("m.json", 4, 1, 2, "cd")])
+    >>> files = Files.of([FileRecord("m.so", 3, 1, 2, 5, "ab"), FileRecord("m.json", 4, 1, 2, 6, "cd")])
     >>> files.paths, files.sizes
     (('m.so', 'm.json'), (3, 4))
     >>> files.records[1].path
@@ -58,6 +61,7 @@ class Files(NamedTuple):
     sizes: tuple[int, ...] = ()
     mtimes_ns: tuple[int, ...] = ()
     ctimes_ns: tuple[int, ...] = ()
+    inodes: tuple[int, ...] = ()
     sha256s: tuple[str, ...] = ()
 
     @classmethod
@@ -150,11 +154,11 @@ def parse_manifest(text: str | bytes) -> Manifest:
 
 def _files(columns: Any) -> Files:
     """Columns of JSON; a path must be text, since stat takes a number for a file descriptor."""
-    paths, sizes, mtimes, ctimes, digests = map(tuple, columns)
-    is_whole = len(paths) == len(sizes) == len(mtimes) == len(ctimes) == len(digests)
-    if not is_whole or not _are(str, paths, digests) or not _are(int, sizes, mtimes, ctimes):
+    files = Files._make(map(tuple, columns))
+    is_whole = len(set(map(len, files))) == 1
+    if not is_whole or not _are(str, files.paths, files.sha256s) or not _are(int, *files[1:-1]):
         raise ValueError("damaged records of files")
-    return Files(paths, sizes, mtimes, ctimes, digests)
+    return files
 
 
 def _are(kind: type, *columns: tuple[Any, ...]) -> bool:

@@ -15,7 +15,7 @@ class Recorded(NamedTuple):
     Parameters
     ----------
     began_ns : int
-        When the build began, by the clock of the cache's file system: a file that has changed since is in doubt.
+        When the build began, see `build_began`: a file that has changed since is in doubt.
     taken_ns : int
         When the first record was taken, after everything was built.
     records : mapping of str to FileRecord

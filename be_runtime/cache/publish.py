@@ -14,7 +14,7 @@ from be_runtime.cache.examine import has_stat, record_file
 from be_runtime.cache.guard import make_folder
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import KEY, MANIFEST, created_ns, fan_folder, key_folder, output_problem, variant_name
-from be_runtime.cache.lookup import variant_folders, write_private
+from be_runtime.cache.lookup import read_manifest, variant_folders, write_private
 from be_runtime.cache.manifest import FileRecord, Files, Manifest, render_manifest
 from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.staging import discard
@@ -26,11 +26,9 @@ MOST_VARIANTS = 4
 GRACE_NS = 60_000_000_000
 """A superseded entry stays this long: another process may have found it and be about to load it."""
 
-_CLOCK_FAULT_NS = 60_000_000_000
-
 
 class Stage(NamedTuple):
-    """A build's two folders and the time it began, by the cache's file system's own clock."""
+    """A build's two folders and the time it began."""
 
     work: str
     entry: str
@@ -39,10 +37,19 @@ class Stage(NamedTuple):
 
 def open_stage(folder: str) -> Stage:
     """Make the folders for the build and for the entry inside a staging folder."""
-    stage = Stage(work=f"{folder}/build", entry=f"{folder}/entry", began_ns=os.stat(folder).st_ctime_ns)
+    stage = Stage(work=f"{folder}/build", entry=f"{folder}/entry", began_ns=build_began(folder, time.time_ns()))
     os.mkdir(stage.work, 0o700)
     os.mkdir(stage.entry, 0o700)
     return stage
+
+
+def build_began(folder: str, now_ns: int) -> int:
+    """When the build in a folder that was made a moment ago began: by its file system's clock, or ours if behind it.
+
+    On one machine's file systems both are one clock, and a file that changed just before the build is not in doubt. A
+    file server has its own, and the files of a build may lie on either side.
+    """
+    return min(os.stat(folder).st_ctime_ns, now_ns)
 
 
 def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tuple[str, Manifest]:
@@ -60,7 +67,7 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
     OSError
         The entry can't be written.
     """
-    manifest = _describe(key, stage, output)
+    manifest = _describe(base, key, stage, output)
     write_private(f"{stage.entry}/{KEY}", key.to_json())
     write_private(f"{stage.entry}/{MANIFEST}", render_manifest(manifest))
     name = variant_name(manifest.created_ns, os.urandom(4).hex())
@@ -82,7 +89,7 @@ def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
     return [folder for folder in folders[MOST_VARIANTS:] if created_ns(folder) < now_ns - GRACE_NS]
 
 
-def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
+def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
     """Collect the outputs, hash everything, and note what changed meanwhile."""
     known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
     if not output.outputs:
@@ -91,7 +98,9 @@ def _describe(key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
     paths = _outside(stage.work, output.dependencies)
     records = [known.records.get(path) or _record_dependency(path) for path in paths]
     uncertain = [*output.unknown, *(path for path, record in zip(paths, records, strict=True) if record is None)]
-    uncertain += [record.path for record in records if record and _changed_since(record, known)]
+    in_doubt = [record for record in records if record and record.ctime_ns >= known.began_ns]
+    before = _recorded_before(base, key.digest, known.began_ns) if in_doubt else ()
+    uncertain += [record.path for record in in_doubt if record not in before]
     return Manifest(
         digest=key.digest,
         kind=key.kind,
@@ -180,13 +189,15 @@ def _is_as_recorded(record: FileRecord) -> bool:
         return False
 
 
-def _changed_since(record: FileRecord, known: Recorded) -> bool:
-    """Whether a file changed while the build ran; a time far in the future is a clock's fault, not an edit.
+def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
+    """What a key's entries say of files as they were before a build began.
 
-    The build's begin is the staging folder's own change time. Where the cache and the file are on one machine's file
-    systems both come from one clock, so no margin is needed, and an edit just before the build is not in doubt.
+    A file that is still the same has not changed meanwhile, whatever its file system's clock says: one that is ahead
+    puts all changes after the build's begin, and without this every load would build again.
     """
-    return known.began_ns <= record.ctime_ns < known.taken_ns + _CLOCK_FAULT_NS
+    manifests = (read_manifest(folder, digest) for folder in variant_folders(base, digest))
+    older = [manifest for manifest in manifests if manifest is not None and manifest.recorded_ns < began_ns]
+    return {record for manifest in older for record in manifest.dependencies.records}
 
 
 def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:

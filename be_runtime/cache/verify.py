@@ -2,9 +2,10 @@
 
 What is trusted, and what it costs to be wrong:
 
-- A dependency whose size, modification time and change time are those recorded is unchanged, unless it changed
-  less than `RACY_MARGIN_NS` before it was recorded: then it may have changed again within one tick of its file
-  system's clock. Any doubt is settled by its hash (`be_runtime.cache.examine`), and the new stat is remembered.
+- A dependency whose size, modification time, change time and inode are those recorded is unchanged, unless it changed
+  less than `RACY_MARGIN_NS` before it was recorded, or after that by a clock that is ahead of ours: then it may have
+  changed again within one tick of its file system's clock. Any doubt is settled by its hash
+  (`be_runtime.cache.examine`), and the new stat is remembered.
 - An output is compared in the same way, without the margin, since nothing but a fault edits it. A full hash of a
   large library at every load would cost more than all the rest of the load. Damage below the file system, which
   alters content and no stat, is not seen.
@@ -28,10 +29,13 @@ def is_unchanged(folder: str, manifest: Manifest) -> bool:
     sizes = outputs.sizes + dependencies.sizes
     mtimes = outputs.mtimes_ns + dependencies.mtimes_ns
     ctimes = outputs.ctimes_ns + dependencies.ctimes_ns
+    inodes = outputs.inodes + dependencies.inodes
     try:
-        for path, size, mtime_ns, ctime_ns in zip(paths, sizes, mtimes, ctimes, strict=True):
+        for path, size, mtime_ns, ctime_ns, inode in zip(paths, sizes, mtimes, ctimes, inodes, strict=True):
             now = stat(path)
-            if now.st_mtime_ns != mtime_ns or now.st_size != size or now.st_ctime_ns != ctime_ns:
+            if now.st_mtime_ns != mtime_ns or now.st_size != size:
+                return False
+            if now.st_ctime_ns != ctime_ns or now.st_ino != inode:
                 return False
     except (OSError, ValueError):
         return False

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from be_runtime.cache.manifest import FileRecord, Files, Manifest, parse_manifest, render_manifest
 
 RECORDS = st.lists(
-    st.builds(FileRecord, st.text(), st.integers(), st.integers(), st.integers(), st.text()), max_size=3
+    st.builds(FileRecord, st.text(), st.integers(), st.integers(), st.integers(), st.integers(), st.text()), max_size=3
 ).map(Files.of)
 NAMES = st.lists(st.text(), max_size=3).map(tuple)
 MANIFESTS = st.builds(
@@ -28,7 +28,7 @@ MANIFESTS = st.builds(
 
 
 def _document() -> dict[str, Any]:
-    files = Files.of([FileRecord("m.so", 3, 1, 2, "ab")])
+    files = Files.of([FileRecord("m.so", 3, 1, 2, 9, "ab")])
     manifest = Manifest(digest="d", kind="k", name="n", created_ns=1, recorded_ns=2, outputs=files, dependencies=files)
     document: dict[str, Any] = json.loads(render_manifest(manifest))
     return document
@@ -54,10 +54,11 @@ def test_every_truncation_is_a_value_error(manifest: Manifest, data: st.DataObje
         ("outputs", None),
         ("outputs", [["m.so"], [3]]),
         ("outputs", [7]),
-        ("outputs", [["m.so"], [3], [1], [2], []]),
-        ("dependencies", [[0], [3], [1], [2], ["ab"]]),
-        ("dependencies", [["x.h"], ["3"], [1], [2], ["ab"]]),
-        ("dependencies", [["x.h"], [True], [1], [2], ["ab"]]),
+        ("outputs", []),
+        ("outputs", [["m.so"], [3], [1], [2], [9], []]),
+        ("dependencies", [[0], [3], [1], [2], [9], ["ab"]]),
+        ("dependencies", [["x.h"], ["3"], [1], [2], [9], ["ab"]]),
+        ("dependencies", [["x.h"], [True], [1], [2], [9], ["ab"]]),
         ("dependencies", [["x.h"], [3], [1], [2], [None]]),
         ("absent", [1]),
         ("absent", 5),

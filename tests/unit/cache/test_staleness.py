@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import BuildOutput, CacheKey, FileRecord, Files, Manifest, Store, shadowing_paths
+from be_runtime.cache import BuildOutput, CacheKey, FileRecord, Files, Manifest, Recorded, Store, shadowing_paths
 from be_runtime.cache.examine import examine, record_file
 from be_runtime.cache.manifest import RACY_MARGIN_NS
-from be_runtime.cache.publish import record_files
+from be_runtime.cache.publish import build_began, record_files
 from be_runtime.cache.verify import is_unchanged
 
 Edit = Callable[[Path, bytes], None]
@@ -203,7 +204,7 @@ def test_stat_alone_sees_a_path_that_should_be_absent(recorded: Manifest, tmp_pa
     assert not is_unchanged("/", recorded._replace(absent=(str(tmp_path / "dangling.h"),)))
 
 
-@pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns"])
+@pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns", "inode"])
 def test_each_part_of_a_stat_counts(recorded: Manifest, field: str):
     (record,) = recorded.dependencies.records
     other = record._replace(**{field: getattr(record, field) - 1})
@@ -211,7 +212,7 @@ def test_each_part_of_a_stat_counts(recorded: Manifest, field: str):
 
 
 def test_a_path_no_file_can_have_is_no_crash(recorded: Manifest):
-    broken = recorded._replace(dependencies=Files.of([FileRecord("a\0b", 1, 1, 1, "")]))
+    broken = recorded._replace(dependencies=Files.of([FileRecord("a\0b", 1, 1, 1, 1, "")]))
     assert not is_unchanged("/", broken)
     assert examine("/", broken).problem
 
@@ -238,3 +239,86 @@ def test_what_changes_between_two_outputs_of_a_build_is_in_doubt(
     assert store.get_or_build(key, build).manifest.uncertain == (str(header),)
     header.unlink()
     assert str(header) not in record_files([header, other], first.began_ns, second).records
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+def _recorded_by(clock_ns: Callable[[], int], header: Path) -> Callable[[Callable[[], object]], Recorded]:
+    """What a build knows of a header where this machine's clock is the given one, and the file system's is right."""
+
+    def record(build: Callable[[], object]) -> Recorded:
+        began_ns = clock_ns()
+        build()
+        return record_files([header], began_ns)._replace(taken_ns=clock_ns())
+
+    return record
+
+
+@pytest.mark.parametrize("ahead_ns", [HOUR_NS // 3600, HOUR_NS, 9000 * HOUR_NS], ids=["second", "hour", "year"])
+def test_an_edit_during_a_build_is_seen_where_the_file_systems_clock_is_ahead(
+    store: Store, key: CacheKey, header: Path, edit: Edit, ahead_ns: int
+):
+    record = _recorded_by(lambda: time.time_ns() - ahead_ns, header)
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(header.read_bytes())
+        recorded = record(lambda: edit(header, b"two") if header.read_bytes() == b"one" else None)
+        return BuildOutput(outputs=("m.so",), dependencies=(header,), recorded=recorded)
+
+    assert store.get_or_build(key, build).output("m.so").read_bytes() == b"one"
+    assert store.get_or_build(key, build).output("m.so").read_bytes() == b"two"
+    found = store.get(key)
+    assert found is not None, "two builds with the same file in between: it did not change"
+    assert found.output("m.so").read_bytes() == b"two"
+
+
+def test_a_file_that_another_process_records_during_a_build_proves_nothing(store: Store, key: CacheKey, header: Path):
+    """Where there are no locks, two build at once: the other's record may be of what came after the edit."""
+    record = _recorded_by(lambda: time.time_ns() - HOUR_NS, header)
+
+    def other(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(b"")
+        return BuildOutput(outputs=("m.so",), dependencies=(header,), recorded=record(lambda: None))
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(header.read_bytes())
+        recorded = record(lambda: store._replace(flock=lambda fd, how: None).get_or_build(key, other, force=True))
+        return BuildOutput(outputs=("m.so",), dependencies=(header,), recorded=recorded)
+
+    assert store.get_or_build(key, build).manifest.uncertain == (str(header),)
+
+
+def test_a_build_begins_at_the_earlier_of_two_clocks(tmp_path: Path):
+    """The cache's folder on a server whose clock is ahead says nothing of sources on this machine's disk."""
+    of_the_folder = tmp_path.stat().st_ctime_ns
+    assert build_began(str(tmp_path), of_the_folder + 1) == of_the_folder
+    assert build_began(str(tmp_path), of_the_folder - HOUR_NS) == of_the_folder - HOUR_NS
+
+
+def test_an_edit_during_a_build_is_not_seen_where_the_file_systems_clock_is_behind(
+    store: Store, key: CacheKey, header: Path, edit: Edit
+):
+    """A limit that docs/caching.md states."""
+    record = _recorded_by(lambda: time.time_ns() + HOUR_NS, header)
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(header.read_bytes())
+        return BuildOutput(outputs=("m.so",), dependencies=(header,), recorded=record(lambda: edit(header, b"two")))
+
+    store.get_or_build(key, build)
+    found = store.get(key)
+    assert found is not None
+    assert found.output("m.so").read_bytes() == b"one"
+
+
+def test_a_file_of_an_image_with_fixed_times_is_told_by_its_inode_and_hashed_once(recorded: Manifest, tmp_path: Path):
+    """The same image, mounted anew elsewhere, may number its files otherwise; its content decides."""
+    old = record_file(pytest.__file__, pytest.__file__)
+    other = recorded._replace(dependencies=Files.of([old._replace(inode=old.inode + 1)]))
+    assert not is_unchanged("/", other)
+    refreshed = examine("/", other).refreshed
+    assert refreshed is not None
+    assert is_unchanged("/", refreshed)
+    edited = other._replace(dependencies=Files.of([old._replace(inode=old.inode + 1, sha256="0" * 64)]))
+    assert examine("/", edited).problem.endswith("changed")

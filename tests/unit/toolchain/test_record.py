@@ -13,7 +13,8 @@ import pytest
 
 from be_toolchain import Toolchain, ToolchainRequest, catalog, resolve
 from be_toolchain.errors import ToolchainError
-from be_toolchain.record import KEPT_RECORDS
+from be_toolchain.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
+from be_toolchain.system import LocalSystem
 from tests.unit.toolchain.machines import SITE, MemorySystem
 
 CUDA = ToolchainRequest(need_cuda=True)
@@ -232,3 +233,23 @@ def test_old_records_are_pruned_and_other_files_stay(machine: MemorySystem, tmp_
     assert {"devices.json", ".toolchain-y.json.writing"} <= left
     assert not {"toolchain-5.json", ".toolchain-x.json.killed"} & left
     assert not again(machine, tmp_path)[1]
+
+
+@pytest.mark.parametrize("name", ["g++", "bin/g++"])
+def test_an_edit_whose_modification_time_is_set_back_is_seen(tmp_path: Path, name: str):
+    """As rsync, tar and cp -p do, of a file and of a folder that gets a new name."""
+    (tmp_path / "g++").write_text("one")
+    (tmp_path / "bin").mkdir()
+    observed = ObservingSystem(LocalSystem())
+    observed.stat(tmp_path / "g++")
+    observed.list_dir(tmp_path / "bin")
+    save_record(tmp_path / "records", [], Toolchain(cxx=None, cuda=None), observed)
+    assert load_record(tmp_path / "records", [], LocalSystem()) is not None
+
+    changed = (tmp_path / name).parent if "/" in name else tmp_path / name
+    times = changed.stat()
+    time.sleep(0.02)
+    (tmp_path / name).write_text("two")
+    os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    assert load_record(tmp_path / "records", [], LocalSystem()) is None

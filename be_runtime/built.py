@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from .build.execute import Step
 from .cache import Recorded
+from .looked_at import LookedAt
 
 
 class Built(NamedTuple):
-    """The commands that ran, and what was read.
+    """The commands that ran, and what they looked at.
 
     Parameters
     ----------
     steps : tuple of Step
-    read : tuple of Path
-        What the compilers of all units read, also those that did not run this time.
-    recorded : Recorded or None
-        What was hashed of it; None where nothing was yet.
+    looked_at : LookedAt
+        What the compilers of all units looked at, also those that did not run this time.
+    recorded : Recorded
+        What was hashed of it, and earlier.
     """
 
     steps: tuple[Step, ...]
-    read: tuple[Path, ...]
-    recorded: Recorded | None
+    looked_at: LookedAt
+    recorded: Recorded

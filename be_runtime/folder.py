@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from .build.plan import BuildPlan, UnitBuild
 from .build.programs import find_objcopy
 from .build.symbols import definitions, separating_options
 from .built import Built
-from .cache.publish import build_began
+from .cache import Recorded
 from .errors import BuildError
+from .looked_at import LookedAt
 from .tools import Tools
 from .unit_objects import Keeper, UnitObjects
 
@@ -27,6 +27,7 @@ def build_folder(
     run: Run,
     objects: UnitObjects,
     staging: Path,
+    recorded: Recorded,
 ) -> Built:
     """Compile the units whose objects aren't kept, and link all. What compiles is kept, even if another unit does not.
 
@@ -42,21 +43,21 @@ def build_folder(
     objects : UnitObjects
     staging : Path
         The build folder.
+    recorded : Recorded
+        What is known of files.
 
     Raises
     ------
     BuildError
         A command failed.
     """
-    began_ns = build_began(str(staging), time.time_ns())
     reused = objects.reuse(units, staging)
     compiled = {stem: build for stem, build in units.items() if stem not in reused}
     whole = plan({stem: compiled.get(stem, UnitBuild(edges=())) for stem in units})
-    keeper = Keeper(objects, compiled, staging, began_ns)
+    keeper = Keeper(objects, compiled, staging, recorded)
     steps = run(whole, targets=(*whole.edges[-1].inputs, *whole.aside), on_success=keeper.keep)
     steps += run(separate(whole), meanwhile=keeper.check)
-    read = {path: None for stem in units for path in (keeper.read.get(stem) or reused[stem])}
-    return Built(steps, tuple(read), keeper.recorded)
+    return Built(steps, LookedAt.merged((*keeper.looked_at.values(), *reused.values())), keeper.recorded)
 
 
 def separate_names(plan: BuildPlan, link: flags.LinkCommand, staging: Path, tools: Tools, system: System) -> BuildPlan:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from be_toolchain import Toolchain
 
-from .build.dependencies import read_from_outside
-from .build.graph import HANDLER_DEPFILE, HANDLER_OBJECT, handler_edge
+from .build.graph import HANDLER_OBJECT, handler_edge
 from .cache import BuildOutput, CacheKey, Store, make_key
+from .looked_at import Observer
 from .tools import Tools
 
 _OBJECT = "handler.o"
@@ -21,12 +21,12 @@ def find(tools: Tools, toolchain: Toolchain, store: Store) -> str | None:
     return None if entry is None else str(entry.output(_OBJECT))
 
 
-def keep(tools: Tools, toolchain: Toolchain, store: Store, folder: Path) -> None:
+def keep(tools: Tools, toolchain: Toolchain, store: Store, folder: Path, observer: Observer) -> None:
     """Keep the handler that a build compiled in its folder."""
 
     def copy(staging: Path) -> BuildOutput:
         shutil.copyfile(folder / HANDLER_OBJECT, staging / _OBJECT)
-        return BuildOutput(outputs=(_OBJECT,), dependencies=read_from_outside((HANDLER_DEPFILE,), folder))
+        return BuildOutput((_OBJECT,), *observer.looked_at((handler_edge(tools),)))
 
     store.get_or_build(_key(tools, toolchain), copy)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from be_toolchain.system import System
 
 from .build.execute import Run
+from .build.header_search import include_folders
 from .build.kept_headers import (
     are_left,
     check_file,
@@ -22,13 +23,14 @@ from .build.kept_headers import (
     is_shadowed,
     is_understood,
     macros_file,
-    names_asked_for,
+    names_in_headers,
 )
 from .build.plan import BuildPlan, Edge
 from .build.preamble import FOLDER, MESSAGES, SOURCE
 from .cache import Entry
 from .errors import BuildError
-from .looked_for import HeaderSearch
+from .options import CompileOptions
+from .tools import INCLUDE_DIR, Tools
 
 _ASKED, _ENVIRONMENT = "asked", "environment"
 _LOCAL = "/usr/local/include"
@@ -36,6 +38,39 @@ _LOCAL = "/usr/local/include"
 
 _NOT_COMPILERS = re.compile(r"(?:BE|JAX|XLA|PYTEST)_.*|(?:OLD)?PWD|SHLVL|_")
 """Variables that no compiler's wrapper reads and that differ between a user's processes."""
+
+
+class HeaderSearch(NamedTuple):
+    """Where the preprocessors of a request look for headers.
+
+    Parameters
+    ----------
+    authors : tuple of Path
+        The folders that the author names, in the order of the search.
+    tools : tuple of Path
+        Ours, XLA's and CUDA's.
+    system : tuple of Path
+        Where the system's are.
+    """
+
+    authors: tuple[Path, ...]
+    tools: tuple[Path, ...]
+    system: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, options: CompileOptions, tools: Tools, system: System) -> HeaderSearch:
+        """The search of a request's preprocessors."""
+        listed = [system.environ.get(name, "") for name in ("CPATH", "CPLUS_INCLUDE_PATH")]
+        named = (*include_folders(options.cflags), *(path for text in listed for path in text.split(":")))
+        cuda = tools.cuda.include_dirs if tools.cuda is not None else ()
+        prefix = tools.cxx.path.parent.parent
+        own = (prefix / "include", prefix / tools.cxx.target / "include")
+        places = (Path("/usr/local/include"), Path(f"/usr/include/{system.machine}-linux-gnu"), Path("/usr/include"))
+        return cls(
+            authors=(*options.include_paths, *(Path(path) for path in named if path.startswith("/"))),
+            tools=(INCLUDE_DIR, *cuda, tools.ffi_include, *tools.library_includes),
+            system=tuple(dict.fromkeys((*places, *own))),
+        )
 
 
 class KeptHeaders(NamedTuple):
@@ -75,7 +110,7 @@ class KeptHeaders(NamedTuple):
             The files' names, none where text and macros would not be all that the headers leave; and the files that
             headers ask for and that are nowhere.
         """
-        asked = names_asked_for(map(_read, read))
+        asked = names_in_headers(map(_read, read))
         texts = {
             phase: headers_text(_read(staging / edge.outputs[0]), SOURCE) for phase, edge in self.preprocessors.items()
         }

@@ -17,18 +17,20 @@ from be_toolchain.system import System
 from . import handler_object
 from .bind import bind
 from .build import flags, graph
-from .build.dependencies import read_from_outside
 from .build.execute import Run, Step, execute, render_log
+from .build.graph import HANDLER_OBJECT
+from .build.header_search import include_folders
 from .build.jobs import available_memory_bytes, job_count
 from .build.plan import BuildPlan, Edge, UnitBuild
 from .build.programs import fast_linker_flags, resolve_ninja
 from .build.progress import Progress
 from .built import Built
-from .cache import BuildOutput, Store
+from .cache import BuildOutput, Recorded, Store
+from .cache.publish import build_began
 from .codegen import Binding
 from .contents import CONTENTS, Handlers, render_contents
 from .errors import BuildError
-from .looked_for import HeaderSearch, linked_files
+from .looked_at import LookedAt, Observer, make_observer
 from .module import LIBRARY
 from .options import BuildRequest
 from .settings import Settings
@@ -88,30 +90,30 @@ class Maker(NamedTuple):
         preamble = None if launcher else self._find_preamble()
         units = graph.plan_units(self.request, bindings, self.tools, None if launcher else self._split)
         handler = handler_object.find(self.tools, self.toolchain, self.store)
+        observer = self._observer(staging)
         try:
-            built = self._build(units, handler, preamble, staging)
+            built = self._build(units, handler, preamble, observer)
         except BuildError as error:
             raise _explained(error, self.request, bindings) from None
         if handler is None:
-            handler_object.keep(self.tools, self.toolchain, self.store, staging)
+            handler_object.keep(self.tools, self.toolchain, self.store, staging, observer)
         self._write_log(built.steps, staging)
         (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
-        headers = self._headers().of_units(self.request.units, built.read)
-        linked = linked_files(self.request.compile.ldflags, self.tools, self.system)
         kept = (LIBRARY, CONTENTS, LOG, *self._write_commands(units, staging), *_generated_sources(units, staging))
         shutil.rmtree(staging / "obj")
-        return BuildOutput(
-            outputs=kept,
-            dependencies=(*built.read, *headers.present, *linked.files),
-            absent=(*headers.absent, *linked.absent),
-            recorded=built.recorded,
-        )
+        return BuildOutput(kept, *built.looked_at, recorded=built.recorded)
 
     def _build(
-        self, units: Mapping[str, UnitBuild], handler: str | None, preamble: Preamble | None, staging: Path
+        self, units: Mapping[str, UnitBuild], handler: str | None, preamble: Preamble | None, observer: Observer
     ) -> Built:
         """Run the commands."""
-        link = self._link_command()
+        staging, link = observer.staging, self._link_command()
+        recorded = Recorded(
+            began_ns=build_began(str(staging), time.time_ns()),
+            taken_ns=time.time_ns(),
+            records={},
+        )
+        kept = preamble.looked_at if preamble is not None else LookedAt()
 
         def plan(units: Mapping[str, UnitBuild]) -> BuildPlan:
             aside = None
@@ -122,24 +124,58 @@ class Maker(NamedTuple):
             return graph.with_compiler_launcher(whole, self.settings.compiler_launcher)
 
         with Progress(self.request.name, plan(units).edges) as progress:
-            run = self._runner(staging, progress)
+            run = self._runner(observer, progress)
             if len(units) == 1:
                 steps = run(plan(units), meanwhile=_import_what_follows)
                 (build,) = units.values()
-                built = Built(steps, read_from_outside(build.depfiles, staging), None)
+                built = Built(steps, LookedAt.merged((observer.looked_at(build.edges), kept)), recorded)
             else:
                 from .folder import build_folder, separate_names
                 from .unit_objects import UnitObjects
 
-                objects = UnitObjects(self.request, self._headers(), self.toolchain, self.objects, self.force)
+                objects = UnitObjects(
+                    request=self.request,
+                    observer=observer,
+                    kept=kept,
+                    toolchain=self.toolchain,
+                    programs=self.tools.programs,
+                    store=self.objects,
+                    force=self.force,
+                )
                 separate = partial(separate_names, link=link, staging=staging, tools=self.tools, system=self.system)
-                built = build_folder(units, plan, separate, run, objects, staging)
+                built = build_folder(units, plan, separate, run, objects, staging, recorded)
             if preamble is not None:
-                preamble.keep(self.store, staging, run)
+                preamble.keep(self.store, staging, run, observer)
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in built.steps})
-        return built
+        apart = [*units.values(), *((preamble.making,) if preamble is not None and preamble.making is not None else ())]
+        others = {HANDLER_OBJECT, *(name for build in apart for edge in build.edges for name in edge.outputs)}
+        linking = (step.edge for step in built.steps if others.isdisjoint(step.edge.outputs))
+        whole = LookedAt.merged((built.looked_at, observer.looked_at(linking), self._asked_nvcc()))
+        return built._replace(looked_at=whole)
 
-    def _runner(self, staging: Path, progress: Progress) -> Run:
+    def _observer(self, staging: Path) -> Observer:
+        """What watches the commands of this build."""
+        options = self.request.compile
+        sources = [unit.path.parent for unit in self.request.units if unit.path is not None]
+        return make_observer(
+            self.tools.cxx,
+            self.toolchain,
+            self.system,
+            (self.store, self.objects),
+            staging,
+            launcher=self.settings.compiler_launcher,
+            folders=(*sources, *options.include_paths, *map(Path, include_folders(options.cflags))),
+        )
+
+    def _asked_nvcc(self) -> LookedAt:
+        """What nvcc was asked beforehand, for the phases that run without it."""
+        toolkit = self.tools.cuda
+        if toolkit is None or toolkit.nvcc is None:
+            return LookedAt()
+        files = (toolkit.nvcc, toolkit.nvcc.parent / "nvcc.profile")
+        return LookedAt(others=tuple(str(path) for path in files if self.system.is_file(path)))
+
+    def _runner(self, observer: Observer, progress: Progress) -> Run:
         """What runs a plan's commands in the build folder; all that it runs share one time limit."""
         ninja, jobs = resolve_ninja(self.system), self._job_count()
         stop_at = time.monotonic() + self.settings.compile_timeout_s
@@ -152,8 +188,8 @@ class Maker(NamedTuple):
             on_success: Callable[[Edge], None] | None = None,
         ) -> tuple[Step, ...]:
             return execute(
-                plan,
-                staging,
+                observer.watch(plan),
+                observer.staging,
                 ninja=ninja,
                 jobs=jobs,
                 environ=self.system.environ,
@@ -165,9 +201,6 @@ class Maker(NamedTuple):
             )
 
         return run
-
-    def _headers(self) -> HeaderSearch:
-        return HeaderSearch.of(self.request.compile, self.tools, self.system)
 
     def _link_command(self) -> flags.LinkCommand:
         toolkit = self.tools.cuda

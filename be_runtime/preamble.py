@@ -19,12 +19,12 @@ from .build.execute import Run
 from .build.kept_headers import preprocessing, use_kept_headers
 from .build.plan import UnitBuild
 from .build.preamble import DEPFILE, FILES, FOLDER, STEM, make_preamble, preamble_text, use_preamble
-from .cache import BuildOutput, CacheKey, Store, make_key
-from .kept_headers import KeptHeaders
-from .looked_for import HeaderSearch
+from .cache import BuildOutput, CacheKey, Entry, Store, make_key
+from .kept_headers import HeaderSearch, KeptHeaders
+from .looked_at import LookedAt, Observer
 from .nvcc_phases import is_known, phases_for
 from .options import BuildRequest
-from .tools import Tools
+from .tools import INCLUDE_DIR, Tools
 
 _FILES_OF_A_PROJECT = 4
 """With this many sources the preamble is made at once: beside them it costs little."""
@@ -38,7 +38,7 @@ class Preamble(NamedTuple):
     Parameters
     ----------
     key : CacheKey
-    folder : Path or None
+    entry : Entry or None
         Where it is kept; None when there is none.
     phases : tuple of str
         Those whose headers are kept there as text and macros.
@@ -49,30 +49,45 @@ class Preamble(NamedTuple):
     """
 
     key: CacheKey
-    folder: Path | None
+    entry: Entry | None
     phases: tuple[str, ...]
     making: UnitBuild | None
     headers: KeptHeaders
 
     def use(self, build: UnitBuild) -> UnitBuild:
         """A unit's commands with the preamble, if there is one."""
-        if self.folder is None:
+        if self.entry is None:
             return build
-        folder = str(self.folder)
+        folder = str(self.entry.path)
         precompiled = use_preamble(build, str(_NATIVE / "with_preamble.sh"), folder)
         return use_kept_headers(precompiled, str(_NATIVE / "with_kept_headers.sh"), folder, self.phases)
 
-    def keep(self, store: Store, staging: Path, run: Run) -> None:
+    @property
+    def looked_at(self) -> LookedAt:
+        """What a source depends on that is compiled with it: its headers, and where others would come first.
+
+        Our own headers are searched before all but the author's, so that what is not among them was asked for.
+        """
+        if self.entry is None:
+            return LookedAt()
+        made_from, own = LookedAt.of(self.entry.manifest), f"{INCLUDE_DIR}/"
+        names = [path.removeprefix(own) for path in made_from.absent if path.startswith(own)]
+        authors = (f"{folder}/{name}" for folder in self.headers.search.authors for name in names)
+        return made_from._replace(absent=(*made_from.absent, *authors))
+
+    def keep(self, store: Store, staging: Path, run: Run, observer: Observer) -> None:
         """Keep what the commands have made; `run` runs more of them there."""
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
             return
         read = read_from_outside((DEPFILE,), staging)
-        written, absent = self.headers.write(staging, read, run)
+        written, nowhere = self.headers.write(staging, read, run)
+        listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
+        looked_at = LookedAt.merged((listed, observer.looked_at(self.making.edges)))
 
         def collect(target: Path) -> BuildOutput:
             for name in (*FILES, *written):
                 shutil.move(staging / FOLDER / name, target / name)
-            return BuildOutput(outputs=(*FILES, *written), dependencies=read, absent=absent)
+            return BuildOutput((*FILES, *written), *looked_at)
 
         store.get_or_build(self.key, collect)
 
@@ -115,7 +130,7 @@ def find_preamble(
     entry = store.get(key)
     return Preamble(
         key=key,
-        folder=None if entry is None else entry.path,
+        entry=entry,
         phases=() if entry is None else headers.usable(entry),
         making=make_preamble(phases, dropped) if entry is None and is_worth_it else None,
         headers=headers,

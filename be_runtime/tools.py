@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from .settings import Settings
 INCLUDE_DIR = Path(__file__).parent / "include"
 """Our headers."""
 
+_ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
+
 HANDLER_SOURCE = Path(__file__).parent / "native" / "handler.cc"
 """What XLA calls in every module."""
 
@@ -38,6 +41,8 @@ class Tools(NamedTuple):
         What device code is compiled for; empty for a C++ module.
     ffi_include : Path
         XLA's headers.
+    programs : tuple of str
+        The assembler and linkers that PATH finds, for compilers that look there.
     library_includes, library_dirs : tuple of Path
         Headers and libraries of CUDA's math libraries that the toolkit may lack; searched last.
     """
@@ -46,13 +51,14 @@ class Tools(NamedTuple):
     cuda: CudaToolkit | None
     archs: tuple[Arch, ...]
     ffi_include: Path
+    programs: tuple[str, ...] = ()
     library_includes: tuple[Path, ...] = ()
     library_dirs: tuple[Path, ...] = ()
 
     def key_fields(self) -> tuple[str, ...]:
         """What of this decides a build beyond the toolchain's own fields."""
         folders = (self.ffi_include, *self.library_includes, *self.library_dirs)
-        return (str(self.cxx.path), *(arch.sm for arch in self.archs), *map(str, folders))
+        return (str(self.cxx.path), *(arch.sm for arch in self.archs), *self.programs, *map(str, folders))
 
 
 def wanted_archs(
@@ -157,7 +163,7 @@ def gather_tools(
     """Everything that a build of the request runs and reads apart from its sources."""
     if request.language == "cpp":
         assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-        return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include)
+        return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include, programs=_programs(system))
     toolkit = toolchain.cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
 
@@ -175,9 +181,17 @@ def gather_tools(
         cuda=toolkit,
         archs=archs,
         ffi_include=ffi_include,
+        programs=_programs(system),
         library_includes=tuple(path for root in wheels if system.is_dir(path := root / "include")),
         library_dirs=tuple(path for root in wheels if system.is_dir(path := root / "lib")),
     )
+
+
+def _programs(system: System) -> tuple[str, ...]:
+    """What gcc and clang look for on PATH: https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html."""
+    folders = system.environ.get("PATH", "").split(os.pathsep)
+    paths = (f"{folder}/{name}" for name in _ON_PATH for folder in folders)
+    return tuple(path for path in paths if os.access(path, os.X_OK))
 
 
 def _wheel_roots(toolkit: CudaToolkit, system: System) -> list[Path]:

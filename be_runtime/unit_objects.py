@@ -7,18 +7,17 @@ compiler read is unchanged, as a module is. It serves the modules that are built
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from be_toolchain import Toolchain
 
-from .build.dependencies import read_from_outside
 from .build.graph import object_path
 from .build.plan import Edge, UnitBuild
 from .cache import BuildOutput, CacheKey, Recorded, Store, make_key
 from .cache.publish import record_files
-from .looked_for import HeaderSearch
+from .looked_at import LookedAt, Observer
 from .options import BuildRequest
 
 _OBJECT = "unit.o"
@@ -30,9 +29,13 @@ class UnitObjects(NamedTuple):
     Parameters
     ----------
     request : BuildRequest
-    headers : HeaderSearch
-        Where its compilers look for headers.
+    observer : Observer
+        Watches its commands.
+    kept : LookedAt
+        What was looked at to make what the commands take from the cache.
     toolchain : Toolchain
+    programs : tuple of str
+        The assembler and linkers that PATH finds.
     store : Store
         Holds them, as it holds the module.
     force : bool
@@ -40,25 +43,27 @@ class UnitObjects(NamedTuple):
     """
 
     request: BuildRequest
-    headers: HeaderSearch
+    observer: Observer
+    kept: LookedAt
     toolchain: Toolchain
+    programs: tuple[str, ...]
     store: Store
     force: bool
 
-    def reuse(self, units: Mapping[str, UnitBuild], staging: Path) -> dict[str, tuple[Path, ...]]:
+    def reuse(self, units: Mapping[str, UnitBuild], staging: Path) -> dict[str, LookedAt]:
         """Put the objects that need not be compiled where the linker expects them.
 
         Returns
         -------
-        dict of str to tuple of Path
-            For the stem of each such unit, what its compiler read.
+        dict of str to LookedAt
+            For the stem of each such unit, what its compiler looked at.
         """
         if self.force:
             return {}
         found = ((stem, self._place(build, staging / object_path(stem))) for stem, build in units.items())
-        return {stem: read for stem, read in found if read is not None}
+        return {stem: looked_at for stem, looked_at in found if looked_at is not None}
 
-    def _place(self, build: UnitBuild, target: Path) -> tuple[Path, ...] | None:
+    def _place(self, build: UnitBuild, target: Path) -> LookedAt | None:
         entry = self.store.get(self._key(build))
         if entry is None:
             return None
@@ -67,31 +72,32 @@ class UnitObjects(NamedTuple):
             shutil.copyfile(entry.output(_OBJECT), target)
         except FileNotFoundError:  # cleared away since it was found
             return None
-        return tuple(map(Path, entry.manifest.dependencies.paths))
+        return LookedAt.of(entry.manifest)
 
-    def publish(self, stem: str, build: UnitBuild, compiled: Path, read: Sequence[Path], recorded: Recorded) -> None:
+    def publish(self, build: UnitBuild, compiled: Path, looked_at: LookedAt, recorded: Recorded) -> None:
         """Keep one unit's object.
 
         Parameters
         ----------
-        stem, build : str, UnitBuild
+        build : UnitBuild
             The unit.
         compiled : Path
             Its object.
-        read : sequence of Path
-            What its compiler read.
+        looked_at : LookedAt
+            What its commands looked at.
         recorded : Recorded
             What was hashed of it.
         """
-        units = [unit for unit in self.request.units if unit.stem == stem]
-        headers = self.headers.of_units(units, read)
 
         def copy(staging: Path) -> BuildOutput:
             shutil.copyfile(compiled, staging / _OBJECT)
-            dependencies = (*read, *headers.present)
-            return BuildOutput(outputs=(_OBJECT,), dependencies=dependencies, absent=headers.absent, recorded=recorded)
+            return BuildOutput((_OBJECT,), *looked_at, recorded=recorded)
 
         self.store.get_or_build(self._key(build), copy, force=self.force)
+
+    def looked_at(self, build: UnitBuild) -> LookedAt:
+        """What the commands of a unit looked at, and what was kept of that for them."""
+        return LookedAt.merged((self.observer.looked_at(build.edges), self.kept))
 
     def _key(self, build: UnitBuild) -> CacheKey:
         return make_key(
@@ -101,6 +107,7 @@ class UnitObjects(NamedTuple):
             ("files", [part for file in build.files for part in file]),
             ("library_path", build.library_path),
             ("toolchain", self.toolchain.fingerprint),
+            ("programs", self.programs),
         )
 
 
@@ -114,21 +121,21 @@ class Keeper:
         Those that are compiled, by stem.
     staging : Path
         The build folder.
-    began_ns : int
-        When the build began.
+    recorded : Recorded
+        What is known of files.
 
     Attributes
     ----------
-    read : dict of str to tuple of Path
-        By stem, what the compilers of the kept units read.
-    recorded : Recorded or None
-        What was hashed of it.
+    looked_at : dict of str to LookedAt
+        By stem, what the commands of the kept units looked at.
+    recorded : Recorded
+        What was hashed of it, and before.
     """
 
-    def __init__(self, objects: UnitObjects, units: Mapping[str, UnitBuild], staging: Path, began_ns: int) -> None:
-        self.read: dict[str, tuple[Path, ...]] = {}
-        self.recorded: Recorded | None = None
-        self._objects, self._staging, self._began_ns = objects, staging, began_ns
+    def __init__(self, objects: UnitObjects, units: Mapping[str, UnitBuild], staging: Path, recorded: Recorded) -> None:
+        self.looked_at: dict[str, LookedAt] = {}
+        self.recorded = recorded
+        self._objects, self._staging = objects, staging
         self._units = {object_path(stem): (stem, build) for stem, build in units.items()}
 
     def keep(self, edge: Edge) -> None:
@@ -136,11 +143,11 @@ class Keeper:
         name = edge.outputs[0]
         if name in self._units:
             stem, build = self._units[name]
-            self.read[stem] = read_from_outside(build.depfiles, self._staging)
-            self.recorded = record_files(self.read[stem], self._began_ns, self.recorded)
-            self._objects.publish(stem, build, self._staging / name, self.read[stem], self.recorded)
+            looked_at = self._objects.looked_at(build)
+            self.looked_at[stem] = looked_at
+            self.recorded = record_files(looked_at.files, self.recorded)
+            self._objects.publish(build, self._staging / name, looked_at, self.recorded)
 
     def check(self) -> None:
         """Notice what has changed since it was hashed: another unit may have been compiled with it."""
-        paths = dict.fromkeys(path for read in self.read.values() for path in read)
-        self.recorded = record_files(paths, self._began_ns, self.recorded)
+        self.recorded = record_files(LookedAt.merged(self.looked_at.values()).files, self.recorded)

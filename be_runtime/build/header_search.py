@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import PurePath
-from typing import NamedTuple
+from collections.abc import Sequence
 
-_ASKED = re.compile(r"\b__has_include(?:_next)?[ \t]*\([ \t]*(?:([<\"])([^>\"\n]+)[>\"])?")
+_ASKED = re.compile(r"\b__has_include(?:_next)?[ \t]*\([ \t]*(?:[<\"]([^>\"\n]+)[>\"])?")
 _OPTIONS = (
     ("-iquote",),
     ("-I", "--include-path"),
@@ -17,48 +15,15 @@ _OPTIONS = (
 """The options that name folders, in the order in which these are searched."""
 
 
-class Question(NamedTuple):
-    """One ``__has_include``.
-
-    Parameters
-    ----------
-    name : str
-        The header, empty where a macro spells it.
-    is_quoted : bool
-        Whether the folder of the file that asks is searched first.
-    """
-
-    name: str
-    is_quoted: bool
-
-    def candidates(self, asking: str, folders: Sequence[str]) -> Iterator[str]:
-        """The paths where the header may be, in the order of the search.
-
-        Parameters
-        ----------
-        asking : str
-            The folder of the file that asks.
-        folders : sequence of str
-            Searched by every file.
-        """
-        if self.name.startswith("/"):
-            yield self.name
-        elif self.name:
-            yield from (str(PurePath(folder, self.name)) for folder in ((asking,) if self.is_quoted else ()))
-            yield from (str(PurePath(folder, self.name)) for folder in folders)
-
-
-def questions(text: str) -> tuple[Question, ...]:
-    """What a source or header asks for, wherever in it.
+def names_asked_for(text: str) -> tuple[str, ...]:
+    """The headers whose presence a source or header asks for, wherever in it; empty where a macro spells the name.
 
     Examples
     --------
-    >>> questions("#if __has_include(<tbb/tbb.h>) || __has_include(CONFIG)")
-    (Question(name='tbb/tbb.h', is_quoted=False), Question(name='', is_quoted=False))
+    >>> names_asked_for("#if __has_include(<tbb/tbb.h>) || __has_include(CONFIG)")
+    ('tbb/tbb.h', '')
     """
-    if "__has_include" not in text:
-        return ()
-    return tuple(Question(name, sign == '"') for sign, name in _ASKED.findall(text))
+    return tuple(_ASKED.findall(text)) if "__has_include" in text else ()
 
 
 def include_folders(flags: Sequence[str]) -> tuple[str, ...]:

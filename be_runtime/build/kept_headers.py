@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from .header_search import questions
+from .header_search import names_asked_for
 from .plan import Edge, UnitBuild
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ 1-4]*)')
@@ -138,7 +138,7 @@ def are_left(defines: str, macros: str) -> bool:
     return all(found.get(name, "") == text for name, text in left.items())
 
 
-def names_asked_for(headers: Iterable[str]) -> tuple[str, ...] | None:
+def names_in_headers(headers: Iterable[str]) -> tuple[str, ...] | None:
     """The files whose presence headers ask for; None where more than text and macros is left of reading them.
 
     Parameters
@@ -148,12 +148,12 @@ def names_asked_for(headers: Iterable[str]) -> tuple[str, ...] | None:
 
     Examples
     --------
-    >>> names_asked_for(["#if __has_include(<tbb/tbb.h>)"]), names_asked_for(["#pragma once"])
+    >>> names_in_headers(["#if __has_include(<tbb/tbb.h>)"]), names_in_headers(["#pragma once"])
     (('tbb/tbb.h',), None)
     """
     asked: dict[str, None] = {}
     for text in headers:
-        names = [question.name for question in questions(text)]
+        names = names_asked_for(text)
         if _STATEFUL.search(text) or "" in names:
             return None
         asked |= dict.fromkeys(names)

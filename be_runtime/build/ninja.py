@@ -34,17 +34,17 @@ def escape_path(text: str) -> str:
     return text.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
-def shell_command(argv: Sequence[str]) -> str:
-    r"""One line for ``/bin/sh`` that runs `argv` with every argument intact.
+def shell_command(argv: Sequence[str], environ: Sequence[tuple[str, str]] = ()) -> str:
+    r"""One line for ``/bin/sh`` that runs `argv` with every argument intact, and with some variables.
 
     Examples
     --------
-    >>> shell_command(["cc", "a b"])
-    "cc 'a b'"
+    >>> shell_command(["cc", "a b"], [("LANG", "C")])
+    "LANG=C cc 'a b'"
     """
-    if not any(end in argument for argument in argv for end in _VARIABLES):
-        return shlex.join(argv)
-    return _LINE_ENDS + " ".join(map(_quote_lines, argv))
+    words = [*(f"{name}={_quote_lines(value)}" for name, value in environ), *map(_quote_lines, argv)]
+    has_line_ends = any(end in text for text in (*argv, *(value for _, value in environ)) for end in _VARIABLES)
+    return (_LINE_ENDS if has_line_ends else "") + " ".join(words)
 
 
 def _quote_lines(argument: str) -> str:
@@ -60,7 +60,7 @@ def render_ninja(edges: Sequence[Edge]) -> str:
         inputs = " ".join(map(escape_path, edge.inputs))
         lines += [
             f"build {outputs}: run {inputs}",
-            f"  argv = {escape_value(shell_command(edge.argv))}",
+            f"  argv = {escape_value(shell_command(edge.argv, edge.environ))}",
             f"  number = {number}",
             "",
         ]

@@ -25,6 +25,8 @@ class Edge(NamedTuple):
         For the progress line: what is being made.
     depfile : str or None
         Where it lists the files it read, in make's format.
+    environ : tuple of (str, str)
+        Variables for this command alone.
     """
 
     argv: tuple[str, ...]
@@ -32,6 +34,7 @@ class Edge(NamedTuple):
     outputs: tuple[str, ...]
     description: str
     depfile: str | None = None
+    environ: tuple[tuple[str, str], ...] = ()
 
 
 class UnitBuild(NamedTuple):

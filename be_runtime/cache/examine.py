@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from be_runtime.cache.manifest import RACY_MARGIN_NS, FileRecord, Files, Manifest
+from be_runtime.cache.absent import absent_paths, group_absent
+from be_runtime.cache.manifest import RACY_MARGIN_NS, AbsentNames, FileRecord, Files, Manifest
+
+_LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 16
+_PROGRAM_TYPES = (2, 3)
+"""ET_EXEC and ET_DYN of an ELF header: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html."""
 
 
 class Verdict(NamedTuple):
@@ -39,32 +44,64 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
         if current is None:
             return Verdict(problem=f"the cached {record.path} is damaged", damaged=True)
         outputs.append(current)
-    dependencies: list[FileRecord] = []
-    for record in manifest.dependencies.records:
+    inputs: list[FileRecord] = []
+    for record in (manifest.dependencies + manifest.others).records:
         current = _same_content(record, record.path, manifest.recorded_ns - RACY_MARGIN_NS)
         if current is None:
             return Verdict(problem=f"{record.path} {'changed' if os.path.lexists(record.path) else 'is gone'}")
-        dependencies.append(current)
-    for path in manifest.absent:
-        if os.path.lexists(path):
-            return Verdict(problem=f"{path} is new, and a build would find it")
+        inputs.append(current)
+    count = len(manifest.dependencies.paths)
+    absent, present = group_absent(absent_paths(manifest.absent))
+    if present:
+        return Verdict(problem=f"{present[0]} is new, and a build would find it")
     refreshed = manifest._replace(
-        recorded_ns=recorded_ns, outputs=Files.of(outputs), dependencies=Files.of(dependencies)
+        recorded_ns=recorded_ns,
+        outputs=Files.of(outputs),
+        dependencies=Files.of(inputs[:count]),
+        others=Files.of(inputs[count:]),
+        absent=absent,
     )
     return Verdict(refreshed=refreshed if _saves_work(manifest, refreshed) else None)
 
 
 def record_file(path: str, name: str) -> FileRecord:
-    """Hash a file, then take its stat: a change in between shows as a change time after the hash began.
+    """Hash a file, or what stands for it, then take its stat.
+
+    A change in between shows as a change time after the hash began. For a folder, whose path ends with a slash, the
+    names in it are hashed. For a large program or shared library that a build looked at, its size, beginning and end
+    are: they hold its build id and tables, and the compilers of CUDA alone are 200 MB. Outputs are hashed whole.
 
     Raises
     ------
     OSError
-        The file can't be read.
+        There is no such file, or it can't be read for another reason than its permissions.
     """
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        status = os.fstat(file.fileno())
+    if path.endswith("/"):
+        digest = hashlib.sha256(b"\0".join(sorted(os.listdir(os.fsencode(path))))).hexdigest()
+        return _record(name, os.stat(path), digest)
+    try:
+        with open(path, "rb") as file:
+            digest = (path == name and _program_digest(file)) or hashlib.file_digest(file, "sha256").hexdigest()
+            return _record(name, os.fstat(file.fileno()), digest)
+    except PermissionError:
+        return record_stat(path, name)
+
+
+def _program_digest(file: BinaryIO) -> str:
+    """What stands for a large program or shared library; empty for any other file."""
+    head = file.read(_SAMPLE_BYTES)
+    size = file.seek(0, os.SEEK_END)
+    is_program = size >= _LARGE_BYTES and head.startswith(b"\x7fELF") and head[16] in _PROGRAM_TYPES
+    file.seek(-_SAMPLE_BYTES if is_program else 0, os.SEEK_END if is_program else os.SEEK_SET)
+    return hashlib.sha256(b"%d %s %s" % (size, head, file.read())).hexdigest() if is_program else ""
+
+
+def record_stat(path: str, name: str) -> FileRecord:
+    """The stat of a file whose content does not count, or can't be read."""
+    return _record(name, os.stat(path), "")
+
+
+def _record(name: str, status: os.stat_result, digest: str) -> FileRecord:
     return FileRecord(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
 
 
@@ -79,7 +116,7 @@ def _same_content(record: FileRecord, path: str, newest: int | None) -> FileReco
         now = os.stat(path)
         if has_stat(record, now) and not _is_racy(record, newest):
             return record
-        if now.st_size != record.size:
+        if (now.st_size != record.size and not path.endswith("/")) or not record.sha256:
             return None
         current = record_file(path, record.path)
     except (OSError, ValueError):
@@ -87,14 +124,15 @@ def _same_content(record: FileRecord, path: str, newest: int | None) -> FileReco
     return current if current.sha256 == record.sha256 else None
 
 
-def _is_racy(record: FileRecord, newest: int | None) -> bool:
-    """Whether a file changed too shortly before it was recorded for its stat to be proof."""
+def _is_racy(record: FileRecord | AbsentNames, newest: int | None) -> bool:
+    """Whether a file or folder changed too shortly before it was recorded for its stat to be proof."""
     return newest is not None and max(record.mtime_ns, record.ctime_ns) >= newest
 
 
 def _saves_work(old: Manifest, new: Manifest) -> bool:
     """Whether the newer manifest lets stat prove what the older could not."""
-    if old.outputs != new.outputs or old.dependencies != new.dependencies:
+    if new._replace(recorded_ns=old.recorded_ns) != old:
         return True
     before, after = old.recorded_ns - RACY_MARGIN_NS, new.recorded_ns - RACY_MARGIN_NS
-    return any(_is_racy(record, before) and not _is_racy(record, after) for record in new.dependencies.records)
+    records: list[FileRecord | AbsentNames] = [*(new.dependencies + new.others).records, *new.absent]
+    return any(_is_racy(record, before) and not _is_racy(record, after) for record in records)

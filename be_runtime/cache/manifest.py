@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -27,7 +28,8 @@ class FileRecord(NamedTuple):
         set back. The inode tells files of an image apart whose times are all the same; the device does not count, as
         each mount gets another.
     sha256 : str
-        Hexadecimal, of the whole content.
+        Hexadecimal, of the whole content, or of what stands for it, see `be_runtime.cache.examine.record_file`. Empty
+        where the stat alone tells whether a file is the same.
     """
 
     path: str
@@ -69,10 +71,34 @@ class Files(NamedTuple):
         """The columns of some records."""
         return cls(*zip(*records, strict=True))
 
+    def __add__(self, other: Files) -> Files:  # type: ignore[override]
+        """The columns of both, those of this one first."""
+        return Files(*map(operator.add, self, other))
+
     @property
     def records(self) -> tuple[FileRecord, ...]:
         """Each file by itself."""
         return tuple(map(FileRecord._make, zip(*self, strict=True)))
+
+
+class AbsentNames(NamedTuple):
+    """Names below a folder at which there was nothing.
+
+    Parameters
+    ----------
+    folder : str
+        The nearest folder that there was, absolute.
+    mtime_ns, ctime_ns, inode : int
+        Its stat, taken before the names were looked at.
+    names : tuple of str
+        Relative to it. One that ends with a slash was a folder: only a file there is something new.
+    """
+
+    folder: str
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    names: tuple[str, ...]
 
 
 class Manifest(NamedTuple):
@@ -87,9 +113,11 @@ class Manifest(NamedTuple):
     recorded_ns : int
         When the dependencies were last hashed or compared, taken before the first was looked at.
     outputs, dependencies : Files
-        What was made; every file the compiler read outside its own build folder.
-    absent : tuple of str
-        Paths that must not exist, since a file there would be found in place of a dependency, or of nothing.
+        What was made; every source and header that compilers read outside the build folder.
+    others : Files
+        What decided the outputs besides, such as compilers and libraries.
+    absent : tuple of AbsentNames
+        Where nothing may be, since it would be found in place of a dependency, or of nothing.
     uncertain : tuple of str
         Dependencies that changed while the build read them, so that the outputs may be of the old content or the new,
         and what can't be named: the builder's own process alone uses such outputs.
@@ -102,7 +130,8 @@ class Manifest(NamedTuple):
     recorded_ns: int
     outputs: Files
     dependencies: Files
-    absent: tuple[str, ...] = ()
+    others: Files = Files()
+    absent: tuple[AbsentNames, ...] = ()
     uncertain: tuple[str, ...] = ()
 
     @property
@@ -122,6 +151,7 @@ def render_manifest(manifest: Manifest) -> str:
         "recorded_ns": manifest.recorded_ns,
         "outputs": manifest.outputs,
         "dependencies": manifest.dependencies,
+        "others": manifest.others,
         "absent": manifest.absent,
         "uncertain": manifest.uncertain,
     }
@@ -142,7 +172,8 @@ def parse_manifest(text: str | bytes) -> Manifest:
             raise ValueError("a manifest of another schema")
         document["outputs"] = _files(document["outputs"])
         document["dependencies"] = _files(document["dependencies"])
-        document["absent"] = _texts(document["absent"])
+        document["others"] = _files(document["others"])
+        document["absent"] = tuple(_absent(*row) for row in document["absent"])
         document["uncertain"] = _texts(document["uncertain"])
         manifest = Manifest(**document)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -159,6 +190,14 @@ def _files(columns: Any) -> Files:
     if not is_whole or not _are(str, files.paths, files.sha256s) or not _are(int, *files[1:-1]):
         raise ValueError("damaged records of files")
     return files
+
+
+def _absent(folder: str, mtime_ns: int, ctime_ns: int, inode: int, names: Any) -> AbsentNames:
+    """One row; the names are checked in one go, since there are hundreds."""
+    row = AbsentNames(folder, mtime_ns, ctime_ns, inode, tuple(names))
+    if type(folder) is not str or not _are(int, (mtime_ns, ctime_ns, inode)) or not _are(str, row.names):
+        raise ValueError("damaged names of absent files")
+    return row
 
 
 def _are(kind: type, *columns: tuple[Any, ...]) -> bool:

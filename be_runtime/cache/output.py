@@ -34,10 +34,12 @@ class BuildOutput(NamedTuple):
     ----------
     outputs : tuple of str
         Regular files relative to the staging folder; all else in that folder is thrown away.
-    dependencies : tuple of Path
-        Every file that was read, as in the compiler's depfile. Those inside the staging folder are left out, and
-        relative ones are relative to it.
-    absent : tuple of Path
+    dependencies : tuple of Path or str
+        Every source and header that was read, as compilers list them. Those inside the staging folder are left out,
+        and relative ones are relative to it.
+    others : tuple of str
+        What was looked at besides, such as compilers and libraries; a folder that was listed ends with a slash.
+    absent : tuple of Path or str
         Paths that were looked for and not found, see `shadowing_paths`.
     recorded : Recorded or None
         When the build began before the staging folder was made.
@@ -46,7 +48,8 @@ class BuildOutput(NamedTuple):
     """
 
     outputs: tuple[str, ...]
-    dependencies: tuple[Path, ...] = ()
-    absent: tuple[Path, ...] = ()
+    dependencies: tuple[Path | str, ...] = ()
+    others: tuple[str, ...] = ()
+    absent: tuple[Path | str, ...] = ()
     recorded: Recorded | None = None
     unknown: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.cache.examine import has_stat, record_file
+from be_runtime.cache.absent import group_absent
+from be_runtime.cache.examine import has_stat, record_file, record_stat
 from be_runtime.cache.guard import make_folder
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import KEY, MANIFEST, created_ns, fan_folder, key_folder, output_problem, variant_name
@@ -95,10 +96,12 @@ def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Ma
     if not output.outputs:
         raise CacheError(f"the build of {key.name or key.kind} made no outputs")
     outputs = [_collect(stage, name) for name in dict.fromkeys(output.outputs)]
-    paths = _outside(stage.work, output.dependencies)
-    records = [known.records.get(path) or _record_dependency(path) for path in paths]
-    uncertain = [*output.unknown, *(path for path, record in zip(paths, records, strict=True) if record is None)]
-    in_doubt = [record for record in records if record and record.ctime_ns >= known.began_ns]
+    absent, appeared = group_absent(map(str, output.absent))
+    dependencies = _records(_outside(stage.work, output.dependencies), known)
+    others = {**_records(_outside(stage.work, output.others), known), **{path: _record_stat(path) for path in appeared}}
+    both = {**dependencies, **others}
+    uncertain = [*output.unknown, *(path for path, record in both.items() if record is None)]
+    in_doubt = [record for record in both.values() if record and record.ctime_ns >= known.began_ns]
     before = _recorded_before(base, key.digest, known.began_ns) if in_doubt else ()
     uncertain += [record.path for record in in_doubt if record not in before]
     return Manifest(
@@ -108,8 +111,9 @@ def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Ma
         created_ns=time.time_ns(),
         recorded_ns=known.taken_ns,
         outputs=Files.of(outputs),
-        dependencies=Files.of(record for record in records if record is not None),
-        absent=tuple(path for path in dict.fromkeys(map(str, output.absent)) if not os.path.lexists(path)),
+        dependencies=Files.of(filter(None, dependencies.values())),
+        others=Files.of(filter(None, others.values())),
+        absent=absent,
         uncertain=tuple(uncertain),
     )
 
@@ -142,7 +146,7 @@ def _copy(source: str, target: str) -> None:
     shutil.copyfile(source, target)
 
 
-def _outside(work: str, paths: Iterable[Path]) -> list[str]:
+def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
     """Absolute paths of the files outside the build's folder, each once, in order."""
     found: dict[str, None] = {}
     for path in map(str, paths):
@@ -150,6 +154,10 @@ def _outside(work: str, paths: Iterable[Path]) -> list[str]:
         if not full.startswith(f"{work}/"):
             found[full] = None
     return list(found)
+
+
+def _records(paths: Iterable[str], known: Recorded) -> dict[str, FileRecord | None]:
+    return {path: known.records.get(path) or _record_dependency(path) for path in paths}
 
 
 def _record_dependency(path: str) -> FileRecord | None:
@@ -160,18 +168,20 @@ def _record_dependency(path: str) -> FileRecord | None:
         return None
 
 
-def record_files(paths: Iterable[Path], began_ns: int, known: Recorded | None = None) -> Recorded:
+def _record_stat(path: str) -> FileRecord | None:
+    """The record of a file that a build could not use: its permissions count, not its content. None for a folder."""
+    return record_stat(path, path) if os.path.isfile(path) else None
+
+
+def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
     """Hash files once for several outputs of a build; those that are gone are left out.
 
     Parameters
     ----------
-    paths : iterable of Path
-    began_ns : int
-        When the build began.
-    known : Recorded, optional
+    paths : iterable of Path or str
+    known : Recorded
         What was hashed before: a file is hashed again where its stat has changed.
     """
-    known = known or Recorded(began_ns=began_ns, taken_ns=time.time_ns(), records={})
     records = {**known.records}
     for path in map(str, paths):
         earlier = records.pop(path, None)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 
+from be_runtime.cache.absent import new_file
 from be_runtime.cache.manifest import RACY_MARGIN_NS, Manifest
 
 
@@ -22,16 +23,12 @@ def is_unchanged(folder: str, manifest: Manifest) -> bool:
     """Whether stat alone proves an entry valid: the way of every warm load, so its loops are flat."""
     stat = os.stat
     newest = manifest.recorded_ns - RACY_MARGIN_NS
-    outputs, dependencies = manifest.outputs, manifest.dependencies
-    if max((*dependencies.mtimes_ns, *dependencies.ctimes_ns), default=0) >= newest:
+    outputs, inputs = manifest.outputs, manifest.dependencies + manifest.others
+    if max((*inputs.mtimes_ns, *inputs.ctimes_ns), default=0) >= newest:
         return False
-    paths = (*[f"{folder}/{name}" for name in outputs.paths], *dependencies.paths)
-    sizes = outputs.sizes + dependencies.sizes
-    mtimes = outputs.mtimes_ns + dependencies.mtimes_ns
-    ctimes = outputs.ctimes_ns + dependencies.ctimes_ns
-    inodes = outputs.inodes + dependencies.inodes
+    made = outputs._replace(paths=tuple([f"{folder}/{name}" for name in outputs.paths]))
     try:
-        for path, size, mtime_ns, ctime_ns, inode in zip(paths, sizes, mtimes, ctimes, inodes, strict=True):
+        for path, size, mtime_ns, ctime_ns, inode, _ in zip(*(made + inputs), strict=True):
             now = stat(path)
             if now.st_mtime_ns != mtime_ns or now.st_size != size:
                 return False
@@ -39,4 +36,4 @@ def is_unchanged(folder: str, manifest: Manifest) -> bool:
                 return False
     except (OSError, ValueError):
         return False
-    return not manifest.uncertain and not any(map(os.path.lexists, manifest.absent))
+    return not manifest.uncertain and not new_file(manifest.absent, newest)

@@ -81,7 +81,7 @@ def obtain_kernel(
                 say_output(error)
             raise
         names = write_images(compiled, staging)
-        return BuildOutput(names, compiled.dependencies, compiled.absent, unknown=compiled.unknown)
+        return BuildOutput(names, compiled.dependencies, absent=compiled.absent, unknown=compiled.unknown)
 
     def find() -> Entry:
         return session.store.get_or_build(

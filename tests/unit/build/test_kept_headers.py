@@ -13,7 +13,7 @@ from be_runtime.build.kept_headers import (
     headers_text,
     is_shadowed,
     is_understood,
-    names_asked_for,
+    names_in_headers,
     preprocessing,
     probes,
     use_kept_headers,
@@ -104,7 +104,7 @@ def test_macros_that_are_read_back_are_the_same(found: str, are: bool):
     ],
 )
 def test_headers_that_leave_more_than_text_and_macros_are_not_kept(text: str, names: tuple[str, ...] | None):
-    assert names_asked_for(["int a;", text]) == names
+    assert names_in_headers(["int a;", text]) == names
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_runtime.cache.manifest import FileRecord, Files, Manifest, parse_manifest, render_manifest
+from be_runtime.cache.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
 
 RECORDS = st.lists(
     st.builds(FileRecord, st.text(), st.integers(), st.integers(), st.integers(), st.integers(), st.text()), max_size=3
 ).map(Files.of)
 NAMES = st.lists(st.text(), max_size=3).map(tuple)
+ABSENT = st.lists(
+    st.builds(AbsentNames, st.text(), st.integers(), st.integers(), st.integers(), NAMES), max_size=3
+).map(tuple)
 MANIFESTS = st.builds(
     Manifest,
     digest=st.text(),
@@ -22,7 +25,7 @@ MANIFESTS = st.builds(
     recorded_ns=st.integers(),
     outputs=RECORDS,
     dependencies=RECORDS,
-    absent=NAMES,
+    absent=ABSENT,
     uncertain=NAMES,
 )
 
@@ -54,6 +57,10 @@ def test_every_truncation_is_a_value_error(manifest: Manifest, data: st.DataObje
         ("outputs", None),
         ("outputs", [["m.so"], [3]]),
         ("outputs", [7]),
+        ("absent", ["a"]),
+        ("absent", [["/a", 1, 2, 3, [4]]]),
+        ("absent", [["/a", 1, 2, "3", ["x.h"]]]),
+        ("absent", [[7, 1, 2, 3, ["x.h"]]]),
         ("outputs", []),
         ("outputs", [["m.so"], [3], [1], [2], [9], []]),
         ("dependencies", [[0], [3], [1], [2], [9], ["ab"]]),

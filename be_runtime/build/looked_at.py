@@ -1,0 +1,86 @@
+"""The records of ``native/looked_at.c``: which files the programs of a build looked at. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
+"""Programs that answer for a compiler: what they look at is not what it would."""
+
+_NO_FILES = ("/proc/", "/sys/", "/dev/")
+
+
+class Records(NamedTuple):
+    """What programs looked at, each name once, in order.
+
+    Parameters
+    ----------
+    programs : tuple of str
+        Those that ran.
+    there : tuple of str
+        Paths of files and folders that were there; the programs among them.
+    absent : tuple of str
+        Paths that were not.
+    listed : tuple of str
+        Folders that were listed.
+    """
+
+    programs: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+
+
+def parse_records(data: bytes, outside: Iterable[str]) -> Records:
+    r"""Read what the programs of a build noted.
+
+    Parameters
+    ----------
+    data : bytes
+        The records of all of them.
+    outside : iterable of str
+        Folders, such as the build's own: what lies in them counts as nothing that was looked at.
+
+    Examples
+    --------
+    >>> parse_records(b"x/bin/cc\0-/a/k.h\0+/b/k.h\0w/tmp/k.s\0+/tmp/k.s\0+/build/k.cc\0", ["/build"])
+    Records(programs=('/bin/cc',), there=('/bin/cc', '/b/k.h'), absent=('/a/k.h',), listed=())
+    """
+    found: dict[str, dict[str, None]] = {kind: {} for kind in "x+-lw"}
+    skipped = (*_NO_FILES, *(f"{folder.rstrip('/')}/" for folder in outside))
+    for record in dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\0")):
+        kind, path = record[:1], _plain(record[1:])
+        if kind in found and path.startswith("/") and not path.startswith(skipped):
+            found[kind][path] = None
+    made, programs = found["w"], found["x"]
+    there = {path: None for path in (*programs, *found["+"], *found["l"]) if path not in made}
+    absent = {path: None for path in found["-"] if path not in made and path not in there}
+    return Records(tuple(programs), tuple(there), tuple(absent), tuple(found["l"]))
+
+
+def library_names(files: Iterable[str], folders: Iterable[str]) -> Iterator[str]:
+    """Where a linker would find another library in place of one that it read.
+
+    Examples
+    --------
+    >>> list(library_names(["/b/libm.so", "/b/crt1.o"], ["/a"]))
+    ['/a/libm.so', '/a/libm.a']
+    """
+    names = {path.rpartition("/")[2] for path in files if ".so" in path or path.endswith(".a")}
+    wanted = {name: None for each in sorted(names) for name in (each, *_siblings(each))}
+    return (f"{folder}/{name}" for folder in folders for name in wanted)
+
+
+def _siblings(name: str) -> tuple[str, ...]:
+    """The other file that ``-l`` means."""
+    stem, ending = name.rpartition(".")[::2]
+    return tuple(f"{stem}.{other}" for other in ("so", "a") if {ending, other} == {"so", "a"})
+
+
+def _plain(path: str) -> str:
+    """A path without what means nothing: repeated slashes, and a dot or slash at its end."""
+    if "//" in path:
+        path = re.sub("//+", "/", path)
+    return path.removesuffix("/.").rstrip("/")

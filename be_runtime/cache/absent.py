@@ -1,0 +1,107 @@
+"""Names at which a build found nothing, kept by the folders in which something could appear.
+
+A folder whose times and inode are the recorded ones got no new name, so one stat speaks for all names in it. The names
+themselves are looked at where the folder has changed, or changed so shortly before it was recorded that it may have
+changed again within one tick of its file system's clock.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+
+from be_runtime.cache.manifest import AbsentNames
+
+
+def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[str, ...]]:
+    """Names by the nearest folder that there is, and the paths at which there is something after all.
+
+    Parameters
+    ----------
+    paths : iterable of str
+        Absolute. One that ends with a slash may be a folder, and no file; a link to nothing is nothing.
+    """
+    stamps: dict[str, os.stat_result | None] = {}
+    names: dict[str, list[str]] = {}
+    present: list[str] = []
+    rest = list(dict.fromkeys(paths))
+    known = set(rest)
+    while rest:
+        path = rest.pop()
+        parent = os.path.dirname(path.rstrip("/"))
+        # The folder's stamp is taken before the name is looked at: a file that appears in between shows in neither.
+        folder = _nearest(parent, stamps)
+        link = parent if folder != parent else path if _is_link(path) else ""
+        if link and not os.path.exists(path):
+            real = os.path.realpath(link) + path[len(link) :]
+            rest += () if real in known else (real,)
+            known.add(real)
+        if _is_there(path):
+            present.append(path)
+        else:
+            names.setdefault(folder, []).append(path[len(folder.rstrip("/")) + 1 :])
+    rows = (_row(folder, stamps[folder], tuple(sorted(found))) for folder, found in sorted(names.items()))
+    return tuple(rows), tuple(present)
+
+
+def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
+    """The first path at which there is something now; empty when all are as they were.
+
+    Parameters
+    ----------
+    rows : sequence of AbsentNames
+    newest_ns : int
+        A folder that changed at this time or later is not proven unchanged by its stamp.
+    """
+    for folder, mtime_ns, ctime_ns, inode, names in rows:
+        try:
+            now = os.stat(folder)
+        except (OSError, ValueError):
+            now = None
+        is_same = now is not None and (now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == (mtime_ns, ctime_ns, inode)
+        if is_same and mtime_ns < newest_ns and ctime_ns < newest_ns:
+            continue
+        for name in names:
+            if _is_there(f"{folder}/{name}"):
+                return f"{folder}/{name}"
+    return ""
+
+
+def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
+    """Every path of some rows."""
+    return tuple(f"{row.folder.rstrip('/')}/{name}" for row in rows for name in row.names)
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is something at a path; where there was a folder, whether there is a file."""
+    return os.path.isfile(path.rstrip("/")) if path.endswith("/") else os.path.exists(path)
+
+
+def _row(folder: str, stamp: os.stat_result | None, names: tuple[str, ...]) -> AbsentNames:
+    if stamp is None:
+        return AbsentNames(folder, 0, 0, 0, names)
+    return AbsentNames(folder, stamp.st_mtime_ns, stamp.st_ctime_ns, stamp.st_ino, names)
+
+
+def _nearest(folder: str, stamps: dict[str, os.stat_result | None]) -> str:
+    """The folder, or the first one above it that there is; its stamp is noted."""
+    if folder not in stamps:
+        stamps[folder] = _stamp(folder)
+    parent = os.path.dirname(folder)
+    return folder if stamps[folder] is not None or parent == folder else _nearest(parent, stamps)
+
+
+def _stamp(folder: str) -> os.stat_result | None:
+    try:
+        status = os.stat(folder)
+    except (OSError, ValueError):
+        return None
+    return status if stat.S_ISDIR(status.st_mode) else None
+
+
+def _is_link(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False

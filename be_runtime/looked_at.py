@@ -1,0 +1,211 @@
+"""Everything that a build depends on: the files that its commands looked at, whether they were there or not.
+
+A small library that is preloaded into compilers and linkers notes them (``native/looked_at.c``). It sees what no
+depfile lists: headers that were looked for in vain, the assembler and where it was searched, archives, linker scripts,
+files behind ``@`` and ``-specs=``. Where it can't be loaded, as into a static program, or would see the work of another
+program, as behind ccache, the depfiles remain.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain import Toolchain
+from be_toolchain.model import HostCompiler
+from be_toolchain.system import System, stamp_path
+
+from .build.dependencies import read_from_outside
+from .build.looked_at import CACHING_PROGRAMS, Records, library_names, parse_records
+from .build.plan import BuildPlan, Edge
+from .cache import BuildOutput, Manifest, Store, make_key, shadowing_paths
+from .cache.absent import absent_paths
+
+_SOURCE = Path(__file__).parent / "native" / "looked_at.c"
+_LOG = "BE_LOOKED_AT"
+_LIBRARY, _NONE = "looked_at.so", "none"
+_REFUSED = re.compile(r"[\s:;$]")
+"""What no path in ``LD_PRELOAD`` may have."""
+
+
+_LISTS_LIBRARIES = "ld.gold"
+"""The linker that lists the folders of libraries rather than ask for the names."""
+
+
+class LookedAt(NamedTuple):
+    """What decides what a build makes.
+
+    Parameters
+    ----------
+    read : tuple of str
+        Sources and headers, as compilers list them.
+    others : tuple of str
+        Further files that were there; a folder that was listed ends with a slash.
+    absent : tuple of str
+        Where there was nothing; where there was a folder, with a slash at the end.
+    """
+
+    read: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that was there."""
+        return (*self.read, *self.others)
+
+    @classmethod
+    def merged(cls, parts: Iterable[LookedAt]) -> LookedAt:
+        """What several parts of a build looked at."""
+        every = list(parts)
+        read = dict.fromkeys(path for part in every for path in part.read)
+        others = dict.fromkeys(path for part in every for path in part.others if path not in read)
+        return cls(tuple(read), tuple(others), tuple(dict.fromkeys(path for part in every for path in part.absent)))
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> LookedAt:
+        """What an entry of the cache was made from."""
+        return cls(manifest.dependencies.paths, manifest.others.paths, absent_paths(manifest.absent))
+
+
+class Observer(NamedTuple):
+    """Watches the commands of one build.
+
+    Parameters
+    ----------
+    library : str
+        The preloaded library; empty where there is none.
+    staging : Path
+        The build folder.
+    preloaded : str
+        The user's own ``LD_PRELOAD``.
+    outside : tuple of str
+        Folders whose files don't count, such as the cache's.
+    launcher : tuple of str
+        A program that may answer for compilers.
+    folders : tuple of Path
+        Where headers are searched first, for commands that can't be watched.
+    """
+
+    library: str
+    staging: Path
+    preloaded: str
+    outside: tuple[str, ...]
+    launcher: tuple[str, ...]
+    folders: tuple[Path, ...]
+
+    def watch(self, plan: BuildPlan) -> BuildPlan:
+        """The same plan, its commands with what notes the files that they look at."""
+        return plan._replace(edges=tuple(map(self._watched, plan.edges))) if self.library else plan
+
+    def _watched(self, edge: Edge) -> Edge:
+        if self.launcher and edge.argv[: len(self.launcher)] == self.launcher:
+            return edge
+        preload = f"{self.library}:{self.preloaded}".rstrip(":")
+        return edge._replace(environ=(("LD_PRELOAD", preload), (_LOG, str(self._log(edge)))))
+
+    def looked_at(self, edges: Iterable[Edge]) -> LookedAt:
+        """What commands that have run looked at."""
+        return LookedAt.merged(map(self._by_one, edges))
+
+    def _by_one(self, edge: Edge) -> LookedAt:
+        listed = read_from_outside((edge.depfile,) if edge.depfile is not None else (), self.staging)
+        try:
+            records = parse_records(self._log(edge).read_bytes(), self.outside)
+        except FileNotFoundError:
+            records = None
+        if records is None or not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
+            absent = shadowing_paths(listed, self.folders)
+            return LookedAt(read=tuple(map(str, listed)), absent=tuple(map(str, absent)))
+        return _judged(records, tuple(map(str, listed)))
+
+    def _log(self, edge: Edge) -> Path:
+        return self.staging / f"{edge.outputs[0]}.looked_at"
+
+
+def _judged(records: Records, read: tuple[str, ...]) -> LookedAt:
+    """What records mean, given what is there now, and what a depfile lists as read."""
+    files, absent, folders = dict.fromkeys(read), dict.fromkeys(records.absent), []
+    for path in (*records.there, *records.absent):
+        status = stamp_path(path)
+        if status is not None and status.is_dir:
+            folders.append(path)
+            absent.pop(path, None)
+        elif status is not None and path not in absent:
+            files[path] = None
+    if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
+        absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
+    else:
+        files |= {f"{path}/": None for path in records.listed}
+    # A folder may be where a file is looked for; one that holds what was looked for is not.
+    holders = {path.rpartition("/")[0] for path in (*files, *absent)}
+    in_place = (f"{path}/" for path in folders if path not in holders)
+    return LookedAt(read, tuple(files)[len(read) :], (*absent, *in_place))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def make_observer(
+    compiler: HostCompiler,
+    toolchain: Toolchain,
+    system: System,
+    stores: Sequence[Store],
+    staging: Path,
+    *,
+    launcher: tuple[str, ...] = (),
+    folders: Sequence[Path] = (),
+) -> Observer:
+    """What watches the commands of a build.
+
+    Parameters
+    ----------
+    compiler : HostCompiler
+        Compiles the preloaded library, once for a toolchain.
+    toolchain : Toolchain
+    system : System
+    stores : sequence of Store
+        The first keeps the library. No build depends on what lies in any of them.
+    staging : Path
+        The build folder.
+    launcher : tuple of str
+    folders : sequence of Path
+        See `Observer`.
+    """
+    library = _find_library(compiler, toolchain, system, stores[0])
+    roots = (str(staging), *(str(store.root) for store in stores))
+    outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
+    preloaded = system.environ.get("LD_PRELOAD", "")
+    return Observer(library, staging, preloaded, outside, launcher, tuple(folders))
+
+
+class _NoLibraryError(Exception):
+    """The library can't be compiled now: nothing is kept."""
+
+
+def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
+    """The path of the preloaded library; empty where this compiler's programs don't load it."""
+    command = (str(compiler.path), "-x", "c", "-O1", "-shared", "-fPIC", str(_SOURCE), "-o")
+    key = make_key("native", ("name", _SOURCE.stem), ("command", command), ("toolchain", toolchain.fingerprint))
+
+    def build(staging: Path) -> BuildOutput:
+        library, log = staging / _LIBRARY, staging / "log"
+        if system.run((*command, str(library), "-ldl")).returncode != 0:
+            raise _NoLibraryError
+        tried = ("env", f"LD_PRELOAD={library}", f"{_LOG}={log}", str(compiler.path), "--version")
+        if system.run(tried).returncode == 0 and log.is_file():
+            return BuildOutput(outputs=(_LIBRARY,), dependencies=(_SOURCE,))
+        (staging / _NONE).touch()
+        return BuildOutput(outputs=(_NONE,), dependencies=(_SOURCE,))
+
+    if _REFUSED.search(str(store.root)):
+        return ""
+    try:
+        entry = store.get_or_build(key, build)
+    except _NoLibraryError:
+        return ""
+    return str(entry.output(_LIBRARY)) if _LIBRARY in entry.manifest.outputs.paths else ""

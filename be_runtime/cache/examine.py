@@ -114,7 +114,7 @@ def _same_content(record: FileRecord, path: str, newest: int | None) -> FileReco
     """The file's record as it is now when its content is the recorded one, else None."""
     try:
         now = os.stat(path)
-        if has_stat(record, now) and not _is_racy(record, newest):
+        if has_stat(record, now) and not (record.sha256 and _is_racy(record, newest)):
             return record
         if (now.st_size != record.size and not path.endswith("/")) or not record.sha256:
             return None

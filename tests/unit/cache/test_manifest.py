@@ -25,6 +25,7 @@ MANIFESTS = st.builds(
     recorded_ns=st.integers(),
     outputs=RECORDS,
     dependencies=RECORDS,
+    others=RECORDS,
     absent=ABSENT,
     uncertain=NAMES,
 )

@@ -1,0 +1,390 @@
+"""Whatever compilers and linkers look at decides whether a module is built again: no depfile lists most of these."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import be_runtime
+from tests.support.rebuilds import TICK_S
+from tests.support.runtime import script
+
+pytestmark = pytest.mark.usefixtures("tmp_cache")
+
+KERNEL = """
+#include "brainevent/common.h"
+{text}
+#ifndef ANSWER
+#define ANSWER 1
+#endif
+extern "C" __attribute__((visibility("default"))) int answer() {{ return ANSWER; }}
+// @BE f
+void f(BE::Tensor out) {{ (void)out; }}
+"""
+REAL_CXX = shutil.which("g++") or "c++"
+ONE, TWO = "#define ANSWER 1\n", "#define ANSWER 2\n"
+
+
+class Case(NamedTuple):
+    """An edit that changes what a build makes.
+
+    Parameters
+    ----------
+    text : str
+        Of the source, before its function ``answer``; ``{}`` is the project's folder.
+    before, after : dict of str to str, or callable
+        Files to write, by name; None removes one.
+    cflags, ldflags, includes : tuple of str
+        Options of the load.
+    environ : dict of str to str
+    """
+
+    text: str
+    before: dict[str, str | None] | Callable[[Path], object]
+    after: dict[str, str | None] | Callable[[Path], object]
+    cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+    environ: dict[str, str] = {}  # noqa: RUF012 - never changed
+    includes: tuple[str, ...] = ()
+
+
+def apply(change: dict[str, str | None] | Callable[[Path], object], root: Path) -> None:
+    if callable(change):
+        change(root)
+        return
+    for name, text in change.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text is None:
+            path.unlink()
+        else:
+            path.write_text(filled(text, root))
+
+
+def compile_value(path: Path, value: int, *flags: str) -> None:
+    """An object, or with ``-shared`` a library, that defines ``linked``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = path.with_suffix(".c")
+    source.write_text(f"int linked(void) {{ return {value}; }}\n")
+    kind = flags or ("-c",)
+    subprocess.run(["cc", "-fPIC", *kind, str(source), "-o", str(path)], check=True, timeout=60)
+
+
+def archive(path: Path, value: int) -> None:
+    compile_value(path.with_suffix(".o"), value)
+    path.unlink(missing_ok=True)
+    subprocess.run(["ar", "rcs", str(path), str(path.with_suffix(".o"))], check=True, timeout=60)
+
+
+def objects(one: str, two: str = "") -> tuple[Callable[[Path], object], Callable[[Path], object]]:
+    return (lambda root: compile_value(root / one, 1)), (lambda root: compile_value(root / (two or one), 2))
+
+
+def archives(name: str) -> tuple[Callable[[Path], object], Callable[[Path], object]]:
+    return (lambda root: archive(root / name, 1)), (lambda root: archive(root / name, 2))
+
+
+def both(*changes: dict[str, str | None] | Callable[[Path], object]) -> Callable[[Path], object]:
+    return lambda root: [apply(change, root) for change in changes]
+
+
+def wrapper(name: str, value: int) -> Callable[[Path], object]:
+    """A compiler that defines what the answer is."""
+    return lambda root: script(root / name, f'exec {REAL_CXX} "-DANSWER={value}" "$@"')
+
+
+def assembler(name: str) -> Callable[[Path], object]:
+    return lambda root: script(root / name, f'exec {shutil.which("as")} --defsym OTHER=1 "$@"')
+
+
+def linker(folder: str) -> Callable[[Path], object]:
+    """Linkers of all names that link another object than they are told to."""
+
+    def make(root: Path) -> None:
+        (root / folder).mkdir(exist_ok=True)
+        for name in ("ld", "ld.gold", "ld.bfd", "ld.lld"):
+            real = shutil.which(name)
+            if real is not None:
+                line = f'for each; do shift; case $each in *one.o) each={root}/two.o;; esac; set -- "$@" "$each"; done'
+                script(root / folder / name, line, f'exec {real} "$@"')
+
+    return make
+
+
+def swap(first: str, second: str) -> Callable[[Path], object]:
+    def change(root: Path) -> None:
+        (root / first).rename(root / "aside")
+        (root / second).rename(root / first)
+        (root / "aside").rename(root / second)
+
+    return change
+
+
+def link(name: str, target: str) -> Callable[[Path], object]:
+    def change(root: Path) -> None:
+        (root / name).unlink(missing_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(target)
+
+    return change
+
+
+def same_stat(name: str, text: str) -> Callable[[Path], object]:
+    """An edit that keeps size and modification time."""
+
+    def change(root: Path) -> None:
+        before = (root / name).stat()
+        (root / name).write_text(text)
+        os.utime(root / name, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    return change
+
+
+INCLUDES = '#include "a.h"'
+OPTIONAL = '#if __has_include("a.h")\n#include "a.h"\n#endif'
+LINKED = 'extern "C" int linked(void);\n#define ANSWER linked()'
+ASSEMBLED = (
+    'extern "C" int assembled; asm(".data\\n.globl assembled\\n.hidden assembled\\nassembled:\\n{}\\n.text");\n'
+    "#define ANSWER assembled"
+)
+BY_DEFSYM = ASSEMBLED.replace("{}", ".ifdef OTHER\\n.long 2\\n.else\\n.long 1\\n.endif")
+
+CASES = {
+    # headers
+    "a header": Case(INCLUDES, {"i/a.h": ONE}, {"i/a.h": TWO}, ("-I{}/i",)),
+    "an edit that keeps size and time": Case(INCLUDES, {"i/a.h": ONE}, same_stat("i/a.h", TWO), ("-I{}/i",)),
+    "a header of a header": Case(INCLUDES, {"i/a.h": '#include "b.h"', "i/b.h": ONE}, {"i/b.h": TWO}, ("-I{}/i",)),
+    "a header beside the one that includes it": Case(
+        '#include "s/a.h"', {"i/s/a.h": '#include "b.h"', "i/b.h": ONE}, {"i/s/b.h": TWO}, ("-I{}/i",)
+    ),
+    "an earlier folder": Case(INCLUDES, {"i/a.h": ONE, "e/x.h": ""}, {"e/a.h": TWO}, ("-I{}/e", "-I{}/i")),
+    "an earlier folder that is not there yet": Case(INCLUDES, {"i/a.h": ONE}, {"e/a.h": TWO}, ("-I{}/e", "-I{}/i")),
+    "a folder below one that is not there yet": Case(
+        INCLUDES, {"i/a.h": ONE}, {"e/f/g/a.h": TWO}, ("-I{}/e/f/g", "-I{}/i")
+    ),
+    "-isystem": Case(INCLUDES, {"i/a.h": ONE, "s/x.h": ""}, {"s/a.h": TWO}, ("-isystem", "{}/s", "-isystem", "{}/i")),
+    "CPATH comes before -isystem": Case(
+        INCLUDES, {"s/a.h": ONE, "c/x.h": ""}, {"c/a.h": TWO}, ("-isystem", "{}/s"), environ={"CPATH": "{}/c"}
+    ),
+    "-iquote": Case(INCLUDES, {"i/a.h": ONE, "q/x.h": ""}, {"q/a.h": TWO}, ("-I{}/i", "-iquote", "{}/q")),
+    "-idirafter": Case(OPTIONAL, {"d/x.h": ""}, {"d/a.h": TWO}, ("-idirafter", "{}/d")),
+    "--include-directory=": Case(
+        INCLUDES, {"i/a.h": ONE, "e/x.h": ""}, {"e/a.h": TWO}, ("--include-directory={}/e", "-I{}/i")
+    ),
+    "-include": Case("", {"a.h": ONE}, {"a.h": TWO}, ("-include", "{}/a.h")),
+    "-imacros": Case("", {"a.h": ONE}, {"a.h": TWO}, ("-imacros", "{}/a.h")),
+    "#include_next": Case(
+        INCLUDES,
+        {"e/a.h": "#include_next <a.h>", "f/x.h": "", "i/a.h": ONE},
+        {"f/a.h": TWO},
+        ("-I{}/e", "-I{}/f", "-I{}/i"),
+    ),
+    "a link to nothing that is filled": Case(OPTIONAL, link("i/a.h", "../r/a.h"), {"r/a.h": TWO}, ("-I{}/i",)),
+    "a link to a folder that is not there": Case(OPTIONAL, link("i", "r/s"), {"r/s/a.h": TWO}, ("-I{}/i",)),
+    "a link that leads elsewhere": Case(
+        INCLUDES, both({"i/a.h": ONE, "j/a.h": TWO}, link("l", "i")), link("l", "j"), ("-I{}/l",)
+    ),
+    "a folder in a header's place": Case(
+        INCLUDES,
+        both({"i/a.h": ONE}, lambda root: (root / "e/a.h").mkdir(parents=True)),
+        both(lambda root: (root / "e/a.h").rmdir(), {"e/a.h": TWO}),
+        ("-I{}/e", "-I{}/i"),
+    ),
+    "folders that change places": Case(INCLUDES, {"i/a.h": ONE, "j/a.h": TWO}, swap("i", "j"), ("-I{}/i",)),
+    "a header that goes": Case(
+        INCLUDES, {"e/a.h": ONE, "i/a.h": TWO}, {"e/a.h": None}, ("-I{}/e", "-I{}/i")
+    ),
+    "a header that can't be read": Case(
+        OPTIONAL.replace("#endif", "#else\n#define ANSWER 2\n#endif"), {"i/a.h": ONE}, {"i/a.h": None}, ("-I{}/i",)
+    ),
+    "__has_include": Case(OPTIONAL, {"i/x.h": ""}, {"i/a.h": TWO}, ("-I{}/i",)),
+    "__has_include by a macro": Case(
+        '#define NAME "a.h"\n#if __has_include(NAME)\n#include NAME\n#endif', {"i/x.h": ""}, {"i/a.h": TWO}, ("-I{}/i",)
+    ),
+    "__has_include with a comment": Case(
+        '#if __has_include /* maybe */ ( "a.h" )\n#include "a.h"\n#endif', {"i/x.h": ""}, {"i/a.h": TWO}, ("-I{}/i",)
+    ),
+    "__has_include of a relative path": Case(
+        '#if __has_include("../o/a.h")\n#include "../o/a.h"\n#endif', {"i/x.h": ""}, {"o/a.h": TWO}, ("-I{}/i",)
+    ),
+    "__has_include in a header": Case('#include "b.h"', {"i/b.h": OPTIONAL}, {"i/a.h": TWO}, ("-I{}/i",)),
+    "a header that goes although it was only asked for": Case(
+        '#if __has_include("a.h")\n#define ANSWER 1\n#else\n#define ANSWER 2\n#endif', {"i/a.h": ""}, {"i/a.h": None},
+        ("-I{}/i",),
+    ),
+    "a header of the system's name": Case(
+        "#include <cfloat>", {"i/x.h": ""}, {"i/cfloat": f"{TWO}#include_next <cfloat>"}, ("-I{}/i",)
+    ),
+    "a header of our name": Case(
+        "", {"i/x.h": ""}, {"i/brainevent/check.h": f"{TWO}#include_next <brainevent/check.h>"}, includes=("{}/i",)
+    ),
+    "a precompiled header": Case(
+        "",
+        {"i/a.h": ONE, "o/a.h": TWO},
+        lambda root: subprocess.run(
+            [REAL_CXX, *PRECOMPILED, "-x", "c++-header", str(root / "o/a.h"), "-o", str(root / "i/a.h.gch")],
+            check=True,
+            timeout=60,
+        ),
+        ("-include", "{}/i/a.h"),
+    ),
+    # files that flags and sources name
+    "@file": Case("", {"flags": "-DANSWER=1"}, {"flags": "-DANSWER=2"}, ("@{}/flags",)),
+    "@file in @file": Case(
+        "", {"flags": "@{}/more", "more": "-DANSWER=1"}, {"more": "-DANSWER=2"}, ("@{}/flags",)
+    ),
+    "-specs=": Case(
+        "", {"my.specs": "*cpp:\n+ -DANSWER=1\n"}, {"my.specs": "*cpp:\n+ -DANSWER=2\n"}, ("-specs={}/my.specs",)
+    ),
+    ".incbin": Case(
+        ASSEMBLED.replace("{}", '.incbin \\"{}/value.bin\\"'),
+        lambda root: (root / "value.bin").write_bytes(b"\1\0\0\0"),
+        lambda root: (root / "value.bin").write_bytes(b"\2\0\0\0"),
+    ),
+    "the assembler's .include": Case(
+        ASSEMBLED.replace("{}", '.include \\"{}/value.s\\"'), {"value.s": ".long 1\n"}, {"value.s": ".long 2\n"}
+    ),
+    "the assembler's .include, looked for": Case(
+        ASSEMBLED.replace("{}", '.include \\"value.s\\"'),
+        {"b/value.s": ".long 1\n", "a/x": ""},
+        {"a/value.s": ".long 2\n"},
+        ("-Wa,-I,{}/a,-I,{}/b",),
+    ),
+    # programs
+    "a compiler that is a script": Case("", wrapper("cxx", 1), wrapper("cxx", 2), environ={"CXX": "{}/cxx"}),
+    "a file that the compiler's script reads": Case(
+        "",
+        both({"value": "1\n"}, lambda root: script(
+            root / "cxx", f"read -r value < {root}/value", f'exec {REAL_CXX} "-DANSWER=$value" "$@"'
+        )),
+        {"value": "2\n"},
+        environ={"CXX": "{}/cxx"},
+    ),
+    "an assembler first on PATH": Case(
+        BY_DEFSYM, {"bin/x": ""}, assembler("bin/as"), environ={"PATH": f"{{}}/bin:{os.environ['PATH']}"}
+    ),
+    "an assembler that may be run now": Case(
+        BY_DEFSYM,
+        both({"bin/x": ""}, assembler("bin/as"), lambda root: (root / "bin/as").chmod(0o644)),
+        lambda root: (root / "bin/as").chmod(0o755),
+        environ={"PATH": f"{{}}/bin:{os.environ['PATH']}"},
+    ),
+    "an assembler in -B": Case(BY_DEFSYM, {"bin/x": ""}, assembler("bin/as"), ("-B{}/bin",)),
+    "a linker first on PATH": Case(
+        LINKED,
+        both({"bin/x": ""}, *objects("one.o", "two.o")),
+        linker("bin"),
+        ldflags=("{}/one.o",),
+        environ={"PATH": f"{{}}/bin:{os.environ['PATH']}"},
+    ),
+    "a linker in -B": Case(
+        LINKED, both({"bin/x": ""}, *objects("one.o", "two.o")), linker("bin"), ldflags=("{}/one.o", "-B{}/bin")
+    ),
+    # what is linked
+    "x.o": Case(LINKED, *objects("x.o"), ldflags=("{}/x.o",)),
+    "x.obj": Case(LINKED, *objects("x.obj"), ldflags=("{}/x.obj",)),
+    "x.lo": Case(LINKED, *objects("x.lo"), ldflags=("{}/x.lo",)),
+    "an object without a suffix": Case(LINKED, *objects("d/object"), ldflags=("{}/d/object",)),
+    "-l": Case(LINKED, *archives("lib/libx.a"), ldflags=("-L{}/lib", "-lx")),
+    "-l:": Case(LINKED, *archives("lib/libx.a"), ldflags=("-L{}/lib", "-l:libx.a")),
+    "an archive in @file": Case(
+        LINKED,
+        both({"libs": "-L{}/lib -lx"}, archives("lib/libx.a")[0]),
+        archives("lib/libx.a")[1],
+        ldflags=("@{}/libs",),
+    ),
+    "an archive in an earlier folder": Case(
+        LINKED,
+        both({"e/x": ""}, archives("lib/libx.a")[0]),
+        archives("e/libx.a")[1],
+        ldflags=("-L{}/e", "-L{}/lib", "-lx"),
+    ),
+    "a shared library before an archive": Case(
+        LINKED,
+        archives("lib/libx.a")[0],
+        lambda root: compile_value(root / "lib/libx.so", 2, "-shared"),
+        ldflags=("-L{}/lib", "-lx", "-Wl,-rpath,{}/lib"),
+    ),
+    "a shared library that becomes an archive": Case(
+        LINKED,
+        both(archives("lib/libx.a")[1], lambda root: compile_value(root / "lib/libx.so", 1, "-shared")),
+        {"lib/libx.so": None},
+        ldflags=("-L{}/lib", "-lx", "-Wl,-rpath,{}/lib"),
+    ),
+    "an archive in LIBRARY_PATH": Case(
+        LINKED,
+        both({"e/x": ""}, archives("far/libx.a")[0]),
+        archives("e/libx.a")[1],
+        ldflags=("-lx",),
+        environ={"LIBRARY_PATH": "{}/e:{}/far"},
+    ),
+    "a linker script": Case(
+        LINKED,
+        both(archives("lib/liby.a")[0], archives("lib/libz.a")[1], {"lib/libx.so": "INPUT(-ly)\n"}),
+        {"lib/libx.so": "INPUT(-lz)\n"},
+        ldflags=("-L{}/lib", "-lx"),
+    ),
+}  # fmt: skip
+PRECOMPILED = ("-std=c++17", "-O3", "-fPIC", "-pipe", "-fvisibility=hidden")
+OF_GCC = frozenset(
+    name for name in CASES if any(word in name for word in ("-specs", "precompiled", "an assembler", "on PATH"))
+)
+"""What clang has not, or otherwise: it assembles by itself, and looks for linkers beside itself."""
+
+
+def filled(text: str, root: Path) -> str:
+    return text.replace("{}", str(root))
+
+
+def answer(case: Case, root: Path) -> tuple[int, Path]:
+    """The answer of the module as a load gives it now, and its library."""
+    time.sleep(TICK_S)
+    module = be_runtime.load_cpp_inline(
+        "looked_at",
+        KERNEL.format(text=filled(case.text, root)),
+        extra_cflags=[filled(flag, root) for flag in case.cflags],
+        extra_include_paths=[filled(path, root) for path in case.includes],
+        extra_ldflags=[filled(flag, root) for flag in case.ldflags],
+        auto_register=False,
+    )
+    # In a process of its own: libraries of one name that modules are linked with would be taken for one another.
+    code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).answer())"
+    done = subprocess.run([sys.executable, "-SE", "-c", code, module.path], capture_output=True, check=True, timeout=60)
+    return int(done.stdout), module.path
+
+
+def clang() -> str | None:
+    return shutil.which("clang++")
+
+
+COMPILERS = ["g++", pytest.param("clang++", marks=pytest.mark.needs("clang++"))]
+
+
+@pytest.mark.needs("ar")
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_build_looked_at_decides_it(name: str, compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    case, root = CASES[name], tmp_path / "project"
+    if compiler == "clang++" and name in OF_GCC:
+        pytest.skip("gcc's alone")
+    root.mkdir()
+    if compiler == "clang++":
+        monkeypatch.setenv("CXX", "clang++")
+    for variable, value in case.environ.items():
+        monkeypatch.setenv(variable, filled(value, root))
+    apply(case.before, root)
+    value, library = answer(case, root)
+    assert (value, answer(case, root)[1]) == (1, library), "nothing has changed"
+    apply(case.after, root)
+    value, other = answer(case, root)
+    assert value == 2
+    assert other != library
+    assert answer(case, root) == (2, other)

@@ -166,14 +166,14 @@ def _component(toolkit: CudaToolkit, name: str) -> Path | None:
 
 def _env(shell: str, system: System) -> int:
     """Print variables; those for C++ alone where there is no CUDA, with the reason on standard error."""
-    from be_toolchain.configuration import find_configuration
+    from be_toolchain.configuration import find_configuration, warn_of
     from be_toolchain.errors import ToolchainError
     from be_toolchain.model import ToolchainRequest
     from be_toolchain.shell import render_variables, shell_variables
     from be_toolchain.survey import survey
 
     try:
-        found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system))
+        found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system, warn_of))
     except ToolchainError as error:
         print(f"{error.code}: {error}", file=sys.stderr)
         return NO_CXX

@@ -126,12 +126,13 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system:
 
 def _list_names(system: System) -> int:
     """Print what is in the store; a shell asks for it while somebody types."""
-    from be_toolchain.store_paths import MANIFEST, PREFIXES, store_dir
+    from be_toolchain.own_store import distrust_managed, find_managed, find_store
+    from be_toolchain.store_paths import PREFIXES
 
-    store = store_dir(system.environ)
+    store = find_store(system).path
     if store is not None:
-        names = (name for name in system.list_dir(store) if name.startswith(PREFIXES))
-        print("".join(f"{name}\n" for name in names if system.is_file(store / name / MANIFEST)), end="")
+        names = find_managed(system, PREFIXES)
+        print("".join(f"{name}\n" for name in names if not distrust_managed(system, store / name)), end="")
     return WORKS
 
 

@@ -19,8 +19,9 @@ from be_toolchain.install_model import InstallPlan, InstallRequest, Situation, r
 from be_toolchain.install_plan import choose_goals
 from be_toolchain.installers import Installer, find_installer
 from be_toolchain.managed import Store, toolchain_json
+from be_toolchain.own_store import OTHER_STORE, find_store
 from be_toolchain.repair import find_repairs
-from be_toolchain.store_paths import ENV_STORE, misnamed_store, store_dir
+from be_toolchain.store_paths import ENV_STORE, misnamed_store
 from be_toolchain.system import System
 
 FAILED = 1
@@ -81,17 +82,20 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
 def _store(system: System) -> Store:
     """The store of this user."""
     _require_store_setting(system)
-    root = store_dir(system.environ)
+    root = find_store(system).path
     if root is None:
         raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
     return Store(root)
 
 
 def _require_store_setting(system: System) -> None:
-    """Refuse to work on another folder than the one that was named."""
+    """Refuse to work on another folder than the one that was named, and on one that is not the user's alone."""
     problem = misnamed_store(system.environ)
     if problem:
         raise StoreError(problem, hints=(f"set {ENV_STORE} to an absolute path, or unset it",))
+    distrusted = find_store(system).problem
+    if distrusted:
+        raise StoreError(f"the folder of managed toolchains {distrusted}", hints=(OTHER_STORE,))
 
 
 def _absolute(folder: Path | None) -> Path | None:

@@ -19,6 +19,7 @@ from be_toolchain.model import (
     ToolchainRequest,
     Warned,
 )
+from be_toolchain.own_store import find_store
 from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
 SCHEMA = 5
@@ -102,6 +103,7 @@ def record_key(request: ToolchainRequest, system: System, configuration: Configu
         ["prefixes", "\n".join(map(str, system.prefixes))],
         ["site_dirs", "\n".join(map(str, system.site_dirs))],
         ["libc", system.libc],
+        ["store", find_store(system).problem],
         ["configuration", f"{configuration.path}\n{configuration.real}\n{configuration.text}" if configuration else ""],
         *([name, environ[name]] for name in catalog.RECORD_VARIABLES if name in environ),
     ]

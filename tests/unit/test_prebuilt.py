@@ -19,6 +19,7 @@ from be_runtime.source_text import SourceText
 from be_runtime.tools import Tools
 from be_toolchain.arch import parse_archs
 from be_toolchain.model import HostCompiler, Toolchain
+from tests.support.accounts import STRANGER, needs_root
 
 FFI = "0.3"
 REQUEST = BuildRequest(
@@ -182,6 +183,39 @@ def test_a_folder_that_everybody_can_write_is_refused(fill: Fill, mode: int):
     folder.chmod(mode)
     with pytest.raises(CacheError, match="can be written by other users"):
         prebuilt.find(folder, KEY, ())
+
+
+LEVELS = ("", "kernels", "kernels/*", f"kernels/*/{prebuilt.RECORD}", f"kernels/*/{CONTENTS}", f"kernels/*/{LIBRARY}")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_that_others_can_write_is_refused(fill: Fill, level: str):
+    folder = fill("9.0")
+    (place,) = folder.glob(level) if level else (folder,)
+    place.chmod(0o775)
+    with pytest.raises(CacheError, match=r"can be written by other users \(mode 775\)") as caught:
+        prebuilt.find(folder, KEY, ())
+    assert caught.value.hints == (f"chmod go-w {place}",)
+
+
+@needs_root
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_of_another_user_is_refused(fill: Fill, level: str):
+    folder = fill("9.0")
+    (place,) = folder.glob(level) if level else (folder,)
+    os.chown(place, STRANGER, STRANGER)
+    with pytest.raises(CacheError, match=f"{place} belongs to another user") as caught:
+        prebuilt.find(folder, KEY, ())
+    assert caught.value.hints
+
+
+@needs_root
+def test_a_link_of_another_user_is_refused_and_ones_own_is_followed(fill: Fill, tmp_path: Path):
+    (tmp_path / "link").symlink_to(fill("9.0"))
+    assert prebuilt.find(tmp_path / "link", KEY, ()) is not None
+    os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
+    with pytest.raises(CacheError, match="link is a symbolic link made by another user"):
+        prebuilt.find(tmp_path / "link", KEY, ())
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):

@@ -23,6 +23,7 @@ from be_toolchain.own_store import OTHER_STORE, find_store
 from be_toolchain.repair import find_repairs
 from be_toolchain.store_paths import ENV_STORE, misnamed_store
 from be_toolchain.system import System
+from be_toolchain.terminal import say
 
 FAILED = 1
 """The exit code of an installation that was not possible."""
@@ -52,14 +53,14 @@ def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | Non
             case _:
                 return _prune(_store(system), asking)
     except KeyboardInterrupt:
-        print("interrupted; the same command again completes what was begun", file=sys.stderr)
+        say("interrupted; the same command again completes what was begun", file=sys.stderr)
         return INTERRUPTED_BY_USER
     except ToolchainError as error:
         if getattr(arguments, "json", False):
             problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
-            print(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
+            say(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
         else:
-            print(f"{error.code}: {error}", file=sys.stderr)
+            say(f"{error.code}: {error}", file=sys.stderr)
         return FAILED
 
 
@@ -73,7 +74,7 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
         return lambda question: input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
     def refuse(_: str) -> bool:
-        print("nothing was changed: nobody is here to ask; say --yes to do this", file=sys.stderr)
+        say("nothing was changed: nobody is here to ask; say --yes to do this", file=sys.stderr)
         return False
 
     return refuse
@@ -115,7 +116,7 @@ def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
     installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
     plans = _plans((request,), gather_situation(system), installer)
     if not arguments.json:
-        print("\n".join(map(render_plan, plans)))
+        say("\n".join(map(render_plan, plans)))
     if arguments.dry_run or all(plan.is_done for plan in plans):
         return _told(arguments, plans, applied=False)
     if not ask("Do this?"):
@@ -129,7 +130,7 @@ def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, appl
     """Print the JSON, if it was asked for."""
     if arguments.json:
         data = {"schema": PLAN_SCHEMA, "applied": applied, "plans": [plan.to_json() for plan in plans]}
-        print(json.dumps(data, indent=2))
+        say(json.dumps(data, indent=2))
     return WORKS
 
 
@@ -143,8 +144,8 @@ def _apply(plans: tuple[InstallPlan, ...], installer: Installer) -> None:
     """Carry plans out, saying so on standard error."""
     for plan in plans:
         if not plan.is_done:
-            folder = apply_plan(plan, installer, lambda text: print(f"  {text} ...", file=sys.stderr))
-            print(f"  done: {folder}", file=sys.stderr)
+            folder = apply_plan(plan, installer, lambda text: say(f"  {text} ...", file=sys.stderr))
+            say(f"  done: {folder}", file=sys.stderr)
 
 
 def _list(store: Store, *, as_json: bool, verify: bool) -> int:
@@ -153,17 +154,17 @@ def _list(store: Store, *, as_json: bool, verify: bool) -> int:
     damage = {row.name: store.damage(row) for row in rows} if verify else {}
     if as_json:
         data = [toolchain_json(row) | ({"damage": list(damage[row.name])} if verify else {}) for row in rows]
-        print(json.dumps({"schema": PLAN_SCHEMA, "store": str(store.root), "toolchains": data}, indent=2))
+        say(json.dumps({"schema": PLAN_SCHEMA, "store": str(store.root), "toolchains": data}, indent=2))
     elif not rows:
-        print(f"no managed toolchains in {store.root}")
+        say(f"no managed toolchains in {store.root}")
     else:
         for row in rows:
             mark = "*" if row.selected else " "
             state = "" if not verify else "  damaged" if damage[row.name] else "  intact"
-            print(f"{mark} {row.name:<16} {row.path}{state}")
+            say(f"{mark} {row.name:<16} {row.path}{state}")
     for name, texts in damage.items():
         for text in texts[:5]:
-            print(f"{name}: {text}", file=sys.stderr)
+            say(f"{name}: {text}", file=sys.stderr)
     return FAILED if any(damage.values()) else WORKS
 
 
@@ -171,20 +172,20 @@ def _use(store: Store, version: str) -> int:
     """Select one, or none."""
     if version == NONE:
         store.select(None)
-        print("no managed toolchain is preferred")
+        say("no managed toolchain is preferred")
         return WORKS
     row = store.find(version, to_use=True)
     if not row.name.startswith("cuda-"):
         raise StoreError(f"{row.name} is no CUDA toolkit", hints=(f"name it with BE_CXX={row.path}/bin/clang++",))
     store.select(row)
-    print(f"{row.name} is preferred to every other CUDA toolkit, unless a variable or a setting names one")
+    say(f"{row.name} is preferred to every other CUDA toolkit, unless a variable or a setting names one")
     return WORKS
 
 
 def _remove(store: Store, version: str, ask: Ask) -> int:
     """Remove one."""
     row = store.find(version)
-    print(f"remove {row.name} ({row.path})")
+    say(f"remove {row.name} ({row.path})")
     if not ask("Do this?"):
         return NOT_CONFIRMED
     store.remove(row)
@@ -196,10 +197,10 @@ def _prune(store: Store, ask: Ask) -> int:
     for folder in store.leftovers():
         shutil.rmtree(folder, ignore_errors=True)
         done = "could not be removed" if folder.exists() else "removed"
-        print(f"{folder}: {done} (left by an interrupted installation)")
+        say(f"{folder}: {done} (left by an interrupted installation)")
     rows = store.superseded()
     for row in rows:
-        print(f"remove {row.name}: a newer patch of its release is there ({row.path})")
+        say(f"remove {row.name}: a newer patch of its release is there ({row.path})")
     if rows and not ask("Do this?"):
         return NOT_CONFIRMED
     for row in rows:
@@ -239,28 +240,28 @@ def fix(
         situation = gather_situation(system)
         repairs = find_repairs(situation, report.problems)
         for text in repairs.manual:
-            print(f"by hand: {text}")
+            say(f"by hand: {text}")
         if not repairs.requests:
-            print("nothing to install would repair this" if report.problems else "nothing to repair")
+            say("nothing to install would repair this" if report.problems else "nothing to repair")
             return report.exit_code
         for reason, _ in repairs.requests:
-            print(f"to repair: {reason}")
+            say(f"to repair: {reason}")
         installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
         plans = _plans(tuple(request for _, request in repairs.requests), situation, installer)
         plans = tuple(
             plan._replace(repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
             for plan in plans
         )
-        print("\n".join(map(render_plan, plans)))
+        say("\n".join(map(render_plan, plans)))
         if not _confirmer(arguments, ask)("Do this?"):
             return NOT_CONFIRMED
         _apply(plans, installer)
     except KeyboardInterrupt:
-        print("interrupted; the same command again completes what was begun", file=sys.stderr)
+        say("interrupted; the same command again completes what was begun", file=sys.stderr)
         return INTERRUPTED_BY_USER
     except ToolchainError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
+        say(f"{error.code}: {error}", file=sys.stderr)
         return FAILED
     after = examine()
-    print(after.verdict)
+    say(after.verdict)
     return after.exit_code

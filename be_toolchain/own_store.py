@@ -1,4 +1,4 @@
-"""The folder of managed toolchains as it is here: programs in it run as the user, so it keeps the rules of the cache."""
+"""The folder of managed toolchains as it is here: programs in it run as the user, under the rules of the cache."""
 
 from __future__ import annotations
 

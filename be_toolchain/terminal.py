@@ -1,10 +1,12 @@
-"""Text of any origin, such as paths, files and compilers' output, made safe for terminals. Pure."""
+"""Text of any origin, such as paths, files and compilers' output, made safe for terminals."""
 
 from __future__ import annotations
 
+from typing import TextIO
+
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SEPARATORS = (0x2028, 0x2029)
-_UNDECODED = range(0xDC80, 0xDD00)
+_UNDECODED = range(0xDC80, 0xDCA0)  # bytes that are no UTF-8, and controls on terminals of eight bits
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
 
 _ESCAPES = {code: f"\\x{code:02x}" for code in _CONTROLS}
@@ -33,3 +35,15 @@ def printable_line(text: str) -> str:
     a\x0ab
     """
     return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def say(text: object, file: TextIO | None = None) -> None:
+    """Print a text for people."""
+    print(printable(str(text)), file=file)
+
+
+def hand_over(text: str) -> None:
+    """Print a text for programs, which get it as it is; a terminal does not."""
+    import sys
+
+    print(printable(text) if sys.stdout.isatty() else text)  # noqa: T201 - the same

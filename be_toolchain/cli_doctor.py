@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 
 from be_toolchain.devices import DeviceReport
-from be_toolchain.doctor import Report, examine_machine
+from be_toolchain.doctor import Finding, Report, examine_machine
 from be_toolchain.exit_codes import WORKS
+from be_toolchain.managed import sweep
 from be_toolchain.report_text import heading, render_probe_lists, render_report
 from be_toolchain.system import System
 from be_toolchain.terminal import printable, say
@@ -19,7 +20,9 @@ _COLOURS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 
 def run_doctor(arguments: argparse.Namespace, system: System, devices: Callable[[], DeviceReport]) -> int:
     """Print the report, and repair what it found if that was asked for; the exit code."""
+    swept = tuple(Finding("note", "leftovers", removed) for removed in sweep(system))
     report = examine_machine(system, smoke=arguments.smoke, devices=devices)
+    report = report._replace(findings=(*report.findings, *swept))
     if arguments.json:
         say(json.dumps(report.to_json(), indent=2))
     elif sys.stdout.isatty():

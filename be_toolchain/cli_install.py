@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from be_toolchain.install_facts import gather_situation
 from be_toolchain.install_model import InstallPlan, InstallRequest, Situation, render_plan
 from be_toolchain.install_plan import choose_goals
 from be_toolchain.installers import Installer, find_installer
-from be_toolchain.managed import Store, toolchain_json
+from be_toolchain.managed import Store, sweep, toolchain_json
 from be_toolchain.own_store import OTHER_STORE, find_store
 from be_toolchain.repair import find_repairs
 from be_toolchain.store_paths import ENV_STORE, misnamed_store
@@ -41,6 +40,8 @@ def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | Non
     """Run one of `grammar.CHANGING`; `ask` is how to get a yes, the terminal unless given."""
     asking = _confirmer(arguments, ask)
     try:
+        for removed in sweep(system):
+            say(removed, sys.stderr)
         match arguments.command:
             case "install":
                 return _install(arguments, system, asking)
@@ -193,12 +194,10 @@ def _remove(store: Store, version: str, ask: Ask) -> int:
 
 
 def _prune(store: Store, ask: Ask) -> int:
-    """Remove leftovers, and ask about superseded versions."""
-    for folder in store.leftovers():
-        shutil.rmtree(folder, ignore_errors=True)
-        done = "could not be removed" if folder.exists() else "removed"
-        say(f"{folder}: {done} (left by an interrupted installation)")
+    """Ask about superseded versions; leftovers are gone."""
     rows = store.superseded()
+    if not rows:
+        say(f"no toolchain in {store.root} is superseded by a newer patch")
     for row in rows:
         say(f"remove {row.name}: a newer patch of its release is there ({row.path})")
     if rows and not ask("Do this?"):

@@ -200,4 +200,21 @@ def probe_compiler(system: System, candidate: HostCandidate) -> HostCompiler | P
         target=found.target or more[0].stdout.strip(),
         banner=found.banner,
         found_via=candidate.found_via,
+        content=identify_files(system, candidate.path),
     )
+
+
+_HEAD_BYTES = 1 << 16
+
+
+def identify_files(system: System, *paths: Path) -> str:
+    """What tells files from others: of a script all of it; of a binary its size and its head, with the build's id."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for path in paths:
+        found = system.stat(path)
+        text = system.read_text(path, _HEAD_BYTES) or ""
+        text = system.read_text(path) or "" if text.startswith("#!") else text
+        digest.update(f"{found.size_bytes if found else 0} {text}".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]

@@ -22,7 +22,7 @@ from be_toolchain.model import (
 from be_toolchain.own_store import find_store
 from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
-SCHEMA = 5
+SCHEMA = 6
 """Raised whenever the meaning of a stored field changes."""
 
 KEPT_RECORDS = 64

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,11 +40,12 @@ def run_as(uid: int, code: str, cwd: Path, **environ: str) -> subprocess.Complet
     return subprocess.run(argv, cwd="/", env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
-def open_way(folder: Path) -> None:
-    """Let every user reach a folder."""
-    for place in (folder, *folder.parents):
-        if not place.stat().st_mode & 0o001:
-            place.chmod(place.stat().st_mode | 0o011)
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A folder that every user can reach; pytest closes the one above its own at each start."""
+    with tempfile.TemporaryDirectory(prefix="be-two-users-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def make(path: Path, text: str | None = None, *, uid: int = ME, mode: int = 0o755) -> Path:

@@ -17,9 +17,11 @@ from be_toolchain.errors import PreferenceError
 from be_toolchain.folder_trust import distrust_trail
 from be_toolchain.store_paths import APP, FILE, user_file
 from be_toolchain.system import LocalSystem
-from tests.support.accounts import ME, STRANGER, make, needs_root, open_way, run_as
+from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
 from tests.unit.toolchain.machines import MemorySystem
 from tests.unit.toolchain.test_doctor import healthy
+
+__all__ = ["open_place"]  # a fixture
 
 FOUND = """
 found = configuration.find_configuration(system.LocalSystem(), print)
@@ -259,11 +261,10 @@ def test_a_pipe_is_not_read(tmp_path: Path):
         ((ME, 0o755), (ME, 0o644), ""),
     ],
 )
-def test_two_users(tmp_path: Path, folder: tuple[int, int], file: tuple[int, int], says: str):
-    shared = make(tmp_path / "shared", uid=folder[0], mode=folder[1])
+def test_two_users(open_place: Path, folder: tuple[int, int], file: tuple[int, int], says: str):
+    shared = make(open_place / "shared", uid=folder[0], mode=folder[1])
     make(shared / "be-toolchain.toml", EVIL, uid=file[0], mode=file[1])
     mine = make(shared / "mine")
-    open_way(tmp_path)
     done = run_as(ME, FOUND, mine)
     assert done.returncode == 0, done.stderr
     if not says:
@@ -277,8 +278,8 @@ def test_two_users(tmp_path: Path, folder: tuple[int, int], file: tuple[int, int
 
 
 @needs_root
-def test_root_with_a_mounted_project_has_to_say_so(tmp_path: Path):
-    mounted = make(tmp_path / "mounted")
+def test_root_with_a_mounted_project_has_to_say_so(open_place: Path):
+    mounted = make(open_place / "mounted")
     make(mounted / "be-toolchain.toml", EVIL)
     assert run_as(0, FOUND, mounted).stdout.endswith("counts: None\n")
     assert run_as(0, FOUND, mounted, BE_SAFE_FOLDERS="*").stdout == f"counts: {mounted}/evil\n"
@@ -286,39 +287,36 @@ def test_root_with_a_mounted_project_has_to_say_so(tmp_path: Path):
 
 @needs_root
 @pytest.mark.parametrize("target", ["theirs", "mine", "/etc/shadow", "pipe"])
-def test_a_link_that_somebody_left_in_a_sticky_folder(tmp_path: Path, target: str):
-    shared = make(tmp_path / "shared", uid=0, mode=0o1777)
-    make(tmp_path / "theirs", EVIL, uid=STRANGER)
-    make(tmp_path / "mine", EVIL)
-    os.mkfifo(tmp_path / "pipe")
-    (shared / "be-toolchain.toml").symlink_to(tmp_path / target)
+def test_a_link_that_somebody_left_in_a_sticky_folder(open_place: Path, target: str):
+    shared = make(open_place / "shared", uid=0, mode=0o1777)
+    make(open_place / "theirs", EVIL, uid=STRANGER)
+    make(open_place / "mine", EVIL)
+    os.mkfifo(open_place / "pipe")
+    (shared / "be-toolchain.toml").symlink_to(open_place / target)
     os.chown(shared / "be-toolchain.toml", STRANGER, STRANGER, follow_symlinks=False)
-    open_way(tmp_path)
     done = run_as(ME, FOUND, make(shared / "work"))
     assert (done.returncode, done.stdout.endswith("counts: None\n")) == (0, True), done.stderr
     assert target == "pipe" or "is a symbolic link made by another user" in done.stdout
 
 
 @needs_root
-def test_my_own_link_to_what_cannot_be_read_ends_no_load(tmp_path: Path):
-    make(tmp_path / "secret", EVIL, uid=0, mode=0o600)
-    mine = make(tmp_path / "mine")
-    (mine / "be-toolchain.toml").symlink_to(tmp_path / "secret")
+def test_my_own_link_to_what_cannot_be_read_ends_no_load(open_place: Path):
+    make(open_place / "secret", EVIL, uid=0, mode=0o600)
+    mine = make(open_place / "mine")
+    (mine / "be-toolchain.toml").symlink_to(open_place / "secret")
     os.chown(mine / "be-toolchain.toml", ME, ME, follow_symlinks=False)
-    open_way(tmp_path)
     done = run_as(ME, FOUND, mine)
     assert "which can't be read" in done.stdout
     assert done.stdout.endswith("counts: None\n")
 
 
 @needs_root
-def test_a_compiler_of_another_users_project_does_not_run(tmp_path: Path):
+def test_a_compiler_of_another_users_project_does_not_run(open_place: Path):
     """Loads and the doctor, as the issue describes it: the stranger's program would run as the user."""
-    theirs = make(tmp_path / "theirs", uid=STRANGER)
+    theirs = make(open_place / "theirs", uid=STRANGER)
     make(theirs / "be-toolchain.toml", EVIL, uid=STRANGER)
-    make(theirs / "evil", f"#!/bin/sh\ntouch {tmp_path}/mine/pwned\n", uid=STRANGER)
-    mine = make(tmp_path / "mine")
-    open_way(tmp_path)
+    make(theirs / "evil", f"#!/bin/sh\ntouch {open_place}/mine/pwned\n", uid=STRANGER)
+    mine = make(open_place / "mine")
     code = "print(resolver.resolve(system=system.LocalSystem()).cxx.path)\ncli.main(['doctor'])\ncli.main(['env'])"
     done = run_as(ME, code, theirs)
     assert not (mine / "pwned").exists()

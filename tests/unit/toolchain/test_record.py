@@ -232,3 +232,18 @@ def test_old_records_are_pruned_and_other_files_stay(machine: MemorySystem, tmp_
     assert {"devices.json", ".toolchain-y.json.writing"} <= left
     assert not {"toolchain-5.json", ".toolchain-x.json.killed"} & left
     assert not again(machine, tmp_path)[1]
+
+
+def test_what_was_edited_is_another_toolchain_also_where_its_version_stays(machine: MemorySystem, tmp_path: Path):
+    seen = {resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint}
+    for path in ("/usr/bin/g++", f"{SITE}/nvidia/cu13/bin/nvcc", f"{SITE}/nvidia/cu13/bin/nvcc.profile"):
+        machine.files[path].text += "\nedited"
+        machine.touch(path)
+        seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
+    assert len(seen) == 4
+    script = "#!/bin/sh\n" + "#\n" * 50_000
+    for last in ("exec g++ -DA", "exec g++ -DB"):
+        machine.files["/usr/bin/g++"].text = script + last
+        machine.touch("/usr/bin/g++")
+        seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
+    assert len(seen) == 6

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -265,11 +266,12 @@ def _opened(folder: Path, record: Record) -> Prebuilt:
 
 
 def _sha256(path: Path) -> str | None:
-    """A file's hash; None when there is no such file."""
+    """A file's hash; None when there is no such file. What else has its name, such as a pipe, is not waited for."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return hashlib.file_digest(file, "sha256").hexdigest() if regular else None
+    except OSError:
         return None
 
 

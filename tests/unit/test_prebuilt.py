@@ -161,6 +161,23 @@ def test_a_header_that_is_not_there_does_not_matter(fill: Fill, header: Path):
     assert prebuilt.find(folder, KEY, ()) is not None
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop"])
+def test_what_is_no_file_in_the_place_of_a_header_is_none(fill: Fill, header: Path, kind: str):
+    """It may be where anyone can put one, and a pipe or a device would never end."""
+    folder = fill("9.0")
+    header.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(header)
+        case "device":
+            header.symlink_to("/dev/zero")
+        case "folder":
+            header.mkdir()
+        case _:
+            header.symlink_to(header.name)
+    assert prebuilt.find(folder, KEY, ()) is not None
+
+
 def test_a_damaged_library_is_never_loaded(fill: Fill):
     folder = fill("9.0")
     (library,) = folder.rglob(LIBRARY)

@@ -141,10 +141,11 @@ def find_configuration(
 
 
 def warn_of(passed: PassedOver) -> None:
-    """Say it as a warning; Python shows each text once."""
+    """Say it as a warning of one line, without a line of source; Python shows each text once."""
     import warnings
 
-    warnings.warn(str(passed), PassedOverWarning, stacklevel=2)
+    seen = globals().setdefault("__warningregistry__", {})
+    warnings.warn_explicit(str(passed), PassedOverWarning, "<be_toolchain>", 1, __name__, seen)
 
 
 _LARGEST = 1 << 20

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -63,7 +64,7 @@ def find_dead(parent: Path, prefixes: str | tuple[str, ...] = WORK) -> tuple[Pat
         found = sorted(entry for entry in parent.iterdir() if entry.name.startswith(prefixes))
     except OSError:
         return ()
-    return tuple(folder for folder in found if _is_dead(folder))
+    return tuple(folder for folder in found if _is_mine(folder) and _is_dead(folder))
 
 
 def sweep_dead(folders: Iterable[Path]) -> tuple[str, ...]:
@@ -73,6 +74,8 @@ def sweep_dead(folders: Iterable[Path]) -> tuple[str, ...]:
 
 def _sweep(folder: Path) -> str:
     """Remove one folder under its lock."""
+    if not _is_mine(folder):
+        return ""
     with contextlib.suppress(OSError):
         folder.rmdir()
         return f"removed {folder}, left by an interrupted installation"
@@ -86,6 +89,15 @@ def _sweep(folder: Path) -> str:
     return f"removed {folder} ({size_mb} MB), left by an interrupted installation"
 
 
+def _is_mine(folder: Path) -> bool:
+    """Whether it is a folder of the user's, and no link to one."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
 def _is_dead(folder: Path) -> bool:
     """Whether a folder's maker is gone, or has not got as far as the lock: then it makes another one."""
     with contextlib.suppress(OSError), _dead_lock(folder) as is_dead:
@@ -95,13 +107,10 @@ def _is_dead(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _dead_lock(folder: Path) -> Generator[bool]:
-    """Whether a folder is the user's and its maker gone; while that is so, it is locked."""
+    """Whether a folder's maker is gone; while that is so, it is locked."""
     try:
-        mine = folder.lstat().st_uid == os.geteuid() and not folder.is_symlink()
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC) if mine else None
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        lock = None
-    if lock is None:
         yield False
         return
     try:

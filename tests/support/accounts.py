@@ -19,7 +19,6 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason=f"{OPTIONAL}root, to a
 _PREFIX = """
 import os, sys, warnings
 sys.path[:] = {path!r}
-warnings.simplefilter("always")
 import ctypes, importlib, json, pkgutil, platform, pwd, subprocess, tempfile, time, tomllib, traceback
 import be_toolchain
 for module in pkgutil.iter_modules(be_toolchain.__path__):  # the interpreter may lie where the user can't read

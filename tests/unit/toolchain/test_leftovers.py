@@ -121,8 +121,12 @@ def test_what_is_another_users_stays(temporary: Path):
     folder.mkdir()
     (folder / "lock").touch()
     os.chown(folder, STRANGER, STRANGER)
+    empty = temporary / f"{WORK}empty"
+    empty.mkdir()
+    os.chown(empty, STRANGER, STRANGER)
     assert find_dead(temporary) == ()
-    assert sweep_dead([folder]) == ()
+    assert sweep_dead([folder, empty]) == ()
+    assert len(list(temporary.iterdir())) == 2
 
 
 def test_a_removal_that_was_killed_is_swept(tmp_path: Path):

@@ -317,7 +317,12 @@ def test_a_compiler_of_another_users_project_does_not_run(open_place: Path):
     make(theirs / "be-toolchain.toml", EVIL, uid=STRANGER)
     make(theirs / "evil", f"#!/bin/sh\ntouch {open_place}/mine/pwned\n", uid=STRANGER)
     mine = make(open_place / "mine")
-    code = "for _ in 1, 2: print(resolver.resolve(system=system.LocalSystem()).cxx.path)\ncli.main(['doctor'])\ncli.main(['env'])"
+    code = """
+for _ in 1, 2:
+    print(resolver.resolve(system=system.LocalSystem()).cxx.path)
+cli.main(["doctor"])
+cli.main(["env"])
+"""
     done = run_as(ME, code, theirs)
     assert not (mine / "pwned").exists()
     (line,) = (line for line in done.stderr.splitlines() if "BE_SAFE_FOLDERS" in line)

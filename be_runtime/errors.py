@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+from be_toolchain.terminal import printable
+
 _SHORT_LINES, _WIDEST = 16, 240
 """How many lines of output an error's text shows as they are, and how much of one."""
 
@@ -61,6 +63,10 @@ class BeRuntimeError(Exception):
         self.hints = hints
 
     def __str__(self) -> str:
+        return printable(self._text())
+
+    def _text(self) -> str:
+        """All that there is to say."""
         parts = [self.message]
         if self.span is not None:
             parts.append(self.span.render())
@@ -73,9 +79,9 @@ class ArgumentError(BeRuntimeError, ValueError):
 
     code = "BE101"
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         """The text, without the middle of what it quotes where that is a whole source."""
-        rest = super().__str__().removeprefix(self.message)
+        rest = super()._text().removeprefix(self.message)
         message = self.message
         if len(message) > _LONGEST_MESSAGE:
             message = f"{message[:_QUOTED]} ... {message[-_QUOTED:]}"
@@ -144,7 +150,7 @@ class BuildError(BeRuntimeError, RuntimeError):
         self.first_error = first_error
         self.further = further
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         import shlex
 
         parts = [self.message]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from be_toolchain import Toolchain
 from be_toolchain.system import System
+from be_toolchain.terminal import printable
 
 from . import handler_object
 from .bind import bind
@@ -241,7 +242,7 @@ class Maker(NamedTuple):
     def _write_log(self, steps: Sequence[Step], staging: Path) -> None:
         log = render_log(steps)
         if self.verbose:
-            sys.stderr.write(log)
+            sys.stderr.write(printable(log))
         (staging / LOG).write_text(log, encoding="utf-8", errors="surrogateescape")
 
     def _write_commands(self, units: Mapping[str, UnitBuild], staging: Path) -> tuple[str, ...]:

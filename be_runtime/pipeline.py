@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.system import System
+from be_toolchain.terminal import printable
 
 from . import jax_port
 from .cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
@@ -224,7 +225,7 @@ def _register(module: CompiledModule, request: BuildRequest, options: LoadOption
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"be_runtime: {text}\n")
+    sys.stderr.write(printable(f"be_runtime: {text}\n"))
 
 
 def say_waiting(name: str, seconds: float, builder: str) -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_toolchain.arch import Arch, parse_archs
+from be_toolchain.folder_trust import distrust_entry
 
 from .cache import CacheKey, Entry, Store, make_key
-from .cache.guard import root_problem
 from .cache.layout import KEY
 from .contents import CONTENTS, Handlers, parse_contents
 from .errors import CacheError
@@ -196,20 +196,21 @@ def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
     return target
 
 
-def _require_safe(root: Path) -> None:
-    """Only the user and root may be able to put libraries into the folder."""
+def _require_safe(path: Path) -> None:
+    """Only the user and root may be able to exchange what is loaded: the cache's rule, for the folder and all in it."""
     try:
-        status = root.stat()
+        stats = (path.lstat(), path.stat())
     except OSError as error:
         raise CacheError(
-            f"the folder of prebuilt modules {root} can't be read: {error.strerror}",
+            f"the folder of prebuilt modules can't be read: {path}: {error.strerror}",
             hints=("BE_PREBUILT_DIR names a folder that export_prebuilt wrote; unset it to use none",),
         ) from error
-    problem = root_problem(status, os.geteuid())
-    if problem is None and status.st_mode & stat.S_IWOTH:
-        problem = f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
-    if problem is not None:
-        raise CacheError(f"the folder of prebuilt modules {root} {problem}", hints=(f"chmod go-w {root}",))
+    problem = next(filter(None, (distrust_entry(status, os.geteuid()) for status in stats)), "")
+    if problem:
+        remedy = (
+            f"chmod go-w {path}" if problem.startswith("can be written") else "export the modules as yourself or root"
+        )
+        raise CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
 
 
 def _stem(key: CacheKey) -> str:
@@ -217,8 +218,16 @@ def _stem(key: CacheKey) -> str:
 
 
 def _variants(root: Path, key: CacheKey) -> Iterator[tuple[Path, Record]]:
-    """The modules of a request, one for each set of architectures it was exported for."""
+    """The modules of a request, one for each set of architectures it was exported for.
+
+    Raises
+    ------
+    CacheError
+        Another user could put libraries there.
+    """
     for folder in _folders(root / key.name, _stem(key)):
+        for path in (root / key.name, folder, *_folders(folder)):
+            _require_safe(path)
         record = _read(folder)
         if record is not None and record.key.digest == key.digest:
             yield folder, record
@@ -257,11 +266,12 @@ def _opened(folder: Path, record: Record) -> Prebuilt:
 
 
 def _sha256(path: Path) -> str | None:
-    """A file's hash; None when there is no such file."""
+    """A file's hash; None when there is no such file. What else has its name, such as a pipe, is not waited for."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return hashlib.file_digest(file, "sha256").hexdigest() if regular else None
+    except OSError:
         return None
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from be_toolchain.exit_codes import INTERNAL, INTERRUPTED_BY_USER, NO_CUDA, NO_CXX, READER_GONE, WORKS
 from be_toolchain.grammar import CHANGING, build_parser
 from be_toolchain.system import LocalSystem, System
+from be_toolchain.terminal import hand_over, say
 
 if TYPE_CHECKING:
     from be_toolchain.model import CudaToolkit
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     except BrokenPipeError:
         return _leave_quietly()
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted", file=sys.stderr)
         return INTERRUPTED_BY_USER
 
 
@@ -80,8 +81,8 @@ def _main(argv: Sequence[str] | None, system: System | None) -> int:
     except Exception:  # noqa: BLE001 - a defect must not look like a verdict about the machine
         import traceback
 
-        traceback.print_exc()
-        print("internal error of be_toolchain: please report the lines above", file=sys.stderr)
+        say(traceback.format_exc(), sys.stderr)
+        say("internal error of be_toolchain: please report the lines above", file=sys.stderr)
         return INTERNAL
 
 
@@ -114,7 +115,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system:
     if arguments.command == "completion":
         from be_toolchain.completion import list_commands, render_completion
 
-        print(render_completion(list_commands(parser), arguments.shell))
+        say(render_completion(list_commands(parser), arguments.shell))
         return WORKS
     if arguments.command == "list" and arguments.names:
         return _list_names(system)
@@ -126,12 +127,15 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system:
 
 def _list_names(system: System) -> int:
     """Print what is in the store; a shell asks for it while somebody types."""
-    from be_toolchain.store_paths import MANIFEST, PREFIXES, store_dir
+    from be_toolchain.own_store import distrust_managed, find_managed, find_store
+    from be_toolchain.store_paths import PREFIXES
 
-    store = store_dir(system.environ)
+    store = find_store(system).path
     if store is not None:
-        names = (name for name in system.list_dir(store) if name.startswith(PREFIXES))
-        print("".join(f"{name}\n" for name in names if system.is_file(store / name / MANIFEST)), end="")
+        names = find_managed(system, PREFIXES)
+        for name in names:
+            if not distrust_managed(system, store / name):
+                hand_over(name)
     return WORKS
 
 
@@ -144,7 +148,7 @@ def _which(part: str, system: System) -> int:
     try:
         toolchain = resolve(ToolchainRequest(need_cuda=part != "cxx"), system=system)
     except ToolchainError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
+        say(f"{error.code}: {error}", file=sys.stderr)
         return NO_CXX if part == "cxx" else NO_CUDA
     if part == "cxx":
         assert toolchain.cxx is not None
@@ -153,9 +157,9 @@ def _which(part: str, system: System) -> int:
         assert toolchain.cuda is not None
         path = PARTS[part](toolchain.cuda)
     if path is None:
-        print(f"the CUDA toolkit in use has no {part}", file=sys.stderr)
+        say(f"the CUDA toolkit in use has no {part}", file=sys.stderr)
         return NO_CUDA
-    print(path)
+    hand_over(str(path))
     return WORKS
 
 
@@ -166,18 +170,18 @@ def _component(toolkit: CudaToolkit, name: str) -> Path | None:
 
 def _env(shell: str, system: System) -> int:
     """Print variables; those for C++ alone where there is no CUDA, with the reason on standard error."""
-    from be_toolchain.configuration import find_configuration
+    from be_toolchain.configuration import find_configuration, warn_of
     from be_toolchain.errors import ToolchainError
     from be_toolchain.model import ToolchainRequest
     from be_toolchain.shell import render_variables, shell_variables
     from be_toolchain.survey import survey
 
     try:
-        found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system))
+        found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system, warn_of))
     except ToolchainError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
+        say(f"{error.code}: {error}", file=sys.stderr)
         return NO_CXX
-    print(render_variables(shell_variables(found.toolchain, system.environ), shell))
+    hand_over(render_variables(shell_variables(found.toolchain, system.environ), shell))
     if found.problem is not None:
-        print(f"{found.problem.code}: {found.problem}", file=sys.stderr)
+        say(f"{found.problem.code}: {found.problem}", file=sys.stderr)
     return NO_CXX if found.cxx_problem else NO_CUDA if found.cuda_problem else WORKS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +17,12 @@ from be_toolchain.install_facts import gather_situation
 from be_toolchain.install_model import InstallPlan, InstallRequest, Situation, render_plan
 from be_toolchain.install_plan import choose_goals
 from be_toolchain.installers import Installer, find_installer
-from be_toolchain.managed import Store, toolchain_json
+from be_toolchain.managed import Store, sweep, toolchain_json
+from be_toolchain.own_store import OTHER_STORE, find_store
 from be_toolchain.repair import find_repairs
-from be_toolchain.store_paths import ENV_STORE, misnamed_store, store_dir
+from be_toolchain.store_paths import ENV_STORE, misnamed_store
 from be_toolchain.system import System
+from be_toolchain.terminal import say
 
 FAILED = 1
 """The exit code of an installation that was not possible."""
@@ -39,6 +40,8 @@ def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | Non
     """Run one of `grammar.CHANGING`; `ask` is how to get a yes, the terminal unless given."""
     asking = _confirmer(arguments, ask)
     try:
+        for removed in sweep(system):
+            say(removed, sys.stderr)
         match arguments.command:
             case "install":
                 return _install(arguments, system, asking)
@@ -51,14 +54,14 @@ def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | Non
             case _:
                 return _prune(_store(system), asking)
     except KeyboardInterrupt:
-        print("interrupted; the same command again completes what was begun", file=sys.stderr)
+        say("interrupted; the same command again completes what was begun", file=sys.stderr)
         return INTERRUPTED_BY_USER
     except ToolchainError as error:
         if getattr(arguments, "json", False):
             problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
-            print(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
+            say(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
         else:
-            print(f"{error.code}: {error}", file=sys.stderr)
+            say(f"{error.code}: {error}", file=sys.stderr)
         return FAILED
 
 
@@ -72,7 +75,7 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
         return lambda question: input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
     def refuse(_: str) -> bool:
-        print("nothing was changed: nobody is here to ask; say --yes to do this", file=sys.stderr)
+        say("nothing was changed: nobody is here to ask; say --yes to do this", file=sys.stderr)
         return False
 
     return refuse
@@ -81,17 +84,20 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
 def _store(system: System) -> Store:
     """The store of this user."""
     _require_store_setting(system)
-    root = store_dir(system.environ)
+    root = find_store(system).path
     if root is None:
         raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
     return Store(root)
 
 
 def _require_store_setting(system: System) -> None:
-    """Refuse to work on another folder than the one that was named."""
+    """Refuse to work on another folder than the one that was named, and on one that is not the user's alone."""
     problem = misnamed_store(system.environ)
     if problem:
         raise StoreError(problem, hints=(f"set {ENV_STORE} to an absolute path, or unset it",))
+    distrusted = find_store(system).problem
+    if distrusted:
+        raise StoreError(f"the folder of managed toolchains {distrusted}", hints=(OTHER_STORE,))
 
 
 def _absolute(folder: Path | None) -> Path | None:
@@ -111,7 +117,7 @@ def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
     installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
     plans = _plans((request,), gather_situation(system), installer)
     if not arguments.json:
-        print("\n".join(map(render_plan, plans)))
+        say("\n".join(map(render_plan, plans)))
     if arguments.dry_run or all(plan.is_done for plan in plans):
         return _told(arguments, plans, applied=False)
     if not ask("Do this?"):
@@ -125,7 +131,7 @@ def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, appl
     """Print the JSON, if it was asked for."""
     if arguments.json:
         data = {"schema": PLAN_SCHEMA, "applied": applied, "plans": [plan.to_json() for plan in plans]}
-        print(json.dumps(data, indent=2))
+        say(json.dumps(data, indent=2))
     return WORKS
 
 
@@ -139,8 +145,8 @@ def _apply(plans: tuple[InstallPlan, ...], installer: Installer) -> None:
     """Carry plans out, saying so on standard error."""
     for plan in plans:
         if not plan.is_done:
-            folder = apply_plan(plan, installer, lambda text: print(f"  {text} ...", file=sys.stderr))
-            print(f"  done: {folder}", file=sys.stderr)
+            folder = apply_plan(plan, installer, lambda text: say(f"  {text} ...", file=sys.stderr))
+            say(f"  done: {folder}", file=sys.stderr)
 
 
 def _list(store: Store, *, as_json: bool, verify: bool) -> int:
@@ -149,17 +155,17 @@ def _list(store: Store, *, as_json: bool, verify: bool) -> int:
     damage = {row.name: store.damage(row) for row in rows} if verify else {}
     if as_json:
         data = [toolchain_json(row) | ({"damage": list(damage[row.name])} if verify else {}) for row in rows]
-        print(json.dumps({"schema": PLAN_SCHEMA, "store": str(store.root), "toolchains": data}, indent=2))
+        say(json.dumps({"schema": PLAN_SCHEMA, "store": str(store.root), "toolchains": data}, indent=2))
     elif not rows:
-        print(f"no managed toolchains in {store.root}")
+        say(f"no managed toolchains in {store.root}")
     else:
         for row in rows:
             mark = "*" if row.selected else " "
             state = "" if not verify else "  damaged" if damage[row.name] else "  intact"
-            print(f"{mark} {row.name:<16} {row.path}{state}")
+            say(f"{mark} {row.name:<16} {row.path}{state}")
     for name, texts in damage.items():
         for text in texts[:5]:
-            print(f"{name}: {text}", file=sys.stderr)
+            say(f"{name}: {text}", file=sys.stderr)
     return FAILED if any(damage.values()) else WORKS
 
 
@@ -167,20 +173,20 @@ def _use(store: Store, version: str) -> int:
     """Select one, or none."""
     if version == NONE:
         store.select(None)
-        print("no managed toolchain is preferred")
+        say("no managed toolchain is preferred")
         return WORKS
     row = store.find(version, to_use=True)
     if not row.name.startswith("cuda-"):
         raise StoreError(f"{row.name} is no CUDA toolkit", hints=(f"name it with BE_CXX={row.path}/bin/clang++",))
     store.select(row)
-    print(f"{row.name} is preferred to every other CUDA toolkit, unless a variable or a setting names one")
+    say(f"{row.name} is preferred to every other CUDA toolkit, unless a variable or a setting names one")
     return WORKS
 
 
 def _remove(store: Store, version: str, ask: Ask) -> int:
     """Remove one."""
     row = store.find(version)
-    print(f"remove {row.name} ({row.path})")
+    say(f"remove {row.name} ({row.path})")
     if not ask("Do this?"):
         return NOT_CONFIRMED
     store.remove(row)
@@ -188,14 +194,12 @@ def _remove(store: Store, version: str, ask: Ask) -> int:
 
 
 def _prune(store: Store, ask: Ask) -> int:
-    """Remove leftovers, and ask about superseded versions."""
-    for folder in store.leftovers():
-        shutil.rmtree(folder, ignore_errors=True)
-        done = "could not be removed" if folder.exists() else "removed"
-        print(f"{folder}: {done} (left by an interrupted installation)")
+    """Ask about superseded versions; leftovers are gone."""
     rows = store.superseded()
+    if not rows:
+        say(f"no toolchain in {store.root} is superseded by a newer patch")
     for row in rows:
-        print(f"remove {row.name}: a newer patch of its release is there ({row.path})")
+        say(f"remove {row.name}: a newer patch of its release is there ({row.path})")
     if rows and not ask("Do this?"):
         return NOT_CONFIRMED
     for row in rows:
@@ -235,28 +239,28 @@ def fix(
         situation = gather_situation(system)
         repairs = find_repairs(situation, report.problems)
         for text in repairs.manual:
-            print(f"by hand: {text}")
+            say(f"by hand: {text}")
         if not repairs.requests:
-            print("nothing to install would repair this" if report.problems else "nothing to repair")
+            say("nothing to install would repair this" if report.problems else "nothing to repair")
             return report.exit_code
         for reason, _ in repairs.requests:
-            print(f"to repair: {reason}")
+            say(f"to repair: {reason}")
         installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
         plans = _plans(tuple(request for _, request in repairs.requests), situation, installer)
         plans = tuple(
             plan._replace(repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
             for plan in plans
         )
-        print("\n".join(map(render_plan, plans)))
+        say("\n".join(map(render_plan, plans)))
         if not _confirmer(arguments, ask)("Do this?"):
             return NOT_CONFIRMED
         _apply(plans, installer)
     except KeyboardInterrupt:
-        print("interrupted; the same command again completes what was begun", file=sys.stderr)
+        say("interrupted; the same command again completes what was begun", file=sys.stderr)
         return INTERRUPTED_BY_USER
     except ToolchainError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
+        say(f"{error.code}: {error}", file=sys.stderr)
         return FAILED
     after = examine()
-    print(after.verdict)
+    say(after.verdict)
     return after.exit_code

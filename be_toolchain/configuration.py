@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.errors import PreferenceError
+from be_toolchain.safe_folders import are_safe, how_to_vouch
+from be_toolchain.store_paths import FILE
 from be_toolchain.system import System
+from be_toolchain.terminal import printable_line
 
-FILE = "be-toolchain.toml"
 PYPROJECT = "pyproject.toml"
 
 _NAME = "be-toolchain"
@@ -31,10 +34,35 @@ class ConfigurationFile(NamedTuple):
         Where it is.
     text : str
         All of it.
+    real : Path, optional
+        Where it really is, when `path` is a link: relative programs start there.
     """
 
     path: Path
     text: str
+    real: Path | None = None
+
+
+class PassedOver(NamedTuple):
+    """A project's file that does not count.
+
+    Parameters
+    ----------
+    reason : str
+        Names the file, and why, in one line.
+    remedy : str
+        What would make it count.
+    """
+
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}"
+
+
+class PassedOverWarning(UserWarning):
+    """A project's file does not count, since another user may have written it, or since it can't be read."""
 
 
 class Configuration(NamedTuple):
@@ -71,10 +99,19 @@ class Configuration(NamedTuple):
         return f"{key} in {self.path}"
 
 
-def find_configuration(system: System) -> ConfigurationFile | None:
+def find_configuration(
+    system: System, passed_over: Callable[[PassedOver], object] = lambda _: None
+) -> ConfigurationFile | None:
     """The nearest file with wishes, from the working folder upwards; one that another user may have put there is not.
 
     In one folder ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up add nothing.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    passed_over : callable, optional
+        Is told of each file with wishes that does not count.
 
     Raises
     ------
@@ -89,14 +126,67 @@ def find_configuration(system: System) -> ConfigurationFile | None:
             if found is None or found.is_dir:
                 continue
             path = folder / name
-            told = system.read_text(path)
-            text = told or ""
-            wanted = name == FILE or (_NAME in text and _TABLE.search(text) is not None)
-            if wanted and not system.is_planted(path):
-                if told is None:
-                    raise PreferenceError(f"{path} can't be read", hints=(f"chmod +r {path}, or move it away",))
-                return ConfigurationFile(path=path, text=text)
+            text = system.read_text(path, _LARGEST)
+            if name == PYPROJECT and not (text and _has_table(text)):
+                continue
+            real = system.realpath(path)
+            refused = _refuse_file(
+                system, path, real, is_large=found.size_bytes > _LARGEST, is_readable=text is not None
+            )
+            if refused is None:
+                # Once more: what was read before its owner was known may be another user's.
+                return ConfigurationFile(path, system.read_text(path) or "", None if real == path else real)
+            passed_over(refused)
     return None
+
+
+def warn_of(passed: PassedOver) -> None:
+    """Say it as a warning of one line, without a line of source; Python shows each text once."""
+    import warnings
+
+    seen = globals().setdefault("__warningregistry__", {})
+    warnings.warn_explicit(str(passed), PassedOverWarning, "<be_toolchain>", 1, __name__, seen)
+
+
+_LARGEST = 1 << 20
+
+
+def _refuse_file(system: System, path: Path, real: Path, *, is_large: bool, is_readable: bool) -> PassedOver | None:
+    """Why a file with wishes does not count; None when it does."""
+    problem = system.distrust(path)
+    folders = (path.parent, real.parent)
+    if problem and not are_safe(system, folders):
+        reason = f"{path} is passed over: {problem}"
+        return PassedOver(printable_line(reason), printable_line(how_to_vouch(system, folders)))
+    if is_large:
+        reason, remedy = f"{path} is passed over: it is larger than {_LARGEST >> 20} MiB", "make it smaller"
+    elif is_readable:
+        return None
+    elif real == path:
+        raise PreferenceError(f"{path} can't be read", hints=(f"chmod +r {path}, or move it away",))
+    else:
+        reason, remedy = f"{path} is passed over: it leads to {real}, which can't be read", f"remove {path}"
+    return PassedOver(printable_line(reason), printable_line(remedy))
+
+
+def _has_table(text: str) -> bool:
+    """Whether a ``pyproject.toml`` holds the table: what reads like one inside a text is none."""
+    if _NAME not in text or _TABLE.search(text) is None:
+        return False
+    if '"""' not in text and "'''" not in text:  # then a line is what it reads like, and nothing is imported
+        return True
+    import tomllib
+
+    try:
+        return isinstance(_table_of(tomllib.loads(text)), dict)
+    except tomllib.TOMLDecodeError:
+        return True
+
+
+def _table_of(data: dict[str, Any]) -> Any:
+    """The table in a ``pyproject.toml``, or what stands in its place."""
+    tool = data.get("tool")
+    return tool.get(_NAME) if isinstance(tool, dict) else None
 
 
 def parse_configuration(file: ConfigurationFile | None) -> Configuration:
@@ -121,7 +211,7 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
         data: Any = tomllib.loads(file.text)
     except tomllib.TOMLDecodeError as error:
         raise PreferenceError(f"{file.path} is no TOML: {error}", hints=("correct the file",)) from None
-    table = data["tool"]["be-toolchain"] if file.path.name == PYPROJECT else data
+    table = (_table_of(data) or {}) if file.path.name == PYPROJECT else data
     unknown = [key for key in table if key not in KEYS]
     if unknown:
         raise PreferenceError(
@@ -150,7 +240,7 @@ def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise _refuse(file, key, value, "a text")
     relative = ("/" in value and not value.startswith("/")) or (key == "cuda-home" and value and value[0] != "/")
-    return str(file.path.parent / value) if relative else value
+    return str((file.real or file.path).parent / value) if relative else value
 
 
 def _words(file: ConfigurationFile, table: dict[str, Any]) -> tuple[str, ...]:

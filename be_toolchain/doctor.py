@@ -17,7 +17,7 @@ from be_toolchain.coherence import (
     judge_room,
     render_limits,
 )
-from be_toolchain.configuration import find_configuration
+from be_toolchain.configuration import PassedOver, find_configuration
 from be_toolchain.devices import LIBCUDA, DeviceReport, ask_aside
 from be_toolchain.errors import PreferenceError, Probe, ToolchainError
 from be_toolchain.exit_codes import NO_CUDA, NO_CXX, WORKS
@@ -165,10 +165,12 @@ def examine_machine(
     home = system.environ.get("HOME", "").rstrip("/")
     request = ToolchainRequest(need_cuda=True, need_cxx=True)
     refused = refused_settings(system.environ, surroundings)
+    passed: list[PassedOver] = []
     try:
-        found = survey(request, system, find_configuration(system), to_the_end=True)
+        found = survey(request, system, find_configuration(system, passed.append), to_the_end=True)
     except ToolchainError as error:
-        return _report_settings((error, *refused), asked(), surroundings, home)
+        report = _report_settings((error, *refused), asked(), surroundings, home)
+        return report._replace(findings=(*report.findings, *map(_file_finding, passed)))
     seen = asked()
     missing = dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None)
     trials = _try_all(found.toolchain, seen, surroundings, system) if smoke else ()
@@ -181,7 +183,12 @@ def examine_machine(
         ("driver and GPUs", tuple(_device_probes(seen))),
     )
     return Report(
-        findings=(*_findings(found, seen, surroundings), *map(_refusal, refused), *map(_smoke_finding, trials)),
+        findings=(
+            *_findings(found, seen, surroundings),
+            *map(_file_finding, passed),
+            *map(_refusal, refused),
+            *map(_smoke_finding, trials),
+        ),
         toolchain=found.toolchain,
         devices=seen,
         probes=probes,
@@ -191,6 +198,11 @@ def examine_machine(
         home=home,
         exit_code=NO_CXX if no_cxx else NO_CUDA if found.cuda_problem or failed else WORKS,
     )
+
+
+def _file_finding(passed: PassedOver) -> Finding:
+    """The line of a project's file that does not count."""
+    return Finding(status="warn", subject="project file", message=passed.reason, next_step=passed.remedy)
 
 
 def _refusal(error: ToolchainError) -> Finding:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+from be_toolchain.terminal import printable
+
 
 class Probe(NamedTuple):
     """One place that was looked at, and what came of it.
@@ -92,7 +94,7 @@ class ToolchainError(Exception):
         if self.probes:
             parts.append(f"looked at:\n{render_probes(self.probes)}")
         parts.extend(f"hint: {hint}" for hint in self.hints)
-        return "\n".join(parts)
+        return printable("\n".join(parts))
 
 
 class ArchError(ToolchainError, ValueError):

@@ -11,6 +11,7 @@ from be_toolchain import catalog
 from be_toolchain.arch import Arch
 from be_toolchain.catalog import Layout
 from be_toolchain.coherence import Mixture, find_strangers, judge_release, repair_hint
+from be_toolchain.hosts import identify_files
 from be_toolchain.model import Component, CudaToolkit, HostCompiler
 from be_toolchain.packaging import recorded_versions
 from be_toolchain.search import ToolkitCandidate
@@ -256,6 +257,7 @@ def _assemble(
         nvcc=programs["nvcc"],
         nvcc_version=answers.version,
         nvcc_build=answers.build,
+        nvcc_content=identify_files(system, programs["nvcc"], programs["nvcc"].with_name("nvcc.profile")),
         layout=parts.layout.name,
         include_dirs=parts.include_dirs,
         library_dirs=parts.library_dirs,

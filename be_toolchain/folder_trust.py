@@ -1,9 +1,14 @@
-"""Whether another user could put a file into a folder from which libraries are loaded. Pure: stats in, a reason out."""
+"""Who else could change what is loaded or believed: the stats of files and folders in, a reason out. Pure.
+
+The user and root are trusted. A library that lies in a folder is loaded from it, and a project's file names programs
+that are run: both only where nobody else owns them or may write to them.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 _ROOT_UID = 0
@@ -33,15 +38,73 @@ def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = 
     >>> distrust(open_to_all, 1000)
     'can be written by other users (mode 777)'
     """
-    if link is not None and link.st_uid not in (uid, _ROOT_UID):
-        return f"is a symbolic link made by another user (uid {link.st_uid})"
+    if link is not None and not is_trusted_owner(link, uid):
+        return distrust_entry(link, uid)
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
-    if status.st_uid not in (uid, _ROOT_UID):
-        return f"belongs to another user (uid {status.st_uid})"
-    if is_shared(status) or not is_open(status, uid):
+    return "" if is_shared(status) and is_trusted_owner(status, uid) else distrust_entry(status, uid)
+
+
+def distrust_entry(status: os.stat_result, uid: int) -> str:
+    """Why one file, folder or link is not trusted, empty when it is.
+
+    Examples
+    --------
+    >>> distrust_entry(os.stat_result((0o120777, 0, 0, 1, 1001, 1001, 0, 0, 0, 0)), 1000)
+    'is a symbolic link made by another user (uid 1001)'
+    """
+    is_link = stat.S_ISLNK(status.st_mode)
+    if not is_trusted_owner(status, uid):
+        verb = "is a symbolic link made by" if is_link else "belongs to"
+        return f"{verb} another user (uid {status.st_uid})"
+    if is_link or not is_open(status, uid):
         return ""
     return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+
+
+def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: str = "") -> str:
+    """Why a file is not believed, by all that leads to it; empty when it is.
+
+    Parameters
+    ----------
+    trail : iterable of (path, os.stat_result)
+        Each folder from the root on, each link on the way, and the file: who owns one of them, or may write to it,
+        could put another file there.
+    uid : int
+        The user.
+    home : str
+        The user's home folder; whoever owns the folders above it is the administrator's choice.
+
+    Returns
+    -------
+    str
+        A sentence that names the first place that is not trusted.
+
+    Examples
+    --------
+    >>> theirs = os.stat_result((0o40755, 0, 0, 1, 1001, 1001, 0, 0, 0, 0))
+    >>> distrust_trail([("/data/project", theirs)], 1000)
+    '/data/project belongs to another user (uid 1001)'
+    """
+    sticky = False
+    for path, status in trail:
+        if home.startswith(f"{path.rstrip('/')}/"):
+            continue
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if is_folder:
+            # In a sticky folder only the owner of a file can exchange it; everybody can give it a second name there.
+            sticky = bool(status.st_mode & stat.S_ISVTX) and is_open(status, uid)
+        elif sticky and status.st_nlink > 1:
+            return f"{path} is a second name of a file, in a folder that other users may write to"
+        problem = "" if is_folder and sticky and is_trusted_owner(status, uid) else distrust_entry(status, uid)
+        if problem:
+            return f"{path} {problem}"
+    return ""
+
+
+def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
+    """Whether a file is the user's, or root's, who could do anything anyway."""
+    return status.st_uid in (uid, _ROOT_UID)
 
 
 def is_open(status: os.stat_result, uid: int) -> bool:

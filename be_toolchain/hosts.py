@@ -10,8 +10,9 @@ from typing import NamedTuple
 from be_toolchain import catalog
 from be_toolchain.errors import Probe, correct
 from be_toolchain.model import HostCompiler
+from be_toolchain.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.preferences import Preferences
-from be_toolchain.store_paths import MANIFEST, ZIG_PREFIX, store_dir
+from be_toolchain.store_paths import ZIG_PREFIX
 from be_toolchain.system import System
 from be_toolchain.versions import parse_host_version, version_key
 
@@ -109,12 +110,13 @@ def from_conda(system: System, _preferences: Preferences) -> Iterator[HostCandid
 
 def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
     """The C++ compilers that ``install --host-compiler`` put in place, newest first: for machines without another."""
-    store = store_dir(system.environ)
-    names = [name for name in system.list_dir(store) if name.startswith(ZIG_PREFIX)] if store is not None else []
-    for name in sorted(names, key=version_key, reverse=True):
-        assert store is not None
-        path = store / name / "bin" / "clang++"
-        if system.is_program(path) and system.is_file(store / name / MANIFEST):
+    store = find_store(system)
+    if store.problem:
+        yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
+    for name in sorted(find_managed(system, ZIG_PREFIX), key=version_key, reverse=True):
+        assert store.path is not None
+        path = store.path / name / "bin" / "clang++"
+        if system.is_program(path) and not distrust_managed(system, store.path / name):
             yield HostCandidate(path=path, found_via="managed")
 
 
@@ -198,4 +200,21 @@ def probe_compiler(system: System, candidate: HostCandidate) -> HostCompiler | P
         target=found.target or more[0].stdout.strip(),
         banner=found.banner,
         found_via=candidate.found_via,
+        content=identify_files(system, candidate.path),
     )
+
+
+_HEAD_BYTES = 1 << 16
+
+
+def identify_files(system: System, *paths: Path) -> str:
+    """What tells files from others: of a script all of it; of a binary its size and its head, with the build's id."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for path in paths:
+        found = system.stat(path)
+        text = system.read_text(path, _HEAD_BYTES) or ""
+        text = system.read_text(path) or "" if text.startswith("#!") else text
+        digest.update(f"{found.size_bytes if found else 0} {text}".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]

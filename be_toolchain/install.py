@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from be_toolchain.managed import Store, flush
 from be_toolchain.store_paths import INTERRUPTED
 from be_toolchain.system import System
 from be_toolchain.wheel_files import check_wheel, dist_info_of
+from be_toolchain.workplace import make_workplace
 from be_toolchain.zig import build_library, write_compiler
 
 Say = Callable[[str], None]
@@ -32,8 +32,8 @@ def make_plan(goal: Goal, situation: Situation, installer: Installer) -> Install
     InstallError
         The index can't be asked, or its answer is no coherent set.
     """
-    with tempfile.TemporaryDirectory(prefix="be-toolchain-") as work:
-        wheels = installer.resolve(goal.requirement, Path(work))
+    with make_workplace() as work:
+        wheels = installer.resolve(goal.requirement, work)
     plan = plan_install(goal, wheels, situation)
     site = plan.folder
     if plan.is_done and any(True for wheel in plan.wheels for _ in check_wheel(site, wheel.name, wheel.version)):
@@ -140,8 +140,7 @@ def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
     site = plan.goal.folder
     marker = site / INTERRUPTED
     before = _installed(site)
-    with tempfile.TemporaryDirectory(prefix="be-toolchain-") as folder:
-        work = Path(folder)
+    with make_workplace() as work:
         requirements = _write_requirements(plan, work)
         say(f"downloading {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
         installer.download(requirements, work)

@@ -12,8 +12,9 @@ from be_toolchain.compilers import Compilers
 from be_toolchain.devices import probe_devices
 from be_toolchain.install_model import Situation
 from be_toolchain.managed import Store
+from be_toolchain.own_store import find_store
 from be_toolchain.preferences import parse_preferences
-from be_toolchain.store_paths import INTERRUPTED, store_dir
+from be_toolchain.store_paths import INTERRUPTED
 from be_toolchain.system import System
 from be_toolchain.system_packages import distribution_of
 from be_toolchain.wheel_files import canonical_name
@@ -38,7 +39,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
     """
     site = site or Path(sysconfig.get_path("purelib"))
     devices = probe_devices(system)
-    store = store_dir(system.environ)
+    store = find_store(system).path
     names = system.list_dir(site)
     plugin = next((name for name in sorted(names, reverse=True) if _PLUGIN.fullmatch(name)), "")
     metadata = system.read_text(site / plugin / "METADATA") or "" if plugin else ""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.errors import StoreError
+from be_toolchain.own_store import find_store
 from be_toolchain.store_paths import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
+from be_toolchain.system import System
 from be_toolchain.versions import release_of, version_key
 from be_toolchain.wheel_files import check_wheel
+from be_toolchain.workplace import find_dead, make_workplace, sweep_dead
 
 SCHEMA = 1
 """Raised whenever a field of the manifest changes its meaning."""
 
-_STAGING, _REMOVED, _LOCK = ".staging-", ".removed-", "lock"
+_STAGING, _REMOVED = ".staging-", ".removed-"
 
 
 class ManagedToolchain(NamedTuple):
@@ -112,20 +113,12 @@ class Store:
 
     @contextlib.contextmanager
     def stage(self) -> Generator[Path]:
-        """A new folder to build in, removed at the end unless it was published.
-
-        It holds a lock as long as its maker lives, so that `prune` knows the leftovers of killed ones.
-        """
-        with self._explained():
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(dir=self.root, prefix=_STAGING))
-            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        """A new folder to build in, removed at the end unless it was published; see `workplace`."""
+        with contextlib.ExitStack() as stack:
+            with self._explained():
+                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder = stack.enter_context(make_workplace(self.root, _STAGING))
             yield folder
-        finally:
-            os.close(lock)
-            shutil.rmtree(folder, ignore_errors=True)
 
     def publish(self, tree: Path, name: str, wheels: tuple[tuple[str, str], ...]) -> ManagedToolchain:
         """Make a built folder a toolchain of the store: its manifest last, then one rename.
@@ -170,11 +163,7 @@ class Store:
 
     def leftovers(self) -> tuple[Path, ...]:
         """Folders of installations and removals that were interrupted; those at work are not among them."""
-        return tuple(
-            entry
-            for entry in self._entries()
-            if entry.name.startswith(_REMOVED) or (entry.name.startswith(_STAGING) and not _is_locked(entry))
-        )
+        return find_dead(self.root, (_STAGING, _REMOVED))
 
     def superseded(self) -> tuple[ManagedToolchain, ...]:
         """Toolchains of which a newer patch of the same release is there, but for the selected one."""
@@ -198,9 +187,8 @@ class Store:
         """Rename a folder out of sight, then delete it."""
         if not path.is_dir():
             return
-        aside = Path(tempfile.mkdtemp(dir=self.root, prefix=_REMOVED))
-        path.replace(aside / path.name)
-        shutil.rmtree(aside, ignore_errors=True)
+        with make_workplace(self.root, _REMOVED) as aside:
+            path.replace(aside / path.name)
 
     @contextlib.contextmanager
     def _explained(self) -> Generator[None]:
@@ -214,6 +202,15 @@ class Store:
             ) from error
 
 
+def sweep(system: System) -> tuple[str, ...]:
+    """Remove what killed installations left, in the store and in the temporary folder; a sentence for each."""
+    store = find_store(system)
+    left = Store(store.path).leftovers() if store.path is not None and not store.problem else ()
+    with contextlib.suppress(FileNotFoundError):  # no temporary folder can be written
+        left += find_dead(Path(tempfile.gettempdir()))
+    return sweep_dead(left)
+
+
 def _rename_folder(source: Path, target: Path) -> None:
     """Rename a folder to a name that is free; FileExistsError when somebody else took it."""
     try:
@@ -222,21 +219,6 @@ def _rename_folder(source: Path, target: Path) -> None:
         if target.is_dir():
             raise FileExistsError(str(target)) from error
         raise
-
-
-def _is_locked(folder: Path) -> bool:
-    """Whether the maker of a staging folder lives."""
-    try:
-        handle = os.open(folder / _LOCK, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def flush(folder: Path) -> None:

@@ -60,6 +60,8 @@ class HostCompiler(NamedTuple):
         Its own version line, which also tells a distribution's rebuild from another.
     found_via : str
         The search step that found it.
+    content : str
+        Tells its file from another one: a wrapper script that is edited keeps its compiler's version.
     """
 
     path: Path
@@ -68,6 +70,7 @@ class HostCompiler(NamedTuple):
     target: str
     found_via: str
     banner: str = ""
+    content: str = ""
 
     @property
     def major(self) -> int:
@@ -124,6 +127,8 @@ class CudaToolkit(NamedTuple):
         The nvcc to call, behind wrapper scripts; None where clang compiles.
     nvcc_version, nvcc_build : str
         Such as ``"13.0.88"`` and its build line; empty without nvcc.
+    nvcc_content : str
+        Tells its file and its profile from others, as `HostCompiler.content`; empty without nvcc.
     layout : str
         The row of `catalog.LAYOUTS` that it follows.
     include_dirs, library_dirs : tuple of Path
@@ -167,6 +172,7 @@ class CudaToolkit(NamedTuple):
     host_compiler: HostCompiler
     found_via: str
     nvcc_build: str = ""
+    nvcc_content: str = ""
     layout: str = ""
     host_limits: HostLimits = HostLimits()
     allow_unsupported_compiler: bool = False
@@ -251,6 +257,7 @@ def _compiler_fields(label: str, compiler: HostCompiler) -> Iterator[tuple[str, 
     yield f"{label}.version", compiler.version
     yield f"{label}.target", compiler.target
     yield f"{label}.banner", compiler.banner
+    yield f"{label}.content", compiler.content
 
 
 def _toolkit_fields(toolkit: CudaToolkit) -> Iterator[tuple[str, str]]:
@@ -260,6 +267,7 @@ def _toolkit_fields(toolkit: CudaToolkit) -> Iterator[tuple[str, str]]:
     yield "cuda.nvcc", str(toolkit.nvcc)
     yield "cuda.nvcc_version", toolkit.nvcc_version
     yield "cuda.nvcc_build", toolkit.nvcc_build
+    yield "cuda.nvcc_content", toolkit.nvcc_content
     for name in ("cicc", "ptxas", "cudafe", "fatbinary", "nvlink", "libdevice", "cudart_static", "cudart_shared"):
         yield f"cuda.{name}", str(getattr(toolkit, name))
     for position, folder in enumerate(toolkit.include_dirs):

@@ -19,6 +19,7 @@ from be_toolchain.model import (
     ToolchainRequest,
     Warned,
 )
+from be_toolchain.own_store import find_store
 from be_toolchain.system import FileStamp, FolderFacts, RunResult, System
 
 SCHEMA = 6
@@ -87,9 +88,9 @@ class ObservingSystem(System):
         """See `System.folder_facts`."""
         return self._inner.folder_facts(path)
 
-    def is_planted(self, path: Path) -> bool:
-        """See `System.is_planted`."""
-        return self._inner.is_planted(path)
+    def distrust(self, path: Path) -> str:
+        """See `System.distrust`."""
+        return self._inner.distrust(path)
 
 
 def record_key(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None = None) -> Key:
@@ -102,7 +103,8 @@ def record_key(request: ToolchainRequest, system: System, configuration: Configu
         ["prefixes", "\n".join(map(str, system.prefixes))],
         ["site_dirs", "\n".join(map(str, system.site_dirs))],
         ["libc", system.libc],
-        ["configuration", f"{configuration.path}\n{configuration.text}" if configuration else ""],
+        ["store", find_store(system).problem],
+        ["configuration", f"{configuration.path}\n{configuration.real}\n{configuration.text}" if configuration else ""],
         *([name, environ[name]] for name in catalog.RECORD_VARIABLES if name in environ),
     ]
 

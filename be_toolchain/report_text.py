@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from be_toolchain import __version__
 from be_toolchain.doctor import Report
 from be_toolchain.errors import render_probes
+from be_toolchain.terminal import printable
 from be_toolchain.versions import version_key
 
 
@@ -37,7 +38,7 @@ def render_report(report: Report, *, verbose: bool = False) -> str:
     if verbose:
         lines.extend(render_probe_lists(report))
     lines.append(f"\n{report.verdict}")
-    return report.redact("\n".join(lines))
+    return printable(report.redact("\n".join(lines)))
 
 
 def render_probe_lists(report: Report) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from be_toolchain.configuration import ConfigurationFile, find_configuration
+from be_toolchain.configuration import ConfigurationFile, find_configuration, warn_of
 from be_toolchain.model import Toolchain, ToolchainRequest
 from be_toolchain.record import ObservingSystem, load_record, record_key, save_record
 from be_toolchain.system import LocalSystem, System
@@ -42,9 +42,9 @@ def resolve(
     """
     request = request or ToolchainRequest()
     system = system or LocalSystem()
+    configuration = find_configuration(system, warn_of)
     if record_dir is None:
-        return _search(request, system, find_configuration(system))
-    configuration = find_configuration(system)
+        return _search(request, system, configuration)
     key = record_key(request, system, configuration)
     known = load_record(record_dir, key, system)
     if known is not None:

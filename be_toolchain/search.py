@@ -9,8 +9,9 @@ from typing import NamedTuple
 from be_toolchain import catalog
 from be_toolchain.errors import Probe, correct
 from be_toolchain.hosts import conda_prefixes
+from be_toolchain.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.preferences import GROUPS, Preferences
-from be_toolchain.store_paths import CUDA_PREFIX, ENV_STORE, MANIFEST, SELECTED, misnamed_store, store_dir
+from be_toolchain.store_paths import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
 from be_toolchain.system import System
 from be_toolchain.versions import version_key
 
@@ -123,10 +124,10 @@ def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Prob
 
 def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
     """One managed toolchain; a folder without its manifest was never finished."""
-    store = store_dir(system.environ)
+    store = find_store(system).path
     assert store is not None
-    if not system.is_file(store / name / MANIFEST):
-        reason = f"not a managed toolchain: no {MANIFEST}"
+    reason = distrust_managed(system, store / name)
+    if reason:
         hint = "python -m be_toolchain use none" if found_via == _USE else ""
         yield Probe(found_via=found_via, place=str(store / name), reason=reason, hint=hint)
         return
@@ -143,8 +144,8 @@ _MANAGED, _USE = catalog.MANAGED_STEPS
 
 def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
     """The managed toolchain that ``use`` chose, unless a setting says which places come first."""
-    store = store_dir(system.environ)
-    name = (system.read_text(store / SELECTED) or "").strip() if store is not None else ""
+    store = find_store(system)
+    name = (system.read_text(store.path / SELECTED) or "").strip() if store.path and not store.problem else ""
     if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
         yield from _in_store(system, _USE, name)
 
@@ -154,10 +155,12 @@ def from_managed(system: System, _: Preferences) -> Iterator[Found]:
     misnamed = misnamed_store(system.environ)
     if misnamed:
         yield Probe(found_via="managed", place=ENV_STORE, reason=misnamed, hint=correct(ENV_STORE))
-    store = store_dir(system.environ)
-    names = [name for name in system.list_dir(store) if name.startswith(CUDA_PREFIX)] if store is not None else []
-    if not names:
-        yield Probe(found_via="managed", place=str(store or "store"), reason="no managed CUDA toolkit")
+    store = find_store(system)
+    names = find_managed(system, CUDA_PREFIX)
+    if store.problem:
+        yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
+    elif not names:
+        yield Probe(found_via="managed", place=str(store.path or "store"), reason="no managed CUDA toolkit")
     for name in sorted(names, key=version_key, reverse=True):
         yield from _in_store(system, _MANAGED, name)
 

@@ -194,7 +194,8 @@ def _try_ffi(system: System, language: str, name: str, expected: str, scratch: P
     """Load a kernel with be_runtime and call it from JAX, in a process of its own."""
     cache = scratch / f"cache_{language}"
     cache.mkdir(mode=0o700)
-    paths = json.dumps([path or str(system.cwd) for path in sys.path])
+    checkout = str(Path(__file__).parents[1])  # where __main__ has taken the working folder off the path
+    paths = json.dumps([path or str(system.cwd) for path in (*sys.path, checkout)])
     command = (sys.executable, "-c", FFI, language, str(cache), paths)
     result = _try(system, name, (command,), expected, "built a kernel and called it from JAX")
     if "No module named 'be_runtime'" in result.detail:

@@ -1,4 +1,4 @@
-"""Where managed toolchains are and what their files are called. Pure: an environment in, paths out."""
+"""Where managed toolchains and the user's own file are, and their names. Pure: an environment in, paths out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 APP = "be_toolchain"
-"""The folder below the user's data folder."""
+"""The folder below the user's data folder, and below that of the user's settings."""
+
+FILE = "be-toolchain.toml"
+"""A project's wishes; in the folder of the user's settings, what is the user's alone to say."""
 
 ENV_STORE = "BE_TOOLCHAINS_DIR"
 STORE_VARIABLES = (ENV_STORE, "XDG_DATA_HOME", "HOME")
@@ -54,6 +57,20 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
         return Path(data, APP, "toolchains")
     home = environ.get("HOME", "").strip()
     return Path(home, ".local", "share", APP, "toolchains") if home.startswith("/") else None
+
+
+def user_file(environ: Mapping[str, str]) -> Path | None:
+    """The user's own file, in the folder that platformdirs has for settings on Linux; None when there is no home.
+
+    Examples
+    --------
+    >>> user_file({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.config/be_toolchain/be-toolchain.toml'
+    """
+    named, home = (environ.get(name, "").strip() for name in ("XDG_CONFIG_HOME", "HOME"))
+    if named.startswith("/"):
+        return Path(named, APP, FILE)
+    return Path(home, ".config", APP, FILE) if home.startswith("/") else None
 
 
 def misnamed_store(environ: Mapping[str, str]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,6 +85,8 @@ class FolderFacts(NamedTuple):
     obstacle : str
         Why libraries can't be kept there, as far as neither of these tells: it is no folder, or another user could
         put a file there, see `folder_trust`; empty otherwise.
+    own_part : Path or None
+        The user's folder in one that is for all users, such as one of mode 1777; None elsewhere.
     """
 
     path: Path
@@ -92,6 +95,7 @@ class FolderFacts(NamedTuple):
     executable: bool = True
     free_bytes: int | None = None
     obstacle: str = ""
+    own_part: Path | None = None
 
 
 class System(ABC):
@@ -122,7 +126,7 @@ class System(ABC):
 
     @abstractmethod
     def stat(self, path: str | Path) -> FileStamp | None:
-        """The state of what is at `path`, links followed; None when nothing is, or it can't be seen."""
+        """The state of the file or folder at `path`, links followed; None when neither is, or it can't be seen."""
 
     @abstractmethod
     def list_dir(self, path: Path) -> tuple[str, ...]:
@@ -130,7 +134,7 @@ class System(ABC):
 
     @abstractmethod
     def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
-        """The beginning of a file as UTF-8, undecodable bytes replaced; None when it can't be read."""
+        """The beginning of a file as UTF-8, undecodable bytes replaced; None when it is no file or can't be read."""
 
     @abstractmethod
     def realpath(self, path: Path) -> Path:
@@ -151,8 +155,8 @@ class System(ABC):
         """What can be done in a folder that may not be there yet; a leading ``~`` is the user's home folder."""
 
     @abstractmethod
-    def is_planted(self, path: Path) -> bool:
-        """Whether another user may have put a file there: it is not ours, in a folder that anyone may write to."""
+    def distrust(self, path: Path) -> str:
+        """Why a file is not believed: another user may have put it there, or could; see `folder_trust`."""
 
     def run(self, argv: tuple[str, ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0) -> RunResult:
         """Run one command as `run_all` does."""
@@ -187,15 +191,21 @@ class System(ABC):
         return next((folder / name for folder in self.path_dirs if self.is_program(folder / name)), None)
 
 
+_KIND, _FOLDER, _FILE = 0o170000, stat.S_IFDIR, stat.S_IFREG
+
+
 def stamp_path(path: str | Path) -> FileStamp | None:
-    """The state of a real file or folder; None when nothing is there, or it can't be seen."""
+    """The state of a real file or folder; None when neither is there, or it can't be seen."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a warm load does this for every recorded path; Path would double its cost
     except (OSError, ValueError):
         return None
     mode = found.st_mode
+    kind = mode & _KIND
+    if kind not in (_FOLDER, _FILE):  # pipes, sockets and devices hold nothing for a search
+        return None
     executable, times = bool(mode & 0o111), (found.st_mtime_ns, found.st_ctime_ns)
-    return FileStamp(stat.S_ISDIR(mode), executable, found.st_ino, found.st_size, *times)
+    return FileStamp(kind == _FOLDER, executable, found.st_ino, found.st_size, *times)
 
 
 _PIECE_BYTES = 1 << 14
@@ -235,7 +245,10 @@ class LocalSystem(System):
         """See `System.read_text`."""
         parts: list[bytes] = []
         try:
-            with path.open("rb", buffering=0) as file:
+            # A pipe or a device has no end, and the open of one can wait for ever.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:  # noqa: PTH123 - by descriptor
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
                 # In pieces, since the kernel clears as much memory as a read of /proc/sys asks for.
                 while limit_bytes > 0 and (part := file.read(min(limit_bytes, _PIECE_BYTES))):
                     parts.append(part)
@@ -274,10 +287,11 @@ class LocalSystem(System):
         """See `System.folder_facts`."""
         path = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
         path = path if path.is_absolute() or self.cwd is None else self.cwd / path
-        standing = next((place for place in (path, *path.parents) if stamp_path(place)), Path("/"))
+        standing = next((place for place in (path, *path.parents) if os.path.exists(place)), Path("/"))  # noqa: PTH110 - Path.exists raises below a folder that can't be read
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
-        facts = FolderFacts(path=path, standing=standing, writable=writable, obstacle=_obstacle(path, standing))
+        obstacle, own = _judge_folder(path, standing)
+        facts = FolderFacts(path=path, standing=standing, writable=writable, obstacle=obstacle, own_part=own)
         try:
             mounted = os.statvfs(standing)
         except OSError:
@@ -288,41 +302,74 @@ class LocalSystem(System):
             free_bytes=mounted.f_bavail * mounted.f_frsize,
         )
 
-    def is_planted(self, path: Path) -> bool:
-        """See `System.is_planted`."""
+    def distrust(self, path: Path) -> str:
+        """See `System.distrust`."""
+        from be_toolchain.folder_trust import distrust_trail
+
         try:
-            file, folder = path.stat(), path.parent.stat()
-        except OSError:
-            return False
-        return file.st_uid not in (0, os.getuid()) and bool(folder.st_mode & stat.S_IWOTH)
+            return distrust_trail(_trail(str(path)), os.geteuid(), self.environ.get("HOME", ""))
+        except OSError as error:
+            return f"{error.filename} can't be looked at: {error.strerror}"
 
 
-def _obstacle(folder: Path, standing: Path) -> str:
-    """See `FolderFacts.obstacle`."""
+_MOST_LINKS = 40
+
+
+def _trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Every folder and link that leads to an absolute path, and what is there, from the root on."""
+    yield "/", os.lstat("/")
+    place, links, left = "", 0, path.split("/")[::-1]
+    while left:
+        name = left.pop()
+        here = f"{place}/{name}"
+        if name == "..":
+            place = place.rpartition("/")[0]
+        if name in ("", ".", ".."):
+            continue
+        status = os.lstat(here)
+        yield here, status
+        if not stat.S_ISLNK(status.st_mode):
+            place = here
+            continue
+        target = os.readlink(here)  # noqa: PTH115 - the same
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        place = "" if target.startswith("/") else place
+        left += target.split("/")[::-1]
+
+
+def _judge_folder(folder: Path, standing: Path) -> tuple[str, Path | None]:
+    """See `FolderFacts.obstacle` and `FolderFacts.own_part`."""
     from be_toolchain.folder_trust import distrust, distrust_own_part, is_shared, own_part
 
-    if not folder.is_absolute():
-        unknown = "home" if folder.parts[:1] == ("~",) else "working"
-        return f"is not absolute: the {unknown} folder is unknown"
-    if standing != folder:
-        broken = next((path for path in (folder, *folder.parents) if os.path.islink(path)), standing)  # noqa: PTH114 - Path.is_symlink raises below a folder that can't be read
-        if broken != standing and broken.is_relative_to(standing):
-            return f"can't be made: {broken} is a symbolic link that leads nowhere"
-        return "" if standing.is_dir() else f"can't be made: {standing} is not a folder"
+    if standing != folder or not folder.is_absolute():
+        return _unmade(folder, standing), None
     uid = os.geteuid()
     try:
         link, status = folder.lstat(), folder.stat()
     except OSError:
-        return ""
+        return "", None
     problem = distrust(status, uid, link=link if stat.S_ISLNK(link.st_mode) else None)
     if problem or not is_shared(status):
-        return problem
+        return problem, None
     own = own_part(folder, uid)
     try:
         problem = distrust_own_part(own.lstat(), uid)
     except OSError:
-        return ""
-    return problem and f"is shared, and {own} in it {problem}"
+        return "", own
+    return problem and f"is shared, and {own} in it {problem}", own
+
+
+def _unmade(folder: Path, standing: Path) -> str:
+    """Why a folder that is not there can't be made, as far as what is there tells."""
+    if not folder.is_absolute():
+        unknown = "home" if folder.parts[:1] == ("~",) else "working"
+        return f"is not absolute: the {unknown} folder is unknown"
+    broken = next((path for path in (folder, *folder.parents) if os.path.islink(path)), standing)  # noqa: PTH114 - Path.is_symlink raises below a folder that can't be read
+    if broken != standing and broken.is_relative_to(standing):
+        return f"can't be made: {broken} is a symbolic link that leads nowhere"
+    return "" if standing.is_dir() else f"can't be made: {standing} is not a folder"
 
 
 def _working_folder() -> Path | None:

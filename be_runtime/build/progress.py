@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from be_toolchain.terminal import printable_line
+
 from .plan import Edge
 
 _DELAY_S = 1.0
@@ -63,16 +65,19 @@ class Progress:
         if self._done.wait(_DELAY_S):
             return
         from rich.console import Console
+        from rich.text import Text
 
         console = Console(stderr=True)
-        with console.status(self._line(start)) as status:
+        with console.status(Text(self._line(start))) as status:
             while not self._done.wait(0.2):
-                status.update(self._line(start))
+                status.update(Text(self._line(start)))
         if not self._failed:
             took = f"built {self._name} in {time.monotonic() - start:.1f} s{self._slowest}"
-            console.print(took, style="dim", highlight=False, markup=False)
+            console.print(printable_line(took), style="dim", highlight=False, markup=False)
 
     def _line(self, start: float) -> str:
         finished = self._total - len(self._left)
         doing = f": {self._left[0]}" if self._left else ""
-        return f"building {self._name} [{finished}/{self._total}] {time.monotonic() - start:.0f} s{doing}"
+        return printable_line(
+            f"building {self._name} [{finished}/{self._total}] {time.monotonic() - start:.0f} s{doing}"
+        )

@@ -20,9 +20,8 @@ from collections.abc import Iterator
 
 from be_runtime.cache.layout import base_folder, staging_root
 from be_runtime.errors import CacheError
-from be_toolchain.folder_trust import is_open, is_shared
+from be_toolchain.folder_trust import is_open, is_shared, is_trusted_owner
 
-_ROOT_UID = 0
 _TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Compiled kernels of brainevent-toolchain. They are built again when deleted.\n"
@@ -118,16 +117,11 @@ def root_problem(status: os.stat_result, uid: int) -> str | None:
     """Why a folder with this stat is unfit as a cache's root for the user; None when it is fit. Pure."""
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
-    if status.st_uid not in (uid, _ROOT_UID):
+    if not is_trusted_owner(status, uid):
         return f"belongs to {_user(status.st_uid)}, not to {_user(uid)}"
     if is_shared(status) or not is_open(status, uid):
         return None
     return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o}, owner {_user(status.st_uid)})"
-
-
-def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
-    """Whether a file was written by the user or by root, who could do anything anyway."""
-    return status.st_uid in (uid, _ROOT_UID)
 
 
 def unusable(path: str, problem: str) -> CacheError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from be_runtime.cache.guard import root_problem, unusable
 from be_runtime.errors import CacheError
+from be_toolchain.terminal import printable_line
 
 if TYPE_CHECKING:
     from be_runtime.settings import Settings
@@ -151,4 +152,4 @@ def _existing_part(folder: Path) -> Path:
 
 def _warn(message: str) -> None:
     """A warning that points at the user's call rather than here; Python shows each text once."""
-    warnings.warn(message, CacheWarning, stacklevel=4)
+    warnings.warn(printable_line(message), CacheWarning, stacklevel=4)

@@ -7,10 +7,10 @@ import os
 import time
 from typing import NamedTuple
 
-from be_runtime.cache.guard import is_trusted_owner
 from be_runtime.cache.layout import MANIFEST, is_variant, key_folder
 from be_runtime.cache.manifest import Manifest, parse_manifest, render_manifest
 from be_runtime.cache.verify import is_unchanged
+from be_toolchain.folder_trust import is_trusted_owner
 
 _USE_RESOLUTION_S = 24 * 3600.0
 _LARGEST_MANIFEST = 1 << 26

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from be_toolchain import ToolchainError
+from be_toolchain.terminal import printable_line
 
 from .. import jax_primitive
 from ..errors import ArgumentError, BeRuntimeError
@@ -94,7 +95,7 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
                 f"the {entry.backend} kernel of {call.name} can't be used: {reason}; "
                 f"{candidates[index + 1].backend} stands in for it"
             )
-            warnings.warn(message, FallbackWarning, stacklevel=2)
+            warnings.warn(printable_line(message), FallbackWarning, stacklevel=2)
     raise AssertionError("the last candidate returns or raises")
 
 

@@ -19,6 +19,7 @@ from be_runtime.source_text import SourceText
 from be_runtime.tools import Tools
 from be_toolchain.arch import parse_archs
 from be_toolchain.model import HostCompiler, Toolchain
+from tests.support.accounts import STRANGER, needs_root
 
 FFI = "0.3"
 REQUEST = BuildRequest(
@@ -160,6 +161,23 @@ def test_a_header_that_is_not_there_does_not_matter(fill: Fill, header: Path):
     assert prebuilt.find(folder, KEY, ()) is not None
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop"])
+def test_what_is_no_file_in_the_place_of_a_header_is_none(fill: Fill, header: Path, kind: str):
+    """It may be where anyone can put one, and a pipe or a device would never end."""
+    folder = fill("9.0")
+    header.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(header)
+        case "device":
+            header.symlink_to("/dev/zero")
+        case "folder":
+            header.mkdir()
+        case _:
+            header.symlink_to(header.name)
+    assert prebuilt.find(folder, KEY, ()) is not None
+
+
 def test_a_damaged_library_is_never_loaded(fill: Fill):
     folder = fill("9.0")
     (library,) = folder.rglob(LIBRARY)
@@ -182,6 +200,39 @@ def test_a_folder_that_everybody_can_write_is_refused(fill: Fill, mode: int):
     folder.chmod(mode)
     with pytest.raises(CacheError, match="can be written by other users"):
         prebuilt.find(folder, KEY, ())
+
+
+LEVELS = ("", "kernels", "kernels/*", f"kernels/*/{prebuilt.RECORD}", f"kernels/*/{CONTENTS}", f"kernels/*/{LIBRARY}")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_that_others_can_write_is_refused(fill: Fill, level: str):
+    folder = fill("9.0")
+    (place,) = folder.glob(level) if level else (folder,)
+    place.chmod(0o775)
+    with pytest.raises(CacheError, match=r"can be written by other users \(mode 775\)") as caught:
+        prebuilt.find(folder, KEY, ())
+    assert caught.value.hints == (f"chmod go-w {place}",)
+
+
+@needs_root
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_of_another_user_is_refused(fill: Fill, level: str):
+    folder = fill("9.0")
+    (place,) = folder.glob(level) if level else (folder,)
+    os.chown(place, STRANGER, STRANGER)
+    with pytest.raises(CacheError, match=f"{place} belongs to another user") as caught:
+        prebuilt.find(folder, KEY, ())
+    assert caught.value.hints
+
+
+@needs_root
+def test_a_link_of_another_user_is_refused_and_ones_own_is_followed(fill: Fill, tmp_path: Path):
+    (tmp_path / "link").symlink_to(fill("9.0"))
+    assert prebuilt.find(tmp_path / "link", KEY, ()) is not None
+    os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
+    with pytest.raises(CacheError, match="link is a symbolic link made by another user"):
+        prebuilt.find(tmp_path / "link", KEY, ())
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):

@@ -14,7 +14,7 @@ import pytest
 import be_runtime
 from be_runtime.errors import BuildError
 from tests.support.rebuilds import TICK_S, append, compiled
-from tests.support.runtime import forwarding_compiler
+from tests.support.runtime import forwarding_compiler, real_compiler
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
@@ -119,3 +119,36 @@ def test_editors_learn_how_the_sources_are_compiled(folder: Path, tmp_path: Path
     assert "-DNEW" in entries["a.cc"]["arguments"]
     assert entries["a.cc"]["arguments"][-2:] == ["-c", str(folder / "a.cc")]
     assert entries["a.cc"]["directory"] == str(folder)
+
+
+VALUE_SOURCE = """
+#include "brainevent/common.h"
+// @BE value
+void value(BE::Tensor out) { out.data_ptr<int>()[0] = WRAPPED; }
+"""
+
+
+def wrapper(path: Path, compiler: str, value: int) -> None:
+    """A compiler's wrapper script, edited in place: size, version and path stay."""
+    inode = path.stat().st_ino if path.exists() else None
+    path.write_text(f'#!/bin/sh\nexec {compiler} -DWRAPPED={value} "$@"\n')
+    path.chmod(0o755)
+    assert inode in (None, path.stat().st_ino)
+
+
+@pytest.mark.parametrize("variable", ["BE_CXX", "CXX", "a link"])
+def test_an_edited_wrapper_script_is_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str):
+    script, named, compiler = tmp_path / "g++-wrapper", tmp_path / "named", real_compiler()
+    named.symlink_to(script)
+    for name in ("BE_CXX", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BE_CXX" if variable == "a link" else variable, str(named if variable == "a link" else script))
+    paths = []
+    for value in (1, 2, 1):
+        wrapper(script, compiler, value)
+        time.sleep(TICK_S)
+        module = be_runtime.load_cpp_inline("wrapped", VALUE_SOURCE, auto_register=False)
+        paths.append(module.path)
+        assert module.path == be_runtime.load_cpp_inline("wrapped", VALUE_SOURCE, auto_register=False).path
+    assert paths[0] != paths[1]
+    assert paths[0] == paths[2], "what was compiled with the first text is found again"

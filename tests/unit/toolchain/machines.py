@@ -101,8 +101,10 @@ class MemorySystem(System):
     def folder_facts(self, path: Path) -> FolderFacts:
         return self.folders.get(str(path), FolderFacts(path=path, standing=path))
 
-    def is_planted(self, path: Path) -> bool:
-        return str(path) in self.planted
+    def distrust(self, path: Path) -> str:
+        places = (path, *path.parents, self.realpath(path))
+        found = next((place for place in places if str(place) in self.planted), None)
+        return f"{found} belongs to another user (uid 1001)" if found else ""
 
     # Building a machine
 
@@ -309,7 +311,7 @@ class MemorySystem(System):
         )
 
     def plant(self, path: str) -> None:
-        """Make a file another user's, in a folder that anyone may write to."""
+        """Make a file or folder another user's."""
         self.planted.add(path)
 
     def debian(self, release: str = "12.9") -> None:

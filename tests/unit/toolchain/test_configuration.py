@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from be_toolchain.configuration import KEYS, ConfigurationFile, find_configurati
 from be_toolchain.errors import PreferenceError
 from be_toolchain.preferences import parse_preferences
 from be_toolchain.system import LocalSystem
-from tests.support.requirements import OPTIONAL
 from tests.unit.toolchain.machines import MemorySystem
 
 CUDA = ToolchainRequest(need_cuda=True)
@@ -106,18 +104,6 @@ def test_a_record_follows_the_file(tmp_path: Path):
     del machine.files["/project/be-toolchain.toml"]
     assert root() == "/usr/local/cuda"
     assert machine.commands == []
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason=f"{OPTIONAL}root, to give a file away")
-def test_what_another_user_left_in_a_shared_folder_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file = tmp_path / "be-toolchain.toml"
-    file.write_text('nvcc = "x"')
-    monkeypatch.chdir(tmp_path)
-    os.chown(file, 54321, 54321)
-    tmp_path.chmod(0o755)
-    assert find_configuration(LocalSystem()) is not None
-    tmp_path.chmod(0o1777)
-    assert find_configuration(LocalSystem()) is None
 
 
 def test_a_file_that_cannot_be_read_is_not_left_out_without_a_word():

@@ -76,6 +76,7 @@ def rows(field_name: str) -> pytest.MarkDecorator:
 
 
 @rows("verdict")
+@pytest.mark.filterwarnings("ignore::be_toolchain.configuration.PassedOverWarning")
 def test_found(row: Row):
     toolchain = resolve(row.request, system=machine_of(row))
 

@@ -10,12 +10,16 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.errors import StoreError
+from be_toolchain import ToolchainRequest, cli, resolve
+from be_toolchain.doctor import examine_machine
+from be_toolchain.errors import StoreError, ToolchainError
 from be_toolchain.install import wipe
 from be_toolchain.managed import Store
+from be_toolchain.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.store_paths import APP, INTERRUPTED, SELECTED, store_dir
+from be_toolchain.system import FolderFacts, LocalSystem
 from be_toolchain.wheel_files import check_wheel
+from tests.support.accounts import STRANGER, needs_root
 from tests.unit.toolchain.machines import SITE, MemorySystem
 
 WHEEL = (("nvidia-nvvm", "13.0.88"),)
@@ -233,3 +237,82 @@ def test_a_managed_cxx_is_for_machines_without_another_and_never_for_nvcc():
     with pytest.raises(RuntimeError, match="libc\\+\\+") as caught:
         resolve(ToolchainRequest(need_cuda=True), system=made)
     assert caught.value.code == "TC302"  # type: ignore[attr-defined]
+
+
+def closed(made: MemorySystem, path: str, obstacle: str) -> None:
+    made.folders[path] = FolderFacts(path=Path(path), standing=Path(path), obstacle=obstacle)
+
+
+@pytest.mark.parametrize("level", ["", "/cuda-13.0.2"])
+def test_programs_of_a_store_that_others_can_write_do_not_run(level: str, tmp_path: Path):
+    made = machine()
+    made.runfile("/usr/local/cuda")
+    store_cuda(made, "13.0.2")
+    made.write(f"{HOME_STORE}/{SELECTED}", "cuda-13.0.2\n")
+    assert root_of(made) == f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13"
+    resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
+    closed(made, f"{HOME_STORE}{level}", "can be written by other users (mode 777)")
+    assert root_of(made) == "/usr/local/cuda"
+    report = examine_machine(made)
+    told = [row.message for row in report.findings if "can be written by other users" in row.message]
+    assert told
+    assert HOME_STORE in told[0]
+
+
+def test_a_record_does_not_outlive_the_trust_in_a_store(tmp_path: Path):
+    made = machine()
+    made.runfile("/usr/local/cuda")
+    store_cuda(made, "13.0.2")
+    first = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
+    closed(made, HOME_STORE, "belongs to another user (uid 1001)")
+    second = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
+    assert [str(found.cuda and found.cuda.root) for found in (first, second)] == [
+        f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13",
+        "/usr/local/cuda",
+    ]
+
+
+def test_a_cxx_in_a_store_that_others_can_write_does_not_run():
+    made = MemorySystem()
+    made.environ = {**made.environ, "HOME": "/home/ada"}
+    made.gxx(f"{HOME_STORE}/zig-0.17.1/bin/clang++", "22.1.8", "clang")
+    made.write(f"{HOME_STORE}/zig-0.17.1/toolchain.json", "{}")
+    closed(made, HOME_STORE, "can be written by other users (mode 777)")
+    with pytest.raises(ToolchainError, match="can be written by other users") as caught:
+        resolve(system=made)
+    assert caught.value.code == "TC301"
+
+
+@pytest.mark.parametrize("command", [["list"], ["use", "13.0"], ["prune"], ["install", "--host-compiler"]])
+def test_commands_refuse_a_store_that_others_can_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+):
+    tmp_path.chmod(0o777)
+    assert cli.main(command, system=LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path), "PATH": "/nowhere"})) == 1
+    told = capsys.readouterr().err
+    assert f"{tmp_path} can be written by other users (mode 777)" in told
+    assert "chmod go-w" in told
+
+
+def test_in_a_folder_for_all_users_each_has_a_store(tmp_path: Path):
+    tmp_path.chmod(0o1777)
+    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path)})
+    own = tmp_path / f"user-{os.geteuid()}"
+    assert find_store(system) == (own, "")
+    publish(Store(own), "cuda-13.0.2")
+    assert find_managed(system, "cuda-") == ("cuda-13.0.2",)
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o770)
+    assert "can be written by other users" in find_store(system).problem
+    assert find_managed(system, "cuda-") == ()
+
+
+@needs_root
+def test_a_store_of_another_user_is_not_used(tmp_path: Path):
+    publish(Store(tmp_path / "store"), "cuda-13.0.2")
+    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path / "store")})
+    assert distrust_managed(system, tmp_path / "store" / "cuda-13.0.2") == ""
+    os.chown(tmp_path / "store" / "cuda-13.0.2", STRANGER, STRANGER)
+    assert "belongs to another user" in distrust_managed(system, tmp_path / "store" / "cuda-13.0.2")
+    os.chown(tmp_path / "store", STRANGER, STRANGER)
+    assert "belongs to another user" in find_store(system).problem

@@ -253,3 +253,18 @@ def test_an_edit_whose_modification_time_is_set_back_is_seen(tmp_path: Path, nam
     os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     assert load_record(tmp_path / "records", [], LocalSystem()) is None
+
+
+def test_what_was_edited_is_another_toolchain_also_where_its_version_stays(machine: MemorySystem, tmp_path: Path):
+    seen = {resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint}
+    for path in ("/usr/bin/g++", f"{SITE}/nvidia/cu13/bin/nvcc", f"{SITE}/nvidia/cu13/bin/nvcc.profile"):
+        machine.files[path].text += "\nedited"
+        machine.touch(path)
+        seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
+    assert len(seen) == 4
+    script = "#!/bin/sh\n" + "#\n" * 50_000
+    for last in ("exec g++ -DA", "exec g++ -DB"):
+        machine.files["/usr/bin/g++"].text = script + last
+        machine.touch("/usr/bin/g++")
+        seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
+    assert len(seen) == 6

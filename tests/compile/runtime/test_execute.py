@@ -36,9 +36,8 @@ def run(folder: Path, *edges: Edge, jobs: int = 2, timeout_s: float | None = 60,
         folder,
         ninja=NINJA,
         jobs=jobs,
-        environ=os.environ,
         timeout_s=timeout_s,
-        **options,  # type: ignore[arg-type]
+        **{"environ": os.environ, **options},  # type: ignore[arg-type]
     )
 
 
@@ -114,6 +113,37 @@ def test_a_failure_among_others_has_only_its_own_output(tmp_path: Path):
     with pytest.raises(BuildError, match="making bad failed") as caught:
         run(tmp_path, *edges)
     assert caught.value.output == "bad"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CLICOLOR_FORCE", "1"),
+        ("FORCE_COLOR", "3"),
+        ("GCC_COLORS", "error=01;31"),
+        ("GCC_EXTRA_DIAGNOSTIC_OUTPUT", "fixits-v1"),
+        ("LANGUAGE", "de"),
+        ("MAKEFLAGS", "-j4 --jobserver-auth=fifo:/nowhere"),
+        ("NINJA_STATUS", "[%f/%t] "),
+        ("SHELLOPTS", "xtrace"),
+        ("TERM", "xterm-256color"),
+    ],
+)
+def test_no_variable_steers_what_ninja_and_the_commands_print(tmp_path: Path, name: str, value: str):
+    good = edge("a", f"open('seen', 'w').write(os.environ.get({name!r}, ''))")
+    bad = edge("b", "print('\33[31mred\33[0m'); sys.exit(3)", inputs=("a",))
+    succeeded: list[Edge] = []
+    with pytest.raises(BuildError, match="making b failed") as caught:
+        run(tmp_path, good, bad, environ={**os.environ, name: value}, on_success=succeeded.append)
+    assert caught.value.output == "red"
+    assert succeeded == [good]
+    assert (tmp_path / "seen").read_text() != value
+
+
+def test_a_command_that_prints_what_ninja_says_of_failures_has_not_failed(tmp_path: Path):
+    (step,) = run(tmp_path, edge("a", "print('FAILED: [code=1] a', 'sh -c false', 'more', sep=chr(10))"))
+    assert not step.failed
+    assert step.output == "FAILED: [code=1] a\nsh -c false\nmore"
 
 
 def test_descriptions_may_repeat_what_ninja_says(tmp_path: Path):

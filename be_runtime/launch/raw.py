@@ -255,17 +255,19 @@ def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> Param:
     import numpy as np
 
     assert param.dtype is not None, "a scalar of unknown type is refused with its prototype"
-    value = scalars[param.name]
-    is_rounded = param.dtype.name.startswith(("float", "complex"))
-    is_number = isinstance(value, Number | np.generic)
+    given = scalars[param.name]
+    value = given.item() if isinstance(given, np.generic) else given
+    is_rounded = param.dtype.name.startswith(("float", "complex")) and isinstance(value, float | complex)
     try:
-        number = np.dtype(param.dtype.name).type(value)
-        is_exact = bool(number == value)
+        with np.errstate(over="ignore"):
+            number = np.dtype(param.dtype.name).type(value)
+        may_differ = is_rounded and np.isfinite(number) == np.isfinite(value)
+        is_held = isinstance(value, Number) and bool(may_differ or number.item() == value)
     except (TypeError, ValueError, OverflowError):
-        is_number = is_exact = False
-    if not is_number or not (is_rounded or is_exact):
+        is_held = False
+    if not is_held:
         raise ArgumentError(
-            f"{name}: {param.name}={value!r} is no {param.dtype.name}, which the kernel takes",
+            f"{name}: {param.name}={given!r} is no {param.dtype.name}, which the kernel takes",
             hints=("a scalar is a number that is known when the call is traced; pass an array for one that is not",),
         )
     return scalar_param(number.tobytes())

@@ -151,19 +151,20 @@ def test_the_bad_one_of_several_arguments_is_named(message_of: MessageOf):
     ("attrs", "given"),
     [
         ({}, "none"),
-        ({"scale": np.float32(2)}, "scale: float32"),
-        ({**GOOD, "extra": np.int8(1)}, "extra: int8, scale: float32, times: int32"),
-        ({"scale": np.float64(2), "times": np.int32(3)}, "scale: float64, times: int32"),
-        ({"scale": np.float32(2), "times": np.int64(3)}, "scale: float32, times: int64"),
-        ({"scale": np.float32(2), "times": np.uint32(3)}, "scale: float32, times: uint32"),
-        ({"scale": 5, "times": True}, "scale: int64, times: bool"),
-        ({"scale": "five", "times": np.int32(3)}, "scale: string, times: int32"),
-        ({"scale": np.ones(1, np.float32), "times": np.int32(3)}, "scale: array of float32, times: int32"),
-        ({"scale": {"a": np.float32(3)}, "times": np.int32(3)}, "scale: dictionary, times: int32"),
-        ({"Scale": np.float32(2), "times": np.int32(3)}, "Scale: float32, times: int32"),
-        ({"scal": np.float32(2), "times": np.int32(3)}, "scal: float32, times: int32"),
-        ({f"a{n}": np.int32(n) for n in range(200)}, "a0: int32, a1: int32"),
-        ({"n" * 5000: np.int32(1)}, "n" * 100 + ": int32"),
+        ({"scale": np.float32(2)}, "scale: float32 2"),
+        ({**GOOD, "extra": np.int8(-1)}, "extra: int8 -1, scale: float32 2, times: int32 3"),
+        ({"scale": 1e300, "times": np.int32(3)}, "scale: float64 1e+300, times: int32 3"),
+        ({"scale": np.float32(2), "times": 2**31}, "scale: float32 2, times: int64 2147483648"),
+        ({"scale": np.float32(2), "times": np.uint32(2**32 - 1)}, "scale: float32 2, times: uint32 4294967295"),
+        ({"scale": 2**24 + 1, "times": 2.5}, "scale: int64 16777217, times: float64 2.5"),
+        ({"scale": 5, "times": float("nan")}, "scale: int64 5, times: float64 nan"),
+        ({"scale": "five", "times": np.int32(3)}, "scale: string, times: int32 3"),
+        ({"scale": np.ones(1, np.float32), "times": np.int32(3)}, "scale: array of float32, times: int32 3"),
+        ({"scale": {"a": np.float32(3)}, "times": np.int32(3)}, "scale: dictionary, times: int32 3"),
+        ({"Scale": np.float32(2), "times": np.int32(3)}, "Scale: float32 2, times: int32 3"),
+        ({"scal": np.float32(2), "times": np.int32(3)}, "scal: float32 2, times: int32 3"),
+        ({f"a{n}": np.int32(n) for n in range(200)}, "a0: int32 0, a1: int32 1"),
+        ({"n" * 5000: np.int32(1)}, "n" * 100 + ": int32 1"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 60 else None,
 )
@@ -175,7 +176,7 @@ def test_wrong_attributes_say_what_to_pass(message_of: MessageOf, attrs: dict[st
 
 def test_attributes_for_a_function_without_any(message_of: MessageOf):
     message = message_of("copy", VECTOR, X, n=np.int32(1))
-    assert "takes the attributes (none), but the call passes (n: int32)" in message
+    assert "takes the attributes (none), but the call passes (n: int32 1)" in message
 
 
 @pytest.mark.parametrize(

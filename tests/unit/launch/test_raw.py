@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from be_runtime.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
@@ -43,6 +44,12 @@ def test_params_follow_the_source():
         ({"n": 1.5}, "n=1.5 is no int32"),
         ({"n": 2**31}, "is no int32"),
         ({"n": "7x"}, "is no int32"),
+        ({"n": np.inf}, "is no int32"),
+        ({"n": np.complex64(7)}, "is no int32"),
+        ({"by": 1e300}, "is no float32"),
+        ({"by": 2**24 + 1}, "is no float32"),
+        ({"by": 1 + 2j}, "is no float32"),
+        ({"by": np.complex64(1 + 2j)}, "is no float32"),
         ({"by": None}, "by=None is no float32"),
         ({"by": [1.0, 2.0]}, "is no float32"),
     ],
@@ -50,6 +57,12 @@ def test_params_follow_the_source():
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str):
     with pytest.raises(ArgumentError, match=message):
         bound(**arguments)
+
+
+@pytest.mark.parametrize("by", [0.1, np.float64(0.1), 2, True, np.int8(-1), np.inf, np.nan, -0.0, 2**100])
+def test_a_number_of_another_type_is_converted_where_the_parameter_holds_it(by: Any):
+    (bits,) = struct.unpack("<i", np.float32(by).tobytes())
+    assert bound(by=by)[3].first == bits % 2**32
 
 
 def test_const_says_which_is_which():

@@ -36,8 +36,8 @@ def warp_kernel(
     launch_dims : int or tuple of int, optional
         Threads along each axis; by default the shape of the first array.
     vmap_method : str
-        As for ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. Under those that hand over a whole batch,
-        Warp joins the batch with the first axis of each array, which is right for kernels that work element by element.
+        As for ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. Under those that hand over a whole
+        batch, Warp joins it with the first axis of each array: right for kernels that work element by element.
     **warp_options
         Further arguments of Warp's ``jax_kernel``.
 

@@ -19,7 +19,7 @@ from be_runtime.settings import Settings
 from be_toolchain.errors import ArchError, CudaNotFoundError, ToolchainError
 from be_toolchain.system import FileStamp, LocalSystem
 from tests.support import runtime
-from tests.support.cuda import run_json
+from tests.support.cuda import device_code, run_json
 
 HEAD = '#include <cuda_runtime.h>\n#include "brainevent/common.h"\n'
 KERNEL = "__global__ void k(float* out) { out[0] = 1.0f; }\n"
@@ -222,21 +222,21 @@ def test_a_stream_without_the_cast():
 
 
 LOAD_WITHOUT_DEVICE = """
-import json, sys
+import json, sys, warnings
 import be_runtime
-try:
-    be_runtime.load_cuda_inline("broken", sys.argv[1], auto_register=False)
-except be_runtime.ArgumentError as error:
-    print(json.dumps(str(error)))
+with warnings.catch_warnings(record=True) as caught:
+    module = be_runtime.load_cuda_inline("no_device", sys.argv[1], auto_register=False)
+print(json.dumps([str(module.path), *(str(each.message) for each in caught)]))
 """
 
 
 def test_no_device_and_no_architecture():
     """In a process of its own: the driver reads which devices are visible only once."""
     hidden = {"CUDA_VISIBLE_DEVICES": "", "BE_COMPUTE_CAPABILITIES": None}
-    message = run_json(LOAD_WITHOUT_DEVICE, HEAD + KERNEL + ENTRY, **hidden)
+    path, message = run_json(LOAD_WITHOUT_DEVICE, HEAD + KERNEL + ENTRY, **hidden)
     assert "no GPU is visible" in message
     assert "compute_capability='sm_90'" in message
+    assert {(code.kind, code.arch) for code in device_code(Path(path))} == {("elf", 75), ("ptx", 75)}
 
 
 def test_an_nvcc_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_cache: Path):

@@ -232,9 +232,10 @@ __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, c
   const XLA_FFI_Rets& rets = frame->rets;
   if (args.size != entry.arg_count || rets.size != entry.ret_count)
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                "%s: takes %d arguments and %d results, but the call passes %lld and %lld", entry.name,
+                "%s: takes %d arguments and %d results, but the call passes %lld and %lld%s", entry.name,
                 entry.arg_count, entry.ret_count, static_cast<long long>(args.size),
-                static_cast<long long>(rets.size));
+                static_cast<long long>(rets.size), rets.size < entry.ret_count && args.size > entry.arg_count
+                    ? "; a BE::Tensor that is not const is a result: is a const missing?" : "");
   for (int i = 0; i < entry.arg_count; ++i)
     if (!be_holds(static_cast<const XlaBuffer*>(args.args[i])))
       return fail_buffer(frame, entry, "argument", i, args.args[i]);

@@ -56,6 +56,26 @@ def test_the_text_begins_with_what_failed_and_ends_with_the_command():
     assert "full output:" in lines
 
 
+@pytest.mark.parametrize(
+    ("header", "near"),
+    [
+        ('"brainevent/comon.h"', "brainevent/common.h"),
+        ('"brainevnt/common.h"', "brainevent/common.h"),
+        ('"helpers.h"', "helper.h"),
+        ("<strin.h>", "string.h"),
+    ],
+)
+def test_a_misspelt_header_hints_at_the_name_that_is_near(header: str, near: str, tmp_path: Path):
+    (tmp_path / "helper.h").touch()
+    error = fail(f"#include {header}\n{GOOD}", extra_include_paths=[tmp_path])
+    assert error.hints == (f"did you mean {near}?",)
+
+
+def test_a_header_that_is_like_no_other_hints_at_its_folder():
+    error = fail(f'#include "quaternion_tables.h"\n{GOOD}')
+    assert error.hints == ("a header was not found: name its folder in extra_include_paths",)
+
+
 def test_several_sources_are_told_apart():
     helper = "inline int helper() { return 1; }\n"
     assert fail([helper, TYPO]).first_error.startswith("broken[1]:5:17: error:")

@@ -114,6 +114,12 @@ def test_too_many_results(message_of: MessageOf):
     assert "takes 2 arguments and 1 results, but the call passes 2 and 2" in message
 
 
+def test_a_const_that_is_missing(name: str):
+    be_runtime.load_cpp_inline(f"{name}_const", SOURCE.replace("const BE::Tensor x", "BE::Tensor x"), ["copy"])
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"takes 0 arguments and 2 results, .* is a const missing\?"):
+        call(f"{name}_const.copy", VECTOR, X)
+
+
 def test_too_few_results(name: str):
     call_for_effect = jax.ffi.ffi_call(f"{name}.add", (), has_side_effect=True)
     with pytest.raises(jax.errors.JaxRuntimeError, match=rf"{name}\.add: takes .* 1 results, .* passes 2 and 0"):

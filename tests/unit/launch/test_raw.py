@@ -14,7 +14,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.launch.calls import new_session
 from be_runtime.launch.prototype import parse_name, read_prototype
-from be_runtime.launch.raw import bind_params
+from be_runtime.launch.raw import bind_params, cuda_kernel
 from be_runtime.launch.raw_compiler import compile_raw
 from be_runtime.launch.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
 from be_toolchain.arch import Arch
@@ -116,6 +116,20 @@ def test_no_or_several_entries_are_an_error(entries: list[str]):
 def test_only_instances_need_help_from_the_source():
     assert instantiated("s", parse_name("f")) == "s"
     assert "&f<float>" in instantiated("s", parse_name("f<float>"))
+
+
+@pytest.mark.parametrize("source", ["kernel.cu", Path("kernel.cu"), "/a/kernel.cuh"])
+def test_a_path_in_the_place_of_a_source_is_noticed(source: Any):
+    with pytest.raises(ArgumentError, match=r"is a path, not the text of a source\n.*read_text\(\)"):
+        cuda_kernel(source, "f", Y, grid=1, block=1)
+
+
+@pytest.mark.parametrize("what", ["outs", "grid", "block", "shared_mem"])
+def test_a_function_that_does_not_take_the_inputs_is_named(what: str):
+    arguments = {"outs": np.ones(3, np.float32), "grid": 1, "block": 1, what: lambda x, y: 1}
+    kernel = cuda_kernel("__global__ void scale(const float* x, float* y) {}", "scale", **arguments)
+    with pytest.raises(TypeError, match=f"^{what} of scale: .*missing 1 required positional argument: 'y'"):
+        kernel(np.ones(3, np.float32))
 
 
 @pytest.mark.parametrize("aliases", [{0: -1}, {"a": 0}, {0: True}, [0], 3])

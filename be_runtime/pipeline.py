@@ -232,10 +232,10 @@ def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
     """What to call the targets of a file or folder where another one has its name."""
     path = request.units[0].path
     above = next((folder.name for folder in path.parents if folder.name != request.name), "") if path else ""
+    if not above:
+        return ()
     prefix = re.sub(r"[^A-Za-z0-9_]", "_", f"{above}_{request.name}")
-    return (
-        (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",) if above else ()
-    )
+    return (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",)
 
 
 def _say(text: str) -> None:

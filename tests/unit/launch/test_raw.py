@@ -126,7 +126,7 @@ def test_a_path_in_the_place_of_a_source_is_noticed(source: Any):
 
 @pytest.mark.parametrize("what", ["outs", "grid", "block", "shared_mem"])
 def test_a_function_that_does_not_take_the_inputs_is_named(what: str):
-    arguments = {"outs": np.ones(3, np.float32), "grid": 1, "block": 1, what: lambda x, y: 1}
+    arguments: dict[str, Any] = {"outs": np.ones(3, np.float32), "grid": 1, "block": 1, what: lambda x, y: 1}
     kernel = cuda_kernel("__global__ void scale(const float* x, float* y) {}", "scale", **arguments)
     with pytest.raises(TypeError, match=f"^{what} of scale: .*missing 1 required positional argument: 'y'"):
         kernel(np.ones(3, np.float32))

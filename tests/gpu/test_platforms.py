@@ -53,7 +53,7 @@ import be_runtime
 be_runtime.set_cache_dir(sys.argv[1])
 with warnings.catch_warnings(record=True) as caught:
     be_runtime.load_cuda_file(sys.argv[2])
-print(json.dumps(str(caught[0].message)))
+print(json.dumps(" ".join(str(each.message) for each in caught)))
 """
 
 

@@ -124,7 +124,7 @@ def test_two_flags_in_one(flag: str, first: str, second: str):
 
 
 def test_a_space_inside_a_value_is_no_second_flag():
-    flags = ["-I/my folder", "-DMSG=a -b", "-Wl,-rpath,/a b", "-Xcompiler=-a -b", "-L/x y/z"]
+    flags = ["-I/my folder", "-DMSG=a -b", "-Wl,-rpath,/a b", "-Xcompiler=-a -b", "-L/x y/z", "-D X=1"]
     assert check_flags(flags, "flags") == tuple(flags)
 
 

@@ -20,6 +20,7 @@ from be_toolchain.errors import ArchError, CudaNotFoundError, ToolchainError
 from be_toolchain.system import FileStamp, LocalSystem
 from tests.support import runtime
 from tests.support.cuda import device_code, run_json
+from tests.support.runtime import PRINTING
 
 HEAD = '#include <cuda_runtime.h>\n#include "brainevent/common.h"\n'
 KERNEL = "__global__ void k(float* out) { out[0] = 1.0f; }\n"
@@ -213,6 +214,18 @@ def test_an_error_in_a_template_is_shown_at_the_author_s_line():
     error = failure(HEAD + KERNEL + helper + ENTRY)
     assert error.first_error.startswith("broken(7): error: no operator")
     assert "std::sort(p, p + 3);" in error.first_error.splitlines()[1]
+
+
+def test_the_message_is_the_same_whatever_variables_ask_programs_for(monkeypatch: pytest.MonkeyPatch, tmp_cache: Path):
+    """The dry run is made anew with them."""
+    source = HEAD + KERNEL + ENTRY.replace("(cudaStream_t)", "")
+    plain = failure(source)
+    for name, value in PRINTING.items():
+        monkeypatch.setenv(name, value)
+    be_runtime.set_cache_dir(tmp_cache / "another")
+    surrounded = failure(source)
+    assert surrounded.first_error == plain.first_error
+    assert surrounded.command[0] == plain.command[0], "the same phase"
 
 
 def test_a_stream_without_the_cast():

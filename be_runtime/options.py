@@ -17,7 +17,8 @@ ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", 
 """The flags by which nvcc is told what to compile device code for."""
 
 _JOINED = re.compile(
-    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|X\w+))\s+(\S.*)", re.DOTALL
+    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
+    re.DOTALL,
 )
 """Two arguments in one: an option, and behind a space the next one or its own value."""
 

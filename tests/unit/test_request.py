@@ -115,6 +115,7 @@ def test_bad_flags(value: object, message: str):
         ("-lm -lfoo", "-lm", "-lfoo"),
         ("-Xptxas -v", "-Xptxas", "-v"),
         ("-include a.h", "-include", "a.h"),
+        ("-gencode arch=compute_90,code=sm_90", "-gencode", "arch=compute_90,code=sm_90"),
     ],
 )
 def test_two_flags_in_one(flag: str, first: str, second: str):

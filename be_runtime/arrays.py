@@ -54,6 +54,12 @@ def _check_struct(value: object, what: str) -> None:
         raise ArgumentError(
             f"{what} is {value!r}, which has no shape and dtype", hints=("pass jax.ShapeDtypeStruct(shape, dtype)",)
         )
+    if not all(hasattr(extent, "__index__") for extent in value.shape):
+        shape = ", ".join(map(str, value.shape))
+        raise ArgumentError(
+            f"{what} has the symbolic shape ({shape}), and a kernel is called with known extents",
+            hints=("export the program once for each shape; of ours, C++ and CUDA by jax.ffi.ffi_call take any",),
+        )
 
 
 def check_structs(leaves: Sequence[object], label: str = "outs") -> None:

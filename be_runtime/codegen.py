@@ -187,7 +187,8 @@ def _attr_rows(attrs: Sequence[Param]) -> str:
     rows = []
     for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
         size, dtype = len(param.name.encode()), _known(param.dtype)
-        carrier = f"{dtype.attr_xla_code}, {dtype.attr_parts}"
+        is_number = "true" if dtype.attr_xla_code == dtype.xla_code else "false"
+        carrier = f"{dtype.attr_xla_code}, {dtype.attr_parts}, {is_number}"
         rows.append(f"{{{c_string(param.name)}, {size}, {carrier}, {position}}}")
     return ", ".join(rows)
 

@@ -135,9 +135,20 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     PROCESS.choose_archs(() if text is None else parse_archs(text))
 
 
-def list_registered_targets() -> tuple[str, ...]:
-    """The FFI targets that this process has registered, sorted."""
-    return PROCESS.registry.names()
+def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
+    """The FFI targets that this process has registered, sorted.
+
+    Parameters
+    ----------
+    platform : {"cpu", "CUDA"}, optional
+        Only those that run there.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such platform.
+    """
+    return PROCESS.registry.names(None if platform is None else _platform(platform))
 
 
 def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, content: str | None = None) -> None:
@@ -163,9 +174,14 @@ def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, conte
         The name or platform is not allowed.
     """
     check_name(name)
-    platforms = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}
-    known = platforms.get(str(platform).lower())
-    if known is None:
-        raise ArgumentError(f"platform must be 'cpu' or 'CUDA', not {platform!r}")
-    target = Target(name=name, platform=known, content=f"object:{id(handler)}" if content is None else content)
+    content = f"object:{id(handler)}" if content is None else content
+    target = Target(name=name, platform=_platform(platform), content=content)
     PROCESS.registry.add([target], {name: lambda: handler})
+
+
+def _platform(name: object) -> str:
+    """JAX's name of a platform."""
+    known = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}.get(str(name).lower())
+    if known is None:
+        raise ArgumentError(f"platform must be 'cpu' or 'CUDA', not {name!r}")
+    return known

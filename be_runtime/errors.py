@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 from be_toolchain.terminal import printable
 
@@ -215,3 +216,20 @@ def error_codes() -> tuple[ErrorCode, ...]:
 
     rows = (ErrorCode(kind.code, kind, (kind.__doc__ or "").splitlines()[0]) for kind in walk(BeRuntimeError))
     return tuple(sorted(rows, key=lambda row: row.code))
+
+
+def call_named(what: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Call an author's function; where it does not take the arguments, the error says `what` it is.
+
+    Examples
+    --------
+    >>> call_named("the rule of scale", lambda x: x, 1, by=2)
+    Traceback (most recent call last):
+    TypeError: the rule of scale: <lambda>() got an unexpected keyword argument 'by'
+    """
+    try:
+        return function(*arguments, **keywords)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # from within the function
+        raise TypeError(f"{what}: {error}") from None

@@ -95,7 +95,7 @@ class Maker(NamedTuple):
         try:
             built = self._build(units, handler, preamble, observer)
         except BuildError as error:
-            raise _explained(error, self.request, bindings) from None
+            raise self._explained(error, bindings) from None
         if handler is None:
             handler_object.keep(self.tools, self.toolchain, self.store, staging, observer)
         self._write_log(built.steps, staging)
@@ -235,6 +235,22 @@ class Maker(NamedTuple):
         store, toolchain = self.store, self.toolchain
         return find_preamble(command, self.request, self.tools, toolchain=toolchain, system=self.system, store=store)
 
+    def _explained(self, error: BuildError, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
+        """The same failure with the module's name, its first real error and what may have been meant."""
+        from .build.diagnose import explained
+        from .build.hints import missing_header
+        from .near_header import near_header
+
+        request = self.request
+        sources = {source.name: source.text for unit in request.units for source in unit.sources}
+        calls = [(binding.entry.source, binding.entry.line) for found in bindings.values() for binding in found]
+        where = "" if request.name in error.message else f" (module {request.name})"
+        shown = explained(error, sources, calls, where=where)
+        header = missing_header(shown.first_error)
+        if header and (near := near_header(header, request, self.tools, self.system)):
+            shown.hints = (f"did you mean {near}?",)
+        return shown
+
     def _job_count(self) -> int:
         memory = None if self.jobs else available_memory_bytes(self.system)
         return job_count(len(os.sched_getaffinity(0)), memory, wanted=self.jobs, limit=self.settings.max_jobs)
@@ -276,13 +292,3 @@ def _generated_sources(units: Mapping[str, UnitBuild], staging: Path) -> tuple[s
     """The generated sources that are in the build folder, for whoever reads a compiler's message."""
     paths = (file.path for build in units.values() for file in build.files)
     return tuple(path for path in paths if path.startswith("src/") and (staging / path).is_file())
-
-
-def _explained(error: BuildError, request: BuildRequest, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
-    """The same failure with the module's name and its first real error."""
-    from .build.diagnose import explained
-
-    sources = {source.name: source.text for unit in request.units for source in unit.sources}
-    calls = [(binding.entry.source, binding.entry.line) for found in bindings.values() for binding in found]
-    where = "" if request.name in error.message else f" (module {request.name})"
-    return explained(error, sources, calls, where=where)

@@ -16,6 +16,12 @@ Language = Literal["cuda", "cpp"]
 ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
 """The flags by which nvcc is told what to compile device code for."""
 
+_JOINED = re.compile(
+    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
+    re.DOTALL,
+)
+"""Two arguments in one: an option, and behind a space the next one or its own value."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
 
 
@@ -153,6 +159,11 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
             raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
         if "\0" in flag:
             raise ArgumentError(f"{argument}[{position}]={flag!r} holds a null character")
+        if joined := _JOINED.fullmatch(flag):
+            raise ArgumentError(
+                f"{argument}[{position}]={flag!r} is two arguments in one",
+                hints=(f"write {joined[1]!r}, {joined[2]!r}",),
+            )
     return absolute_paths(value, Path.cwd(), Path.exists) if value else ()
 
 

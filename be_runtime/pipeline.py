@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,7 +17,7 @@ from be_toolchain.terminal import printable
 from . import jax_port
 from .cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from .contents import CONTENTS, Handlers, parse_contents
-from .errors import BuildError, LoadError
+from .errors import BuildError, LoadError, RegistrationError
 from .identity import content_hash, module_key
 from .module import LIBRARY, CompiledModule, open_library
 from .options import BuildRequest, LoadOptions
@@ -221,7 +222,21 @@ def _register(module: CompiledModule, request: BuildRequest, options: LoadOption
         Target(name=name, platform=platform, content=f"{module.content_hash}:{function}:{traits}")
         for name, function in names.items()
     ]
-    registry.add(targets, {name: partial(module.get_handler, function) for name, function in names.items()})
+    try:
+        registry.add(targets, {name: partial(module.get_handler, function) for name, function in names.items()})
+    except RegistrationError as error:
+        error.hints += _other_prefix(request)
+        raise
+
+
+def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
+    """What to call the targets of a file or folder where another one has its name."""
+    path = request.units[0].path
+    above = next((folder.name for folder in path.parents if folder.name != request.name), "") if path else ""
+    if not above:
+        return ()
+    prefix = re.sub(r"[^A-Za-z0-9_]", "_", f"{above}_{request.name}")
+    return (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",)
 
 
 def _say(text: str) -> None:

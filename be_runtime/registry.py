@@ -93,6 +93,6 @@ class Registry:
             )
         return True
 
-    def names(self) -> tuple[str, ...]:
-        """Every registered target's name, sorted, each once."""
-        return tuple(sorted({name for name, _platform in self._targets}))
+    def names(self, platform: str | None = None) -> tuple[str, ...]:
+        """Every registered target's name, sorted, each once; only those of a platform if it is given."""
+        return tuple(sorted({name for name, its_platform in self._targets if platform in (None, its_platform)}))

@@ -34,6 +34,10 @@ SUFFIXES: dict[Language, tuple[str, ...]] = {"cuda": (".cu",), "cpp": (".cc", ".
 """The files of a folder that are sources of a language."""
 
 
+_ENDINGS = (*SUFFIXES["cuda"], *SUFFIXES["cpp"], ".cuh", ".h", ".hpp")
+_FROM_FILES = "load a file with load_cuda_file or load_cpp_file, a folder with load_cuda_dir or load_cpp_dir"
+
+
 class CppOptions(TypedDict, total=False):
     """The keyword arguments of `be_runtime.load_cpp_inline`."""
 
@@ -154,13 +158,24 @@ def load_options(
     )
 
 
+def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = True) -> None:
+    """Refuse the path of a source in the place of its text, of which `is_whole` says that it is not a part."""
+    is_path = isinstance(source, os.PathLike)
+    if isinstance(source, str) and "\n" not in source and not source.startswith(("//", "/*", "#")):
+        is_path = source.endswith(_ENDINGS) or (is_whole and len(source.split()) == 1 and "/" in source)
+    if is_path:
+        raise ArgumentError(f"{argument}={str(source)!r} is a path, not the text of a source", hints=(hint,))
+
+
 def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ...]:
     """One unit of one or several source texts, which messages call by the module's name."""
     checked = check_name(name)
+    refuse_path(sources, argument, _FROM_FILES)
     texts = [sources] if isinstance(sources, str) else sources
     if not isinstance(texts, (list, tuple)):
         raise ArgumentError(f"{argument} must be a string or a list of strings, not {type(sources).__name__}")
     for position, text in enumerate(texts):
+        refuse_path(text, f"{argument}[{position}]", _FROM_FILES, is_whole=len(texts) == 1)
         if not isinstance(text, str):
             raise ArgumentError(f"{argument}[{position}] must be a string, not {type(text).__name__}")
     if not any(text.strip() for text in texts):

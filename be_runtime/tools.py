@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,14 @@ _ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
 
 HANDLER_SOURCE = Path(__file__).parent / "native" / "handler.cc"
 """What XLA calls in every module."""
+
+
+_GENERIC = Arch(7, 5)
+"""From here on CUDA's headers have what kernels commonly use, and CUDA 12 and 13 compile for it."""
+
+
+_PUBLIC_CALL = 7
+"""Stack frames from a warning in `choose_archs` to the line that calls a load function."""
 
 
 class Tools(NamedTuple):
@@ -107,25 +116,23 @@ def choose_archs(
     toolkit: CudaToolkit,
     devices: Callable[[], Sequence[Arch]],
 ) -> tuple[Arch, ...]:
-    """What to compile device code for: what is wanted, if the toolkit can.
+    """What to compile device code for: what is wanted, if the toolkit can; else, with a warning, what most GPUs run.
 
     Raises
     ------
     ArchError
         One of them is no architecture, or none that the toolkit can target.
-    ArgumentError
-        None was named and there is no device.
     """
     archs = wanted_archs(asked, process_wide, settings, devices)
     if not archs:
-        raise ArgumentError(
-            "no GPU is visible, so the architecture to compile for is not known",
-            hints=(
-                "pass compute_capability='sm_90', or call set_compute_capabilities('9.0')",
-                "or set BE_COMPUTE_CAPABILITIES=9.0",
-                "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
-            ),
+        generic = max(_GENERIC, min(toolkit.archs, default=_GENERIC))
+        warnings.warn(
+            f"no GPU is visible, so CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use; "
+            "compute_capability='sm_90' or BE_COMPUTE_CAPABILITIES=9.0 names another one, "
+            "`python -m be_toolchain doctor` says why a GPU isn't seen",
+            stacklevel=_PUBLIC_CALL,
         )
+        return (generic,)
     check_archs(archs, toolkit)
     return archs
 

@@ -21,7 +21,7 @@ def warp_kernel(
     outs: Any,
     *,
     launch_dims: int | tuple[int, ...] | None = None,
-    vmap_method: str = "broadcast_all",
+    vmap_method: str = "sequential",
     **warp_options: Any,
 ) -> Callable[..., Any]:
     """Make a function of JAX arrays from a Warp kernel, by Warp's own JAX support.
@@ -36,7 +36,8 @@ def warp_kernel(
     launch_dims : int or tuple of int, optional
         Threads along each axis; by default the shape of the first array.
     vmap_method : str
-        As for ``jax.ffi.ffi_call``.
+        As for ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. Under those that hand over a whole
+        batch, Warp joins it with the first axis of each array: right for kernels that work element by element.
     **warp_options
         Further arguments of Warp's ``jax_kernel``.
 

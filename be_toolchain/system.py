@@ -15,6 +15,41 @@ if TYPE_CHECKING:
     import subprocess
 
 
+PRINT_VARIABLES = (
+    "CC_LOG_DIAGNOSTICS",
+    "CC_PRINT_HEADERS",
+    "CC_PRINT_OPTIONS",
+    "CC_PRINT_PROC_STAT",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLLECT_NO_DEMANGLE",
+    "FORCE_COLOR",
+    "GCC_COLORS",
+    "GCC_EXTRA_DIAGNOSTIC_OUTPUT",
+    "GCC_URLS",
+    "LANGUAGE",
+    "MAKEFLAGS",
+    "MFLAGS",
+    "NINJA_STATUS",
+    "SHELLOPTS",
+    "TERM_URLS",
+)
+"""Variables by which people and surroundings, such as Jupyter and make, have programs print otherwise."""
+
+
+def plain_environ(environ: Mapping[str, str], unset: tuple[str, ...] = ()) -> dict[str, str]:
+    """The variables for a program whose output is read: messages in the C locale and without colours.
+
+    Examples
+    --------
+    >>> plain_environ({"CLICOLOR_FORCE": "1", "HOME": "/home/me"})
+    {'HOME': '/home/me', 'LC_ALL': 'C', 'TERM': 'dumb'}
+    """
+    left_out = {*PRINT_VARIABLES, *unset}
+    kept = {name: value for name, value in environ.items() if name not in left_out}
+    return kept | {"LC_ALL": "C", "TERM": "dumb"}
+
+
 class FileStamp(NamedTuple):
     """What tells one state of a file or folder from another.
 
@@ -144,7 +179,7 @@ class System(ABC):
     def run_all(
         self, commands: tuple[tuple[str, ...], ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0
     ) -> tuple[RunResult, ...]:
-        """Run all commands at once in the C locale with empty input, without the variables in `unset`."""
+        """Run all commands at once with empty input and `plain_environ` without the variables in `unset`."""
 
     @abstractmethod
     def open_library(self, name: str) -> Any:
@@ -267,7 +302,7 @@ class LocalSystem(System):
         """See `System.run_all`."""
         import time
 
-        environ = {name: value for name, value in self.environ.items() if name not in unset} | {"LC_ALL": "C"}
+        environ = plain_environ(self.environ, unset)
         deadline = time.monotonic() + timeout_s
         started = [_start(argv, environ) for argv in commands]
         return tuple(

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from be_toolchain.system import plain_environ
+
 from ..errors import BuildError, BuildTimeoutError
 from .ninja import render_ninja, shell_command
+from .ninja_log import NinjaLog
 from .plan import BuildPlan, Edge
-from .timing import read_ninja_log
 
 _STATUS = "@be@"
 """Begins each of ninja's status lines, so that they can't be mistaken for a compiler's output."""
@@ -40,15 +42,18 @@ class Step(NamedTuple):
     edge : Edge
     output : str
         All that it printed.
-    failed : bool
     seconds : float or None
         How long it took; None for one that failed.
     """
 
     edge: Edge
     output: str
-    failed: bool
-    seconds: float | None = None
+    seconds: float | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it made nothing that can be used."""
+        return self.seconds is None
 
 
 class Run(Protocol):
@@ -67,16 +72,17 @@ class Run(Protocol):
 
 
 class _Reader:
-    """Takes ninja's output apart into steps, line by line."""
+    """Takes ninja's output apart into steps, line by line; which of them failed is read from its log."""
 
     def __init__(
         self,
         edges: Sequence[Edge],
+        log: NinjaLog,
         on_finish: Callable[[Edge], None] | None,
         on_success: Callable[[Edge], None] | None,
     ) -> None:
         self.edges = {str(number): edge for number, edge in enumerate(edges)}
-        self.on_finish, self.on_success = on_finish, on_success
+        self.log, self.on_finish, self.on_success = log, on_finish, on_success
         self.steps: list[Step] = []
         self.loose: list[str] = []
         self._edge: Edge | None = None
@@ -95,10 +101,12 @@ class _Reader:
 
     def flush(self) -> None:
         if self._edge is not None:
-            failed = bool(self._lines) and self._lines[0].startswith("FAILED: ")
-            output = "\n".join(self._lines[2:] if failed else self._lines)
-            self.steps.append(Step(edge=self._edge, output=output, failed=failed))
-            if not failed and self.on_success is not None:
+            step = Step(self._edge, "\n".join(self._lines), self.log.seconds(self._edge.outputs[0]))
+            if step.failed and self._lines and "FAILED: " in self._lines[0]:
+                # Ninja names the outputs and repeats the command first.
+                step = step._replace(output="\n".join(self._lines[2:]))
+            self.steps.append(step)
+            if not step.failed and self.on_success is not None:
                 self.on_success(self._edge)
         self._edge, self._lines = None, []
 
@@ -152,10 +160,9 @@ def execute(
         The build was stopped.
     """
     _write_files(plan, folder)
-    reader = _Reader(plan.edges, on_finish, on_success)
+    reader = _Reader(plan.edges, NinjaLog(folder), on_finish, on_success)
     argv = (str(ninja), "-j", str(jobs), *targets)
-    # Messages in the C locale: diagnose reads them.
-    variables = {"GLIBC_TUNABLES": _ALLOCATION, **environ, "NINJA_STATUS": _STATUS, "LC_ALL": "C"}
+    variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(environ), "NINJA_STATUS": _STATUS}
     if plan.library_path:
         variables["LD_LIBRARY_PATH"] = plan.library_path
     try:
@@ -186,13 +193,7 @@ def execute(
         )
     if code != 0:
         raise _failure(reader, argv)
-    return _timed(reader.steps, folder)
-
-
-def _timed(steps: Sequence[Step], folder: Path) -> tuple[Step, ...]:
-    """The steps with the seconds that ninja noted."""
-    seconds = read_ninja_log(folder)
-    return tuple(step._replace(seconds=seconds.get(step.edge.outputs[0])) for step in steps)
+    return tuple(reader.steps)
 
 
 def _write_files(plan: BuildPlan, folder: Path) -> None:
@@ -262,7 +263,8 @@ def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:
     step = next((step for step in reader.steps if step.failed), None)
     if step is None:
         return BuildError("ninja failed", command=tuple(argv), output="\n".join(reader.loose))
-    return BuildError(f"{step.edge.description} failed", command=step.edge.argv, output=step.output)
+    output = step.output or "\n".join(reader.loose)
+    return BuildError(f"{step.edge.description} failed", command=step.edge.argv, output=output)
 
 
 def render_log(steps: Sequence[Step]) -> str:

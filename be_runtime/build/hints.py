@@ -36,9 +36,25 @@ _HEADER = re.compile(
 )
 
 
+def missing_header(text: str) -> str:
+    """The header that a compiler does not find; empty where it is something else.
+
+    Examples
+    --------
+    >>> missing_header("k.cc:1:10: fatal error: near.h: No such file or directory")
+    'near.h'
+    """
+    found = _HEADER.search(text)
+    return _header_in(found) if found is not None else ""
+
+
+def _header_in(found: re.Match[str]) -> str:
+    return found["gcc"] or found["edg"] or found["clang"]
+
+
 def _about_header(found: re.Match[str]) -> str:
     """Where a header of CUDA's comes from; of any other, where to name its folder."""
-    header = found["gcc"] or found["edg"] or found["clang"]
+    header = _header_in(found)
     wheel = wheel_of(header)
     if wheel is None:
         return "a header was not found: name its folder in extra_include_paths"

@@ -10,7 +10,7 @@ from be_toolchain import ToolchainError
 from be_toolchain.terminal import printable_line
 
 from .. import jax_primitive
-from ..errors import ArgumentError, BeRuntimeError
+from ..errors import ArgumentError, BeRuntimeError, call_named
 from ..jax_primitive import Level
 from .backends import FallbackWarning, KernelEntry, Kernels
 
@@ -100,15 +100,16 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
 
 
 def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
+    what = f"the {entry.backend} kernel of {call.name}"
     try:
         parameters = {**dict(call.keywords), "outs": call.outs}
-        kernel = _check_kernel(entry.generator(**parameters))
-        results = jax_primitive.leaves(kernel(*arguments))
+        kernel = _check_kernel(call_named(what, entry.generator, **parameters))
+        results = jax_primitive.leaves(call_named(what, kernel, *arguments))
         _check_results(results, call)
     except Exception as error:
         others = [each.backend for each in call.kernels.candidates(entry.platform) if each != entry]
         switch = f"; others for {entry.platform}: {', '.join(others)} (backend=..., or set_default)" if others else ""
-        error.add_note(f"in the {entry.backend} kernel of {call.name} for {entry.platform}{switch}")
+        error.add_note(f"in {what} for {entry.platform}{switch}")
         raise
     return results
 

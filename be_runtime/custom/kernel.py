@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import jax_port, jax_primitive
 from ..arrays import check_structs
-from ..errors import ArgumentError
+from ..errors import ArgumentError, call_named
 from ..inputs import as_arrays
 from . import rules
 from .backends import KernelEntry, Kernels, check_name, check_platform
@@ -167,7 +167,8 @@ class XLACustomKernel:
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
             if call.levels:
                 return rules.batch(self.primitive.bind, arguments, axes, call)
-            results, result_axes = rule(arguments, axes, **call.parameters())
+            what = f"the batching rule of {self.name}"
+            results, result_axes = call_named(what, rule, arguments, axes, **call.parameters())
             return jax_primitive.leaves(results), jax_primitive.leaves(result_axes)
 
         with self._changing():
@@ -192,7 +193,7 @@ class XLACustomKernel:
         """
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
-            return rules.jvp(rule, primals, tangents, call)
+            return rules.jvp(partial(call_named, f"the JVP rule of {self.name}", rule), primals, tangents, call)
 
         with self._changing():
             jax_primitive.set_jvp(self.primitive, jvp)
@@ -211,7 +212,8 @@ class XLACustomKernel:
         rule gives their cotangents, and None for the others.
         """
         with self._changing():
-            jax_primitive.set_transpose(self.primitive, partial(_transposed, rule))
+            named = partial(call_named, f"the transpose rule of {self.name}", rule)
+            jax_primitive.set_transpose(self.primitive, partial(_transposed, named))
 
     # What belongs to an operation besides
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import jax_primitive
-from ..errors import ArgumentError
+from ..errors import ArgumentError, call_named
 from ..jax_primitive import Level
 from .call import Call
 
@@ -59,7 +59,7 @@ def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
         total = [jax_primitive.zero_tangent(out) for out in outs]
         for rule, tangent in zip(rules, tangents, strict=True):
             if rule is not None and not jax_primitive.is_zero(tangent):
-                part = jax_primitive.leaves(rule(tangent, *primals, **parameters))
+                part = jax_primitive.leaves(call_named(f"a JVP rule of {name}", rule, tangent, *primals, **parameters))
                 if len(part) != len(total):
                     raise ArgumentError(f"a JVP rule of {name} gives {len(part)} tangents for {len(total)} results")
                 total = [jax_primitive.add(first, second) for first, second in zip(total, part, strict=True)]

@@ -11,11 +11,11 @@ from be_toolchain.arch import Arch
 
 from .. import jax_port
 from ..arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from ..errors import ArgumentError
+from ..errors import ArgumentError, call_named
 from ..inputs import as_kernel_arrays
 from ..options import check_bool, check_flags, check_include_paths
 from ..pipeline import Session
-from ..request import StrPath
+from ..request import StrPath, refuse_path
 from .calls import choose_archs, launch, new_session
 from .describe import Geometry, Kernel, Param, pointer_param, scalar_param
 from .geometry import Dims, explicit_geometry, shared_bytes
@@ -130,14 +130,19 @@ def cuda_kernel(
         label = kernel.name.expression
         arrays, specs = as_kernel_arrays(inputs, label)
         shapes = [jax_port.shape_of(array) for array in arrays]
-        leaves, unflatten = jax_port.flatten(_evaluate(outs, shapes))
+
+        def evaluate(what: str, value: Any) -> Any:
+            is_expression = callable(value) and not isinstance(value, type)
+            return call_named(f"{what} of {label}", value, *shapes) if is_expression else value
+
+        leaves, unflatten = jax_port.flatten(evaluate("outs", outs))
         out_specs = check_outs(leaves)
         match_aliases(aliases, specs, out_specs)
         params = bind_params(label, prototype, specs, out_specs, scalars)
         geometry = explicit_geometry(
-            _evaluate(grid, shapes),
-            _evaluate(block, shapes),
-            shared_mem=_evaluate(shared_mem, shapes),
+            evaluate("grid", grid),
+            evaluate("block", block),
+            shared_mem=evaluate("shared_mem", shared_mem),
             cluster=cluster,
             may_be_empty=not any(spec.size for spec in out_specs),
         )
@@ -149,7 +154,8 @@ def cuda_kernel(
 
 
 def check_text(value: object, argument: str) -> None:
-    """A text, nothing else."""
+    """A text, nothing else, and no path."""
+    refuse_path(value, argument, f"pass its text: pathlib.Path({str(value)!r}).read_text()")
     if not isinstance(value, str):
         raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
 
@@ -191,11 +197,6 @@ def _launch(
     session = new_session()
     kernel = variants.get(session)
     return launch(kernel, geometry, params, arrays, outs, session=session, vmap_method=vmap_method, aliases=aliases)
-
-
-def _evaluate(value: Any, shapes: Sequence[Any]) -> Any:
-    """What an expression of the inputs is for these inputs."""
-    return value(*shapes) if callable(value) and not isinstance(value, type) else value
 
 
 def bind_params(
@@ -255,17 +256,19 @@ def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> Param:
     import numpy as np
 
     assert param.dtype is not None, "a scalar of unknown type is refused with its prototype"
-    value = scalars[param.name]
-    is_rounded = param.dtype.name.startswith(("float", "complex"))
-    is_number = isinstance(value, Number | np.generic)
+    given = scalars[param.name]
+    value = given.item() if isinstance(given, np.generic) else given
+    is_rounded = param.dtype.name.startswith(("float", "complex")) and isinstance(value, float | complex)
     try:
-        number = np.dtype(param.dtype.name).type(value)
-        is_exact = bool(number == value)
+        with np.errstate(over="ignore"):
+            number = np.dtype(param.dtype.name).type(value)
+        may_differ = is_rounded and np.isfinite(number) == np.isfinite(value)
+        is_held = isinstance(value, Number) and bool(may_differ or number.item() == value)
     except (TypeError, ValueError, OverflowError):
-        is_number = is_exact = False
-    if not is_number or not (is_rounded or is_exact):
+        is_held = False
+    if not is_held:
         raise ArgumentError(
-            f"{name}: {param.name}={value!r} is no {param.dtype.name}, which the kernel takes",
+            f"{name}: {param.name}={given!r} is no {param.dtype.name}, which the kernel takes",
             hints=("a scalar is a number that is known when the call is traced; pass an array for one that is not",),
         )
     return scalar_param(number.tobytes())

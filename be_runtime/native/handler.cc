@@ -16,6 +16,7 @@
 
 #include <stddef.h>
 
+#include <limits>
 #include <new>
 
 #include "brainevent/check.h"
@@ -71,22 +72,98 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
               entry.name, what, index, element_type_name(bad->dtype));
 }
 
+template <class T>
+long double number_at(const void* value) noexcept {
+  T number;
+  memcpy(&number, value, sizeof(T));
+  return static_cast<long double>(number);
+}
+
+/// Writes a number as a T, if a T holds it; one that `may_round` is rounded in a T that has fractions.
+template <class T>
+bool write_number(long double number, bool may_round, void* room) noexcept {
+  using Limits = std::numeric_limits<T>;
+  const bool is_finite = number - number == 0;
+  const bool is_within = number >= static_cast<long double>(Limits::lowest()) &&
+                         number <= static_cast<long double>(Limits::max());
+  if (is_finite ? !is_within : !Limits::has_infinity) return false;
+  const T value = static_cast<T>(number);
+  if (is_finite && static_cast<long double>(value) != number && !(may_round && Limits::has_infinity)) return false;
+  memcpy(room, &value, sizeof(T));
+  return true;
+}
+
+/// Does `DO` with the C++ type of a scalar attribute.
+#define BE_WITH_SCALAR_TYPE(DTYPE, DO)               \
+  switch (DTYPE) {                                   \
+    case XLA_FFI_DataType_PRED: DO(bool);            \
+    case XLA_FFI_DataType_S8: DO(int8_t);            \
+    case XLA_FFI_DataType_S16: DO(int16_t);          \
+    case XLA_FFI_DataType_S32: DO(int32_t);          \
+    case XLA_FFI_DataType_S64: DO(int64_t);          \
+    case XLA_FFI_DataType_U8: DO(uint8_t);           \
+    case XLA_FFI_DataType_U16: DO(uint16_t);         \
+    case XLA_FFI_DataType_U32: DO(uint32_t);         \
+    case XLA_FFI_DataType_U64: DO(uint64_t);         \
+    case XLA_FFI_DataType_F32: DO(float);            \
+    case XLA_FFI_DataType_F64: DO(double);           \
+    default: break;                                  \
+  }
+
+bool is_real(XLA_FFI_DataType dtype) noexcept {
+  return dtype == XLA_FFI_DataType_F32 || dtype == XLA_FFI_DataType_F64;
+}
+
+/// The value of a scalar attribute, which holds all integers of 64 bits; false for one that is no number.
+bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {
+#define BE_READ(T) *number = number_at<T>(scalar.value); return true
+  BE_WITH_SCALAR_TYPE(scalar.dtype, BE_READ)
+#undef BE_READ
+  return false;
+}
+
+/// Writes a scalar attribute as another type: JAX makes a float64 of `2.0` and an int64 of `2`, and takes them, and
+/// `np.float32(2.0)`, for one value when it looks for a compiled program. False where the type doesn't hold it.
+__attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar, XLA_FFI_DataType dtype,
+                                                    void* room) noexcept {
+  long double number;
+  if (!read_scalar(scalar, &number)) return false;
+  const bool may_round = is_real(scalar.dtype);
+#define BE_WRITE(T) return write_number<T>(number, may_round, room)
+  BE_WITH_SCALAR_TYPE(dtype, BE_WRITE)
+#undef BE_WRITE
+  return false;
+}
+
+/// Spells an attribute of a call: its name, its type and, where it is a number, its value.
+int print_attr(char* text, size_t size, const XLA_FFI_ByteSpan& name, XLA_FFI_AttrType type,
+               const void* attr) noexcept {
+  static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
+  const unsigned kind = static_cast<unsigned>(type);
+  // Scalars and arrays both begin with their element type.
+  const char* element = type == XLA_FFI_AttrType_SCALAR || type == XLA_FFI_AttrType_ARRAY
+                            ? element_type_name(*static_cast<const XLA_FFI_DataType*>(attr))
+                            : "";
+  int used = __builtin_snprintf(text, size, "%.*s: %s%s", static_cast<int>(name.len < 100 ? name.len : 100), name.ptr,
+                                kKinds[kind < 5 ? kind : 0], element);
+  long double number;
+  if (type == XLA_FFI_AttrType_SCALAR && read_scalar(*static_cast<const XLA_FFI_Scalar*>(attr), &number)) {
+    const char* format = is_real(static_cast<const XLA_FFI_Scalar*>(attr)->dtype) ? " %.9Lg" : " %.0Lf";
+    used += __builtin_snprintf(text + used, size - static_cast<size_t>(used), format, number);
+  }
+  return used;
+}
+
 /// Says which attributes the entry point takes and which the call passes.
 __attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
                                                        const EntrySpec& entry) noexcept {
-  static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
-  char given[1024] = "none";
+  const XLA_FFI_Attrs& attrs = frame->attrs;
+  char given[1200] = "none";
   int used = 0;
-  for (int64_t i = 0; i < frame->attrs.size && used < 900; ++i) {
-    const XLA_FFI_ByteSpan* name = frame->attrs.names[i];
-    const unsigned kind = static_cast<unsigned>(frame->attrs.types[i]);
-    // Scalars and arrays both begin with their element type.
-    const char* element = kind == XLA_FFI_AttrType_SCALAR || kind == XLA_FFI_AttrType_ARRAY
-                              ? element_type_name(*static_cast<const XLA_FFI_DataType*>(frame->attrs.attrs[i]))
-                              : "";
-    used += __builtin_snprintf(given + used, sizeof(given) - static_cast<size_t>(used), "%s%.*s: %s%s",
-                               i == 0 ? "" : ", ", static_cast<int>(name->len < 100 ? name->len : 100), name->ptr,
-                               kKinds[kind < 5 ? kind : 0], element);
+  for (int64_t i = 0; i < attrs.size && used < 900; ++i) {
+    if (i != 0) used += __builtin_snprintf(given + used, sizeof(given) - static_cast<size_t>(used), ", ");
+    used += print_attr(given + used, sizeof(given) - static_cast<size_t>(used), *attrs.names[i], attrs.types[i],
+                       attrs.attrs[i]);
   }
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
               "%s: takes the attributes (%s), but the call passes (%s)", entry.name, entry.usage, given);
@@ -109,12 +186,14 @@ inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* 
   return true;
 }
 
-/// The bytes of one of a call's attributes; null when it is not of the expected kind.
-const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected) noexcept {
+/// The bytes of one of a call's attributes, in `room` where it is converted; null when it is not as expected.
+const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected, int64_t* room) noexcept {
   const XLA_FFI_DataType dtype = static_cast<XLA_FFI_DataType>(expected.dtype);
   if (expected.parts == 0) {
     const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attr);
-    return type == XLA_FFI_AttrType_SCALAR && scalar->dtype == dtype ? scalar->value : nullptr;
+    if (type != XLA_FFI_AttrType_SCALAR) return nullptr;
+    if (__builtin_expect(scalar->dtype == dtype, 1)) return scalar->value;
+    return expected.is_number && convert_scalar(*scalar, dtype, room) ? room : nullptr;
   }
   const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
   const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == dtype && array->size == expected.parts;
@@ -130,14 +209,17 @@ using namespace BE::detail;
 bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_xla::answer_metadata(frame, traits); }
 
 /// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
-bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values) noexcept {
+///
+/// \param room  a word for each of them, for those that are converted
+bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values,
+                    int64_t* room) noexcept {
   const XLA_FFI_Attrs& attrs = frame->attrs;
   if (attrs.size != entry.attr_count) return false;
   for (int i = 0; i < entry.attr_count; ++i) {
     const AttrSpec& expected = entry.attrs[i];
     const XLA_FFI_ByteSpan* name = attrs.names[i];
     if (name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0) return false;
-    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected);
+    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected, room + i);
     if (value == nullptr) return false;
     values[expected.position] = value;
   }
@@ -150,9 +232,10 @@ __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, c
   const XLA_FFI_Rets& rets = frame->rets;
   if (args.size != entry.arg_count || rets.size != entry.ret_count)
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                "%s: takes %d arguments and %d results, but the call passes %lld and %lld", entry.name,
+                "%s: takes %d arguments and %d results, but the call passes %lld and %lld%s", entry.name,
                 entry.arg_count, entry.ret_count, static_cast<long long>(args.size),
-                static_cast<long long>(rets.size));
+                static_cast<long long>(rets.size), rets.size < entry.ret_count && args.size > entry.arg_count
+                    ? "; a BE::Tensor that is not const is a result: is a const missing?" : "");
   for (int i = 0; i < entry.arg_count; ++i)
     if (!be_holds(static_cast<const XlaBuffer*>(args.args[i])))
       return fail_buffer(frame, entry, "argument", i, args.args[i]);
@@ -191,11 +274,12 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
   Tensor* tensors = static_cast<Tensor*>(__builtin_alloca(sizeof(Tensor) * static_cast<size_t>(args + rets)));
   const void** values =
       static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
+  int64_t* room = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(entry.attr_count + 1)));
   int64_t arg_elements = 0, ret_elements = 0;
   if (!place_tensors(tensors, frame->args.args, args, &arg_elements) ||
       !place_tensors(tensors + args, frame->rets.rets, rets, &ret_elements))
     return be_refuse(frame, entry);
-  if ((frame->attrs.size | entry.attr_count) != 0 && !be_match_attrs(frame, entry, values))
+  if ((frame->attrs.size | entry.attr_count) != 0 && !be_match_attrs(frame, entry, values, room))
     return be_refuse(frame, entry);
   if (ret_elements == 0) return nullptr;
 

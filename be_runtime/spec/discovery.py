@@ -194,8 +194,11 @@ def _candidates(request: _Request, program: Program) -> list[Function]:
     free = [function for function in functions if not function.owner] or functions
     chosen = [function for function in free if function.has_body] or free
     _check_one_source(chosen, program.places)
+    same: dict[object, list[Function]] = {}
+    for function in free:
+        same.setdefault(function.signature, []).append(function)
     unique = {function.signature: function for function in reversed(chosen)}
-    return [_with_defaults(function, free) for function in reversed(unique.values())]
+    return [_with_defaults(function, same[signature]) for signature, function in reversed(unique.items())]
 
 
 def _check_one_source(functions: Sequence[Function], places: Places) -> None:
@@ -210,9 +213,8 @@ def _check_one_source(functions: Sequence[Function], places: Places) -> None:
             )
 
 
-def _with_defaults(function: Function, declarations: Sequence[Function]) -> Function:
-    """`function` with the default arguments that a prototype of it declares."""
-    same = [other for other in declarations if other.signature == function.signature]
+def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
+    """`function` with the default arguments that any of its declarations has."""
     if len(same) < 2:
         return function
     defaults = [any(other.params[index].has_default for other in same) for index in range(len(function.params))]

@@ -46,15 +46,14 @@ print(json.dumps({
 }))
 """
 HIDDEN = """
-import json, sys
+import json, sys, warnings
 
 import be_runtime
 
 be_runtime.set_cache_dir(sys.argv[1])
-try:
+with warnings.catch_warnings(record=True) as caught:
     be_runtime.load_cuda_file(sys.argv[2])
-except be_runtime.ArgumentError as error:
-    print(json.dumps(str(error)))
+print(json.dumps(" ".join(str(each.message) for each in caught)))
 """
 
 

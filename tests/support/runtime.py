@@ -17,6 +17,24 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD_MARK = "module.so"
 
 
+PRINTING = {
+    "CC_PRINT_OPTIONS": "1",
+    "CLICOLOR_FORCE": "1",
+    "FORCE_COLOR": "1",
+    "GCC_COLORS": "error=01;31:locus=01",
+    "GCC_EXTRA_DIAGNOSTIC_OUTPUT": "fixits-v2",
+    "GCC_URLS": "st",
+    "LANG": "de_DE.UTF-8",
+    "LANGUAGE": "de:fr",
+    "LC_MESSAGES": "de_DE.UTF-8",
+    "MAKEFLAGS": "-j4 --jobserver-auth=3,4",
+    "NINJA_STATUS": "[%f/%t] ",
+    "SHELLOPTS": "xtrace",
+    "TERM": "xterm-256color",
+}
+"""Variables that have programs print otherwise, and what people or their surroundings set them to."""
+
+
 def call(target: str, out: Any, *args: Any, **attrs: Any) -> Any:
     """A jitted call of a target; `out` is a ShapeDtypeStruct or a sequence of them."""
     import jax

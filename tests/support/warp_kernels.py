@@ -25,6 +25,15 @@ def split(x: wp.array2d(dtype=float), first: wp.array(dtype=float), pairs: wp.ar
 
 
 @wp.kernel  # type: ignore[untyped-decorator]
+def cumulate(x: wp.array(dtype=float), out: wp.array(dtype=float)):  # type: ignore[valid-type]
+    """Sums from the start of a row on, in one thread."""
+    total = float(0.0)  # noqa: UP018 - for Warp a plain number is a constant
+    for i in range(x.shape[0]):
+        total += x[i]
+        out[i] = total
+
+
+@wp.kernel  # type: ignore[untyped-decorator]
 def negate(x: "wp.array(dtype=float)", out: "wp.array(dtype=float)"):  # type: ignore[valid-type]
     """With annotations that are text."""
     i = wp.tid()

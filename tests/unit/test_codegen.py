@@ -85,7 +85,7 @@ def test_only_cuda_asks_for_a_stream_and_for_failed_launches():
 def test_attributes_are_sorted_as_xla_sorts_them(names: list[str]):
     params = [Param(role=Role.RET), *(Param(role=Role.ATTR, name=name, dtype=DTYPES[4]) for name in names)]
     text = render_unit("", "m", [binding(*params)], language="cpp")
-    rows = re.findall(r'\{"(\w+)", (\d+), \d+, 0, (\d+)\}', text)
+    rows = re.findall(r'\{"(\w+)", (\d+), \d+, 0, true, (\d+)\}', text)
     assert [row[0] for row in rows] == sorted(names)
     assert [(row[0], int(row[2])) for row in rows] == sorted((name, at) for at, name in enumerate(names))
     assert all(int(size) == len(name) for name, size, _ in rows)

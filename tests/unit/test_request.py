@@ -62,6 +62,21 @@ def test_a_source_in_the_place_of_a_name_or_path_is_noticed():
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["kernel.cc", "/my kernels/k.cu", "/csrc", Path("k.cc"), ["kernel.cu"], ["int x;", "a.h"], [Path("k.h")]],
+)
+def test_a_path_in_the_place_of_a_source_is_noticed(source: object):
+    with pytest.raises(ArgumentError, match="is a path, not the text of a source") as caught:
+        inline_units("m", source, "sources")
+    assert "load_cpp_file" in caught.value.hints[0]
+
+
+@pytest.mark.parametrize("source", [["// see a.h", "int x;"], ["A(x/y)", "B"], "#include <a.h>"])
+def test_what_only_looks_like_a_path_is_a_source(source: object):
+    assert inline_units("m", source, "sources")
+
+
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_good_levels(level: int):
     assert check_optimization_level(level) == level
@@ -87,6 +102,31 @@ def test_flags_stay_what_they_are():
 def test_bad_flags(value: object, message: str):
     with pytest.raises(ArgumentError, match=message):
         check_flags(value, "flags")
+
+
+@pytest.mark.parametrize(
+    ("flag", "first", "second"),
+    [
+        ("-I /usr/include", "-I", "/usr/include"),
+        ("-isystem  /x y", "-isystem", "/x y"),
+        ("-DX Y", "-DX", "Y"),
+        ("-O3 -g", "-O3", "-g"),
+        ("-I/a -I/b", "-I/a", "-I/b"),
+        ("-lm -lfoo", "-lm", "-lfoo"),
+        ("-Xptxas -v", "-Xptxas", "-v"),
+        ("-include a.h", "-include", "a.h"),
+        ("-gencode arch=compute_90,code=sm_90", "-gencode", "arch=compute_90,code=sm_90"),
+    ],
+)
+def test_two_flags_in_one(flag: str, first: str, second: str):
+    with pytest.raises(ArgumentError, match="is two arguments in one") as caught:
+        check_flags(["-O2", flag], "flags")
+    assert caught.value.hints == (f"write {first!r}, {second!r}",)
+
+
+def test_a_space_inside_a_value_is_no_second_flag():
+    flags = ["-I/my folder", "-DMSG=a -b", "-Wl,-rpath,/a b", "-Xcompiler=-a -b", "-L/x y/z", "-D X=1"]
+    assert check_flags(flags, "flags") == tuple(flags)
 
 
 ABSOLUTE = [

@@ -41,6 +41,12 @@ def test_values_structure_and_vmap(kernels: Any):
     np.testing.assert_array_equal(jax.vmap(lambda x: scaled(x, 3.0)["out"])(batch), 3 * batch)
 
 
+def test_vmap_is_right_for_any_kernel_unless_told_otherwise(kernels: Any):
+    x = jnp.arange(6.0).reshape(2, 3)
+    rows = jax.vmap(warp_kernel(kernels.cumulate, ROW, launch_dims=1))(x)
+    np.testing.assert_array_equal(rows, jnp.cumsum(x, axis=1))
+
+
 def test_vectors_and_launch_dims(kernels: Any):
     outs = (ROW, jax.ShapeDtypeStruct((3, 1, 2), jnp.float32))
     first, vectors = warp_kernel(kernels.split, outs, launch_dims=3)(jnp.arange(6.0).reshape(3, 2))

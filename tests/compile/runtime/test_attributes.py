@@ -145,6 +145,66 @@ def test_names_sort_by_their_bytes():
     assert list(got) == list(range(10))
 
 
+SAME = [True, 1, 1.0, np.int8(1), np.uint64(1), np.float32(1), np.float64(1)]
+CASES = [
+    *((name, value, 1) for name in INFERRED if not name.startswith("complex") for value in SAME),
+    *((name, 0, 0) for name in ("bool", "float32", "uint8")),
+    *((name, np.iinfo(name).max, np.iinfo(name).max) for name in ("int8", "int32", "uint32", "int64")),
+    *((name, np.iinfo(name).min, np.iinfo(name).min) for name in ("int8", "int32", "int64")),
+    ("uint64", 2.0**63, 2**63),
+    ("int64", -(2.0**63), -(2**63)),
+    ("int32", -0.0, 0),
+    ("float32", 0.1, np.float32(0.1)),
+    ("float32", -(2**24), -(2**24)),
+    ("float32", float("inf"), np.inf),
+    ("float32", float("-inf"), -np.inf),
+    ("float64", 2**53, 2**53),
+]
+"""Types of parameters, values of other types, and what arrives."""
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), CASES, ids=repr)
+def test_a_number_of_another_type_is_converted_where_the_parameter_holds_it(name: str, value: Any, expected: Any):
+    (got,) = call(f"attributes.put_{name}", jax.ShapeDtypeStruct((1,), name), v=value)
+    assert np.asarray(got) == np.asarray(expected).astype(name)
+
+
+def test_not_a_number_stays_none():
+    assert np.isnan(call("attributes.put_float32", jax.ShapeDtypeStruct((), np.float32), v=float("nan")))
+
+
+LOST = [
+    ("bool", 2), ("bool", 0.5), ("int8", 128), ("int8", -129.0), ("uint8", -1), ("int32", 2**31), ("int32", 1.5),
+    ("int64", 2.0**63), ("uint64", 2.0**64), ("uint64", np.int8(-1)), ("int64", np.inf),
+    ("int32", np.nan), ("float32", 2**24 + 1), ("float64", 2**53 + 1), ("float32", 1e39), ("float16", 1.5),
+    ("bfloat16", 2), ("complex64", 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), LOST, ids=repr)
+def test_a_number_that_the_parameter_does_not_hold_is_refused(name: str, value: Any):
+    out = jax.ShapeDtypeStruct((1,), name)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"takes the attributes \(v=.*but the call passes \(v: "):
+        call(f"attributes.put_{name}", out, v=value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("float32", (2.0, np.float32(2), 2, np.float64(2), np.int32(2))),
+        ("int32", (2.0, np.int32(2), 2, np.float32(2))),
+        ("bool", (1, True, np.bool_(True), 1.0)),
+        ("float64", (True, 1.0, np.float32(1))),
+    ],
+)
+def test_a_call_does_not_meet_the_failure_of_an_equal_one(name: str, values: tuple[Any, ...]):
+    """JAX keeps compiled programs by the attributes' values, and values of different types may be equal."""
+    jax.clear_caches()
+    caller: Any = jax.ffi.ffi_call(f"attributes.put_{name}", jax.ShapeDtypeStruct((), name))
+    for value in values:
+        assert caller(v=value) == value
+
+
 def test_an_attribute_is_a_constant_of_its_program():
     out = jax.ShapeDtypeStruct((), np.float32)
     for value in (1.0, 2.0, -0.0):
@@ -177,7 +237,7 @@ def test_a_token_pins_the_type_of_the_call():
     out = jax.ShapeDtypeStruct((1,), np.float32)
     assert list(call("form_pinned.scale", out, np.ones(1, np.float32), by=np.int64(3))) == [3.0]
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"by=np\.int64"):
-        call("form_pinned.scale", out, np.ones(1, np.float32), by=np.float32(4))
+        call("form_pinned.scale", out, np.ones(1, np.float32), by=np.float32(4.5))
 
 
 def test_the_parameters_can_be_given_by_keyword():

@@ -11,7 +11,7 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, BuildError
-from tests.support.runtime import call, environment, forwarding_compiler, libraries, run_python
+from tests.support.runtime import PRINTING, call, environment, forwarding_compiler, libraries, run_python
 
 GOOD = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor out) { out.data_ptr<float>()[0] = 1; }\n'
 TYPO = """#include "brainevent/common.h"
@@ -54,6 +54,33 @@ def test_the_text_begins_with_what_failed_and_ends_with_the_command():
     assert error.command
     assert any(line.startswith("command: ") and "-fvisibility=hidden" in line for line in lines)
     assert "full output:" in lines
+
+
+def test_the_message_is_the_same_whatever_variables_ask_programs_for(monkeypatch: pytest.MonkeyPatch):
+    plain = fail(TYPO, "surrounded")
+    for name, value in PRINTING.items():
+        monkeypatch.setenv(name, value)
+    assert str(fail(TYPO, "surrounded")) == str(plain)
+
+
+@pytest.mark.parametrize(
+    ("header", "near"),
+    [
+        ('"brainevent/comon.h"', "brainevent/common.h"),
+        ('"brainevnt/common.h"', "brainevent/common.h"),
+        ('"helpers.h"', "helper.h"),
+        ("<strin.h>", "string.h"),
+    ],
+)
+def test_a_misspelt_header_hints_at_the_name_that_is_near(header: str, near: str, tmp_path: Path):
+    (tmp_path / "helper.h").touch()
+    error = fail(f"#include {header}\n{GOOD}", extra_include_paths=[tmp_path])
+    assert error.hints == (f"did you mean {near}?",)
+
+
+def test_a_header_that_is_like_no_other_hints_at_its_folder():
+    error = fail(f'#include "quaternion_tables.h"\n{GOOD}')
+    assert error.hints == ("a header was not found: name its folder in extra_include_paths",)
 
 
 def test_several_sources_are_told_apart():

@@ -114,6 +114,12 @@ def test_too_many_results(message_of: MessageOf):
     assert "takes 2 arguments and 1 results, but the call passes 2 and 2" in message
 
 
+def test_a_const_that_is_missing(name: str):
+    be_runtime.load_cpp_inline(f"{name}_const", SOURCE.replace("const BE::Tensor x", "BE::Tensor x"), ["copy"])
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"takes 0 arguments and 2 results, .* is a const missing\?"):
+        call(f"{name}_const.copy", VECTOR, X)
+
+
 def test_too_few_results(name: str):
     call_for_effect = jax.ffi.ffi_call(f"{name}.add", (), has_side_effect=True)
     with pytest.raises(jax.errors.JaxRuntimeError, match=rf"{name}\.add: takes .* 1 results, .* passes 2 and 0"):
@@ -151,19 +157,20 @@ def test_the_bad_one_of_several_arguments_is_named(message_of: MessageOf):
     ("attrs", "given"),
     [
         ({}, "none"),
-        ({"scale": np.float32(2)}, "scale: float32"),
-        ({**GOOD, "extra": np.int8(1)}, "extra: int8, scale: float32, times: int32"),
-        ({"scale": np.float64(2), "times": np.int32(3)}, "scale: float64, times: int32"),
-        ({"scale": np.float32(2), "times": np.int64(3)}, "scale: float32, times: int64"),
-        ({"scale": np.float32(2), "times": np.uint32(3)}, "scale: float32, times: uint32"),
-        ({"scale": 5, "times": True}, "scale: int64, times: bool"),
-        ({"scale": "five", "times": np.int32(3)}, "scale: string, times: int32"),
-        ({"scale": np.ones(1, np.float32), "times": np.int32(3)}, "scale: array of float32, times: int32"),
-        ({"scale": {"a": np.float32(3)}, "times": np.int32(3)}, "scale: dictionary, times: int32"),
-        ({"Scale": np.float32(2), "times": np.int32(3)}, "Scale: float32, times: int32"),
-        ({"scal": np.float32(2), "times": np.int32(3)}, "scal: float32, times: int32"),
-        ({f"a{n}": np.int32(n) for n in range(200)}, "a0: int32, a1: int32"),
-        ({"n" * 5000: np.int32(1)}, "n" * 100 + ": int32"),
+        ({"scale": np.float32(2)}, "scale: float32 2"),
+        ({**GOOD, "extra": np.int8(-1)}, "extra: int8 -1, scale: float32 2, times: int32 3"),
+        ({"scale": 1e300, "times": np.int32(3)}, "scale: float64 1e+300, times: int32 3"),
+        ({"scale": np.float32(2), "times": 2**31}, "scale: float32 2, times: int64 2147483648"),
+        ({"scale": np.float32(2), "times": np.uint32(2**32 - 1)}, "scale: float32 2, times: uint32 4294967295"),
+        ({"scale": 2**24 + 1, "times": 2.5}, "scale: int64 16777217, times: float64 2.5"),
+        ({"scale": 5, "times": float("nan")}, "scale: int64 5, times: float64 nan"),
+        ({"scale": "five", "times": np.int32(3)}, "scale: string, times: int32 3"),
+        ({"scale": np.ones(1, np.float32), "times": np.int32(3)}, "scale: array of float32, times: int32 3"),
+        ({"scale": {"a": np.float32(3)}, "times": np.int32(3)}, "scale: dictionary, times: int32 3"),
+        ({"Scale": np.float32(2), "times": np.int32(3)}, "Scale: float32 2, times: int32 3"),
+        ({"scal": np.float32(2), "times": np.int32(3)}, "scal: float32 2, times: int32 3"),
+        ({f"a{n}": np.int32(n) for n in range(200)}, "a0: int32 0, a1: int32 1"),
+        ({"n" * 5000: np.int32(1)}, "n" * 100 + ": int32 1"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 60 else None,
 )
@@ -175,7 +182,7 @@ def test_wrong_attributes_say_what_to_pass(message_of: MessageOf, attrs: dict[st
 
 def test_attributes_for_a_function_without_any(message_of: MessageOf):
     message = message_of("copy", VECTOR, X, n=np.int32(1))
-    assert "takes the attributes (none), but the call passes (n: int32)" in message
+    assert "takes the attributes (none), but the call passes (n: int32 1)" in message
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from be_runtime.build.plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.build.programs import resolve_ninja
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.system import LocalSystem
-from tests.support.runtime import processes_with
+from tests.support.runtime import PRINTING, processes_with
 
 NINJA = resolve_ninja(LocalSystem())
 
@@ -36,9 +36,8 @@ def run(folder: Path, *edges: Edge, jobs: int = 2, timeout_s: float | None = 60,
         folder,
         ninja=NINJA,
         jobs=jobs,
-        environ=os.environ,
         timeout_s=timeout_s,
-        **options,  # type: ignore[arg-type]
+        **{"environ": os.environ, **options},  # type: ignore[arg-type]
     )
 
 
@@ -114,6 +113,29 @@ def test_a_failure_among_others_has_only_its_own_output(tmp_path: Path):
     with pytest.raises(BuildError, match="making bad failed") as caught:
         run(tmp_path, *edges)
     assert caught.value.output == "bad"
+
+
+@pytest.mark.parametrize("name", PRINTING)
+def test_no_variable_steers_what_ninja_prints(tmp_path: Path, name: str):
+    good, bad = edge("a", ""), edge("b", "print('\33[31mred\33[0m'); sys.exit(3)", inputs=("a",))
+    succeeded: list[Edge] = []
+    with pytest.raises(BuildError, match="making b failed") as caught:
+        run(tmp_path, good, bad, environ={**os.environ, name: PRINTING[name]}, on_success=succeeded.append)
+    assert caught.value.output == "red"
+    assert succeeded == [good]
+
+
+@pytest.mark.parametrize("name", sorted({*PRINTING} - {"LANG", "LC_MESSAGES", "NINJA_STATUS"}))
+def test_no_variable_steers_what_commands_print(tmp_path: Path, name: str):
+    """LC_ALL settles what the others of the locale say; ninja's own status is ours."""
+    (step,) = run(tmp_path, edge("a", f"print(os.environ.get({name!r}))"), environ={**os.environ, **PRINTING})
+    assert step.output == {"TERM": "dumb"}.get(name, "None")
+
+
+def test_a_command_that_prints_what_ninja_says_of_failures_has_not_failed(tmp_path: Path):
+    (step,) = run(tmp_path, edge("a", "print('FAILED: [code=1] a', 'sh -c false', 'more', sep=chr(10))"))
+    assert not step.failed
+    assert step.output == "FAILED: [code=1] a\nsh -c false\nmore"
 
 
 def test_descriptions_may_repeat_what_ninja_says(tmp_path: Path):

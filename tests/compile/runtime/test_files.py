@@ -181,6 +181,17 @@ def test_a_folder_s_own_name_and_headers(tmp_path: Path):
     assert value("my_folder.a") == 3
 
 
+def test_two_folders_of_one_name(tmp_path: Path):
+    for number, library in enumerate(("first", "second-lib")):
+        write(tmp_path / library / "csrc", {"a.cc": value_source(str(number))})
+    be_runtime.load_cpp_dir(tmp_path / "first" / "csrc")
+    with pytest.raises(be_runtime.RegistrationError) as caught:
+        be_runtime.load_cpp_dir(tmp_path / "second-lib" / "csrc")
+    assert "target_prefix='second_lib_csrc'" in caught.value.hints[-1]
+    be_runtime.load_cpp_dir(tmp_path / "second-lib" / "csrc", target_prefix="second_lib_csrc")
+    assert (value("csrc.value"), value("second_lib_csrc.value")) == (0, 1)
+
+
 def test_functions_of_a_folder_by_list_and_dict(tmp_path: Path):
     body = "(BE::Tensor out) { out.data_ptr<int32_t>()[0] = %d; }\n"
     head = '#include "brainevent/common.h"\n'

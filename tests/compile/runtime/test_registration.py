@@ -36,6 +36,14 @@ def test_the_targets_of_a_module():
     assert list(be_runtime.list_registered_targets()) == sorted(set(be_runtime.list_registered_targets()))
 
 
+def test_the_targets_of_a_platform():
+    be_runtime.load_cpp_inline("reg_platforms", source(f=1))
+    assert "reg_platforms.f" in be_runtime.list_registered_targets("cpu")
+    assert not {"reg_platforms.f"} & set(be_runtime.list_registered_targets("gpu"))
+    with pytest.raises(be_runtime.ArgumentError, match="platform must be 'cpu' or 'CUDA', not 'tpu'"):
+        be_runtime.list_registered_targets("tpu")
+
+
 def test_the_same_content_again_does_nothing():
     first = be_runtime.load_cpp_inline("reg_same", source(f=1))
     for options in ({}, {"force_rebuild": True}, {"verbose": True}):

@@ -19,7 +19,8 @@ from be_runtime.settings import Settings
 from be_toolchain.errors import ArchError, CudaNotFoundError, ToolchainError
 from be_toolchain.system import FileStamp, LocalSystem
 from tests.support import runtime
-from tests.support.cuda import run_json
+from tests.support.cuda import device_code, run_json
+from tests.support.runtime import PRINTING
 
 HEAD = '#include <cuda_runtime.h>\n#include "brainevent/common.h"\n'
 KERNEL = "__global__ void k(float* out) { out[0] = 1.0f; }\n"
@@ -215,6 +216,18 @@ def test_an_error_in_a_template_is_shown_at_the_author_s_line():
     assert "std::sort(p, p + 3);" in error.first_error.splitlines()[1]
 
 
+def test_the_message_is_the_same_whatever_variables_ask_programs_for(monkeypatch: pytest.MonkeyPatch, tmp_cache: Path):
+    """The dry run is made anew with them."""
+    source = HEAD + KERNEL + ENTRY.replace("(cudaStream_t)", "")
+    plain = failure(source)
+    for name, value in PRINTING.items():
+        monkeypatch.setenv(name, value)
+    be_runtime.set_cache_dir(tmp_cache / "another")
+    surrounded = failure(source)
+    assert surrounded.first_error == plain.first_error
+    assert surrounded.command[0] == plain.command[0], "the same phase"
+
+
 def test_a_stream_without_the_cast():
     error = failure(HEAD + KERNEL + ENTRY.replace("(cudaStream_t)", ""))
     assert error.first_error.startswith("broken(6): error")
@@ -222,21 +235,21 @@ def test_a_stream_without_the_cast():
 
 
 LOAD_WITHOUT_DEVICE = """
-import json, sys
+import json, sys, warnings
 import be_runtime
-try:
-    be_runtime.load_cuda_inline("broken", sys.argv[1], auto_register=False)
-except be_runtime.ArgumentError as error:
-    print(json.dumps(str(error)))
+with warnings.catch_warnings(record=True) as caught:
+    module = be_runtime.load_cuda_inline("no_device", sys.argv[1], auto_register=False)
+print(json.dumps([str(module.path), *(str(each.message) for each in caught)]))
 """
 
 
 def test_no_device_and_no_architecture():
     """In a process of its own: the driver reads which devices are visible only once."""
     hidden = {"CUDA_VISIBLE_DEVICES": "", "BE_COMPUTE_CAPABILITIES": None}
-    message = run_json(LOAD_WITHOUT_DEVICE, HEAD + KERNEL + ENTRY, **hidden)
+    path, message = run_json(LOAD_WITHOUT_DEVICE, HEAD + KERNEL + ENTRY, **hidden)
     assert "no GPU is visible" in message
     assert "compute_capability='sm_90'" in message
+    assert {(code.kind, code.arch) for code in device_code(Path(path))} == {("elf", 75), ("ptx", 75)}
 
 
 def test_an_nvcc_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_cache: Path):

@@ -174,6 +174,45 @@ def test_bad_input(call: Any, message: str):
         call(operation(a=constant(1)))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "message"),
+    [
+        (lambda outs: lambda x: [x], 1, "the numba kernel of op: .* unexpected keyword argument 'by'"),
+        (lambda outs, by, to: lambda x: [x], 1, "the numba kernel of op: .* missing .* 'to'"),
+        (lambda outs, by: lambda x: [x], 2, "the numba kernel of op: .* takes 1 positional argument but 2 were given"),
+    ],
+)
+def test_a_kernel_that_does_not_take_what_it_is_given_is_named(kernel: Any, inputs: int, message: str):
+    with pytest.raises(TypeError, match=message):
+        operation(numba=kernel)(*[X] * inputs, outs=OUT, by=2)
+
+
+def test_a_rule_that_does_not_take_the_parameters_is_named():
+    def linear(x: Any) -> Any:
+        return op(x, outs=OUT, by=2)
+
+    op = operation(a=lambda outs, by: lambda x: [x])
+    op.def_jvp_rule2(lambda tangent, x: tangent)
+    with pytest.raises(TypeError, match=r"a JVP rule of op: .* unexpected keyword argument"):
+        jax.jvp(linear, (X,), (X,))
+    op.def_jvp_rule(lambda primals, tangents: (primals, tangents))
+    with pytest.raises(TypeError, match=r"the JVP rule of op: .* unexpected keyword argument"):
+        jax.jvp(linear, (X,), (X,))
+    op.def_transpose_rule(lambda cotangents, x: cotangents)
+    with pytest.raises(TypeError, match=r"the transpose rule of op: .* unexpected keyword argument"):
+        jax.linear_transpose(linear, X)(X)
+    op.def_batching_rule(lambda arguments, axes: (arguments, axes))
+    with pytest.raises(TypeError, match=r"the batching rule of op: .* unexpected keyword argument"):
+        jax.vmap(linear)(X[None])
+
+
+def test_symbolic_shapes_are_named():
+    (size,) = jax.export.symbolic_shape("b")
+    op = operation(a=lambda outs: lambda x: [x])
+    with pytest.raises(ArgumentError, match=r"op: outs\[0\] has the symbolic shape \(b, 3\)"):
+        op(X, outs=jax.ShapeDtypeStruct((size, 3), jnp.float32))
+
+
 def test_too_few_jvp_rules():
     op = operation(a=lambda outs: lambda x, y: [x])
     op.def_jvp_rule2(lambda t, x, y, **parameters: (t,))

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from be_runtime.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
@@ -13,7 +14,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.launch.calls import new_session
 from be_runtime.launch.prototype import parse_name, read_prototype
-from be_runtime.launch.raw import bind_params
+from be_runtime.launch.raw import bind_params, cuda_kernel
 from be_runtime.launch.raw_compiler import compile_raw
 from be_runtime.launch.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
 from be_toolchain.arch import Arch
@@ -43,6 +44,12 @@ def test_params_follow_the_source():
         ({"n": 1.5}, "n=1.5 is no int32"),
         ({"n": 2**31}, "is no int32"),
         ({"n": "7x"}, "is no int32"),
+        ({"n": np.inf}, "is no int32"),
+        ({"n": np.complex64(7)}, "is no int32"),
+        ({"by": 1e300}, "is no float32"),
+        ({"by": 2**24 + 1}, "is no float32"),
+        ({"by": 1 + 2j}, "is no float32"),
+        ({"by": np.complex64(1 + 2j)}, "is no float32"),
         ({"by": None}, "by=None is no float32"),
         ({"by": [1.0, 2.0]}, "is no float32"),
     ],
@@ -50,6 +57,12 @@ def test_params_follow_the_source():
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str):
     with pytest.raises(ArgumentError, match=message):
         bound(**arguments)
+
+
+@pytest.mark.parametrize("by", [0.1, np.float64(0.1), 2, True, np.int8(-1), np.inf, np.nan, -0.0, 2**100])
+def test_a_number_of_another_type_is_converted_where_the_parameter_holds_it(by: Any):
+    (bits,) = struct.unpack("<i", np.float32(by).tobytes())
+    assert bound(by=by)[3].first == bits % 2**32
 
 
 def test_const_says_which_is_which():
@@ -103,6 +116,20 @@ def test_no_or_several_entries_are_an_error(entries: list[str]):
 def test_only_instances_need_help_from_the_source():
     assert instantiated("s", parse_name("f")) == "s"
     assert "&f<float>" in instantiated("s", parse_name("f<float>"))
+
+
+@pytest.mark.parametrize("source", ["kernel.cu", Path("kernel.cu"), "/a/kernel.cuh"])
+def test_a_path_in_the_place_of_a_source_is_noticed(source: Any):
+    with pytest.raises(ArgumentError, match=r"is a path, not the text of a source\n.*read_text\(\)"):
+        cuda_kernel(source, "f", Y, grid=1, block=1)
+
+
+@pytest.mark.parametrize("what", ["outs", "grid", "block", "shared_mem"])
+def test_a_function_that_does_not_take_the_inputs_is_named(what: str):
+    arguments: dict[str, Any] = {"outs": np.ones(3, np.float32), "grid": 1, "block": 1, what: lambda x, y: 1}
+    kernel = cuda_kernel("__global__ void scale(const float* x, float* y) {}", "scale", **arguments)
+    with pytest.raises(TypeError, match=f"^{what} of scale: .*missing 1 required positional argument: 'y'"):
+        kernel(np.ones(3, np.float32))
 
 
 @pytest.mark.parametrize("aliases", [{0: -1}, {"a": 0}, {0: True}, [0], 3])

@@ -61,3 +61,13 @@ def test_hostile_text_takes_no_time(text: str) -> None:
     with pytest.raises(BeRuntimeError):
         discover([SourceText(name="k.cu", text=text)], None)
     assert time.monotonic() - started < 20
+
+
+def test_many_overloads_take_no_time() -> None:
+    overloads = "".join(f"void f(T{number} x) {{}}\n" for number in range(3200))
+    started = time.monotonic()
+    (entry,) = discover(
+        [SourceText(name="k.cu", text=f"{overloads}void f(BE::Tensor y, int n) {{}}")], {"f": ["ret", "attr.n"]}
+    )
+    assert entry.line == 3201
+    assert time.monotonic() - started < 5

@@ -34,6 +34,8 @@ struct AttrSpec {
   /// The `XLA_FFI_DataType` that carries the value: a scalar where `parts` is 0, else an array of so many elements.
   int dtype;
   size_t parts;
+  /// Whether `dtype` is the parameter's own: then a scalar of another type does as well, if it has the same value.
+  bool is_number;
   /// Position among the attributes in the order of the entry point's parameters.
   int position;
 };
@@ -62,7 +64,8 @@ constexpr uint32_t kCommandBufferCompatible = 1;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
                                             void (*)(const BE::detail::Call&), uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
-BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**) noexcept;
+BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**,
+                                       int64_t*) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 

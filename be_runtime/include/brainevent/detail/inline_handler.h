@@ -33,8 +33,9 @@ __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indi
   if (!((be_holds(be_args[kArg]) && ... && true) && (be_holds(be_rets[kRet]) && ... && true)))
     return be_refuse(be_call, kEntry);
   const void* be_values[kAttrs + 1];
+  int64_t be_room[kAttrs + 1];
   const bool be_matched =
-      kAttrs == 0 ? be_frame->be_attrs.be_count == 0 : be_match_attrs(be_call, kEntry, be_values);
+      kAttrs == 0 ? be_frame->be_attrs.be_count == 0 : be_match_attrs(be_call, kEntry, be_values, be_room);
   if (__builtin_expect(!be_matched, 0)) return be_refuse(be_call, kEntry);
 
   Tensor be_tensors[kTensors + 1] = {be_view(be_args[kArg])..., be_view(be_rets[kRet])...};

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from be_runtime.build.timing import parse_ninja_log
+from be_runtime.build.ninja_log import parse_ninja_log
 
 
 def test_the_last_line_of_an_output_counts():

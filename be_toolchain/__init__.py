@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # type checkers take it for True; importing typing for it would be half of the import
+
+if not TYPE_CHECKING and sys.platform != "linux":  # pip installs a wheel of pure Python anywhere
+    raise ImportError(
+        f"brainevent-toolchain runs on Linux only, and this is {sys.platform}: "
+        "use WSL 2 on Windows, a Linux container or virtual machine on macOS"
+    )
 
 if TYPE_CHECKING:
     from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs

@@ -261,7 +261,7 @@ def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> Param:
     try:
         number = np.dtype(param.dtype.name).type(value)
         is_exact = bool(number == value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, DeprecationWarning):  # NumPy 1 warns of an overflow, and wraps
         is_number = is_exact = False
     if not is_number or not (is_rounded or is_exact):
         raise ArgumentError(

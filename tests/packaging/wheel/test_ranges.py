@@ -19,7 +19,6 @@ pytestmark = pytest.mark.xdist_group("wheel-ranges")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = (
     "tests/compile/runtime/test_arrays.py",
-    "tests/compile/runtime/test_attributes.py",
     "tests/compile/runtime/test_call_errors.py",
     "tests/compile/runtime/test_transforms.py",
     "tests/cuda/runtime/test_registration.py::test_the_graph_trait_belongs_to_the_registration",

@@ -6,6 +6,7 @@
 #   PYTHON=python3.12          which Python to make it from
 #   BE_SYSTEM_PYTHON=1         no environment: use PYTHON as it is, with the packages it has (no network needed)
 #   BE_REQUIRE_TIERS=unit,...  a skip in these test tiers is a failure
+#   RESOLUTION=highest         what test-range installs; lowest-direct otherwise
 #   PYTEST_ARGS="-k cache -x"  passed to pytest
 
 SHELL := /bin/bash
@@ -14,6 +15,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 VENV ?= .venv
+RANGE := .venv-range
+RESOLUTION ?= lowest-direct
 WORKERS ?= auto
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -49,11 +52,12 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast lint format bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-range lint format bench bench-peers dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
 	@echo "make test-fast   the same without the packaging tier"
+	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
 	@echo "make bench       the figures of benchmarks/"
@@ -107,6 +111,13 @@ test: lint
 test-fast: lint
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
 
+# Of this project's own requirements, bounds of the extras included; RESOLUTION=highest takes the newest.
+test-range:
+	@$(find_python); "$$found" -m venv --clear $(RANGE)
+	@$(RANGE)/bin/python -m pip install -qq --disable-pip-version-check uv
+	@$(RANGE)/bin/uv pip install --python $(RANGE) --resolution $(RESOLUTION) --editable '.[test,cuda13]'
+	@$(RANGE)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
+
 format: $(READY)
 	@$(RUN) -m ruff check --fix . || true
 	@$(RUN) -m ruff format .
@@ -133,5 +144,5 @@ release-check: test
 	@$(RUN) -m release check --tag "$$RELEASE_TAG"
 
 clean:
-	rm -rf $(VENV) .bench-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(RANGE) .bench-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
 """JAX's interface for new primitives, the other file that imports jax: what `be_runtime.custom` builds on.
 
-Everything is of ``jax``, ``jax.extend`` and ``jax.interpreters``, but for one attribute of abstract values, ``mat``,
-which says over which axes of a mesh a value varies within ``shard_map``.
+Everything is of ``jax``, ``jax.extend`` and ``jax.interpreters``, but for one attribute of abstract values, ``mat``
+(``vma`` before JAX 0.10), which says over which axes of a mesh a value varies within ``shard_map``.
 
 Nothing here starts a JAX backend, but for `devices`.
 """
@@ -87,9 +87,9 @@ def _result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct) -> Any:
     """The abstract value of a result, which varies over the axes of a mesh that the arguments vary over."""
     if not avals:
         return jax.core.ShapedArray(result.shape, result.dtype)
-    first = max(avals, key=lambda aval: len(aval.mat.varying))
+    first = max(avals, key=lambda aval: len(aval.mat.varying if hasattr(aval, "mat") else aval.vma))
     spec = jax.sharding.PartitionSpec(*[None] * len(result.shape))
-    sharding = first.sharding.update(spec=spec)
+    sharding = jax.sharding.NamedSharding(first.sharding.mesh, spec)
     return first.update(shape=result.shape, dtype=result.dtype, weak_type=False, sharding=sharding)
 
 

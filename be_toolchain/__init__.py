@@ -1,7 +1,16 @@
 """be_toolchain: finds everything needed to compile CUDA and C++ here, and says in one value what it found."""
 
-# Nothing is imported here, not even __future__: with -m the working folder is still first on the path, see __main__.
+# Nothing but sys, which is built in, is imported here, not even __future__: with -m the working folder is still first on
+# the path, see __main__.
+import sys
+
 TYPE_CHECKING = False  # type checkers take it for True; importing typing for it would be half of the import
+
+if not TYPE_CHECKING and sys.platform != "linux":  # pip installs a wheel of pure Python anywhere
+    raise ImportError(
+        f"brainevent-toolchain runs on Linux only, and this is {sys.platform}: "
+        "use WSL 2 on Windows, a Linux container or virtual machine on macOS"
+    )
 
 if TYPE_CHECKING:
     from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs

@@ -264,7 +264,7 @@ def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> Param:
             number = np.dtype(param.dtype.name).type(value)
         may_differ = is_rounded and np.isfinite(number) == np.isfinite(value)
         is_held = isinstance(value, Number) and bool(may_differ or number.item() == value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, DeprecationWarning):  # NumPy 1 warns of an overflow, and wraps
         is_held = False
     if not is_held:
         raise ArgumentError(

@@ -14,6 +14,7 @@ import pytest
 
 import be_runtime
 from tests.support.cuda import call, source
+from tests.support.jax_names import enable_x64
 
 CODES = {
     "float16": 0,
@@ -46,7 +47,7 @@ def _modules() -> None:
 
 @pytest.fixture(autouse=True)
 def _x64() -> Generator[None]:
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

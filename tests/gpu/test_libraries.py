@@ -12,6 +12,7 @@ import pytest
 
 import be_runtime
 from tests.support.cuda import EIGHT_FILES, KERNELS, NO_LTO_LINKER, call, source, write_eight_files
+from tests.support.jax_names import enable_x64
 from tests.support.requirements import OPTIONAL
 
 
@@ -124,7 +125,7 @@ def test_sparse_rows_and_spikes(indices_type: type, indptr_type: type):
     spikes = rng.random(100) < 0.3
     indptr = np.concatenate([[0], np.count_nonzero(dense, axis=1).cumsum()])
     indices = np.nonzero(dense)[1]
-    with jax.enable_x64(True):
+    with enable_x64(True):
         out = call(
             "events.gather",
             jax.ShapeDtypeStruct((37,), jnp.float32),
@@ -145,7 +146,7 @@ def test_scattered_events(dtype: str):
     spikes = (rng.random(20) < 0.5).astype(np.float32)
     expected = np.zeros(50)
     np.add.at(expected, indices, weights.astype(np.float64) * spikes[:, None])
-    with jax.enable_x64(True):
+    with enable_x64(True):
         out = call("events.scatter", jax.ShapeDtypeStruct((50,), weights.dtype), weights, indices, spikes)
         assert out.dtype == weights.dtype
     np.testing.assert_array_equal(np.asarray(out).astype(np.float64), expected)

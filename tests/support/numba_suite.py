@@ -45,7 +45,7 @@ class Launches:
         monkeypatch.setattr(CUDADispatcher, "call", call)
 
     def _launch(self, kernel: Any, arguments: Sequence[Any], how: Any) -> None:
-        import jax
+        from tests.support.jax_names import enable_x64
 
         name = kernel.py_func.__name__
         self.names.append(name)
@@ -53,7 +53,7 @@ class Launches:
         arrays = [arguments[place] for place in places]
         read = self._inputs.get(name)
         written = arrays[read or 0 :]
-        with jax.enable_x64(True):
+        with enable_x64(True):
             function = self._function(kernel, arguments, places, how)
             results = function(*map(_on_host, arrays if read is None else arrays[:read]))
             for array, result in zip(written, results, strict=True):

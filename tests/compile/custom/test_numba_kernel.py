@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, BuildError, list_registered_targets, numba_kernel
+from tests.support.jax_names import enable_x64
 from tests.support.runtime import environment, run_python
 
 numba: Any = pytest.importorskip("numba")
@@ -95,7 +96,7 @@ def test_dtypes():
     parameters = ", ".join((*names, *(f"out_{name}" for name in names)))
     namespace: dict[str, Any] = {}
     exec("\n".join((f"def copy_all({parameters}):", *lines)), namespace)  # noqa: S102 - the test's own
-    with jax.enable_x64(True):
+    with enable_x64(True):
         arrays = [jnp.arange(2 * (n + 1)).reshape(2, n + 1).astype(dtype) for n, dtype in enumerate(DTYPES)]
         results = numba_kernel(njit(namespace["copy_all"]), [struct(each) for each in arrays])(*arrays)
         for array, result in zip(arrays, results, strict=True):

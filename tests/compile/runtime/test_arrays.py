@@ -12,6 +12,7 @@ import pytest
 
 import be_runtime
 from be_runtime.dtypes import DTYPES
+from tests.support.jax_names import enable_x64
 from tests.support.runtime import call
 
 SOURCE = r"""
@@ -89,7 +90,7 @@ def _module() -> be_runtime.CompiledModule:
 
 @pytest.fixture(autouse=True)
 def _x64() -> Generator[None]:
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import be_runtime
+from tests.support.jax_names import enable_x64
 from tests.support.runtime import call
 
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -95,7 +96,7 @@ def _module() -> be_runtime.CompiledModule:
 
 @pytest.fixture(autouse=True)
 def _x64() -> Generator[None]:
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

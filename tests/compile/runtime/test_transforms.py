@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import be_runtime
+from tests.support.jax_names import shard_map
 from tests.support.runtime import environment, run_python
 
 SOURCE = r"""
@@ -215,7 +216,7 @@ def test_two_devices():
     assert len(devices) >= 2, "the tests' conftest asks for two"
     mesh = Mesh(np.array(devices[:2]), ("d",))
     x = jax.device_put(X, NamedSharding(mesh, P("d")))
-    mapped = jax.jit(jax.shard_map(increment, mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+    mapped = jax.jit(shard_map(increment, mesh=mesh, in_specs=P("d"), out_specs=P("d")))
     result = mapped(x)
     np.testing.assert_array_equal(result, X + 1)
     assert {shard.device for shard in result.addressable_shards} == set(devices[:2])
@@ -226,6 +227,7 @@ def test_two_devices():
 SHARDED = """
 import jax, numpy as np, be_runtime
 from jax.sharding import Mesh, PartitionSpec as P
+from tests.support.jax_names import shard_map
 be_runtime.load_cpp_inline("sharded", '''
 #include "brainevent/common.h"
 // @BE add arg arg ret
@@ -241,7 +243,7 @@ def part(x):
     return jax.ffi.ffi_call("sharded.add", jax.ShapeDtypeStruct(x.shape, x.dtype))(x, total)
 x = np.arange(12, dtype=np.float32).reshape(6, 2)
 spec = P("d", None)
-y = jax.jit(jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec))(x)
+y = jax.jit(shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec))(x)
 np.testing.assert_array_equal(y, x + x.sum())
 assert len(y.addressable_shards) == 2
 """

@@ -68,7 +68,9 @@ def kernel(name: str, outs: Any = lambda x, *_: x, *, grid: Any = 1, block: Any 
 def test_template_with_scalars_and_a_grid_of_the_shape(dtype: Any):
     import jax
 
-    with jax.enable_x64(True):
+    from tests.support.jax_names import enable_x64
+
+    with enable_x64(True):
         spelt = {np.float32: "float", np.int32: "int", np.float64: "double"}[dtype]
         affine = kernel(f"affine<{spelt}, 4>", grid=blocks)
         for size in (1, 255, 1000):
@@ -124,7 +126,9 @@ def test_half_and_dynamic_shared_memory_beyond_48_kib():
 def test_every_scalar_type():
     import jax
 
-    with jax.enable_x64(True):
+    from tests.support.jax_names import enable_x64
+
+    with enable_x64(True):
         scalars = kernel("scalars", jax.ShapeDtypeStruct((7,), np.float64), block=1)
         found = scalars(a=True, b=-5, c=65535, d=-(2**31), e=2**64 - 2048, f=0.5, g=1e300)
     np.testing.assert_array_equal(np.asarray(found), [1, -5, 65535, -(2**31), 2.0**64 - 2048, 0.5, 1e300])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import be_runtime
+from tests.support.jax_names import shard_map
 
 # A launch of Numba's own is small, and Numba warns of it; under pytest a warning is an error.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size")
@@ -79,7 +80,7 @@ MAKERS: list[Callable[[], Any]] = [raw, numba, python, recorded_python]
 def test_sharded_over_devices(make: Callable[[], Any], devices: list[Any]):
     mesh = jax.sharding.Mesh(np.array(devices), ("d",))
     spec = jax.sharding.PartitionSpec("d")
-    run = jax.jit(jax.shard_map(make(), mesh=mesh, in_specs=spec, out_specs=spec))
+    run = jax.jit(shard_map(make(), mesh=mesh, in_specs=spec, out_specs=spec))
     for turn in range(20):
         x = np.arange(SIZE * len(devices), dtype=np.float32) + turn
         np.testing.assert_array_equal(run(x), x + 3)

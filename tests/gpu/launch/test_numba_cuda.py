@@ -115,7 +115,9 @@ def test_every_dtype(name: str):
     import jax
     import jax.numpy as jnp
 
-    with jax.enable_x64(True):
+    from tests.support.jax_names import enable_x64
+
+    with enable_x64(True):
         copied = be_runtime.numba_cuda_kernel(copy, outs=jax.ShapeDtypeStruct((6,), name), launch_dims=6)
         x = jnp.arange(6).astype(name)
         out = copied(x)

@@ -13,6 +13,7 @@ from jax.interpreters import ad
 from jax.sharding import Mesh, PartitionSpec
 
 from be_runtime import XLACustomKernel
+from tests.support.jax_names import shard_map
 
 Function = Callable[..., Any]
 X = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0], [2.0, 0.25, -2.0], [1.5, 3.0, 0.1]])
@@ -138,10 +139,10 @@ def test_within_shard_map():
     operation = OPERATIONS["mappable"]
     mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("d",))
     spec = PartitionSpec("d")
-    run = jax.jit(jax.shard_map(operation, mesh=mesh, in_specs=spec, out_specs=spec))
+    run = jax.jit(shard_map(operation, mesh=mesh, in_specs=spec, out_specs=spec))
     close(tuple(run(X, Y)), plain(X, Y))
     with pytest.raises(ValueError, match="replicat"):
-        jax.jit(jax.shard_map(operation, mesh=mesh, in_specs=spec, out_specs=PartitionSpec()))(X, Y)
+        jax.jit(shard_map(operation, mesh=mesh, in_specs=spec, out_specs=PartitionSpec()))(X, Y)
 
 
 def test_without_jit_at_all():

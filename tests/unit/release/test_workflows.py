@@ -71,8 +71,8 @@ def test_jobs_run_make_targets(path: Path):
 
 def test_ci_promises_the_same_tiers_everywhere():
     assert PROMISED is not None
-    (promised,) = (step["env"]["BE_REQUIRE_TIERS"] for step in steps(WORKFLOWS[0]) if "env" in step)
-    assert promised == PROMISED[1]
+    promised = [step["env"]["BE_REQUIRE_TIERS"] for step in steps(WORKFLOWS[0]) if "env" in step]
+    assert promised == [PROMISED[1], PROMISED[1].removesuffix(",packaging")]
     assert f"BE_REQUIRE_TIERS := {PROMISED[1]}\n" in MAKEFILE
 
 

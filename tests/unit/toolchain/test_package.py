@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import be_toolchain
 from be_toolchain import catalog, configuration, preferences, search
 from be_toolchain.errors import Probe, ToolchainError, error_types
@@ -31,6 +33,18 @@ def test_importing_the_package_imports_little():
     code = f"import sys, be_toolchain; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("package", ["be_toolchain", "be_runtime"])
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_an_import_elsewhere_than_on_linux_says_what_to_do(package: str, platform: str):
+    code = f"import sys; sys.platform = {platform!r}; import {package}"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: brainevent-toolchain runs on Linux only, and this is {platform}: ")
+    assert "WSL 2" in last
+    assert "container" in last
 
 
 def test_resolving_from_a_record_needs_no_subprocess():

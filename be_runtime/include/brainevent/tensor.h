@@ -8,6 +8,7 @@
 
 #include "brainevent/check.h"
 #include "brainevent/dtype.h"
+#include "brainevent/element_types.h"
 #include "brainevent/portability.h"
 
 namespace BE {
@@ -25,14 +26,33 @@ namespace internal {
   throw CheckError(text.append(numel).append(" elements are more than an int can count"));
 }
 
+/// `function` is `Tensor::data_ptr` as compilers spell it: `T* BE::Tensor::data_ptr() [with T = float]`.
+[[noreturn]] BE_COLD inline void throw_other_element_type(const char* function, const void* data, DType dtype) {
+  const char* type = __builtin_strstr(function, "T = ") + 4;
+  const char* end = __builtin_strchr(type, ';');
+  if (end == nullptr) end = __builtin_strrchr(type, ']');
+  Text text;
+  text.append("data_ptr<").append(type, static_cast<size_t>(end - type)).append(">() of a ");
+  text.append(dtype).append(" tensor; ask for the type of its elements, or convert what data_ptr() gives without a type");
+  throw ElementTypeError(text, data, dtype);
+}
+
 }  // namespace internal
+
+#if defined(BE_DEVICE_PASS)
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) (void)0
+#else
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                           \
+  if (__builtin_expect(!internal::has_dtype(internal::kPointedInto<T>, dtype_), 0)) \
+  internal::throw_other_element_type(__PRETTY_FUNCTION__, data_, dtype_)
+#endif
 
 /// A view of an array's elements: its address, element type and shape.
 ///
 /// Ownership: none. The runtime owns the elements; they are valid until the entry point returns
 /// and, on the GPU, until the work it enqueued on its stream is done. Keep no Tensor and no
-/// pointer from it beyond that. A `const BE::Tensor` is an input and must not be written, though
-/// `data_ptr()` does not stop you.
+/// pointer from it beyond that. A `const BE::Tensor` is an input: it gives pointers to const. A copy of
+/// it that is not const itself gives others, and must not be written through all the same.
 ///
 /// Layout: dense and row-major, at most `kMaxDims` dimensions. The class is trivially copyable
 /// and can be a `__global__` function's parameter by value. All accessors work in device code.
@@ -77,13 +97,23 @@ class Tensor {
   }
 
   /// Address of the first element. May be null when there are none.
-  BE_HD void* data_ptr() const noexcept { return data_; }
-  BE_HD void* data() const noexcept { return data_; }
+  BE_HD void* data_ptr() noexcept { return data_; }
+  BE_HD const void* data_ptr() const noexcept { return data_; }
+  BE_HD void* data() noexcept { return data_; }
+  BE_HD const void* data() const noexcept { return data_; }
 
-  /// The same as a `T*`. `T` is not compared with `dtype()`: a wider vector type is fine.
+  /// The same as a `T*`, where `T` is the type of the elements, a vector of them, or one for any bytes.
+  ///
+  /// Throws `CheckError` on the host for any other `T`. In device code it is not checked.
   template <typename T>
-  BE_HD T* data_ptr() const noexcept {
+  BE_HD T* data_ptr() {
+    BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
     return static_cast<T*>(data_);
+  }
+  template <typename T>
+  BE_HD const T* data_ptr() const {
+    BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
+    return static_cast<const T*>(data_);
   }
 
   BE_HD int ndim() const noexcept { return ndim_; }

@@ -309,7 +309,7 @@ def _entry(request: _Request, params: tuple[Param, ...], function: Function, pro
 
 
 def _launches_out_of_order(params: tuple[Param, ...], function: Function, program: Program) -> bool:
-    """Whether the function's own code shows a race with XLA; a macro that names the stream may hide that it has none."""
+    """Whether the function's own code shows a race with XLA; a macro that names the stream may hide its use."""
     stream = next((param.name for param in params if param.role is Role.STREAM), "")
     if stream and program.is_in_macro(stream):
         return False

@@ -19,6 +19,7 @@
 #include <new>
 
 #include "brainevent/check.h"
+#include "brainevent/detail/element_type_error.h"
 #include "brainevent/detail/entry.h"
 #include "brainevent/detail/xla_frame.h"
 #include "xla_call.h"

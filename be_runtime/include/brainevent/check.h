@@ -32,22 +32,6 @@ class CheckError : public std::exception {
   internal::Text what_;
 };
 
-/// A tensor's elements were asked for as another type than theirs.
-///
-/// `data()` and `dtype()` are the tensor's, by which the call's handler finds the argument or result.
-class ElementTypeError : public CheckError {
- public:
-  ElementTypeError(const internal::Text& message, const void* data, DType dtype) noexcept
-      : CheckError(message), data_(data), dtype_(dtype) {}
-
-  const void* data() const noexcept { return data_; }
-  DType dtype() const noexcept { return dtype_; }
-
- private:
-  const void* data_;
-  DType dtype_;
-};
-
 /// A CUDA runtime call failed. `code()` is the `cudaError_t`.
 ///
 /// Copying never throws; `what()` is valid as long as any copy.

@@ -223,5 +223,14 @@ constexpr DTypeSet pointed_into(const volatile T*) noexcept {
 template <class T>
 constexpr DTypeSet kPointedInto = pointed_into(static_cast<const volatile T*>(nullptr));
 
+/// Whether a `T*` may point to such elements. A comparison with the first of the types is all that a good call pays.
+template <class T>
+constexpr bool may_point_to(DType dtype) noexcept {
+  constexpr DTypeSet kSet = kPointedInto<T>;
+  if (kSet == kEveryDType) return true;
+  if (__builtin_expect(dtype == static_cast<DType>(__builtin_ctz(kSet)), 1)) return true;
+  return has_dtype(kSet, dtype);
+}
+
 }  // namespace internal
 }  // namespace BE

@@ -11,6 +11,9 @@
 #include "brainevent/element_types.h"
 #include "brainevent/portability.h"
 
+/// Compiled with the handler, not with every source: see brainevent/detail/element_type_error.h.
+BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_element_type(const char*, const void*, BE::DType);
+
 namespace BE {
 
 namespace internal {
@@ -26,25 +29,13 @@ namespace internal {
   throw CheckError(text.append(numel).append(" elements are more than an int can count"));
 }
 
-/// `function` is `Tensor::data_ptr` as compilers spell it: `T* BE::Tensor::data_ptr() [with T = float]`.
-[[noreturn]] BE_COLD inline void throw_other_element_type(const char* function, const void* data, DType dtype) {
-  const char* type = __builtin_strstr(function, "T = ") + 4;
-  const char* end = __builtin_strchr(type, ';');
-  if (end == nullptr) end = __builtin_strrchr(type, ']');
-  Text text;
-  text.append("data_ptr<").append(type, static_cast<size_t>(end - type)).append(">() of a ");
-  text.append(dtype).append(" tensor; ask for the type of its elements, or convert what data_ptr() gives without a type");
-  throw ElementTypeError(text, data, dtype);
-}
-
 }  // namespace internal
 
 #if defined(BE_DEVICE_PASS)
 #define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) (void)0
 #else
-#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                           \
-  if (__builtin_expect(!internal::has_dtype(internal::kPointedInto<T>, dtype_), 0)) \
-  internal::throw_other_element_type(__PRETTY_FUNCTION__, data_, dtype_)
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) \
+  if (__builtin_expect(!internal::may_point_to<T>(dtype_), 0)) be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
 #endif
 
 /// A view of an array's elements: its address, element type and shape.

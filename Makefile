@@ -52,7 +52,7 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-range lint format bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-range lint format brainevent bench bench-peers dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
@@ -60,6 +60,7 @@ help:
 	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
+	@echo "make brainevent  compile the CUDA files of brainevent's wheel as they are (minutes)"
 	@echo "make bench       the figures of benchmarks/"
 	@echo "make bench-peers install what the benchmarks compare with, into .bench-peers"
 	@echo "make dist        the sdist and the wheel, in dist/"
@@ -124,6 +125,14 @@ format: $(READY)
 
 bench: $(READY)
 	@$(RUN) -m benchmarks $(BENCH_ARGS)
+
+# The wheel is only unpacked: its CUDA files are all that is wanted of it. The loads must warn of nothing.
+brainevent: $(READY)
+	@rm -rf build/brainevent && mkdir -p build/brainevent
+	@$(RUN) -m pip download -q --disable-pip-version-check --no-deps --dest build/brainevent \
+	  "$$(grep -x 'brainevent==.*' benchmarks/peers/requirements.txt)"
+	@$(RUN) -m zipfile -e build/brainevent/*.whl build/brainevent
+	@BE_BRAINEVENT=build/brainevent/brainevent $(RUN) -m pytest -n $(WORKERS) tests/cuda/test_brainevent.py $(PYTEST_ARGS)
 
 # What others offer, in an environment of its own, so that nothing of it gets into ours.
 bench-peers: $(READY)

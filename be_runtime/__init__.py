@@ -40,6 +40,7 @@ from .errors import (
     RegistrationError,
     SourceNotFoundError,
     SpecError,
+    StreamWarning,
 )
 from .module import CompiledModule
 
@@ -68,6 +69,7 @@ __all__ = [
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
+    "StreamWarning",
     "XLACustomKernel",
     "__version__",
     "clear_cache",

@@ -17,10 +17,13 @@ class Handlers(NamedTuple):
     ----------
     plain, graph : str
         Without and with the trait that lets a command buffer capture it.
+    warning : str
+        To be shown when the module is loaded; empty for most functions.
     """
 
     plain: str
     graph: str
+    warning: str = ""
 
 
 def render_contents(functions: Mapping[str, Handlers]) -> str:
@@ -34,6 +37,6 @@ def parse_contents(text: str | bytes) -> dict[str, Handlers]:
     Examples
     --------
     >>> parse_contents(render_contents({"f": Handlers("be_ffi_f", "be_ffi_f_graph")}))
-    {'f': Handlers(plain='be_ffi_f', graph='be_ffi_f_graph')}
+    {'f': Handlers(plain='be_ffi_f', graph='be_ffi_f_graph', warning='')}
     """
     return {name: Handlers(*symbols) for name, symbols in json.loads(text)["functions"].items()}

@@ -200,6 +200,10 @@ class RegistrationError(BeRuntimeError, ValueError):
     code = "BE601"
 
 
+class StreamWarning(UserWarning):
+    """A CUDA function launches kernels that are in no order with the rest of the program."""
+
+
 class ErrorCode(NamedTuple):
     """One row of the documented table of errors."""
 

@@ -33,8 +33,9 @@ from .contents import CONTENTS, Handlers, render_contents
 from .errors import BuildError
 from .looked_at import LookedAt, Observer, make_observer
 from .module import LIBRARY
-from .options import BuildRequest
+from .options import BuildRequest, Language
 from .settings import Settings
+from .spec.model import EntryPoint, Role
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Maker(NamedTuple):
         if handler is None:
             handler_object.keep(self.tools, self.toolchain, self.store, staging, observer)
         self._write_log(built.steps, staging)
-        (staging / CONTENTS).write_text(_contents(bindings), encoding="utf-8")
+        (staging / CONTENTS).write_text(_contents(bindings, self.request.language), encoding="utf-8")
         kept = (LIBRARY, CONTENTS, LOG, *self._write_commands(units, staging), *_generated_sources(units, staging))
         shutil.rmtree(staging / "obj")
         return BuildOutput(kept, *built.looked_at, recorded=built.recorded)
@@ -278,13 +279,29 @@ def _import_what_follows() -> None:
     from .cache import publish, upkeep  # noqa: F401
 
 
-def _contents(bindings: Mapping[str, Sequence[Binding]]) -> str:
+def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:
     return render_contents(
         {
-            binding.export: Handlers(binding.handler(allow_cuda_graph=False), binding.handler(allow_cuda_graph=True))
+            binding.export: Handlers(
+                plain=binding.handler(allow_cuda_graph=False),
+                graph=binding.handler(allow_cuda_graph=True),
+                warning=_race(binding.entry) if language == "cuda" else "",
+            )
             for found in bindings.values()
             for binding in found
         }
+    )
+
+
+def _race(entry: EntryPoint) -> str:
+    """What to say of launches that XLA knows nothing of; empty where none is seen."""
+    if not entry.launches_out_of_order:
+        return ""
+    fault = "does not use its stream" if entry.with_role(Role.STREAM) else "has no stream"
+    return (
+        f"launches a kernel, but {fault}: XLA and the kernel do not wait for each other, so the kernel may read "
+        "arguments before they are written, and its results may be read too early; take `int64_t stream` as a "
+        "parameter and launch with <<<blocks, threads, 0, (cudaStream_t)stream>>>"
     )
 
 

@@ -17,7 +17,7 @@ from be_toolchain.terminal import printable
 from . import jax_port
 from .cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from .contents import CONTENTS, Handlers, parse_contents
-from .errors import BuildError, LoadError, RegistrationError
+from .errors import BuildError, LoadError, RegistrationError, StreamWarning
 from .identity import content_hash, module_key
 from .module import LIBRARY, CompiledModule, open_library
 from .options import BuildRequest, LoadOptions
@@ -200,6 +200,7 @@ def _module(
     request: BuildRequest, options: LoadOptions, path: Path, functions: Mapping[str, Handlers], content: str
 ) -> CompiledModule:
     graphs = _captures_graphs(request, options)
+    _warn(request.name, functions)
     return CompiledModule(
         name=request.name,
         path=path,
@@ -208,6 +209,20 @@ def _module(
         library=open_library(path),
         capsule=jax_port.capsule,
     )
+
+
+def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
+    """Show the functions' warnings at the line that calls this package; Python shows each once."""
+    texts = [f"{module}.{name} {handlers.warning}" for name, handlers in functions.items() if handlers.warning]
+    if not texts:
+        return
+    import warnings
+
+    frame, level = sys._getframe(), 1  # noqa: SLF001  # inspect takes 10 ms to import
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+        frame, level = frame.f_back, level + 1
+    for text in texts:
+        warnings.warn(text, StreamWarning, stacklevel=level)
 
 
 def _captures_graphs(request: BuildRequest, options: LoadOptions) -> bool:

@@ -1,7 +1,7 @@
 """be_toolchain: finds everything needed to compile CUDA and C++ here, and says in one value what it found."""
 
-# Nothing but sys, which is built in, is imported here, not even __future__: with -m the working folder is still first on
-# the path, see __main__.
+# Nothing but sys, which is built in, is imported here, not even __future__: with -m the working folder is still first
+# on the path, see __main__.
 import sys
 
 TYPE_CHECKING = False  # type checkers take it for True; importing typing for it would be half of the import

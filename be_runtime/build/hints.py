@@ -87,6 +87,16 @@ _RULES: tuple[_Rule, ...] = (
         "the stream comes as an int64_t: launch on (cudaStream_t)stream",
     ),
     _Rule(
+        re.compile(
+            r"read-only location '[^'\n]*BE::Tensor::data|invalid conversion from 'const ([^'\n]*)\*' to '\1\*'"
+            r"|\"const [^\"\n]* \*\".*(?:entity|parameter) of type \"(?!const)[^\"\n]*\*\"|casts away qualifiers"
+            r"|(?:modifiable lvalue|invalid type conversion)\n.*\bdata(?:_ptr)?\b"
+            r"|with an rvalue of type 'const [^'\n]*\*'|would lose const qualifier|'data_ptr<.*' returns a const"
+        ),
+        "a const BE::Tensor is an argument and gives pointers to const: take `const T*`, also in kernels; declare a "
+        "result as BE::Tensor without const",
+    ),
+    _Rule(
         re.compile(r"requires --extended-lambda|--expt-extended-lambda"),
         "pass extra_cuda_cflags=['--extended-lambda']",
     ),

@@ -178,6 +178,12 @@ __device__ __forceinline__ __nv_bfloat16 WRITE_BF16(float value) {
   return __float2bfloat16(value);
 }
 
+// Zero, in the accumulator's type.
+#define ZERO_F32 0.0f
+#define ZERO_F64 0.0
+#define ZERO_F16 0.0f
+#define ZERO_BF16 0.0f
+
 // ---- Atomic addition ------------------------------------------------------------------------------------------------
 //
 // Relaxed, for the whole device; the order of the additions, and so the rounding, differs from run to run. The 16-bit
@@ -234,17 +240,28 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 #endif
 }
 
-// ---- One warp for each row ------------------------------------------------------------------------------------------
+// ---- Sizes of launches ----------------------------------------------------------------------------------------------
+//
+// The grids are bounded, so kernels that are launched with them step through the rows by the grid's size:
+//
+//     for (int64_t row = blockIdx.x * BE_WARP_PER_ROW_WPB + threadIdx.x / 32; row < rows;
+//          row += gridDim.x * BE_WARP_PER_ROW_WPB)
 
-/// Threads of a block in a warp-per-row launch: eight warps, eight rows.
-constexpr int BE_WARP_PER_ROW_BLOCK = 256;
+/// Warps of a block where a warp has one row, and the threads that makes.
+#define BE_WARP_PER_ROW_WPB 8
+#define BE_WARP_PER_ROW_BLOCK (32 * BE_WARP_PER_ROW_WPB)
 
-/// The most blocks a launch can have. Kernels that step through the rows by the grid's size work with fewer.
-constexpr int BE_WARP_PER_ROW_MAX_GRID = 0x7fffffff;
+/// The most blocks of such a launch: more than any device runs at once.
+#define BE_WARP_PER_ROW_MAX_GRID 4096
 
-/// Blocks for `rows` rows with `BE_WARP_PER_ROW_BLOCK` threads each. At least 1, as a launch of 0 blocks is an error:
-/// the kernel checks its row against the number of rows anyhow.
-__host__ __device__ constexpr int BE_WARP_PER_ROW_GRID(int64_t rows) {
-  const int64_t blocks = (rows + 7) / 8;
+/// Blocks for `rows` rows, from 1 to `BE_WARP_PER_ROW_MAX_GRID`: a launch of 0 blocks is an error.
+__host__ __device__ constexpr int be_warp_per_row_grid(int64_t rows) {
+  const int64_t blocks = rows / BE_WARP_PER_ROW_WPB + (rows % BE_WARP_PER_ROW_WPB > 0);
   return blocks < 1 ? 1 : blocks > BE_WARP_PER_ROW_MAX_GRID ? BE_WARP_PER_ROW_MAX_GRID : static_cast<int>(blocks);
 }
+#define BE_WARP_PER_ROW_GRID(rows) be_warp_per_row_grid(rows)
+
+/// The same for products of a sparse and a dense matrix, where a warp has one row and 32 columns: the rows of a block, and
+/// the most blocks along the rows.
+#define CSRMM_WARP_RPB 4
+#define CSRMM_MAX_GRID_X 4096

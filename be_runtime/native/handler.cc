@@ -20,6 +20,7 @@
 #include <new>
 
 #include "brainevent/check.h"
+#include "brainevent/detail/element_type_error.h"
 #include "brainevent/detail/entry.h"
 #include "brainevent/detail/xla_frame.h"
 #include "xla_call.h"
@@ -200,6 +201,26 @@ const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& 
   return fits ? array->data : nullptr;
 }
 
+/// The index of the first of `count` buffers at an address, of an element type; -1 where there is none.
+int index_of(void* const* buffers, int64_t count, const BE::ElementTypeError& error) noexcept {
+  for (int64_t i = 0; i < count && error.data() != nullptr; ++i) {
+    const XlaBuffer* buffer = static_cast<const XlaBuffer*>(buffers[i]);
+    if (buffer->be_data == error.data() && kElementTypes[buffer->be_dtype] == error.dtype()) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+/// Says which argument or result was taken for one of other elements, where it is one of the call's.
+__attribute__((cold)) XLA_FFI_Error* fail_element_type(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                       const BE::ElementTypeError& error) noexcept {
+  const int arg = index_of(frame->args.args, frame->args.size, error);
+  const int ret = index_of(frame->rets.rets, frame->rets.size, error);
+  if (arg < 0 && ret < 0)
+    return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
+  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s %d: %s", entry.name,
+              arg < 0 ? "result" : "argument", arg < 0 ? ret : arg, error.what());
+}
+
 }  // namespace
 }  // namespace BE::detail
 
@@ -249,6 +270,8 @@ __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, c
 __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   try {
     throw;
+  } catch (const BE::ElementTypeError& error) {
+    return fail_element_type(frame, entry, error);
   } catch (const BE::CheckError& error) {
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
   } catch (const std::exception& error) {

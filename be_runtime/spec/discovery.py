@@ -11,9 +11,10 @@ from be_runtime.source_text import SourceText
 from .check import complete, contradiction, infer
 from .functions import Function
 from .grammar import Locate, is_identifier, parse_spec
-from .model import EntryPoint, Param
+from .model import EntryPoint, Param, Role
 from .places import Places
 from .program import Annotation, Program
+from .streams import launches_out_of_order
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names to infer, or None for the annotations."""
@@ -173,7 +174,7 @@ def _resolve(request: _Request, program: Program) -> EntryPoint:
         return _unseen(request, program)
     if request.tokens is None:
         function = _only(request, candidates, places)
-        return _entry(request, infer(function, places), function, places)
+        return _entry(request, infer(function, places), function, program)
     locate = request.locate(places)
     spec = parse_spec(request.tokens, function=request.name, locate=locate)
     errors = [contradiction(spec, function, locate, places) for function in candidates]
@@ -181,7 +182,7 @@ def _resolve(request: _Request, program: Program) -> EntryPoint:
     if not fitting and errors[0] is not None:
         raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates, places)
     function = _only(request, fitting, places)
-    return _entry(request, complete(spec, function, locate, places), function, places)
+    return _entry(request, complete(spec, function, locate, places), function, program)
 
 
 def _candidates(request: _Request, program: Program) -> list[Function]:
@@ -297,14 +298,24 @@ def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
     )
 
 
-def _entry(request: _Request, params: tuple[Param, ...], function: Function, places: Places) -> EntryPoint:
+def _entry(request: _Request, params: tuple[Param, ...], function: Function, program: Program) -> EntryPoint:
+    places = program.places
     return EntryPoint(
         name=request.name,
         call_name=function.call_name,
         params=params,
         source=places.source(function.line_start).name,
         line=places.line(function.line_start),
+        launches_out_of_order=_launches_out_of_order(params, function, program),
     )
+
+
+def _launches_out_of_order(params: tuple[Param, ...], function: Function, program: Program) -> bool:
+    """Whether the function's own code shows a race with XLA; a macro that names the stream may hide its use."""
+    stream = next((param.name for param in params if param.role is Role.STREAM), "")
+    if stream and program.is_in_macro(stream):
+        return False
+    return launches_out_of_order(program.body(function), stream)
 
 
 def _merge(found: list[tuple[_Request, EntryPoint]], places: Places) -> tuple[EntryPoint, ...]:

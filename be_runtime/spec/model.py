@@ -50,6 +50,8 @@ class EntryPoint(NamedTuple):
         ``SourceText.name`` of the source that defines it.
     line : int
         One-based line of its definition, or of its annotation.
+    launches_out_of_order : bool
+        Whether its own code is known to launch a CUDA kernel on no stream of XLA's.
     """
 
     name: str
@@ -57,6 +59,7 @@ class EntryPoint(NamedTuple):
     params: tuple[Param, ...]
     source: str
     line: int
+    launches_out_of_order: bool = False
 
     def with_role(self, role: Role) -> tuple[Param, ...]:
         """The parameters of one role, in call order."""

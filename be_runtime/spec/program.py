@@ -23,6 +23,9 @@ _NOT_SPACE = re.compile(r"\S+")
 _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
 
+_TO_BODY = re.compile(r"[^{;]*\{")
+_BRACE = re.compile(r"[{}]")
+
 
 class Annotation(NamedTuple):
     """One ``// @BE name tokens...``.
@@ -123,6 +126,20 @@ class Program:
         word = re.compile(rf"\b{re.escape(name)}\s*\(")
         return any(word.search(source.text) for source in self.places.sources)
 
+    def is_in_macro(self, name: str) -> bool:
+        """Whether the definition of any macro has `name` as a word."""
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        return any(word.search(text) for view in self.outlines for _, text in view.directives)
+
+    def body(self, function: Function) -> str:
+        """The code of a function's body; empty where it has none here, or a macro makes it."""
+        if not function.has_body or function.start != function.line_start:
+            return ""
+        index = self.places.source_index(function.start)
+        code = self.outlines[index].code
+        match = _TO_BODY.match(code, function.start - self.places.bases[index])
+        return code[match.end() : _end_of_block(code, match.end())] if match else ""
+
     def _read(self, base: int, view: Outline) -> list[Header]:
         """The headers of one source; each macro is known from its definition on."""
         pending = [
@@ -157,6 +174,16 @@ class Program:
         while pending:
             define_next()
         return reader.found
+
+
+def _end_of_block(code: str, start: int) -> int:
+    """Where the block that `start` is in ends."""
+    depth = 1
+    for brace in _BRACE.finditer(code, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.start()
+    return len(code)
 
 
 def _annotation(text: str, start: int, end_of_marker: int, branch: Branch) -> Annotation:

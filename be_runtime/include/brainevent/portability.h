@@ -17,3 +17,6 @@
 
 /// A function on an error path: kept out of line, and out of the hot code's way.
 #define BE_COLD __attribute__((cold, noinline))
+
+/// A function that the handler defines once for all objects of a module.
+#define BE_INTERNAL_HIDDEN extern "C" __attribute__((visibility("hidden")))

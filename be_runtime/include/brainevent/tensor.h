@@ -8,7 +8,11 @@
 
 #include "brainevent/check.h"
 #include "brainevent/dtype.h"
+#include "brainevent/element_types.h"
 #include "brainevent/portability.h"
+
+/// Compiled with the handler, not with every source: see brainevent/detail/element_type_error.h.
+BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_element_type(const char*, const void*, BE::DType);
 
 namespace BE {
 
@@ -27,12 +31,19 @@ namespace internal {
 
 }  // namespace internal
 
+#if defined(BE_DEVICE_PASS)
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) (void)0
+#else
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) \
+  if (__builtin_expect(!internal::may_point_to<T>(dtype_), 0)) be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
+#endif
+
 /// A view of an array's elements: its address, element type and shape.
 ///
 /// Ownership: none. The runtime owns the elements; they are valid until the entry point returns
 /// and, on the GPU, until the work it enqueued on its stream is done. Keep no Tensor and no
-/// pointer from it beyond that. A `const BE::Tensor` is an input and must not be written, though
-/// `data_ptr()` does not stop you.
+/// pointer from it beyond that. A `const BE::Tensor` is an input: it gives pointers to const. A copy of
+/// it that is not const itself gives others, and must not be written through all the same.
 ///
 /// Layout: dense and row-major, at most `kMaxDims` dimensions. The class is trivially copyable
 /// and can be a `__global__` function's parameter by value. All accessors work in device code.
@@ -77,13 +88,23 @@ class Tensor {
   }
 
   /// Address of the first element. May be null when there are none.
-  BE_HD void* data_ptr() const noexcept { return data_; }
-  BE_HD void* data() const noexcept { return data_; }
+  BE_HD void* data_ptr() noexcept { return data_; }
+  BE_HD const void* data_ptr() const noexcept { return data_; }
+  BE_HD void* data() noexcept { return data_; }
+  BE_HD const void* data() const noexcept { return data_; }
 
-  /// The same as a `T*`. `T` is not compared with `dtype()`: a wider vector type is fine.
+  /// The same as a `T*`, where `T` is the type of the elements, a vector of them, or one for any bytes.
+  ///
+  /// Throws `CheckError` on the host for any other `T`. In device code it is not checked.
   template <typename T>
-  BE_HD T* data_ptr() const noexcept {
+  BE_HD T* data_ptr() {
+    BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
     return static_cast<T*>(data_);
+  }
+  template <typename T>
+  BE_HD const T* data_ptr() const {
+    BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
+    return static_cast<const T*>(data_);
   }
 
   BE_HD int ndim() const noexcept { return ndim_; }

@@ -6,10 +6,8 @@
 /// Declarations only: `<cuda_fp16.h>` and `<cuda_bf16.h>` cost each build a third of a second. A name is enough for a
 /// pointer; `brainevent/dtypes.h`, or CUDA's own headers, define the types.
 
-#if defined(__CUDACC__)
 struct __half;
 struct __nv_bfloat16;
-#endif
 
 namespace BE {
 

@@ -16,7 +16,7 @@ from tests.support import requirements
 ROOT = Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "be_runtime" / "include"
 PROGRAMS = Path(__file__).parent / "programs"
-NAMES = ("dtype", "tensor", "check", "check_streams", "dispatch", "dtypes")
+NAMES = ("dtype", "tensor", "element_types", "check", "check_streams", "dispatch", "dtypes")
 STANDARDS = ("c++17", "c++20", "c++23")
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
 # XLA's c_api.h, which ffi_compat.h includes, is no pedantic C++; it has a test of its own.
@@ -59,7 +59,7 @@ def test_program_with_clang(name: str, standard: str, tmp_path: Path):
     run(build(PROGRAMS / f"{name}.cc", tmp_path, f"-std={standard}", "-O1", *STRICT, cxx="clang++"))
 
 
-@pytest.mark.parametrize("name", ["tensor", "check", "dispatch"])
+@pytest.mark.parametrize("name", ["tensor", "element_types", "check", "dispatch"])
 def test_program_without_run_time_type_information(name: str, tmp_path: Path):
     run(build(PROGRAMS / f"{name}.cc", tmp_path, "-std=c++17", "-O0", "-fno-rtti", *STRICT))
 

@@ -170,6 +170,22 @@ def test_a_missing_include_of_ours_has_a_hint():
     assert any("brainevent/common.h" in hint for hint in error.hints)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "x.data_ptr<float>()[0] = 99;",
+        "float* p = x.data_ptr<float>(); p[0] = 99;",
+        "float* p = static_cast<float*>(x.data_ptr()); p[0] = 99;",
+        "static_cast<float*>(x.data())[0] = 99;",
+        "const BE::Tensor& same = x; same.data_ptr<float>()[0] = 99;",
+        "[=] { out.data_ptr<float>()[0] = 99; }();",
+    ],
+)
+def test_nothing_is_written_through_a_const_tensor(statement: str):
+    source = f'#include "brainevent/common.h"\n// @BE f\nvoid f(const BE::Tensor x, BE::Tensor out) {{ {statement} }}\n'
+    assert "gives pointers to const" in " ".join(fail(source).hints)
+
+
 def test_messages_do_not_depend_on_the_language(monkeypatch: pytest.MonkeyPatch):
     """Quotes change with the locale's encoding."""
     for locale in ("C", "C.UTF-8", "de_DE.UTF-8"):

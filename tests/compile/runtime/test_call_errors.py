@@ -36,6 +36,17 @@ void copy(const BE::Tensor x, BE::Tensor out) {
   for (size_t i = 0; i < x.nbytes(); ++i) out.data_ptr<char>()[i] = x.data_ptr<char>()[i];
 }
 
+// @BE doubled
+void doubled(const BE::Tensor x, const BE::Tensor y, BE::Tensor out) {
+  for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i] + y.data_ptr<float>()[i];
+}
+
+// @BE pairs
+void pairs(const BE::Tensor x, BE::Tensor out) {
+  const Point* from = static_cast<const Point*>(x.data_ptr());
+  out.data_ptr<Point>()[0] = Point{from->x, x.data_ptr<Point>()->y};
+}
+
 // Fails in the way that the number says.
 // @BE fail
 void fail(const BE::Tensor x, BE::Tensor out, int how) {
@@ -107,6 +118,31 @@ def test_wrong_number_of_arguments(message_of: MessageOf, args: tuple[Any, ...])
     message = message_of("add", VECTOR, *args, **GOOD)
     assert f"takes 2 arguments and 1 results, but the call passes {len(args)} and 1" in message
     assert "INVALID_ARGUMENT" in message
+
+
+@pytest.mark.parametrize(
+    ("place", "dtypes"),
+    [
+        ("argument 0", ("float64", "float32", "float32")),
+        ("argument 1", ("float32", "int32", "float32")),
+        ("result 0", ("float32", "float32", "float16")),
+    ],
+)
+def test_elements_of_another_type_than_the_code_s(message_of: MessageOf, place: str, dtypes: tuple[str, str, str]):
+    wrong = next(dtype for dtype in dtypes if dtype != "float32")
+    with jax.enable_x64(True):
+        x, y = (np.ones(3, dtype) for dtype in dtypes[:2])
+        message = message_of("doubled", jax.ShapeDtypeStruct((3,), dtypes[2]), x, y)
+    assert f"wrong.doubled: {place}: data_ptr<float>() of a {wrong} tensor".split(".", 1)[1] in message
+    assert "INVALID_ARGUMENT" in message
+    assert "without a type" in message
+
+
+def test_a_vector_of_the_elements(name: str, message_of: MessageOf):
+    out = jax.ShapeDtypeStruct((2,), np.int32)
+    np.testing.assert_array_equal(call(f"{name}.pairs", out, np.array([5, 6], np.int32)), [5, 6])
+    message = message_of("pairs", jax.ShapeDtypeStruct((2,), np.float32), np.array([5, 6], np.int32))
+    assert "pairs: result 0: data_ptr<Point>() of a float32 tensor" in message
 
 
 def test_too_many_results(message_of: MessageOf):

@@ -51,12 +51,39 @@ void entry(const BE::Tensor in, const BE::Tensor indptr, BE::Tensor out, int64_t
     });
 }
 """
+# The types of CUDA's own that data_ptr<T>() takes, and a const tensor on the device.
+VIEWS = """
+#include <cuComplex.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda/std/complex>
+
+template <class T, class... DTypes>
+constexpr bool fits(DTypes... dtypes) {
+  return BE::internal::kPointedInto<T> == BE::internal::dtype_set(dtypes...);
+}
+using BE::DType;
+static_assert(fits<float4>(DType::Float32, DType::Complex64) && fits<float3>(DType::Float32), "");
+static_assert(fits<cuFloatComplex>(DType::Float32, DType::Complex64) && fits<longlong2>(DType::Int64), "");
+static_assert(fits<cuDoubleComplex>(DType::Float64, DType::Complex128) && fits<uint4>(DType::UInt32), "");
+static_assert(fits<__half>(DType::Float16) && fits<__half2>(DType::Float16), "");
+static_assert(fits<__nv_bfloat16>(DType::BFloat16) && fits<__nv_bfloat162>(DType::BFloat16), "");
+static_assert(fits<short2>(DType::Int16) && fits<ushort4>(DType::UInt16, DType::Float16, DType::BFloat16), "");
+static_assert(fits<char4>(DType::Int8, DType::Bool), "");
+static_assert(fits<cuda::std::complex<float>>(DType::Complex64), "");
+
+__global__ void copy(const BE::Tensor in, BE::Tensor out) {
+  const float4* from = in.data_ptr<float4>();
+  *out.data_ptr<float4>() = *from;
+}
+"""
 SOURCES = {
     "runtime before": RUNTIME + COMMON + LAUNCHER,
     "runtime after": COMMON + RUNTIME + LAUNCHER,
     "half after": COMMON + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" + HALF,
     "half before": "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" + COMMON + HALF,
     "half by dispatch.h": '#include "brainevent/dispatch.h"\n' + COMMON + HALF,
+    "views": RUNTIME + COMMON + VIEWS,
     "half by cuda_common.h": '#include "cuda_common.h"\n' + COMMON + HALF,
 }
 

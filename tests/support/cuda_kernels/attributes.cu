@@ -12,7 +12,7 @@ __global__ void store_kernel(T* place, T value) {
 }
 
 template <class T>
-void store(const BE::Tensor& place, T value, int64_t stream) {
+void store(BE::Tensor& place, T value, int64_t stream) {
   store_kernel<T><<<1, 1, 0, (cudaStream_t)stream>>>(place.data_ptr<T>(), value);
 }
 

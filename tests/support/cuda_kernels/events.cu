@@ -8,14 +8,15 @@
 template <class Index, class Pointer>
 __global__ void gather_kernel(const float* data, const Index* indices, const Pointer* indptr, const bool* spikes,
                               float* out, int64_t rows) {
-  const int64_t row = int64_t(blockIdx.x) * (BE_WARP_PER_ROW_BLOCK / 32) + threadIdx.x / 32;
-  if (row >= rows) return;  // the whole warp
-  float sum = 0.0f;
-  for (Pointer k = indptr[row] + threadIdx.x % 32; k < indptr[row + 1]; k += 32) {
-    if (IS_ACTIVE_BOOL(spikes[indices[k]])) sum += READ_F32(data[k]);
+  const int64_t first = int64_t(blockIdx.x) * BE_WARP_PER_ROW_WPB + threadIdx.x / 32;
+  for (int64_t row = first; row < rows; row += int64_t(gridDim.x) * BE_WARP_PER_ROW_WPB) {
+    float sum = ZERO_F32;
+    for (Pointer k = indptr[row] + threadIdx.x % 32; k < indptr[row + 1]; k += 32) {
+      if (IS_ACTIVE_BOOL(spikes[indices[k]])) sum += READ_F32(data[k]);
+    }
+    sum = warp_reduce_sum_f32(sum);
+    if (threadIdx.x % 32 == 0) out[row] = WRITE_F32(sum);
   }
-  sum = warp_reduce_sum_f32(sum);
-  if (threadIdx.x % 32 == 0) out[row] = WRITE_F32(sum);
 }
 
 // A sparse matrix in CSR form times a vector of spikes; each row is a warp's.

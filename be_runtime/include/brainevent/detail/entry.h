@@ -60,7 +60,6 @@ constexpr uint32_t kCommandBufferCompatible = 1;
 }  // namespace BE::detail
 
 /// See native/handler.cc.
-#define BE_INTERNAL_HIDDEN extern "C" __attribute__((visibility("hidden")))
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
                                             void (*)(const BE::detail::Call&), uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;

@@ -154,19 +154,20 @@ void additions(void (*kernel)(T*, int)) {
 }
 
 __global__ void mark_rows(int* marks, int64_t rows) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  if (row < rows) atomicAdd(marks + row, 1);
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * BE_WARP_PER_ROW_WPB + threadIdx.x / 32;
+  for (int64_t row = first; row < rows; row += gridDim.x * BE_WARP_PER_ROW_WPB) atomicAdd(marks + row, 1);
 }
 
 void warp_per_row() {
   static_assert(BE_WARP_PER_ROW_GRID(0) == 1 && BE_WARP_PER_ROW_GRID(8) == 1 && BE_WARP_PER_ROW_GRID(9) == 2, "");
-  static_assert(BE_WARP_PER_ROW_GRID(INT64_MAX - 7) == BE_WARP_PER_ROW_MAX_GRID, "");
-  for (int64_t rows : {0, 1, 8, 9, 1000}) {
-    const DeviceArray<int> marks(std::vector<int>(1001, 0));
+  static_assert(BE_WARP_PER_ROW_GRID(INT64_MAX) == BE_WARP_PER_ROW_MAX_GRID, "");
+  static_assert(be_warp_per_row_grid(8 * 4096 + 1) == 4096 && BE_WARP_PER_ROW_BLOCK == 256, "");
+  for (int64_t rows : {0, 1, 8, 9, 1000, 40000}) {
+    const DeviceArray<int> marks(std::vector<int>(40001, 0));
     mark_rows<<<BE_WARP_PER_ROW_GRID(rows), BE_WARP_PER_ROW_BLOCK>>>(marks.data(), rows);
     BE_CHECK_KERNEL_LAUNCH_SYNC();
     const auto result = marks.fetch();
-    for (int64_t row = 0; row < 1001; ++row) EXPECT(result[row] == (row < rows ? 32 : 0));
+    for (int64_t row = 0; row < 40001; ++row) EXPECT(result[row] == (row < rows ? 32 : 0));
   }
 }
 

@@ -44,7 +44,8 @@ __global__ void scale(const BE::Tensor in, BE::Tensor out, float factor) {
 __global__ void row_sums(const BE::Tensor matrix, float* sums) {
   const int64_t columns = matrix.shape(-1);
   const int row = threadIdx.x;
-  const BE::Tensor view(matrix.data_ptr<float>() + row * matrix.stride(0), matrix.dtype(), 1, &columns);
+  float* const first = const_cast<float*>(matrix.data_ptr<float>()) + row * matrix.stride(0);
+  const BE::Tensor view(first, matrix.dtype(), 1, &columns);
   for (int64_t i = 0; i < view.numel(); ++i) sums[row] += view.data_ptr<const float>()[i];
 }
 

@@ -1,0 +1,53 @@
+"""brainevent's own CUDA files compile as they are: `make brainevent` fetches them and compiles all, CI some.
+
+They are read where brainevent is installed or BE_BRAINEVENT names the folder of its package; nothing of it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import be_runtime
+from tests.support import requirements
+from tests.support.cuda import ARCH
+
+ALL = bool(os.environ.get("BE_BRAINEVENT"))
+WITH_MACROS_OF_OURS = ("_csr/binary_csrmm.cu", "_csr/binary_indexed_csrmm.cu", "_csr/float_csrmm.cu")
+CUBLAS = Path(sysconfig.get_path("purelib"), "nvidia", "cu13", "lib", "libcublas.so.13")
+ANNOTATION = re.compile(r"//[ \t]*@BE[ \t]")
+
+
+def folder() -> Path | None:
+    """Where brainevent's package is, if anywhere."""
+    if ALL:
+        return Path(os.environ["BE_BRAINEVENT"]).resolve()
+    spec = importlib.util.find_spec("brainevent")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def files() -> list[str]:
+    """The files to compile, by their paths in the package."""
+    found = folder()
+    if found is None or not ALL:
+        return list(WITH_MACROS_OF_OURS)
+    return sorted(str(path.relative_to(found)) for path in found.rglob("*.cu"))
+
+
+@pytest.mark.parametrize("name", files())
+def test_file_compiles_and_offers_all_that_it_annotates(name: str):
+    package = folder()
+    if package is None:
+        pytest.skip(f"{requirements.OPTIONAL}brainevent, which `make brainevent` fetches")
+    source = package / name
+    text = source.read_text(encoding="utf-8")
+    libraries = [str(CUBLAS), f"-rpath={CUBLAS.parent}"] if "cublas_v2.h" in text else []
+    if libraries and not CUBLAS.exists():
+        pytest.skip(f"{requirements.OPTIONAL}nvidia-cublas")
+    module = be_runtime.load_cuda_file(source, compute_capability=ARCH, auto_register=False, extra_ldflags=libraries)
+    assert len(module.function_names) == len(ANNOTATION.findall(text))

@@ -95,10 +95,6 @@ constexpr DTypeSet dtype_set(DTypes... dtypes) noexcept {
   return ((DTypeSet{1} << static_cast<unsigned>(dtypes)) | ... | (DTypeSet{1} << 31));
 }
 
-constexpr bool has_dtype(DTypeSet set, DType dtype) noexcept {
-  return (set >> (static_cast<unsigned>(dtype) & 31) & 1) != 0;
-}
-
 constexpr DTypeSet kEveryDType = ~DTypeSet{0};
 constexpr DTypeSet kNoDType = dtype_set();
 
@@ -222,15 +218,6 @@ constexpr DTypeSet pointed_into(const volatile T*) noexcept {
 /// The element types of the buffers that a `T*` may point into.
 template <class T>
 constexpr DTypeSet kPointedInto = pointed_into(static_cast<const volatile T*>(nullptr));
-
-/// Whether a `T*` may point to such elements. A comparison with the first of the types is all that a good call pays.
-template <class T>
-constexpr bool may_point_to(DType dtype) noexcept {
-  constexpr DTypeSet kSet = kPointedInto<T>;
-  if (kSet == kEveryDType) return true;
-  if (__builtin_expect(dtype == static_cast<DType>(__builtin_ctz(kSet)), 1)) return true;
-  return has_dtype(kSet, dtype);
-}
 
 }  // namespace internal
 }  // namespace BE

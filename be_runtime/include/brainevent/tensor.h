@@ -34,8 +34,10 @@ namespace internal {
 #if defined(BE_DEVICE_PASS)
 #define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) (void)0
 #else
-#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) \
-  if (__builtin_expect(!internal::may_point_to<T>(dtype_), 0)) be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
+/// A shift of a constant, and in place: a function for it would take longer to compile than the test itself.
+#define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                          \
+  if (!(internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1)) \
+  be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
 #endif
 
 /// A view of an array's elements: its address, element type and shape.

@@ -49,11 +49,12 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast lint format bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast forks lint format bench bench-peers dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
 	@echo "make test-fast   the same without the packaging tier"
+	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
 	@echo "make bench       the figures of benchmarks/"
@@ -106,6 +107,9 @@ test: lint
 
 test-fast: lint
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
+
+forks: $(READY)
+	@$(RUN) -W ignore::DeprecationWarning -m tests.support.forking 200
 
 format: $(READY)
 	@$(RUN) -m ruff check --fix . || true

@@ -225,7 +225,7 @@ class Maker(NamedTuple):
 
 def _import_what_follows() -> None:
     """Import, while the compilers run, what is needed when they are done."""
-    from .cache import publish, upkeep  # noqa: F401
+    from .cache import pruning, publish  # noqa: F401
 
 
 def _contents(bindings: Mapping[str, Sequence[Binding]]) -> str:

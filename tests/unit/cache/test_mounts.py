@@ -94,7 +94,9 @@ def test_a_cache_on_a_read_only_mount_serves(in_mounts: Script):
     out = in_mounts(
         _READ_ONLY.format(python=sys.executable, path=sys.path, prelude=_PRELUDE),
         """
-store = Store(Path("ro/cache"))
+from be_runtime.cache import usable_cache_dir
+from be_runtime.settings import Settings
+store = Store(usable_cache_dir(Settings(cache_dir=Path("ro/cache"))))
 print(store.get(key(0)) is not None, store.get_or_build(key(1), build).built, len(list(store.entries())))
 for act in (store.clear, store.prune, lambda: store.get_or_build(key(5), build)):
     try: act()

@@ -67,14 +67,14 @@ class Preamble(NamedTuple):
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
             return
         read = read_from_outside((DEPFILE,), staging)
-        written, absent = self.headers.write(staging, read, run)
 
         def collect(target: Path) -> BuildOutput:
+            written, absent = self.headers.write(staging, read, run)
             for name in (*FILES, *written):
                 shutil.move(staging / FOLDER / name, target / name)
             return BuildOutput(outputs=(*FILES, *written), dependencies=read, absent=absent)
 
-        store.get_or_build(self.key, collect)
+        store.keep(self.key, collect)
 
 
 def find_preamble(

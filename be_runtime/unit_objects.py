@@ -91,7 +91,7 @@ class UnitObjects(NamedTuple):
             dependencies = (*read, *headers.present)
             return BuildOutput(outputs=(_OBJECT,), dependencies=dependencies, absent=headers.absent, recorded=recorded)
 
-        self.store.get_or_build(self._key(build), copy, force=self.force)
+        self.store.keep(self._key(build), copy, force=self.force)
 
     def _key(self, build: UnitBuild) -> CacheKey:
         return make_key(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from be_runtime.cache.guard import cache_errors
+from be_runtime.cache.guard import cache_errors, disk_errors
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import lock_file
 from be_runtime.cache.lock import Flock, OnWait, key_lock
@@ -61,7 +61,8 @@ def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> Lookup:
     try:
         with cache_errors(base):
             stage = open_stage(folder)
-        output = build(Path(stage.work))
+        with disk_errors(stage.work):
+            output = build(Path(stage.work))
         with cache_errors(base):
             path, manifest = publish(base, key, stage, output)
     finally:

@@ -5,6 +5,7 @@ What only a miss or upkeep needs is imported there: a warm load pays for neither
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import math
 import time
@@ -18,6 +19,7 @@ from be_runtime.cache.lock import Flock, OnWait
 from be_runtime.cache.lookup import Lookup, look_up
 from be_runtime.cache.manifest import Manifest
 from be_runtime.cache.output import BuildOutput
+from be_runtime.errors import CacheError
 
 if TYPE_CHECKING:
     from be_runtime.cache.upkeep import EntryInfo
@@ -124,6 +126,11 @@ class Store(NamedTuple):
             base, key, build, force=force, timeout_s=lock_timeout_s, on_wait=on_wait, flock=self.flock
         )
         return _entry(found, built=built)
+
+    def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
+        """`get_or_build` of what saves later builds some work: where there is no room for it, nothing is kept."""
+        with contextlib.suppress(CacheError):
+            self.get_or_build(key, build, force=force)
 
     def clear(self, name: str | None = None) -> int:
         """Remove the entries of one module, or all; files that the cache did not write stay.

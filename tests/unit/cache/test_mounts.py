@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-Script = Callable[[str, str], str]
+from tests.support.mounts import run_in_mounts
 
 _PRELUDE = """
 import os, shutil, sys, time
@@ -24,50 +20,26 @@ def key(number): return make_key("module", ("name", f"n{number}"))
 """
 
 
-@pytest.fixture
-def in_mounts(tmp_path: Path) -> Script:
-    """Runs a script where a shell has made mounts that nobody else sees; skips where that is not permitted."""
-
-    def run(mount: str, script: str) -> str:
-        own = ["unshare", "--mount", "sh", "-ec", f'{mount}\nexec "$@"', "sh"]
-        try:
-            subprocess.run([*own, "true"], check=True, cwd=tmp_path, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"mounts are not permitted: {getattr(error, 'stderr', error)}")
-        for leftover in tmp_path.iterdir():
-            leftover.rmdir()
-        ran = subprocess.run(
-            [*own, sys.executable, "-c", _PRELUDE + script, repr(sys.path)],
-            check=False,
-            cwd=tmp_path,
-            text=True,
-            capture_output=True,
-            timeout=100,
-        )
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
-    return run
-
-
 def _overlay(lower: str) -> str:
     """A shell's commands that mount an overlay on `top`, whose lower layer a script has filled."""
     fill = f"{_PRELUDE}store = Store(Path('t/lower/cache'))\n{lower}"
     return f"""mkdir t top
 mount -t tmpfs none t
 mkdir t/lower t/upper t/work
-[ "$1" = true ] || '{sys.executable}' - "{sys.path!r}" <<'END'
+'{sys.executable}' - "{sys.path!r}" <<'END'
 {fill}
 END
 mount -t overlay overlay -o lowerdir=t/lower,upperdir=t/upper,workdir=t/work top
 """
 
 
-def test_what_a_lower_layer_holds_is_removed(in_mounts: Script):
+def test_what_a_lower_layer_holds_is_removed(tmp_path: Path):
     """An image's cache, below a container's own layer: its folders can't be renamed."""
-    out = in_mounts(
+    out = run_in_mounts(
+        tmp_path,
         _overlay("for number in range(4): store.get_or_build(key(number), build)"),
-        """
+        _PRELUDE
+        + """
 store = Store(Path("top/cache"))
 for info in list(store.entries())[:2]:
     os.utime(f"{info.path}/manifest.json", (0, 0))
@@ -81,7 +53,7 @@ print(store.clear(), list(store.entries()), store.get_or_build(key(1), build).bu
 
 _READ_ONLY = """mkdir ro
 mount -t tmpfs none ro
-[ "$1" = true ] || '{python}' - "{path!r}" <<'END'
+'{python}' - "{path!r}" <<'END'
 {prelude}
 store = Store(Path("ro/cache"))
 for number in range(2): store.get_or_build(key(number), build)
@@ -90,10 +62,12 @@ mount -o remount,ro ro
 """
 
 
-def test_a_cache_on_a_read_only_mount_serves(in_mounts: Script):
-    out = in_mounts(
+def test_a_cache_on_a_read_only_mount_serves(tmp_path: Path):
+    out = run_in_mounts(
+        tmp_path,
         _READ_ONLY.format(python=sys.executable, path=sys.path, prelude=_PRELUDE),
-        """
+        _PRELUDE
+        + """
 from be_runtime.cache import usable_cache_dir
 from be_runtime.settings import Settings
 store = Store(usable_cache_dir(Settings(cache_dir=Path("ro/cache"))))

@@ -13,7 +13,7 @@ def run_in_mounts(folder: Path, mount: str, script: str) -> str:
     """What a Python script prints in an empty folder, after a shell's commands; skips where mounts aren't permitted."""
     own = ("unshare", "--mount", "sh", "-ec")
     try:
-        subprocess.run([*own, 'mkdir try; mount -t tmpfs none try; umount try; rmdir try'], check=True, cwd=folder)
+        subprocess.run([*own, "mkdir try; mount -t tmpfs none try; umount try; rmdir try"], check=True, cwd=folder)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"mounts are not permitted: {error}")
     ran = subprocess.run(

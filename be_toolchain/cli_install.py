@@ -189,17 +189,20 @@ def _remove(store: Store, version: str, ask: Ask) -> int:
 
 def _prune(store: Store, ask: Ask) -> int:
     """Remove leftovers, and ask about superseded versions."""
-    for folder in store.leftovers():
+    leftovers, rows = store.leftovers(), store.superseded()
+    if not leftovers and not rows:
+        print("nothing to remove: no leftovers of interrupted installations, and no superseded versions")
+    for folder in leftovers:
         shutil.rmtree(folder, ignore_errors=True)
         done = "could not be removed" if folder.exists() else "removed"
         print(f"{folder}: {done} (left by an interrupted installation)")
-    rows = store.superseded()
     for row in rows:
         print(f"remove {row.name}: a newer patch of its release is there ({row.path})")
     if rows and not ask("Do this?"):
         return NOT_CONFIRMED
     for row in rows:
         store.remove(row)
+        print(f"{row.name}: removed")
     return WORKS
 
 

@@ -52,12 +52,13 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-range lint format brainevent bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-range forks lint format brainevent bench bench-peers dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
 	@echo "make test-fast   the same without the packaging tier"
 	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
+	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
 	@echo "make brainevent  compile the CUDA files of brainevent's wheel as they are (minutes)"
@@ -118,6 +119,9 @@ test-range:
 	@$(RANGE)/bin/python -m pip install -qq --disable-pip-version-check uv
 	@$(RANGE)/bin/uv pip install --python $(RANGE) --resolution $(RESOLUTION) --editable '.[test,cuda13]'
 	@$(RANGE)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
+
+forks: $(READY)
+	@$(RUN) -W ignore::DeprecationWarning -m tests.support.forking 200
 
 format: $(READY)
 	@$(RUN) -m ruff check --fix . || true

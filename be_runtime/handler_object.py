@@ -28,7 +28,7 @@ def keep(tools: Tools, toolchain: Toolchain, store: Store, folder: Path, observe
         shutil.copyfile(folder / HANDLER_OBJECT, staging / _OBJECT)
         return BuildOutput((_OBJECT,), *observer.looked_at((handler_edge(tools),)))
 
-    store.get_or_build(_key(tools, toolchain), copy)
+    store.keep(_key(tools, toolchain), copy)
 
 
 def _key(tools: Tools, toolchain: Toolchain) -> CacheKey:

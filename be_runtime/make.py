@@ -99,10 +99,10 @@ class Maker(NamedTuple):
             raise self._explained(error, bindings) from None
         if handler is None:
             handler_object.keep(self.tools, self.toolchain, self.store, staging, observer)
-        self._write_log(built.steps, staging)
-        (staging / CONTENTS).write_text(_contents(bindings, self.request.language), encoding="utf-8")
-        kept = (LIBRARY, CONTENTS, LOG, *self._write_commands(units, staging), *_generated_sources(units, staging))
         shutil.rmtree(staging / "obj")
+        (staging / CONTENTS).write_text(_contents(bindings, self.request.language), encoding="utf-8")
+        optional = (*self._write_log(built.steps, staging), *self._write_commands(units, staging))
+        kept = (LIBRARY, CONTENTS, *optional, *_generated_sources(units, staging))
         return BuildOutput(kept, *built.looked_at, recorded=built.recorded)
 
     def _build(
@@ -256,11 +256,11 @@ class Maker(NamedTuple):
         memory = None if self.jobs else available_memory_bytes(self.system)
         return job_count(len(os.sched_getaffinity(0)), memory, wanted=self.jobs, limit=self.settings.max_jobs)
 
-    def _write_log(self, steps: Sequence[Step], staging: Path) -> None:
+    def _write_log(self, steps: Sequence[Step], staging: Path) -> tuple[str, ...]:
         log = render_log(steps)
         if self.verbose:
             sys.stderr.write(printable(log))
-        (staging / LOG).write_text(log, encoding="utf-8", errors="surrogateescape")
+        return _write_if_it_fits(staging, LOG, log)
 
     def _write_commands(self, units: Mapping[str, UnitBuild], staging: Path) -> tuple[str, ...]:
         """Note for editors how the author's files are compiled; an inline source is no file of theirs."""
@@ -269,14 +269,21 @@ class Maker(NamedTuple):
             return ()
         from . import compile_commands
 
-        text = compile_commands.render_commands(commands)
-        (staging / compile_commands.FILE).write_text(text, encoding="utf-8", errors="surrogateescape")
-        return (compile_commands.FILE,)
+        return _write_if_it_fits(staging, compile_commands.FILE, compile_commands.render_commands(commands))
+
+
+def _write_if_it_fits(folder: Path, name: str, text: str) -> tuple[str, ...]:
+    """Write a file that a build can do without; its name, or none where the disk is full."""
+    try:
+        (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ()
+    return (name,)
 
 
 def _import_what_follows() -> None:
     """Import, while the compilers run, what is needed when they are done."""
-    from .cache import publish, upkeep  # noqa: F401
+    from .cache import pruning, publish  # noqa: F401
 
 
 def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:

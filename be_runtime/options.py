@@ -167,8 +167,13 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
     return absolute_paths(value, Path.cwd(), Path.exists) if value else ()
 
 
-def check_include_paths(value: object, argument: str = "extra_include_paths") -> tuple[Path, ...]:
-    """Folders to search for headers, made absolute; each must exist."""
+def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ...]:
+    """Folders to search for headers, made absolute; each must exist.
+
+    No compiler can list headers below a folder with the end of a line in its name; `refused` names what else it can't
+    take.
+    """
+    argument = "extra_include_paths"
     if value is None:
         return ()
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
@@ -180,6 +185,12 @@ def check_include_paths(value: object, argument: str = "extra_include_paths") ->
     for path in paths:
         if not path.is_dir():
             raise ArgumentError(f"{argument} names a folder that does not exist: {path}")
+        odd = next((sign for sign in refused if sign in str(path)), None)
+        if odd is not None:
+            raise ArgumentError(
+                f"{argument}: {str(path)!r} holds {odd!r}, which the compiler can't take in a folder's name",
+                hints=("rename the folder, or name a symbolic link to it",),
+            )
     return paths
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from be_toolchain.terminal import printable
 from . import jax_port
 from .cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from .contents import CONTENTS, Handlers, parse_contents
-from .errors import BuildError, LoadError, RegistrationError, StreamWarning
+from .errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning
 from .identity import content_hash, module_key
 from .module import LIBRARY, CompiledModule, open_library
 from .options import BuildRequest, LoadOptions
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 _LONG_S = 10.0
 """From when on it is worth saying that a thread waits for another one."""
+
+_PRUNING_S = 0.02
+"""How long a build may take to remove old entries."""
 
 
 class Session(NamedTuple):
@@ -158,7 +162,8 @@ def _prune(session: Session) -> None:
     """Keep the cache, and what it holds of the toolchain, within their limits; an author's own folder is theirs."""
     settings = session.settings
     for store in (session.cache, Store(session.record_dir)):
-        store.prune_if_due(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days)
+        with contextlib.suppress(CacheError):  # the next build tries again
+            store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
 
 
 def _maker(

@@ -79,17 +79,17 @@ class Preamble(NamedTuple):
         """Keep what the commands have made; `run` runs more of them there."""
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
             return
-        read = read_from_outside((DEPFILE,), staging)
-        written, nowhere = self.headers.write(staging, read, run)
-        listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
-        looked_at = LookedAt.merged((listed, observer.looked_at(self.making.edges)))
+        read, making = read_from_outside((DEPFILE,), staging), observer.looked_at(self.making.edges)
 
         def collect(target: Path) -> BuildOutput:
+            written, nowhere = self.headers.write(staging, read, run)
+            listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
+            looked_at = LookedAt.merged((listed, making))
             for name in (*FILES, *written):
                 shutil.move(staging / FOLDER / name, target / name)
             return BuildOutput((*FILES, *written), *looked_at)
 
-        store.get_or_build(self.key, collect)
+        store.keep(self.key, collect)
 
 
 def find_preamble(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, cast
@@ -11,6 +10,7 @@ from typing import TypeVar, cast
 from be_toolchain.arch import Arch
 from be_toolchain.device_memory import device_archs
 from be_toolchain.errors import ToolchainError
+from be_toolchain.forks import ThreadLock
 from be_toolchain.system import LocalSystem
 
 from . import jax_port, pipeline
@@ -31,12 +31,12 @@ class Process:
 
     def __init__(self) -> None:
         self.registry = Registry(jax_port.register)
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
         self._archs: tuple[Arch, ...] = ()
         self._chosen_cache: Path | None = None
         self._located: tuple[Path | None, Path] | None = None
         self._objects: dict[type, object] = {}
-        self._making = threading.RLock()
+        self._making = ThreadLock()
 
     def only(self, kind: type[T], make: Callable[[], T]) -> T:
         """The process's only object of a kind, made on first use."""

@@ -6,9 +6,10 @@ were compiled before. So a target's content is fixed when it is first registered
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+
+from be_toolchain.forks import ThreadLock
 
 from .errors import RegistrationError
 
@@ -44,7 +45,7 @@ class Registry:
         self._register = register
         self._targets: dict[tuple[str, str], Target] = {}
         self._handlers: list[object] = []  # XLA holds their addresses, so they live as long as the process
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
 
     def add(self, targets: Sequence[Target], handlers: Mapping[str, Callable[[], object]]) -> None:
         """Register all of a module's targets, or none.

@@ -130,7 +130,7 @@ def cuda_request(
             use_fast_math=check_bool(use_fast_math, "use_fast_math"),
             cflags=cflags,
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
-            include_paths=check_include_paths(extra_include_paths),
+            include_paths=check_include_paths(extra_include_paths, refused="\n,'\""),
         ),
     )
 

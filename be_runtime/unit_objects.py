@@ -93,7 +93,7 @@ class UnitObjects(NamedTuple):
             shutil.copyfile(compiled, staging / _OBJECT)
             return BuildOutput((_OBJECT,), *looked_at, recorded=recorded)
 
-        self.store.get_or_build(self._key(build), copy, force=self.force)
+        self.store.keep(self._key(build), copy, force=self.force)
 
     def looked_at(self, build: UnitBuild) -> LookedAt:
         """What the commands of a unit looked at, and what was kept of that for them."""

@@ -204,6 +204,7 @@ def _prune(store: Store, ask: Ask) -> int:
         return NOT_CONFIRMED
     for row in rows:
         store.remove(row)
+        say(f"{row.name}: removed")
     return WORKS
 
 

@@ -427,11 +427,14 @@ def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Pope
     """Start a program, or say why it can't be."""
     import subprocess
 
+    from be_toolchain.forks import no_fork
+
     pipe = subprocess.PIPE
     try:
-        return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environ, cwd="/", start_new_session=True
-        )
+        with no_fork:
+            return subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environ, cwd="/", start_new_session=True
+            )
     except (OSError, ValueError) as error:
         return getattr(error, "strerror", None) or str(error)
 

@@ -21,7 +21,7 @@ def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]
     """
     read: dict[str, None] = {}
     for depfile in depfiles:
-        text = (folder / depfile).read_text(encoding="utf-8", errors="surrogateescape")
+        text = (folder / depfile).read_bytes().decode("utf-8", "surrogateescape")
         read |= dict.fromkeys(parse_depfile(text))
     return tuple(_path(path) for path in read if path.startswith("/") and not path.startswith(f"{folder}/"))
 

@@ -1,15 +1,16 @@
 r"""Which files a compiler read, from the make rule that it wrote.
 
 The format is that of GNU make's rules as gcc, clang and nvcc write them: ``target: file file \`` with spaces escaped by
-a backslash, ``#`` by a backslash and ``$`` doubled.
+a backslash, backslashes before them doubled, ``#`` escaped by a backslash and ``$`` doubled. Nothing else parts words,
+such as a tab or Unicode's other spaces.
 """
 
 from __future__ import annotations
 
 import re
 
-_WORD = re.compile(r"(?:\\[\s\S]|\$\$|[^\s\\])+")
-_ESCAPE = re.compile(r"\\([ #\\:])|\$(\$)")
+_WORD = re.compile(r"(?:\\[\s\S]|\$\$|[^ \\])+")
+_ESCAPE = re.compile(r"((?:\\\\)*)\\([ \t])|\\([#:])|\$(\$)")
 
 
 def parse_depfile(text: str) -> tuple[str, ...]:
@@ -26,11 +27,17 @@ def parse_depfile(text: str) -> tuple[str, ...]:
     ('k.cu', '/opt/my dir/a.h', 'b.h')
     """
     found: dict[str, None] = {}
-    for rule in text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines():
+    for rule in text.replace("\\\n", " ").split("\n"):
         words = _WORD.findall(rule)
         target = next((index for index, word in enumerate(words) if word.endswith(":")), None)
         if target is None:
             continue
         for word in words[target + 1 :]:
-            found[_ESCAPE.sub(lambda match: match[1] or match[2], word)] = None
+            found[_ESCAPE.sub(_plain, word)] = None
     return tuple(found)
+
+
+def _plain(escaped: re.Match[str]) -> str:
+    """What an escape stands for."""
+    backslashes, blank, sign, dollar = escaped.groups()
+    return backslashes[::2] + blank if blank else sign or dollar

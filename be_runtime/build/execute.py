@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from be_toolchain.forks import no_fork
 from be_toolchain.system import plain_environ
 
 from ..errors import BuildError, BuildTimeoutError
@@ -166,17 +167,18 @@ def execute(
     if plan.library_path:
         variables["LD_LIBRARY_PATH"] = plan.library_path
     try:
-        process = subprocess.Popen(
-            argv,
-            cwd=folder,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        with no_fork:
+            process = subprocess.Popen(
+                argv,
+                cwd=folder,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
     except OSError as error:
         raise BuildError(f"ninja can't be started: {error}", command=argv) from error
     with _stopping(process, timeout_s) as timed_out:

@@ -64,6 +64,11 @@ def _about_header(found: re.Match[str]) -> str:
 
 _RULES: tuple[_Rule, ...] = (
     _Rule(
+        re.compile(r"No space left on device|Disk quota exceeded|signal 7 \[Bus error\]"),
+        "the disk is full; free some of it, such as with be_runtime.clear_cache(), or set BE_CACHE_DIR and TMPDIR to a "
+        "folder with room",
+    ),
+    _Rule(
         re.compile(
             r"cuda_runtime\.h: No such file|cudaStream_t. (?:was not declared|does not name)"
             r"|__(?:global|device)__' does not name|unknown type name '__(?:global|device)__"
@@ -161,9 +166,6 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         re.compile(r"No such file or directory|could not open source file|cannot open source file|file not found"),
         "a header was not found: name its folder in extra_include_paths",
-    ),
-    _Rule(
-        re.compile(r"No space left on device"), "the disk is full; set BE_CACHE_DIR and TMPDIR to a folder with room"
     ),
     _Rule(
         re.compile(r"Killed signal terminated program|virtual memory exhausted|out of memory|signal 9"),

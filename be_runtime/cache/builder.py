@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from be_runtime.cache.guard import cache_errors
+from be_runtime.cache.guard import cache_errors, disk_errors
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.layout import lock_file
 from be_runtime.cache.lock import Flock, OnWait, key_lock
-from be_runtime.cache.lookup import Lookup, look_up
+from be_runtime.cache.lookup import Lookup, look_up, variant_folders
 from be_runtime.cache.output import BuildOutput
 from be_runtime.cache.publish import open_stage, publish, trim
 from be_runtime.cache.staging import builder_of, make_staging, remove_tree
@@ -34,11 +34,20 @@ def build_once(
     tuple of (Lookup, bool)
         The valid entry, with the reason as its problem when it was built here; whether it was.
     """
+    seen: list[str] = []
+
+    def has_come() -> bool:
+        """Whether the entry is there already: the lock's holder may be slow to go, or hang."""
+        nonlocal seen
+        before, seen = seen, variant_folders(base, key.digest)
+        return seen != before and not force and look_up(base, key.digest).manifest is not None
+
     with key_lock(
         lock_file(base, key.digest),
         timeout_s=timeout_s,
         on_wait=on_wait,
         holder=lambda: builder_of(base, key.digest),
+        is_needless=has_come,
         flock=flock,
     ):
         found = Lookup(problem="a new build was asked for") if force else look_up(base, key.digest)
@@ -52,7 +61,8 @@ def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> Lookup:
     try:
         with cache_errors(base):
             stage = open_stage(folder)
-        output = build(Path(stage.work))
+        with disk_errors(stage.work):
+            output = build(Path(stage.work))
         with cache_errors(base):
             path, manifest = publish(base, key, stage, output)
     finally:

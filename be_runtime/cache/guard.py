@@ -27,6 +27,11 @@ _TAG = (
     "# Compiled kernels of brainevent-toolchain. They are built again when deleted.\n"
 )
 _HINT_OTHER = "set BE_CACHE_DIR to a folder of your own"
+_HINTS_FULL = (
+    "free some of the disk, such as with be_runtime.clear_cache()",
+    "or set BE_CACHE_DIR and TMPDIR to a folder with room",
+)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def find_base(root: str) -> str | None:
@@ -110,7 +115,31 @@ def cache_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise unusable(str(error.filename or path), error.strerror or repr(error)) from error
+        raise _from(error, path) from error
+
+
+@contextlib.contextmanager
+def disk_errors(path: str) -> Iterator[None]:
+    """Say of a full disk in the block that the cache can't be used; other errors of the operating system pass.
+
+    Raises
+    ------
+    CacheError
+        For an OSError that says so.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise _from(error, path) from error
+
+
+def _from(error: OSError, path: str) -> CacheError:
+    found = unusable(str(error.filename or path), error.strerror or repr(error))
+    if error.errno in _FULL:
+        found.hints = _HINTS_FULL
+    return found
 
 
 def root_problem(status: os.stat_result, uid: int) -> str | None:

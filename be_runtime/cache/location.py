@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from be_runtime.cache.guard import root_problem, unusable
+from be_runtime.cache.guard import find_base, root_problem, unusable
 from be_runtime.errors import CacheError
 from be_toolchain.terminal import printable_line
 
@@ -53,7 +53,7 @@ def usable_cache_dir(
     is_noexec = is_noexec or mounted_noexec
     if settings.cache_dir is not None:
         folder = settings.cache_dir.absolute()
-        problem = folder_problem(folder, is_noexec)
+        problem = folder_problem(folder, is_noexec, filled_serves=True)
         if problem is not None:
             raise unusable(str(folder), problem)
         return folder
@@ -62,8 +62,11 @@ def usable_cache_dir(
     return usual if problem is None else _fall_back(usual, problem, (fallbacks or temporary_dirs)(), is_noexec, warn)
 
 
-def folder_problem(folder: Path, is_noexec: Callable[[Path], bool]) -> str | None:
-    """Why a folder, which need not exist yet, can't hold the cache; None when it can."""
+def folder_problem(folder: Path, is_noexec: Callable[[Path], bool], *, filled_serves: bool = False) -> str | None:
+    """Why a folder, which need not exist yet, can't hold the cache; None when it can.
+
+    One that holds a cache already may serve, even if nothing can be added to it.
+    """
     if not folder.is_absolute():
         return "is not absolute: the home folder is unknown"
     uid = os.geteuid()
@@ -73,7 +76,8 @@ def folder_problem(folder: Path, is_noexec: Callable[[Path], bool]) -> str | Non
         problem = root_problem(status, uid) if existing == folder else None
         if problem is None and not stat.S_ISDIR(status.st_mode):
             problem = f"can't be made: {existing} is not a folder"
-        if problem is None and not os.access(existing, os.W_OK | os.X_OK):
+        serves = problem is None and filled_serves and os.path.isdir(find_base(str(folder)) or "")
+        if problem is None and not serves and not os.access(existing, os.W_OK | os.X_OK):
             problem = "can't be written" if existing == folder else f"can't be made: {existing} can't be written"
         if problem is None and is_noexec(existing):
             problem = "is mounted noexec: libraries in it can't be loaded"

@@ -1,9 +1,10 @@
 """One build of a key at a time, by a lock that the kernel releases.
 
 `flock` on an open file ends with the process that holds it, however that process ends, so no lock is ever stale and
-the files left behind mean nothing. Compilers do not inherit it (descriptors close on exec). It is used directly: a
-library that falls back to lock files by existence would bring stale locks back, and costs more to import than a
-look-up in the cache takes.
+the files left behind mean nothing. Compilers do not inherit it (descriptors close on exec), and forked children close
+it. As some fork without Python's knowledge, it is unlocked before it is closed, and who waits looks for the entry too.
+It is used directly: a library that falls back to lock files by existence would bring stale locks back, and costs more
+to import than a look-up in the cache takes.
 
 Some network file systems have no `flock`, or one that each node keeps to itself. Then two builds may run at once,
 and both publish by a rename: time is lost, no entry is.
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 
 from be_runtime.cache.guard import cache_errors
 from be_runtime.errors import CacheError
+from be_toolchain.forks import no_fork
 
 Flock = Callable[[int, int], None]
 OnWait = Callable[[float, str], object]
@@ -33,6 +35,18 @@ _HELD = frozenset({errno.EAGAIN, errno.EACCES})
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
 _REPORTS_S = (1.0, 10.0, 60.0)
 
+_ours: set[int] = set()
+"""The descriptors of lock files that this process has open."""
+
+
+def _close_in_child() -> None:
+    """Close what a forked child inherits: the lock would be held as long as the child lives."""
+    while _ours:
+        os.close(_ours.pop())
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
 
 @contextlib.contextmanager
 def key_lock(
@@ -41,6 +55,7 @@ def key_lock(
     timeout_s: float | None = None,
     on_wait: OnWait | None = None,
     holder: Callable[[], str] = lambda: "another process",
+    is_needless: Callable[[], bool] = lambda: False,
     flock: Flock = fcntl.flock,
 ) -> Iterator[None]:
     """Hold the lock on `path` for the length of the block; do without where the file system has no locks.
@@ -55,6 +70,8 @@ def key_lock(
         Called when the wait has taken 1, 10 and 60 seconds, and every minute from then on.
     holder : callable
         Says who holds the lock.
+    is_needless : callable
+        Asked while waiting; the block runs without the lock once this is true.
     flock : callable
         The locking primitive.
 
@@ -64,12 +81,15 @@ def key_lock(
         `timeout_s` passed, or the lock file can't be made.
     """
     with cache_errors(path):
-        descriptor = _acquire(path, flock, _Patience(path, timeout_s, on_wait, holder))
+        descriptor = _acquire(path, flock, _Patience(path, timeout_s, on_wait, holder), is_needless)
     try:
         yield
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        if descriptor in _ours:
+            try:
+                flock(descriptor, fcntl.LOCK_UN)
+            finally:
+                _close(descriptor)
 
 
 def remove_if_free(path: str, flock: Flock = fcntl.flock) -> None:
@@ -119,21 +139,20 @@ def next_report(waited_s: float) -> float:
     return next((at for at in _REPORTS_S if at > waited_s), (waited_s // every + 1) * every)
 
 
-def _acquire(path: str, flock: Flock, patience: _Patience) -> int | None:
-    """The locked descriptor, or None where there are no locks."""
+def _acquire(path: str, flock: Flock, patience: _Patience, is_needless: Callable[[], bool]) -> int | None:
+    """The locked descriptor, or None where there are no locks or none is needed."""
     while True:
         descriptor = _open(path)
         try:
             locked = _try_lock(descriptor, flock)
-            if locked is None:
-                os.close(descriptor)
-                return None
             if locked and os.fstat(descriptor).st_nlink > 0:
                 return descriptor
         except BaseException:
-            os.close(descriptor)
+            _close(descriptor)
             raise
-        os.close(descriptor)
+        _close(descriptor)
+        if locked is None or (not locked and is_needless()):
+            return None
         if not locked:
             patience.pause()
 
@@ -142,10 +161,21 @@ def _open(path: str) -> int:
     """The lock file, with its folder: clearing the cache may take both away at any time."""
     while True:
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            with no_fork:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                _ours.add(descriptor)
+                return descriptor
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(os.path.dirname(path), 0o700)
+
+
+def _close(descriptor: int) -> None:
+    """Close a lock file, which a child that was forked meanwhile has done already."""
+    with no_fork:
+        if descriptor in _ours:
+            _ours.remove(descriptor)
+            os.close(descriptor)
 
 
 def _try_lock(descriptor: int, flock: Flock) -> bool | None:

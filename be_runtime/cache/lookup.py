@@ -99,15 +99,20 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
 
 def remember(folder: str, manifest: Manifest) -> None:
     """Replace an entry's manifest by one with newer stats; where that can't be written, the next check hashes again."""
-    fresh = f"{folder}/{MANIFEST}.{os.urandom(4).hex()}"
     with contextlib.suppress(OSError):
-        try:
-            write_private(fresh, render_manifest(manifest))
-            os.rename(fresh, f"{folder}/{MANIFEST}")
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(fresh)
-            raise
+        replace_private(f"{folder}/{MANIFEST}", render_manifest(manifest))
+
+
+def replace_private(path: str, text: str) -> None:
+    """Replace a file, at once, by one that the user alone can read."""
+    fresh = f"{path}.{os.urandom(4).hex()}"
+    try:
+        write_private(fresh, text)
+        os.rename(fresh, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise
 
 
 def write_private(path: str, text: str) -> None:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 
-from be_runtime.cache.layout import staging_root
+from be_runtime.cache.layout import MANIFEST, staging_root
 from be_runtime.cache.lock import THIS_PROCESS
 
 _NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
@@ -29,12 +29,23 @@ def make_staging(base: str, digest: str) -> str:
 
 
 def discard(base: str, path: str, digest: str) -> bool:
-    """Take a folder out of sight by one rename, then delete it; False when it was gone already."""
+    """Take an entry out of sight at once, then delete it; False when it was gone already.
+
+    Raises
+    ------
+    OSError
+        It can't be removed.
+    """
     aside = f"{staging_root(base)}/{_new_name(digest)}"
     try:
         os.rename(path, aside)
-    except FileNotFoundError:
-        return False
+    except OSError:
+        if not os.path.isdir(path):
+            return False
+        # A full disk, or a folder of a lower layer of an overlay: without a manifest it is no entry.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}/{MANIFEST}")
+        aside = path
     remove_tree(aside)
     return True
 

@@ -5,20 +5,24 @@ What only a miss or upkeep needs is imported there: a warm load pays for neither
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import math
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.cache.guard import find_base, prepare_base
+from be_runtime.cache.guard import cache_errors, find_base, prepare_base
 from be_runtime.cache.key import CacheKey
 from be_runtime.cache.lock import Flock, OnWait
 from be_runtime.cache.lookup import Lookup, look_up
 from be_runtime.cache.manifest import Manifest
 from be_runtime.cache.output import BuildOutput
+from be_runtime.errors import CacheError
 
 if TYPE_CHECKING:
-    from be_runtime.cache.upkeep import EntryInfo, PruneReport
+    from be_runtime.cache.upkeep import EntryInfo
 
 Build = Callable[[Path], BuildOutput]
 
@@ -123,6 +127,11 @@ class Store(NamedTuple):
         )
         return _entry(found, built=built)
 
+    def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
+        """`get_or_build` of what saves later builds some work: where there is no room for it, nothing is kept."""
+        with contextlib.suppress(CacheError):
+            self.get_or_build(key, build, force=force)
+
     def clear(self, name: str | None = None) -> int:
         """Remove the entries of one module, or all; files that the cache did not write stay.
 
@@ -134,7 +143,10 @@ class Store(NamedTuple):
         from be_runtime.cache.upkeep import clear
 
         base = find_base(str(self.root))
-        return 0 if base is None else clear(base, name)
+        if base is None:
+            return 0
+        with cache_errors(base):
+            return clear(base, name)
 
     def entries(self) -> Iterator[EntryInfo]:
         """Every entry, valid or not, in no particular order."""
@@ -143,7 +155,14 @@ class Store(NamedTuple):
         base = find_base(str(self.root))
         return iter(()) if base is None else scan(base)
 
-    def prune(self, max_size_bytes: int | None = None, max_age_days: float | None = None) -> PruneReport:
+    def prune(
+        self,
+        max_size_bytes: int | None = None,
+        max_age_days: float | None = None,
+        *,
+        patience_s: float = math.inf,
+        now_s: float | None = None,
+    ) -> bool:
         """Remove damaged entries, those unused for long, then the longest unused until the rest is small enough.
 
         Parameters
@@ -152,20 +171,29 @@ class Store(NamedTuple):
             Of all outputs together.
         max_age_days : float, optional
             Since an entry's last use, which is known to a day.
+        patience_s : float
+            After so many seconds the rest is left to the next call, for which it is noted how far this one came.
+        now_s : float, optional
+            The time; by default this machine's.
+
+        Returns
+        -------
+        bool
+            Whether nothing is left to do for a day.
+
+        Raises
+        ------
+        CacheError
+            The cache's folder can't be used or written.
         """
-        from be_runtime.cache.upkeep import PruneReport, prune
+        from be_runtime.cache.pruning import prune
 
         base = find_base(str(self.root))
-        return PruneReport() if base is None else prune(base, max_size_bytes, max_age_days)
-
-    def prune_if_due(self, max_size_bytes: int | None = None, max_age_days: float | None = None) -> PruneReport | None:
-        """`prune` unless that was done within a day: cheap enough to be called after every build."""
-        from be_runtime.cache.upkeep import is_prune_due, prune
-
-        base = find_base(str(self.root))
-        if base is None or not is_prune_due(base):
-            return None
-        return prune(base, max_size_bytes, max_age_days)
+        if base is None:
+            return True
+        with cache_errors(base):
+            now_s = time.time() if now_s is None else now_s
+            return prune(base, max_size_bytes, max_age_days, patience_s=patience_s, now_s=now_s)
 
     def explain(self, key: CacheKey) -> tuple[str, ...]:
         """What sets `key` apart from the newest entry of the same kind and name, one line a field.

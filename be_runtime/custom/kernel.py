@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+
+from be_toolchain.forks import ThreadLock
 
 from .. import jax_port, jax_primitive
 from ..arrays import check_structs
@@ -55,7 +56,7 @@ class XLACustomKernel:
         self._function: Callable[..., Any] | None = None
         self._data: Callable[..., Iterable[Any]] | None = None
         self._used = False
-        self._lock = threading.RLock()
+        self._lock = ThreadLock()
         self.primitive = jax_primitive.new_primitive(name, Call.result_types, run)
         self.register_general_batching()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from functools import partial
+
+from be_toolchain.forks import ThreadLock
 
 from .. import jax_port
 from ..native_library import native_library
@@ -47,7 +48,7 @@ class Launcher:
         self._define.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_Image), ctypes.c_int64)
         self._define.restype = None
         self._known: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
         handlers = {
             "CUDA": {"instantiate": library.be_launch_instantiate, "execute": library.be_launch_execute},
             "cpu": {"execute": library.be_launch_on_cpu},

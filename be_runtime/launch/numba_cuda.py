@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from be_toolchain.arch import Arch
+from be_toolchain.forks import ThreadLock
 
 from .. import jax_port
 from ..arrays import BATCHING_METHODS, ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
@@ -132,7 +132,7 @@ class _Variants:
         self._dispatcher = dispatcher
         self._with_batch = with_batch
         self._made: dict[object, Kernel] = {}
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
 
     def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
         """The kernel for these arrays, and for the devices of the process as they are now."""

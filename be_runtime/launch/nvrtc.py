@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import itertools
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.catalog import TARGETS
+from be_toolchain.forks import ThreadLock
 from be_toolchain.system import System
 
 from ..build.cuda_headers import wheel_of
@@ -232,7 +232,7 @@ def signature(ptx: str) -> tuple[str, ...]:
     return tuple(words for line in head if (words := line.removeprefix("//").strip()))
 
 
-_LOCK = threading.Lock()
+_LOCK = ThreadLock()
 """One compilation at a time: releases before 12 are not thread-safe throughout."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from typing import Any
 
 from be_toolchain.arch import Arch
+from be_toolchain.forks import ThreadLock
 
 from .. import jax_port
 from ..arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
@@ -167,7 +167,7 @@ class _Variants:
         self._kernel = kernel
         self._asked = compute_capability
         self._made: dict[tuple[Arch, ...], Kernel] = {}
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
 
     def get(self, session: Session) -> Kernel:
         """The kernel for the devices of the process as they are now."""

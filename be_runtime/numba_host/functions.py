@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from be_toolchain.forks import ThreadLock
 
 from .. import jax_port
 from ..native_library import native_library
@@ -72,7 +73,7 @@ class HostFunctions:
         self._registry = registry
         self._library: ctypes.CDLL | None = None
         self._alive: dict[str, tuple[object, ...]] = {}
-        self._lock = threading.RLock()
+        self._lock = ThreadLock()
 
     def add(
         self,

@@ -6,10 +6,11 @@ or copy from the host, and in its replay, which may leave an output as it was.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from be_toolchain.forks import ThreadLock
 
 from ..arrays import ArraySpec
 from ..errors import ArgumentError
@@ -68,7 +69,7 @@ class _Turns:
     """One rehearsal at a time: what one does on the default stream would break another one's recording."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = ThreadLock()
 
 
 class _Refusal(Exception):  # noqa: N818 - it never leaves this file

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -71,10 +73,21 @@ def test_an_entry_that_is_removed_again_is_an_error(session: Session):
 def test_a_build_keeps_the_cache_and_what_it_holds_of_the_toolchain_within_the_limits(session: Session):
     both = (session.cache, Store(session.record_dir))
     for store in both:
-        store.get_or_build(make_key("module", ("name", "old")), large)
+        old = store.get_or_build(make_key("module", ("name", "old")), large)
+        os.utime(old.path / "manifest.json", (time.time() - 600,) * 2)
+        store.get_or_build(make_key("module", ("name", "new")), build)
     limited = session._replace(settings=session.settings._replace(cache_max_size_mib=1))
-    use_entry(lambda: session.store.get_or_build(KEY, build), lambda entry: entry, limited)
-    assert [sorted(info.name for info in store.entries()) for store in both] == [["kernels"], []]
+    for _ in range(2):  # one finds out how large the cache is, the next removes what is too much
+        use_entry(lambda: session.store.get_or_build(KEY, build, force=True), lambda entry: entry, limited)
+    names = [sorted({info.name for info in store.entries()}) for store in both]
+    assert names == [["kernels", "new"], ["new"]]
+
+
+def test_a_cache_that_cant_be_pruned_fails_no_load(session: Session):
+    session.store.get_or_build(KEY, build)
+    (session.store.root / "kernels-v1" / "pruning.json").mkdir()
+    entry = use_entry(lambda: session.store.get_or_build(KEY, build, force=True), lambda entry: entry, session)
+    assert entry.built
 
 
 def large(staging: Path) -> BuildOutput:

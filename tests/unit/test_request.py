@@ -173,6 +173,11 @@ def test_include_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert check_include_paths(["inc", Path("inc"), tmp_path]) == (tmp_path / "inc", tmp_path / "inc", tmp_path)
     with pytest.raises(ArgumentError, match=r"does not exist: .*absent"):
         check_include_paths(["absent"])
+    for name in ("a,b", "a'b", 'a"b'):
+        (tmp_path / name).mkdir()
+        assert check_include_paths([tmp_path / name])
+        with pytest.raises(ArgumentError, match="can't take in a folder's name"):
+            cuda_request("m", (), None, extra_include_paths=[tmp_path / name])
 
 
 def test_one_path_has_one_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -101,7 +101,7 @@ def test_a_loaded_library_outlives_its_entry(project: Project, after: str):
     loaded = ctypes.CDLL(str(entry.output("f.so")))
     actions: dict[str, Callable[[], object]] = {
         "clear": project.store.clear,
-        "prune": lambda: project.store.prune(max_size_bytes=0),
+        "prune": lambda: project.store.prune(max_age_days=0),
         "damage": project.load,
     }
     if after == "damage":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 import be_runtime
-from tests.support.runtime import call, forwarding_compiler, libraries, processes_with
+from tests.support.runtime import call, environment, forwarding_compiler, libraries, processes_with
 
 VALUE = jax.ShapeDtypeStruct((), np.int32)
 SOURCE = """#include "outer.h"
@@ -141,13 +143,50 @@ def test_a_header_that_is_gone(project: Project):
         project.load()
 
 
-def test_a_header_in_a_folder_with_an_odd_name(tmp_path: Path, tmp_cache: Path):
-    folder = tmp_path / "a 'b' #c $d: \\ e"
+@pytest.mark.parametrize(
+    "name", ["a 'b' #c $d: \\ e", "no\u00a0break", "\u3000\u2028\x85", "t\tab", "b\\\\s", "a|%;\udcff"], ids=ascii
+)
+def test_a_header_in_a_folder_with_an_odd_name(tmp_path: Path, tmp_cache: Path, name: str):
+    folder = tmp_path / name
     folder.mkdir()
     project = Project(folder)
     assert project.load()[1] == 1
     project.inner.write_text("#define INNER 2\n")
+    tick()
     assert project.load()[1] == 2
+    built = len(libraries(tmp_cache))
+    assert project.load()[1] == 2
+    assert len(libraries(tmp_cache)) == built
+
+
+@pytest.mark.parametrize("name", ["a|b", "a\nb", "a\rb", 'a"b', "a'b $c", "a\udcffb"], ids=ascii)
+def test_a_cache_a_temporary_and_an_include_folder_with_an_odd_name(tmp_path: Path, name: str):
+    """They work, or the include folder is refused by name before anything is built."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "odd.h").write_text("#define ODD 1\n")
+    code = (
+        "import os, sys, be_runtime\n"
+        "source = '#include \"odd.h\"\\n// @BE f\\nvoid f(BE::Tensor y) { y.data_ptr<float>()[0] = ODD; }'\n"
+        "folders = [os.environ['BE_CACHE_DIR']]\n"
+        "built = [be_runtime.load_cpp_inline('odd', '#include \"brainevent/common.h\"\\n' + source,\n"
+        "                                    extra_include_paths=folders).path for _ in range(2)]\n"
+        "assert built[0] == built[1] and built[0].is_relative_to(folders[0])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        text=True,
+        errors="replace",
+        capture_output=True,
+        env=environment(BE_CACHE_DIR=str(folder), TMPDIR=str(folder)),
+    )
+    if "\n" in name:
+        assert "ArgumentError" in ran.stderr
+        assert "holds '\\n'" in ran.stderr
+        assert not (folder / "kernels-v1").exists()
+    else:
+        assert ran.returncode == 0, ran.stderr
 
 
 DIFFERENT: dict[str, dict[str, object]] = {

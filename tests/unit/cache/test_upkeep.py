@@ -9,7 +9,6 @@ import pytest
 
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.cache.staging import ANY_OWNER_AGE_S, DEAD_OWNER_AGE_S, is_abandoned
-from be_runtime.cache.upkeep import EntryInfo, choose_doomed
 
 Tree = Callable[[Path], list[str]]
 DAY_S = 86_400.0
@@ -72,66 +71,75 @@ def test_a_cleared_cache_works_on(filled: Store):
     assert filled.get(_key("add")) is not None
 
 
+def _names(store: Store) -> list[str]:
+    return sorted(info.name for info in store.entries())
+
+
+def _used(store: Store, key: CacheKey, when_s: float) -> None:
+    """Say when an entry was used last."""
+    entry = store.get(key)
+    assert entry is not None
+    os.utime(entry.path / "manifest.json", (when_s,) * 2)
+
+
 def test_damaged_entries_are_cleared_and_pruned(filled: Store):
     paths = [Path(info.path) for info in filled.entries()]
     (paths[0] / "manifest.json").write_text("garbage")
     assert sum(info.is_damaged for info in filled.entries()) == 1
-    report = filled.prune()
-    assert (report.removed, report.kept) == (1, 4)
+    assert filled.prune()
+    assert not paths[0].exists()
+    assert len(_names(filled)) == 4
     (paths[1] / "manifest.json").unlink()
     assert filled.clear() == 4
 
 
-def test_pruning_by_age_and_size(filled: Store):
-    old, used = filled.get(_key("add", 0)), filled.get(_key("mul", 0))
-    assert old is not None
-    assert used is not None
-    os.utime(old.path / "manifest.json", (time.time() - 100 * DAY_S,) * 2)
-    report = filled.prune(max_age_days=90)
-    assert (report.removed, report.freed_bytes, report.kept, report.kept_bytes) == (1, 1000, 4, 4000)
-    assert not old.path.exists()
-    os.utime(used.path / "manifest.json", (time.time() + 60,) * 2)
-    report = filled.prune(max_size_bytes=1999)
-    assert (report.removed, report.kept_bytes) == (3, 1000)
-    assert used.path.exists()
-    assert filled.prune(max_size_bytes=1000).removed == 0
-
-
-def test_pruning_is_due_once_a_day(filled: Store):
-    assert filled.prune_if_due(max_size_bytes=0) is not None
-    filled.get_or_build(_key("add"), _build)
-    assert filled.prune_if_due(max_size_bytes=0) is None
-    os.utime(filled.root / "kernels-v1" / "last-prune", (time.time() - 2 * DAY_S,) * 2)
-    report = filled.prune_if_due(max_size_bytes=0)
-    assert report is not None
-    assert report.removed == 1
-
-
-def _info(name: str, *, used_s: float, size: int = 10, damaged: bool = False) -> EntryInfo:
-    return EntryInfo(path=name, digest="", size_bytes=size, last_used_s=used_s, is_damaged=damaged)
+def test_what_is_old_goes_in_one_round(filled: Store):
+    _used(filled, _key("add", 0), time.time() - 100 * DAY_S)
+    assert filled.prune(max_age_days=90)
+    assert _names(filled) == ["add", "add", "mul", "mul"]
 
 
 @pytest.mark.parametrize(
-    ("max_size_bytes", "max_age_days", "doomed"),
-    [
-        (None, None, "d"),
-        (None, 5, "da"),
-        (None, 0, "dabc"),
-        (30, None, "d"),
-        (29, None, "da"),
-        (10, None, "dab"),
-        (0, None, "dabc"),
-        (20, 5, "da"),
-        (19, 5, "dab"),
-    ],
+    ("limit", "left"), [(5000, "aaamm"), (4999, "aam"), (3000, "aam"), (2999, "am"), (1000, "m"), (0, "m")]
 )
-def test_what_is_pruned(max_size_bytes: int | None, max_age_days: float | None, doomed: str):
-    now_s = 100 * DAY_S
-    entries = [_info("c", used_s=now_s - 1), _info("a", used_s=0), _info("b", used_s=now_s - 2)]
-    entries.append(_info("d", used_s=now_s, damaged=True))
-    found = choose_doomed(entries, max_size_bytes, max_age_days, now_s=now_s)
-    assert "".join(info.path for info in found if info.path == "d") == "d"
-    assert sorted(info.path for info in found) == sorted(doomed)
+def test_the_longest_unused_go_until_the_rest_is_small_enough(filled: Store, limit: int, left: str):
+    """What was used in the same minute goes together, and the newest stays."""
+    now_s = time.time()
+    for age_min, key in enumerate([_key("add", 0), _key("add", 1), _key("add", 2), _key("mul", 0)]):
+        _used(filled, key, now_s - 60 * min(age_min + 1, 3) * 10)
+    assert filled.prune(max_size_bytes=limit) == (limit == 5000)
+    assert filled.prune(max_size_bytes=limit)
+    assert "".join(name[0] for name in _names(filled)) == left
+
+
+def test_a_round_goes_on_where_the_last_build_left_it(filled: Store):
+    for number in range(3):
+        _used(filled, _key("add", number), time.time() - 100 * DAY_S)
+    calls = 1
+    while not filled.prune(max_age_days=90, patience_s=0):
+        calls += 1
+    keys = [_key(name, number) for name, count in (("add", 3), ("mul", 2)) for number in range(count)]
+    assert calls == 1 + len({key.digest[:2] for key in keys})
+    assert _names(filled) == ["mul", "mul"]
+
+
+def test_rounds_begin_a_day_apart(filled: Store):
+    now_s = time.time()
+    assert filled.prune(max_age_days=90)
+    _used(filled, _key("add"), now_s - 100 * DAY_S)
+    for later_s, left in ((DAY_S / 2, 5), (2 * DAY_S, 4)):
+        assert filled.prune(max_age_days=90, now_s=now_s + later_s)
+        assert len(_names(filled)) == left
+    assert filled.prune(max_age_days=90, now_s=now_s), "the clock was set back"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sizes": 3}', '{"sizes": {"x": 1}}', "\0", '{"a": 1}'])
+def test_a_damaged_note_begins_a_round(filled: Store, text: str):
+    _used(filled, _key("add"), time.time() - 100 * DAY_S)
+    (filled.root / "kernels-v1" / "pruning.json").write_text(text)
+    filled.prune(max_age_days=90)
+    filled.prune(max_age_days=90)
+    assert len(_names(filled)) == 4
 
 
 NAME = "0123456789abcdef.cafecafe.4242.01234567"

@@ -95,7 +95,9 @@ def test_the_store_without_anything_in_it(capsys: pytest.CaptureFixture[str], tm
     assert "no managed toolchains" in capsys.readouterr().out
     assert run(made, "use", "13.0") == cli_install.FAILED
     assert run(made, "remove", "13.0") == cli_install.FAILED
+    capsys.readouterr()
     assert run(made, "prune") == 0
+    assert "nothing to remove" in capsys.readouterr().out
     assert run(made, "use", "none") == 0
 
 

@@ -1,0 +1,81 @@
+"""Locks of a process that may fork while its other threads work, as data loaders do.
+
+A forked child has one thread and a copy of everything else: a lock that another thread held stays locked there for
+ever, a module that it was importing never gets ready, and a pipe that it had just opened stays open as long as the
+child lives, so that who reads it waits for an end that does not come.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from types import FrameType
+
+no_fork = threading.RLock()
+"""Held where a descriptor is open that no child may have: a fork waits for it. Keep it for milliseconds."""
+
+_OURS = ("be_runtime", "be_toolchain")
+_LONGEST_WAIT_S = 5.0
+"""An import that takes longer may itself wait for the thread that forks."""
+
+_locks: weakref.WeakSet[ThreadLock] = weakref.WeakSet()
+
+
+class ThreadLock:
+    """A re-entrant lock between the threads of a process, free in a forked child unless the forking thread held it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
+
+    def forget_other_threads(self) -> None:
+        """Make the lock anew where a thread holds it that this process does not have."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+
+
+def _before_fork() -> None:
+    """Wait until no other thread imports for us, and keep `no_fork`."""
+    give_up = time.monotonic() + _LONGEST_WAIT_S
+    no_fork.acquire()
+    while _is_importing() and time.monotonic() < give_up:
+        no_fork.release()
+        time.sleep(0.001)
+        no_fork.acquire()
+
+
+def _is_importing() -> bool:
+    """Whether another thread imports something for one of our packages."""
+    this, frames = threading.get_ident(), sys._current_frames()  # noqa: SLF001 - documented, the underscore is a warning
+    return any(_imports_for_us(frame) for thread, frame in frames.items() if thread != this)
+
+
+def _imports_for_us(frame: FrameType | None) -> bool:
+    importing = False
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            importing = True
+        elif importing and str(frame.f_globals.get("__name__")).startswith(_OURS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _begin_child() -> None:
+    no_fork.release()
+    for lock in tuple(_locks):
+        lock.forget_other_threads()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=no_fork.release, after_in_child=_begin_child)

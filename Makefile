@@ -52,12 +52,13 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-range forks lint format brainevent bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-range test-faults forks lint format brainevent bench bench-peers dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
 	@echo "make test-fast   the same without the packaging tier"
 	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
+	@echo "make test-faults edits at random and builds beside forks: some minutes; FULL=1: hours"
 	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
@@ -119,6 +120,11 @@ test-range:
 	@$(RANGE)/bin/python -m pip install -qq --disable-pip-version-check uv
 	@$(RANGE)/bin/uv pip install --python $(RANGE) --resolution $(RESOLUTION) --editable '.[test,cuda13]'
 	@$(RANGE)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
+
+# What breaks caches: edits at random, and builds beside forks. FULL=1 runs for hours.
+test-faults: $(READY)
+	@BE_FAULTS=$(if $(FULL),full,minutes) $(RUN) -m pytest -n $(WORKERS) -m faults $(PYTEST_ARGS)
+	@$(RUN) -W ignore::DeprecationWarning -m tests.support.forking $(if $(FULL),200,20)
 
 forks: $(READY)
 	@$(RUN) -W ignore::DeprecationWarning -m tests.support.forking 200

@@ -165,9 +165,9 @@ class BuildError(BeRuntimeError, RuntimeError):
         return "\n".join(parts)
 
     def _shown_output(self) -> str:
-        """All of it where it is short; else the other errors, and where the rest is."""
+        """All of it where it is short and names nothing of ours; else the other errors, and where the rest is."""
         lines = self.output.rstrip().splitlines()
-        if len(lines) <= _SHORT_LINES and max(map(len, lines)) <= _WIDEST:
+        if len(lines) <= _SHORT_LINES and max(map(len, lines)) <= _WIDEST and "BE::detail" not in self.output:
             return "\n".join(("full output:", *lines))
         shown = [f"then: {line}" for line in self.further.splitlines()]
         if not self.first_error:

@@ -19,7 +19,7 @@ import pytest
 from tests.support import requirements
 
 ROOT = Path(__file__).resolve().parent.parent
-TIERS = ("unit", "compile", "cuda", "gpu", "packaging")
+TIERS = ("unit", "compile", "faults", "cuda", "gpu", "packaging")
 PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
 NUMBA_DOCTESTS = frozenset({"be_runtime/numba_host/kernel.py"})
 COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/module.py", *NUMBA_DOCTESTS})

@@ -155,7 +155,7 @@ _RULES: tuple[_Rule, ...] = (
         "this toolkit lacks the nvvm/lib64/libnvvm.so that -dlto needs; leave -dlto out, or use a complete toolkit",
     ),
     _Rule(
-        re.compile(r"cannot find -l|cannot find "),
+        re.compile(r"cannot find |unable to find library "),
         "name the library's folder with extra_ldflags=['-L/its/folder', ...]",
     ),
     _Rule(

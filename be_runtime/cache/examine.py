@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import time
 from typing import BinaryIO, NamedTuple
 
@@ -80,11 +82,18 @@ def record_file(path: str, name: str) -> FileRecord:
         digest = hashlib.sha256(b"\0".join(sorted(os.listdir(os.fsencode(path))))).hexdigest()
         return _record(name, os.stat(path), digest)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
             digest = (path == name and _program_digest(file)) or hashlib.file_digest(file, "sha256").hexdigest()
             return _record(name, os.fstat(file.fileno()), digest)
     except PermissionError:
         return record_stat(path, name)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; one that is a pipe by now, without a writer, at once."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _program_digest(file: BinaryIO) -> str:

@@ -19,7 +19,7 @@ OPTIONAL = "needs, which is optional here: "
 def missing(tier: str) -> str | None:
     """What a tier needs and this machine lacks, or None."""
     match tier:
-        case "compile":
+        case "compile" | "faults":
             return None if host_compiler() else "no C++ compiler: neither CXX nor g++, clang++ or c++ is on PATH"
         case "cuda":
             return missing("compile") or (None if nvcc() else "no nvcc: pip install 'brainevent-toolchain[cuda13]'")

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "be_runtime" / "include"
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = ("dtype", "tensor", "element_types", "check", "check_streams", "dispatch", "dtypes")
-STANDARDS = ("c++17", "c++20", "c++23")
+STANDARDS = ("c++17", "c++20", "c++2b")
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
 # XLA's c_api.h, which ffi_compat.h includes, is no pedantic C++; it has a test of its own.
 HEADERS = sorted(p.name for p in (INCLUDE / "brainevent").glob("*.h") if p.name != "ffi_compat.h")

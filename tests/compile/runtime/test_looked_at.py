@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import be_runtime
-from tests.support.rebuilds import TICK_S
-from tests.support.runtime import script
+from tests.support.rebuilds import TICK_S, compiled
+from tests.support.runtime import run_python, script
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
@@ -83,6 +84,15 @@ def archive(path: Path, value: int) -> None:
     compile_value(path.with_suffix(".o"), value)
     path.unlink(missing_ok=True)
     subprocess.run(["ar", "rcs", str(path), str(path.with_suffix(".o"))], check=True, timeout=60)
+
+
+def thin_archive(name: str) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        member = (root / name).with_name("member.o")
+        compile_value(member, 1)
+        subprocess.run(["ar", "rcsT", str(root / name), str(member)], check=True, timeout=60)
+
+    return make
 
 
 def objects(one: str, two: str = "") -> tuple[Callable[[Path], object], Callable[[Path], object]]:
@@ -331,6 +341,9 @@ CASES = {
         ldflags=("-lx",),
         environ={"LIBRARY_PATH": "{}/e:{}/far"},
     ),
+    "a member of a thin archive": Case(
+        LINKED, thin_archive("lib/libx.a"), objects("lib/member.o")[1], ldflags=("-L{}/lib", "-lx")
+    ),
     "a linker script": Case(
         LINKED,
         both(archives("lib/liby.a")[0], archives("lib/libz.a")[1], {"lib/libx.so": "INPUT(-ly)\n"}),
@@ -392,3 +405,28 @@ def test_what_a_build_looked_at_decides_it(name: str, compiler: str, tmp_path: P
     second = answer(case, root)
     assert second[0] == 2
     assert answer(case, root) == second
+
+
+def test_a_file_of_a_folder_that_asks_is_compiled_again(tmp_path: Path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    kernel = '#include "brainevent/common.h"\n{}\n// @BE {}\nvoid {}(BE::Tensor out) {{ (void)out; }}\n'
+    (folder / "asks.cc").write_text(kernel.format('#include "shared.h"', "f", "f"))
+    (folder / "shared.h").write_text(OPTIONAL.replace("a.h", "answer.h"))
+    (folder / "other.cc").write_text(kernel.format("", "g", "g"))
+    load = partial(be_runtime.load_cpp_dir, folder, auto_register=False)
+    assert compiled(load()) == {"asks.cc", "other.cc"}
+    (folder / "answer.h").write_text(TWO)
+    assert compiled(load()) == {"asks.cc"}
+
+
+def test_another_process_sees_it_too(tmp_path: Path):
+    header = tmp_path / "answer.h"
+    code = (
+        "import be_runtime, sys; print(be_runtime.load_cpp_inline('looked_at', sys.argv[1], auto_register=False).path)"
+    )
+    source = KERNEL.format(text=OPTIONAL.replace("a.h", str(header)))
+    first = run_python(code, source).stdout
+    assert run_python(code, source).stdout == first
+    header.write_text(TWO)
+    assert run_python(code, source).stdout != first

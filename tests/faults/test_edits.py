@@ -1,0 +1,208 @@
+"""Random edits of a project, each judged by a build that uses nothing of the cache.
+
+The short form runs with the other tests. ``make test-faults`` takes minutes, ``make test-faults FULL=1`` as many edits as
+docs/reliability would state. A failure prints the seed and every edit up to the wrong one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import be_runtime
+from be_runtime.errors import BuildError
+
+pytestmark = pytest.mark.usefixtures("tmp_cache")
+
+EDITS = {"": 12, "minutes": 400, "full": 10_000}[os.environ.get("BE_FAULTS", "")]
+PROJECTS = max(2, EDITS // 100)
+FOLDERS = ("e", "e/sub", "f", "g/h", "i", "i/sub")
+NAMES = ("a.h", "b.h", "sub/a.h", "sub/b.h")
+SOURCE = """
+#include "brainevent/common.h"
+#define TEXT(x) x
+#define B_H "b.h"
+int total = 0;
+{asks}
+extern "C" int linked(void);
+extern "C" __attribute__((visibility("default"))) int answer() {{ return VALUE_A + 10 * VALUE_B + 100 * linked(); }}
+// @BE f
+void f(BE::Tensor out) {{ (void)out; }}
+"""
+ASKS = (
+    '#include "a.h"\n#ifndef VALUE_B\n#define VALUE_B 0\n#endif',
+    "#include <sub/a.h>\n#if __has_include(B_H)\n#include B_H\n#else\n#define VALUE_B 0\n#endif",
+    '#if __has_include("a.h")\n#include "a.h"\n#elif __has_include(<sub/b.h>)\n#include <sub/b.h>\n#endif\n'
+    "#ifndef VALUE_A\n#define VALUE_A 7\n#endif\n#ifndef VALUE_B\n#define VALUE_B 0\n#endif",
+)
+
+
+class Project:
+    """A folder of headers and libraries, and the load that reads them."""
+
+    def __init__(self, root: Path, objects: Path, rng: random.Random) -> None:
+        self.root, self.objects, self.rng = root, objects, rng
+        self.done: list[str] = []
+        self.source = SOURCE.format(asks=rng.choice(ASKS))
+        places = rng.sample(FOLDERS, 4)
+        self.cflags = [f"{rng.choice(('-I', '-iquote', '-isystem', '-idirafter'))}{root / place}" for place in places]
+        self.ldflags = [f"-L{root / place}" for place in rng.sample(FOLDERS, 2)] + [f"-L{root}/i", "-lx"]
+        root.mkdir()
+        for name in ("i/a.h", "i/sub/a.h", "i/b.h"):
+            self.write(root / name)
+        self.library(root / "i/libx.a")
+
+    def path(self) -> Path:
+        return self.root / self.rng.choice(FOLDERS) / self.rng.choice(NAMES)
+
+    def text(self) -> str:
+        rng = self.rng
+        lines = [f"#undef VALUE_A\n#define VALUE_A {rng.randrange(1, 10)}"]
+        if rng.random() < 0.3:
+            lines.append(f"#undef VALUE_B\n#define VALUE_B {rng.randrange(1, 10)}")
+        if rng.random() < 0.3:
+            lines.append('#if __has_include("b.h") && !defined(ONCE)\n#define ONCE\n#include "b.h"\n#endif')
+        return "\n".join(lines) + "\n"
+
+    def clear(self, path: Path) -> None:
+        """Make room, whatever is there or stands in the way."""
+        for each in (*reversed(path.relative_to(self.root).parents[:-1]), path.relative_to(self.root)):
+            place = self.root / each
+            if place.is_symlink() or place.is_file():
+                place.unlink()
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: Path) -> None:
+        self.clear(path)
+        path.write_text(self.text())
+
+    def library(self, path: Path) -> None:
+        self.clear(path)
+        shutil.copyfile(self.objects / f"lib{self.rng.randrange(1, 10)}.a", path)
+
+    # the edits
+
+    def edit_header(self) -> None:
+        self.write(self.path())
+
+    def edit_in_place(self) -> None:
+        """Another digit: the same size, and the modification time set back."""
+        found = [path for path in self.root.rglob("*.h") if path.is_file()]
+        if found:
+            path = self.rng.choice(found)
+            times = path.stat()
+            text = path.read_text()
+            path.write_text(
+                text.replace("VALUE_A ", "VALUE_A ").translate({ord("3"): "4", ord("5"): "6", ord("1"): "2"})
+            )
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def remove(self) -> None:
+        found = [path for path in self.root.rglob("*") if path.is_file() or path.is_symlink()]
+        if found:
+            self.rng.choice(found).unlink()
+
+    def remove_folder(self) -> None:
+        self.clear(self.root / self.rng.choice(FOLDERS))
+
+    def make_folder(self) -> None:
+        path = self.path()
+        self.clear(path)
+        path.mkdir()
+
+    def link(self) -> None:
+        path, target = self.path(), self.path()
+        if path != target:
+            self.clear(path)
+            path.symlink_to(target)
+
+    def link_folder(self) -> None:
+        first, second = self.rng.sample(FOLDERS, 2)
+        if not (first.startswith(second) or second.startswith(first)):
+            self.clear(self.root / first)
+            (self.root / first).symlink_to(self.root / second)
+
+    def swap(self) -> None:
+        first, second = (self.root / name for name in self.rng.sample(FOLDERS, 2))
+        if first.is_dir() and second.is_dir() and not (first.is_relative_to(second) or second.is_relative_to(first)):
+            first.rename(self.root / "aside")
+            second.rename(first)
+            (self.root / "aside").rename(second)
+
+    def edit_library(self) -> None:
+        self.library(self.root / self.rng.choice(FOLDERS) / "libx.a")
+
+    def script(self) -> None:
+        path = self.root / self.rng.choice(FOLDERS) / "libx.so"
+        self.clear(path)
+        path.write_text(f"INPUT({self.objects}/lib{self.rng.randrange(1, 10)}.a)\n")
+
+    def touch(self) -> None:
+        found = [path for path in self.root.rglob("*") if path.is_file()]
+        if found:
+            self.rng.choice(found).touch()
+
+    def edit(self) -> None:
+        edits: list[Callable[[], None]] = [
+            *(
+                self.edit_header,
+                self.edit_header,
+                self.edit_in_place,
+                self.remove,
+                self.remove_folder,
+                self.make_folder,
+            ),
+            *(self.link, self.link_folder, self.swap, self.edit_library, self.script, self.touch),
+        ]
+        chosen = self.rng.choice(edits)
+        self.done.append(chosen.__name__)
+        chosen()
+
+    def answer(self, *, anew: bool) -> int | str:
+        """What the module gives, or that it does not build."""
+        try:
+            module = be_runtime.load_cpp_inline(
+                "edited",
+                self.source,
+                extra_cflags=self.cflags,
+                extra_ldflags=self.ldflags,
+                auto_register=False,
+                force_rebuild=anew,
+            )
+        except BuildError:
+            return "fails"
+        return int(ctypes.CDLL(str(module.path)).answer())
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Archives whose function returns one of nine values."""
+    folder = tmp_path_factory.mktemp("objects")
+    for value in range(1, 10):
+        source, compiled = folder / "linked.c", folder / "linked.o"
+        source.write_text(f"int linked(void) {{ return {value}; }}\n")
+        subprocess.run(["cc", "-fPIC", "-c", str(source), "-o", str(compiled)], check=True, timeout=60)
+        subprocess.run(["ar", "rcs", str(folder / f"lib{value}.a"), str(compiled)], check=True, timeout=60)
+    return folder
+
+
+@pytest.mark.needs("ar", "cc")
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(PROJECTS))
+def test_a_load_gives_what_a_clean_build_gives(seed: int, tmp_path: Path, objects: Path):
+    project = Project(tmp_path / "project", objects, random.Random(seed))
+    project.answer(anew=False)
+    for _ in range(max(1, EDITS // PROJECTS)):
+        project.edit()
+        found, true = project.answer(anew=False), project.answer(anew=True)
+        assert found == true, f"seed {seed}, after {project.done}"
+        project.rng.random()

@@ -1,7 +1,7 @@
 """Random edits of a project, each judged by a build that uses nothing of the cache.
 
-The short form runs with the other tests. ``make test-faults`` takes minutes, ``make test-faults FULL=1`` as many edits as
-docs/reliability would state. A failure prints the seed and every edit up to the wrong one.
+The short form runs with the other tests; ``make test-faults`` takes minutes, and with ``FULL=1`` hours. A failure names
+the seed and every edit up to the wrong one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ FOLDERS = ("e", "e/sub", "f", "g/h", "i", "i/sub")
 NAMES = ("a.h", "b.h", "sub/a.h", "sub/b.h")
 SOURCE = """
 #include "brainevent/common.h"
-#define TEXT(x) x
 #define B_H "b.h"
-int total = 0;
 {asks}
+#ifndef VALUE_A
+#define VALUE_A 7
+#endif
+#ifndef VALUE_B
+#define VALUE_B 0
+#endif
 extern "C" int linked(void);
 extern "C" __attribute__((visibility("default"))) int answer() {{ return VALUE_A + 10 * VALUE_B + 100 * linked(); }}
 // @BE f
@@ -39,8 +43,7 @@ void f(BE::Tensor out) {{ (void)out; }}
 ASKS = (
     '#include "a.h"\n#ifndef VALUE_B\n#define VALUE_B 0\n#endif',
     "#include <sub/a.h>\n#if __has_include(B_H)\n#include B_H\n#else\n#define VALUE_B 0\n#endif",
-    '#if __has_include("a.h")\n#include "a.h"\n#elif __has_include(<sub/b.h>)\n#include <sub/b.h>\n#endif\n'
-    "#ifndef VALUE_A\n#define VALUE_A 7\n#endif\n#ifndef VALUE_B\n#define VALUE_B 0\n#endif",
+    '#if __has_include("a.h")\n#include "a.h"\n#elif __has_include(<sub/b.h>)\n#include <sub/b.h>\n#endif',
 )
 
 
@@ -100,10 +103,7 @@ class Project:
         if found:
             path = self.rng.choice(found)
             times = path.stat()
-            text = path.read_text()
-            path.write_text(
-                text.replace("VALUE_A ", "VALUE_A ").translate({ord("3"): "4", ord("5"): "6", ord("1"): "2"})
-            )
+            path.write_text(path.read_text().translate(str.maketrans("123456789", "234567891")))
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def remove(self) -> None:
@@ -199,10 +199,9 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(PROJECTS))
 def test_a_load_gives_what_a_clean_build_gives(seed: int, tmp_path: Path, objects: Path):
-    project = Project(tmp_path / "project", objects, random.Random(seed))
+    project = Project(tmp_path / "project", objects, random.Random(seed))  # noqa: S311 - nothing is secret here
     project.answer(anew=False)
     for _ in range(max(1, EDITS // PROJECTS)):
         project.edit()
         found, true = project.answer(anew=False), project.answer(anew=True)
         assert found == true, f"seed {seed}, after {project.done}"
-        project.rng.random()

@@ -45,7 +45,7 @@ class LookedAt(NamedTuple):
     others : tuple of str
         Further files that were there; a folder that was listed ends with a slash.
     absent : tuple of str
-        Where there was nothing; where there was a folder, with a slash at the end.
+        Where there was nothing; where there was a folder, with ``/.`` at the end.
     """
 
     read: tuple[str, ...] = ()
@@ -140,10 +140,7 @@ def _judged(records: Records, read: tuple[str, ...]) -> LookedAt:
         absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
     else:
         files |= {f"{path}/": None for path in records.listed}
-    # A folder may be where a file is looked for; one that holds what was looked for is not.
-    holders = {path.rpartition("/")[0] for path in (*files, *absent)}
-    in_place = (f"{path}/" for path in folders if path not in holders)
-    return LookedAt(read, tuple(files)[len(read) :], (*absent, *in_place))
+    return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
 
 
 def _name(path: str) -> str:

@@ -7,6 +7,7 @@ changed again within one tick of its file system's clock.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     Parameters
     ----------
     paths : iterable of str
-        Absolute. One that ends with a slash may be a folder, and no file; a link to nothing is nothing.
+        Absolute. One that ends with ``/.`` is a folder that was there; a link to nothing is nothing.
     """
     stamps: dict[str, os.stat_result | None] = {}
     names: dict[str, list[str]] = {}
@@ -29,9 +30,15 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     known = set(rest)
     while rest:
         path = rest.pop()
-        parent = os.path.dirname(path.rstrip("/"))
+        parent = os.path.dirname(path)
         # The folder's stamp is taken before the name is looked at: a file that appears in between shows in neither.
         folder = _nearest(parent, stamps)
+        if path.endswith("/."):
+            if folder == parent:
+                names.setdefault(folder, [])
+            elif _is_there(parent):
+                present.append(parent)
+            continue
         link = parent if folder != parent else path if _is_link(path) else ""
         if link and not os.path.exists(path):
             real = os.path.realpath(link) + path[len(link) :]
@@ -48,12 +55,15 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
 def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
     """The first path at which there is something now; empty when all are as they were.
 
+    Folders that were apart and are one now, or the other way round, count too: compilers search a folder once.
+
     Parameters
     ----------
     rows : sequence of AbsentNames
     newest_ns : int
         A folder that changed at this time or later is not proven unchanged by its stamp.
     """
+    moved: dict[str, int] = {}
     for folder, mtime_ns, ctime_ns, inode, names in rows:
         try:
             now = os.stat(folder)
@@ -62,20 +72,32 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
         is_same = now is not None and (now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == (mtime_ns, ctime_ns, inode)
         if is_same and mtime_ns < newest_ns and ctime_ns < newest_ns:
             continue
+        if now is not None and not stat.S_ISDIR(now.st_mode):
+            return folder
         for name in names:
             if _is_there(f"{folder}/{name}"):
                 return f"{folder}/{name}"
-    return ""
+        if now is None or now.st_ino != inode:
+            moved[folder] = now.st_ino if now is not None else -len(moved) - 1
+    pairs = {(row.inode, moved.get(row.folder, row.inode)) for row in rows} if moved else set()
+    befores, afters = {before for before, _ in pairs}, {after for _, after in pairs}
+    return "" if len(pairs) == len(befores) == len(afters) else next(iter(moved))
 
 
 def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
-    """Every path of some rows."""
-    return tuple(f"{row.folder.rstrip('/')}/{name}" for row in rows for name in row.names)
+    """The paths that `group_absent` makes some rows of."""
+    return tuple(f"{row.folder.rstrip('/')}/{name}" for row in rows for name in (*row.names, "."))
 
 
 def _is_there(path: str) -> bool:
-    """Whether there is something at a path; where there was a folder, whether there is a file."""
-    return os.path.isfile(path.rstrip("/")) if path.endswith("/") else os.path.exists(path)
+    """Whether there is something at a path, or a circle of links."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    except ValueError:
+        return False
+    return True
 
 
 def _row(folder: str, stamp: os.stat_result | None, names: tuple[str, ...]) -> AbsentNames:

@@ -9,7 +9,7 @@ import stat
 import time
 from typing import BinaryIO, NamedTuple
 
-from be_runtime.cache.absent import absent_paths, group_absent
+from be_runtime.cache.absent import absent_paths, group_absent, new_file
 from be_runtime.cache.manifest import RACY_MARGIN_NS, AbsentNames, FileRecord, Files, Manifest
 
 _LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 16
@@ -53,9 +53,10 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
             return Verdict(problem=f"{record.path} {'changed' if os.path.lexists(record.path) else 'is gone'}")
         inputs.append(current)
     count = len(manifest.dependencies.paths)
-    absent, present = group_absent(absent_paths(manifest.absent))
-    if present:
-        return Verdict(problem=f"{present[0]} is new, and a build would find it")
+    appeared = new_file(manifest.absent, newest_ns=0)
+    if appeared:
+        return Verdict(problem=f"{appeared} is new, and a build would find it")
+    absent, _ = group_absent(absent_paths(manifest.absent))
     refreshed = manifest._replace(
         recorded_ns=recorded_ns,
         outputs=Files.of(outputs),

@@ -91,7 +91,7 @@ class AbsentNames(NamedTuple):
     mtime_ns, ctime_ns, inode : int
         Its stat, taken before the names were looked at.
     names : tuple of str
-        Relative to it. One that ends with a slash was a folder: only a file there is something new.
+        Relative to it; empty for a folder that was looked at itself.
     """
 
     folder: str

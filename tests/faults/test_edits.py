@@ -133,7 +133,8 @@ class Project:
 
     def swap(self) -> None:
         first, second = (self.root / name for name in self.rng.sample(FOLDERS, 2))
-        if first.is_dir() and second.is_dir() and not (first.is_relative_to(second) or second.is_relative_to(first)):
+        are_folders = all(path.is_dir() and path.resolve() == path for path in (first, second))
+        if are_folders and not (first.is_relative_to(second) or second.is_relative_to(first)):
             first.rename(self.root / "aside")
             second.rename(first)
             (self.root / "aside").rename(second)

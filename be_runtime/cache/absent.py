@@ -24,6 +24,7 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
         Absolute. One that ends with ``/.`` is a folder that was there; a link to nothing is nothing.
     """
     stamps: dict[str, os.stat_result | None] = {}
+    links: dict[str, bool | None] = {}
     names: dict[str, list[str]] = {}
     present: list[str] = []
     rest = list(dict.fromkeys(paths))
@@ -39,12 +40,19 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
             elif _is_there(parent):
                 present.append(parent)
             continue
-        link = parent if folder != parent else path if _is_link(path) else ""
-        if link and not os.path.exists(path):
-            real = os.path.realpath(link) + path[len(link) :]
-            rest += () if real in known else (real,)
-            known.add(real)
-        if _is_there(path):
+        # Below the folder, nothing is there but perhaps a link to nothing: a file may appear where that leads.
+        first = path if folder == parent else path[: path.find("/", len(folder.rstrip("/")) + 1)]
+        if first not in links:
+            links[first] = _is_link(first)
+        if links[first] is None:
+            is_there = False
+        else:
+            is_there = _is_there(path)
+            if links[first] and not is_there:
+                real = os.path.realpath(first) + path[len(first) :]
+                rest += () if real in known else (real,)
+                known.add(real)
+        if is_there:
             present.append(path)
         else:
             names.setdefault(folder, []).append(path[len(folder.rstrip("/")) + 1 :])
@@ -122,8 +130,9 @@ def _stamp(folder: str) -> os.stat_result | None:
     return status if stat.S_ISDIR(status.st_mode) else None
 
 
-def _is_link(path: str) -> bool:
+def _is_link(path: str) -> bool | None:
+    """Whether there is a link at a path; None where there is nothing."""
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except (OSError, ValueError):
-        return False
+        return None

@@ -84,9 +84,11 @@ def record_file(path: str, name: str) -> FileRecord:
         return _record(name, os.stat(path), digest)
     try:
         with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
-            digest = (path == name and _program_digest(file)) or hashlib.file_digest(file, "sha256").hexdigest()
+            digest = _program_digest(file) if path == name and status.st_size >= _LARGE_BYTES else ""
+            digest = digest or hashlib.file_digest(file, "sha256").hexdigest()
             return _record(name, os.fstat(file.fileno()), digest)
     except PermissionError:
         return record_stat(path, name)
@@ -98,12 +100,13 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _program_digest(file: BinaryIO) -> str:
-    """What stands for a large program or shared library; empty for any other file."""
+    """What stands for a large program or shared library; empty for another file, which is at its beginning then."""
     head = file.read(_SAMPLE_BYTES)
-    size = file.seek(0, os.SEEK_END)
-    is_program = size >= _LARGE_BYTES and head.startswith(b"\x7fELF") and head[16] in _PROGRAM_TYPES
-    file.seek(-_SAMPLE_BYTES if is_program else 0, os.SEEK_END if is_program else os.SEEK_SET)
-    return hashlib.sha256(b"%d %s %s" % (size, head, file.read())).hexdigest() if is_program else ""
+    if not (head.startswith(b"\x7fELF") and head[16] in _PROGRAM_TYPES):
+        file.seek(0)
+        return ""
+    size = file.seek(-_SAMPLE_BYTES, os.SEEK_END) + _SAMPLE_BYTES
+    return hashlib.sha256(b"%d %s %s" % (size, head, file.read())).hexdigest()
 
 
 def record_stat(path: str, name: str) -> FileRecord:

@@ -27,6 +27,7 @@ from .cache.absent import absent_paths
 _SOURCE = Path(__file__).parent / "native" / "looked_at.c"
 _LOG = "BE_LOOKED_AT"
 _LIBRARY, _NONE = "looked_at.so", "none"
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
 _REFUSED = re.compile(r"[\s:;$]")
 """What no path in ``LD_PRELOAD`` may have."""
 
@@ -84,6 +85,8 @@ class Observer(NamedTuple):
         The user's own ``LD_PRELOAD``.
     outside : tuple of str
         Folders whose files don't count, such as the cache's.
+    temporary : tuple of str
+        Folders of temporary files, whose names don't count: ptxas lists them.
     launcher : tuple of str
         A program that may answer for compilers.
     folders : tuple of Path
@@ -94,6 +97,7 @@ class Observer(NamedTuple):
     staging: Path
     preloaded: str
     outside: tuple[str, ...]
+    temporary: tuple[str, ...]
     launcher: tuple[str, ...]
     folders: tuple[Path, ...]
 
@@ -120,14 +124,14 @@ class Observer(NamedTuple):
         if records is None or not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
             absent = shadowing_paths(listed, self.folders)
             return LookedAt(read=tuple(map(str, listed)), absent=tuple(map(str, absent)))
-        return _judged(records, tuple(map(str, listed)))
+        return _judged(records, tuple(map(str, listed)), self.temporary)
 
     def _log(self, edge: Edge) -> Path:
         return self.staging / f"{edge.outputs[0]}.looked_at"
 
 
-def _judged(records: Records, read: tuple[str, ...]) -> LookedAt:
-    """What records mean, given what is there now, and what a depfile lists as read."""
+def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...]) -> LookedAt:
+    """What records mean, given what is there now, what a depfile lists as read, and the folders of temporary files."""
     files, absent, folders = dict.fromkeys(read), dict.fromkeys(records.absent), []
     for path in (*records.there, *records.absent):
         status = stamp_path(path)
@@ -139,7 +143,7 @@ def _judged(records: Records, read: tuple[str, ...]) -> LookedAt:
     if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
         absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
     else:
-        files |= {f"{path}/": None for path in records.listed}
+        files |= {f"{path}/": None for path in records.listed if path not in temporary}
     return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
 
 
@@ -177,7 +181,8 @@ def make_observer(
     roots = (str(staging), *(str(store.root) for store in stores))
     outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
     preloaded = system.environ.get("LD_PRELOAD", "")
-    return Observer(library, staging, preloaded, outside, launcher, tuple(folders))
+    temporary = ("/tmp", "/var/tmp", *(system.environ.get(name, "").rstrip("/") for name in _TEMPORARY))  # noqa: S108
+    return Observer(library, staging, preloaded, outside, temporary, launcher, tuple(folders))
 
 
 class _NoLibraryError(Exception):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .build.execute import Step
+from .build.plan import Edge, UnitBuild
 from .cache import Recorded
-from .looked_at import LookedAt
+from .cache.publish import record_files
+from .looked_at import LookedAt, Observer
 
 
 class Built(NamedTuple):
@@ -24,3 +26,33 @@ class Built(NamedTuple):
     steps: tuple[Step, ...]
     looked_at: LookedAt
     recorded: Recorded
+
+
+class UnitNotes:
+    """What the only unit of a module looked at: read and hashed while the module is linked.
+
+    Parameters
+    ----------
+    build : UnitBuild
+        Its commands.
+    observer : Observer
+    kept : LookedAt
+        What was looked at to make what the commands take from the cache.
+    recorded : Recorded
+        What is known of files.
+    """
+
+    def __init__(self, build: UnitBuild, observer: Observer, kept: LookedAt, recorded: Recorded) -> None:
+        self._build, self._observer, self._kept, self._recorded = build, observer, kept, recorded
+        self._looked_at: LookedAt | None = None
+
+    def take(self, edge: Edge) -> None:
+        """Take the notes once the unit's last command is done."""
+        if edge.outputs == self._build.edges[-1].outputs:
+            self._looked_at = LookedAt.merged((self._observer.looked_at(self._build.edges), self._kept))
+            self._recorded = record_files(self._looked_at.files, self._recorded)
+
+    def built(self, steps: tuple[Step, ...]) -> Built:
+        """All that the build did."""
+        assert self._looked_at is not None, "the module was linked, so its unit was compiled"
+        return Built(steps, self._looked_at, self._recorded)

@@ -191,12 +191,12 @@ class _NoLibraryError(Exception):
 
 def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
     """The path of the preloaded library; empty where this compiler's programs don't load it."""
-    command = (str(compiler.path), "-x", "c", "-O1", "-shared", "-fPIC", str(_SOURCE), "-o")
+    command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
     key = make_key("native", ("name", _SOURCE.stem), ("command", command), ("toolchain", toolchain.fingerprint))
 
     def build(staging: Path) -> BuildOutput:
         library, log = staging / _LIBRARY, staging / "log"
-        if system.run((*command, str(library), "-ldl")).returncode != 0:
+        if system.run((*command, str(library), "-Wl,--as-needed", "-ldl")).returncode != 0:
             raise _NoLibraryError
         tried = ("env", f"LD_PRELOAD={library}", f"{_LOG}={log}", str(compiler.path), "--version")
         if system.run(tried).returncode == 0 and log.is_file():

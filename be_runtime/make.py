@@ -25,7 +25,7 @@ from .build.jobs import available_memory_bytes, job_count
 from .build.plan import BuildPlan, Edge, UnitBuild
 from .build.programs import fast_linker_flags, resolve_ninja
 from .build.progress import Progress
-from .built import Built
+from .built import Built, UnitNotes
 from .cache import BuildOutput, Recorded, Store
 from .cache.publish import build_began
 from .codegen import Binding
@@ -128,9 +128,10 @@ class Maker(NamedTuple):
         with Progress(self.request.name, plan(units).edges) as progress:
             run = self._runner(observer, progress)
             if len(units) == 1:
-                steps = run(plan(units), meanwhile=_import_what_follows)
                 (build,) = units.values()
-                built = Built(steps, LookedAt.merged((observer.looked_at(build.edges), kept)), recorded)
+                notes = UnitNotes(build, observer, kept, recorded)
+                steps = run(plan(units), meanwhile=_import_what_follows, on_success=notes.take)
+                built = notes.built(steps)
             else:
                 from .folder import build_folder, separate_names
                 from .unit_objects import UnitObjects

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from be_runtime.cache.absent import absent_paths, group_absent, new_file
 from be_runtime.cache.manifest import RACY_MARGIN_NS, AbsentNames, FileRecord, Files, Manifest
 
-_LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 16
+_LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 14
 _PROGRAM_TYPES = (2, 3)
 """ET_EXEC and ET_DYN of an ELF header: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html."""
 

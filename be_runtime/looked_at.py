@@ -133,12 +133,11 @@ class Observer(NamedTuple):
 def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...]) -> LookedAt:
     """What records mean, given what is there now, what a depfile lists as read, and the folders of temporary files."""
     files, absent, folders = dict.fromkeys(read), dict.fromkeys(records.absent), []
-    for path in (*records.there, *records.absent):
-        status = stamp_path(path)
+    for path in records.there:
+        status = None if path in files else stamp_path(path)
         if status is not None and status.is_dir:
             folders.append(path)
-            absent.pop(path, None)
-        elif status is not None and path not in absent:
+        elif status is not None:
             files[path] = None
     if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
         absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)

@@ -21,7 +21,8 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     Parameters
     ----------
     paths : iterable of str
-        Absolute. One that ends with ``/.`` is a folder that was there; a link to nothing is nothing.
+        Absolute. One that ends with ``/.`` is a folder that was there, and so is one that could not be used; a link to
+        nothing is nothing.
     """
     stamps: dict[str, os.stat_result | None] = {}
     links: dict[str, bool | None] = {}
@@ -52,7 +53,9 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
                 real = os.path.realpath(first) + path[len(first) :]
                 rest += () if real in known else (real,)
                 known.add(real)
-        if is_there:
+        if is_there and os.path.isdir(path):
+            rest.append(f"{path}/.")
+        elif is_there:
             present.append(path)
         else:
             names.setdefault(folder, []).append(path[len(folder.rstrip("/")) + 1 :])

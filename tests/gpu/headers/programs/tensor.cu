@@ -9,7 +9,7 @@ __host__ __device__ void describe(const BE::Tensor& tensor, int64_t* out) {
   const auto put = [&](int64_t value) { out[slot++] = value; };
   put(reinterpret_cast<intptr_t>(tensor.data_ptr()));
   put(reinterpret_cast<intptr_t>(tensor.data()));
-  put(reinterpret_cast<intptr_t>(tensor.data_ptr<const float>()));
+  put(reinterpret_cast<intptr_t>(tensor.data_ptr<const int16_t>()));
   put(tensor.ndim());
   for (int i = 0; i < tensor.ndim(); ++i) {
     put(tensor.shape(i));

@@ -197,7 +197,7 @@ def _prune(store: Store, ask: Ask) -> int:
     """Ask about superseded versions; leftovers are gone."""
     rows = store.superseded()
     if not rows:
-        say(f"no toolchain in {store.root} is superseded by a newer patch")
+        say(f"nothing to remove: no toolchain in {store.root} is superseded by a newer patch")
     for row in rows:
         say(f"remove {row.name}: a newer patch of its release is there ({row.path})")
     if rows and not ask("Do this?"):

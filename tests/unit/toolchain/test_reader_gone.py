@@ -1,4 +1,4 @@
-"""A reader that ends early, as ``head`` does, and Ctrl-C end a command without a word about defects."""
+"""A reader that ends early, as ``head`` does, closed or full streams, and Ctrl-C are no defects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import cli
-from be_toolchain.exit_codes import INTERRUPTED_BY_USER, READER_GONE
+from be_toolchain.exit_codes import INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE
 from tests.unit.toolchain.test_doctor import healthy
 
 ROOT = Path(__file__).parents[3]
@@ -49,6 +49,34 @@ def test_nobody_reads_the_errors_either(tmp_path: Path):
     command = [sys.executable, "-m", "be_toolchain", "which", "cxx"]
     assert subprocess.run(command, env=environment, stdout=write, stderr=write, check=False).returncode == READER_GONE
     os.close(write)
+
+
+@pytest.mark.parametrize("arguments", ["", "which cxx", "doctor", "doctor --json"])
+def test_closed_streams_change_no_verdict(arguments: str, tmp_path: Path):
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = f"{sys.executable} -m be_toolchain {arguments}"
+    usual, no_output, nothing = (
+        subprocess.run(["sh", "-c", command + closed], env=environment, capture_output=True, text=True, check=False)
+        for closed in ("", " >&-", " <&- >&- 2>&-")
+    )
+    assert usual.returncode == no_output.returncode == nothing.returncode
+    assert not no_output.stderr
+
+
+@pytest.mark.parametrize(("arguments", "unbuffered"), [("", ""), ("doctor", ""), ("doctor", "1")])
+def test_a_full_disk_is_no_defect(arguments: str, unbuffered: str, tmp_path: Path):
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "be_toolchain", *arguments.split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command,
+            env=environment | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (NOT_WRITTEN, "can't write: [Errno 28] No space left on device\n")
 
 
 def test_ctrl_c_ends_a_search_with_a_word(tmp_path: Path):

@@ -106,7 +106,7 @@ def test_make_targets_that_pages_name_exist(page: Path):
 
 def test_each_folder_of_tests_is_a_tier():
     folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
-    assert folders <= {"unit", "compile", "cuda", "gpu", "packaging"}
+    assert folders <= {"unit", "compile", "faults", "cuda", "gpu", "packaging"}
 
 
 def test_ci_runs_make_test():

@@ -354,6 +354,10 @@ FXSTATAT(__fxstatat64, stat64)
 
 int statx(int folder, const char *path, int flags, unsigned mask, struct statx *to) {
   REAL(statx);
+  if (!real) {  // an older C library's programs ask for it by name, and do without
+    errno = ENOSYS;
+    return -1;
+  }
   int result = real(folder, path, flags, mask, to);
   KEEP(note_at(folder, path, result == 0 ? '+' : '-'));
   return result;
@@ -389,6 +393,16 @@ ssize_t readlinkat(int folder, const char *path, char *to, size_t size) {
   KEEP(note_at(folder, path, result >= 0 || kept == EINVAL ? '+' : '-'));
   return result;
 }
+extern ssize_t __readlink_chk(const char *, char *, size_t, size_t);
+ssize_t __readlink_chk(const char *path, char *to, size_t size, size_t room) {
+  if (size > room) abort();
+  return readlink(path, to, size);
+}
+extern ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
+ssize_t __readlinkat_chk(int folder, const char *path, char *to, size_t size, size_t room) {
+  if (size > room) abort();
+  return readlinkat(folder, path, to, size);
+}
 char *realpath(const char *path, char *to) {
   REAL(realpath);
   char *result = real(path, to);
@@ -404,13 +418,14 @@ char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
 
 // Making and removing: what a build itself wrote is nothing that it depends on.
 
-#define MAKES(name, declared, ...)            \
+#define MAKES_AT(name, declared, folder, ...) \
   int name declared {                         \
     REAL(name);                               \
     int result = real(__VA_ARGS__);           \
-    KEEP(note_at(AT_FDCWD, path, 'w'));       \
+    KEEP(note_at(folder, path, 'w'));         \
     return result;                            \
   }
+#define MAKES(name, declared, ...) MAKES_AT(name, declared, AT_FDCWD, __VA_ARGS__)
 MAKES(unlink, (const char *path), path)
 MAKES(remove, (const char *path), path)
 MAKES(rmdir, (const char *path), path)
@@ -424,6 +439,18 @@ MAKES(mkstemps, (char *path, int suffix), path, suffix)
 MAKES(mkstemps64, (char *path, int suffix), path, suffix)
 MAKES(mkostemp, (char *path, int flags), path, flags)
 MAKES(mkostemps, (char *path, int suffix, int flags), path, suffix, flags)
+MAKES(mkostemp64, (char *path, int flags), path, flags)
+MAKES(mkostemps64, (char *path, int suffix, int flags), path, suffix, flags)
+MAKES_AT(unlinkat, (int folder, const char *path, int flags), folder, folder, path, flags)
+MAKES_AT(mkdirat, (int folder, const char *path, mode_t mode), folder, folder, path, mode)
+MAKES_AT(symlinkat, (const char *from, int folder, const char *path), folder, from, folder, path)
+MAKES_AT(renameat, (int of, const char *from, int folder, const char *path), folder, of, from, folder, path)
+MAKES_AT(linkat, (int of, const char *from, int folder, const char *path, int flags), folder, of, from, folder, path,
+         flags)
+
+extern int renameat2(int, const char *, int, const char *, unsigned);
+MAKES_AT(renameat2, (int of, const char *from, int folder, const char *path, unsigned flags), folder, of, from, folder,
+         path, flags)
 
 char *mkdtemp(char *path) {
   REAL(mkdtemp);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ static char records[CAPACITY];
 static size_t used;
 static unsigned long long known[KNOWN];
 static char log_path[PATH_MAX];
+static pid_t process;
 
 #define REAL(name)                                                           \
   static __typeof__(&name) real;                                             \
@@ -138,18 +140,29 @@ __attribute__((constructor)) static void begin(void) {
   const char *path = getenv("BE_LOOKED_AT");
   if (!path || *path != '/' || strlen(path) >= sizeof log_path) return;
   strcpy(log_path, path);
+  process = getpid();
   char self[PATH_MAX];
   KEEP(long size = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", self, sizeof self - 1);
        if (size > 0) { self[size] = 0; put('x', self); });
 }
 
-__attribute__((destructor)) static void end(void) { flush(); }
+static int note_loaded(struct dl_phdr_info *library, size_t size, void *data) {
+  (void)size, (void)data;
+  if (*library->dlpi_name == '/') note(library->dlpi_name, 1);
+  return 0;
+}
+
+// The loader itself finds libraries and plugins; a child that runs no program of its own leaves them to its parent.
+__attribute__((destructor)) static void end(void) {
+  if (log_path[0] && process == getpid()) dl_iterate_phdr(note_loaded, NULL);
+  flush();
+}
 
 // The end of a program, and its replacement by another.
 
 #define ENDING(name)                                        \
   __attribute__((noreturn)) void name(int status) {         \
-    flush();                                                \
+    end();                                                  \
     syscall(SYS_exit_group, status);                        \
     __builtin_unreachable();                                \
   }

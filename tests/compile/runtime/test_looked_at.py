@@ -134,6 +134,18 @@ def linker(folder: str) -> Callable[[Path], object]:
     return make
 
 
+def loaded(folder: str) -> Callable[[Path], object]:
+    """A library that is loaded into the compiler and has it look for headers in a folder."""
+
+    def make(root: Path) -> None:
+        text = f'setenv("CPATH", "{root}/{folder}", 1);'
+        (root / "l.c").write_text(f"#include <stdlib.h>\n__attribute__((constructor)) void f(void) {{ {text} }}\n")
+        command = ["cc", "-fPIC", "-shared", str(root / "l.c"), "-o", str(root / "l.so")]
+        subprocess.run(command, check=True, timeout=60)
+
+    return make
+
+
 def swap(first: str, second: str) -> Callable[[Path], object]:
     def change(root: Path) -> None:
         (root / first).rename(root / "aside")
@@ -301,6 +313,14 @@ CASES = {
             f'exec {REAL_CXX} -include {root}/made.h "$@"',
         )),
         {"value": "2\n"},
+        environ={"CXX": "{}/cxx"},
+    ),
+    "a library that is loaded into the compiler": Case(
+        INCLUDES,
+        both({"i/a.h": ONE, "j/a.h": TWO}, loaded("i"), lambda root: script(
+            root / "cxx", f'LD_PRELOAD="$LD_PRELOAD:{root}/l.so" exec {REAL_CXX} "$@"'
+        )),
+        loaded("j"),
         environ={"CXX": "{}/cxx"},
     ),
     "an assembler first on PATH": Case(

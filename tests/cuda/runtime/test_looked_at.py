@@ -60,10 +60,13 @@ def shadow(name: str) -> dict[str, str | None]:
 CASES = {
     "a header": Case(INCLUDES, {"i/a.h": ONE}, {"i/a.h": TWO}, ("-I{}/i",)),
     "an earlier folder": Case(INCLUDES, {"i/a.h": ONE, "e/x.h": ""}, {"e/a.h": TWO}, ("-I{}/e", "-I{}/i")),
-    "a header of CUDA's name": Case("", {"i/x.h": ""}, shadow("cuda_fp16.h"), includes=("{}/i",)),
+    "a header of CUDA's name": Case("#include <cuda_fp16.h>", {"i/x.h": ""}, shadow("cuda_fp16.h"), includes=("{}/i",)),
     "a header of our name": Case("", {"i/x.h": ""}, shadow("brainevent/check.h"), includes=("{}/i",)),
     "a header of the system's name": Case("#include <cfloat>", {"i/x.h": ""}, shadow("cfloat"), includes=("{}/i",)),
-    "a header of CUDA's name, -I": Case("#include <curand_kernel.h>", {"i/x.h": ""}, shadow("curand.h"), ("-I{}/i",)),
+    "a header of CUDA's name, -I": Case("#include <cuda_bf16.h>", {"i/x.h": ""}, shadow("cuda_bf16.h"), ("-I{}/i",)),
+    "cuda_runtime.h": Case("", {"i/x.h": ""}, shadow("cuda_runtime.h"), ("-I{}/i",)),
+    "a header of CPATH that CUDA's own asks for": Case("", {"i/x.h": ""}, shadow("cstdlib"), environ={"CPATH": "{}/i"}),
+    "a header that CUDA's own asks for": Case("", {"i/x.h": ""}, shadow("cstdlib"), ("-I{}/i",)),
     "__has_include by a macro": Case(
         '#define NAME "a.h"\n#if __has_include(NAME)\n#include NAME\n#endif', {"i/x.h": ""}, {"i/a.h": TWO}, ("-I{}/i",)
     ),

@@ -31,6 +31,8 @@ def absolute_paths(flags: Sequence[str], cwd: Path, exists: Callable[[Path], boo
     --------
     >>> absolute_paths(["-Iinclude", "-L", ".", "-DX=-Iy", "-rpath=$ORIGIN"], Path("/a"), lambda path: False)
     ('-I/a/include', '-L', '/a', '-DX=-Iy', '-rpath=$ORIGIN')
+    >>> absolute_paths(["-Xcompiler", "-isystem,/b"], Path("/a"), lambda path: False)
+    ('-Xcompiler', '-isystem,/b')
     """
     found: list[str] = []
     for index, flag in enumerate(flags):
@@ -58,8 +60,9 @@ def _joined(flag: str, cwd: Path) -> str:
 def _absolute(value: str, cwd: Path) -> str:
     """A path that is not absolute, nor relative to the loaded library, as an absolute one.
 
-    ``=`` before it is a sysroot, which is none where it isn't named, or belongs to the option.
+    ``=`` before it is a sysroot, which is none where it isn't named, or belongs to the option. After a comma comes
+    nvcc's next flag for the host compiler.
     """
     if value[:1] == "=" and value[1:2] not in ("", "="):
         return f"={_absolute(value[1:], cwd)}"
-    return value if not value or value[0] in "/$=-" else str(cwd / value)
+    return value if not value or value[0] in "/$=-," else str(cwd / value)

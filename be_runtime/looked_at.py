@@ -23,6 +23,7 @@ from .build.looked_at import CACHING_PROGRAMS, Records, library_names, parse_rec
 from .build.plan import BuildPlan, Edge
 from .cache import BuildOutput, Manifest, Store, make_key, shadowing_paths
 from .cache.absent import absent_paths
+from .cache.guard import find_base
 
 _SOURCE = Path(__file__).parent / "native" / "looked_at.c"
 _LOG = "BE_LOOKED_AT"
@@ -108,7 +109,8 @@ class Observer(NamedTuple):
     def _watched(self, edge: Edge) -> Edge:
         if self.launcher and edge.argv[: len(self.launcher)] == self.launcher:
             return edge
-        preload = f"{self.library}:{self.preloaded}".rstrip(":")
+        # The user's come first: AddressSanitizer's insists on it.
+        preload = f"{self.preloaded}:{self.library}".lstrip(":")
         return edge._replace(environ=(("LD_PRELOAD", preload), (_LOG, str(self._log(edge)))))
 
     def looked_at(self, edges: Iterable[Edge]) -> LookedAt:
@@ -116,15 +118,21 @@ class Observer(NamedTuple):
         return LookedAt.merged(map(self._by_one, edges))
 
     def _by_one(self, edge: Edge) -> LookedAt:
-        listed = read_from_outside((edge.depfile,) if edge.depfile is not None else (), self.staging)
+        files = read_from_outside((edge.depfile,) if edge.depfile is not None else (), self.staging)
         try:
             records = parse_records(self._log(edge).read_bytes(), self.outside)
         except FileNotFoundError:
-            records = None
-        if records is None or not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
-            absent = shadowing_paths(listed, self.folders)
-            return LookedAt(read=tuple(map(str, listed)), absent=tuple(map(str, absent)))
-        return _judged(records, tuple(map(str, listed)), self.temporary)
+            records = Records()
+        listed = tuple(path for path in map(str, files) if path not in records.made)
+        shadowing = LookedAt(absent=tuple(map(str, shadowing_paths(files, self.folders))))
+        if listed and not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
+            return shadowing._replace(read=listed)
+        # A script or a program in between may hide what the compiler looked at.
+        parts = (
+            _judged(records, listed, self.temporary),
+            *((shadowing,) if set(records.there).isdisjoint(listed) else ()),
+        )
+        return LookedAt.merged(parts)
 
     def _log(self, edge: Edge) -> Path:
         return self.staging / f"{edge.outputs[0]}.looked_at"
@@ -142,7 +150,9 @@ def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...])
     if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
         absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
     else:
-        files |= {f"{path}/": None for path in records.listed if path not in temporary}
+        # What a build changes itself says nothing, and nvcc and ptxas list the folder of their temporary files.
+        changed = {*temporary, *(path.rpartition("/")[0] for path in records.made)}
+        files |= {f"{path}/": None for path in records.listed if path not in changed}
     return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
 
 
@@ -177,7 +187,7 @@ def make_observer(
         See `Observer`.
     """
     library = _find_library(compiler, toolchain, system, stores[0])
-    roots = (str(staging), *(str(store.root) for store in stores))
+    roots = (str(staging), *filter(None, (find_base(str(store.root)) for store in stores)))
     outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
     preloaded = system.environ.get("LD_PRELOAD", "")
     temporary = ("/tmp", "/var/tmp", *(system.environ.get(name, "").rstrip("/") for name in _TEMPORARY))  # noqa: S108

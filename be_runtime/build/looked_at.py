@@ -9,7 +9,7 @@ from typing import NamedTuple
 CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
 """Programs that answer for a compiler: what they look at is not what it would."""
 
-_NO_FILES = ("/proc/", "/sys/", "/dev/")
+_NO_FILES = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
 
 
 class Records(NamedTuple):
@@ -25,12 +25,15 @@ class Records(NamedTuple):
         Paths that were not.
     listed : tuple of str
         Folders that were listed.
+    made : tuple of str
+        What programs wrote, made or removed; neither there nor absent.
     """
 
     programs: tuple[str, ...] = ()
     there: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
 
 
 def parse_records(data: bytes, outside: Iterable[str]) -> Records:
@@ -46,18 +49,20 @@ def parse_records(data: bytes, outside: Iterable[str]) -> Records:
     Examples
     --------
     >>> parse_records(b"x/bin/cc\0-/a/k.h\0+/b/k.h\0w/tmp/k.s\0+/tmp/k.s\0+/build/k.cc\0", ["/build"])
-    Records(programs=('/bin/cc',), there=('/bin/cc', '/b/k.h'), absent=('/a/k.h',), listed=())
+    Records(programs=('/bin/cc',), there=('/bin/cc', '/b/k.h'), absent=('/a/k.h',), listed=(), made=('/tmp/k.s',))
+    >>> parse_records(b"+/dev/null\0+/dev/shm/libx.a\0", ["/build"]).there
+    ('/dev/shm/libx.a',)
     """
     found: dict[str, dict[str, None]] = {kind: {} for kind in "x+-lw"}
-    skipped = (*_NO_FILES, *(f"{folder.rstrip('/')}/" for folder in outside))
+    skipped = tuple(f"{folder.rstrip('/')}/" for folder in outside)
     for record in dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\0")):
         kind, path = record[:1], _plain(record[1:])
-        if kind in found and path.startswith("/") and not path.startswith(skipped):
+        if kind in found and path.startswith("/") and not path.startswith(skipped) and not _NO_FILES.match(path):
             found[kind][path] = None
     made, programs = found["w"], found["x"]
     there = {path: None for path in (*programs, *found["+"], *found["l"]) if path not in made}
     absent = {path: None for path in found["-"] if path not in made and path not in there}
-    return Records(tuple(programs), tuple(there), tuple(absent), tuple(found["l"]))
+    return Records(tuple(programs), tuple(there), tuple(absent), tuple(found["l"]), tuple(made))
 
 
 def library_names(files: Iterable[str], folders: Iterable[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ static char records[CAPACITY];
 static size_t used;
 static unsigned long long known[KNOWN];
 static char log_path[PATH_MAX];
+static pid_t process;
 
 #define REAL(name)                                                           \
   static __typeof__(&name) real;                                             \
@@ -138,18 +140,29 @@ __attribute__((constructor)) static void begin(void) {
   const char *path = getenv("BE_LOOKED_AT");
   if (!path || *path != '/' || strlen(path) >= sizeof log_path) return;
   strcpy(log_path, path);
+  process = getpid();
   char self[PATH_MAX];
   KEEP(long size = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", self, sizeof self - 1);
        if (size > 0) { self[size] = 0; put('x', self); });
 }
 
-__attribute__((destructor)) static void end(void) { flush(); }
+static int note_loaded(struct dl_phdr_info *library, size_t size, void *data) {
+  (void)size, (void)data;
+  if (*library->dlpi_name == '/') note(library->dlpi_name, 1);
+  return 0;
+}
+
+// The loader itself finds libraries and plugins; a child that runs no program of its own leaves them to its parent.
+__attribute__((destructor)) static void end(void) {
+  if (log_path[0] && process == getpid()) dl_iterate_phdr(note_loaded, NULL);
+  flush();
+}
 
 // The end of a program, and its replacement by another.
 
 #define ENDING(name)                                        \
   __attribute__((noreturn)) void name(int status) {         \
-    flush();                                                \
+    end();                                                  \
     syscall(SYS_exit_group, status);                        \
     __builtin_unreachable();                                \
   }
@@ -354,6 +367,10 @@ FXSTATAT(__fxstatat64, stat64)
 
 int statx(int folder, const char *path, int flags, unsigned mask, struct statx *to) {
   REAL(statx);
+  if (!real) {  // an older C library's programs ask for it by name, and do without
+    errno = ENOSYS;
+    return -1;
+  }
   int result = real(folder, path, flags, mask, to);
   KEEP(note_at(folder, path, result == 0 ? '+' : '-'));
   return result;
@@ -389,6 +406,16 @@ ssize_t readlinkat(int folder, const char *path, char *to, size_t size) {
   KEEP(note_at(folder, path, result >= 0 || kept == EINVAL ? '+' : '-'));
   return result;
 }
+extern ssize_t __readlink_chk(const char *, char *, size_t, size_t);
+ssize_t __readlink_chk(const char *path, char *to, size_t size, size_t room) {
+  if (size > room) abort();
+  return readlink(path, to, size);
+}
+extern ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
+ssize_t __readlinkat_chk(int folder, const char *path, char *to, size_t size, size_t room) {
+  if (size > room) abort();
+  return readlinkat(folder, path, to, size);
+}
 char *realpath(const char *path, char *to) {
   REAL(realpath);
   char *result = real(path, to);
@@ -404,13 +431,14 @@ char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
 
 // Making and removing: what a build itself wrote is nothing that it depends on.
 
-#define MAKES(name, declared, ...)            \
+#define MAKES_AT(name, declared, folder, ...) \
   int name declared {                         \
     REAL(name);                               \
     int result = real(__VA_ARGS__);           \
-    KEEP(note_at(AT_FDCWD, path, 'w'));       \
+    KEEP(note_at(folder, path, 'w'));         \
     return result;                            \
   }
+#define MAKES(name, declared, ...) MAKES_AT(name, declared, AT_FDCWD, __VA_ARGS__)
 MAKES(unlink, (const char *path), path)
 MAKES(remove, (const char *path), path)
 MAKES(rmdir, (const char *path), path)
@@ -424,6 +452,18 @@ MAKES(mkstemps, (char *path, int suffix), path, suffix)
 MAKES(mkstemps64, (char *path, int suffix), path, suffix)
 MAKES(mkostemp, (char *path, int flags), path, flags)
 MAKES(mkostemps, (char *path, int suffix, int flags), path, suffix, flags)
+MAKES(mkostemp64, (char *path, int flags), path, flags)
+MAKES(mkostemps64, (char *path, int suffix, int flags), path, suffix, flags)
+MAKES_AT(unlinkat, (int folder, const char *path, int flags), folder, folder, path, flags)
+MAKES_AT(mkdirat, (int folder, const char *path, mode_t mode), folder, folder, path, mode)
+MAKES_AT(symlinkat, (const char *from, int folder, const char *path), folder, from, folder, path)
+MAKES_AT(renameat, (int of, const char *from, int folder, const char *path), folder, of, from, folder, path)
+MAKES_AT(linkat, (int of, const char *from, int folder, const char *path, int flags), folder, of, from, folder, path,
+         flags)
+
+extern int renameat2(int, const char *, int, const char *, unsigned);
+MAKES_AT(renameat2, (int of, const char *from, int folder, const char *path, unsigned flags), folder, of, from, folder,
+         path, flags)
 
 char *mkdtemp(char *path) {
   REAL(mkdtemp);

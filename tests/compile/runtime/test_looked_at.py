@@ -135,6 +135,18 @@ def linker(folder: str) -> Callable[[Path], object]:
     return make
 
 
+def loaded(folder: str) -> Callable[[Path], object]:
+    """A library that is loaded into the compiler and has it look for headers in a folder."""
+
+    def make(root: Path) -> None:
+        text = f'setenv("CPATH", "{root}/{folder}", 1);'
+        (root / "l.c").write_text(f"#include <stdlib.h>\n__attribute__((constructor)) void f(void) {{ {text} }}\n")
+        command = ["cc", "-fPIC", "-shared", str(root / "l.c"), "-o", str(root / "l.so")]
+        subprocess.run(command, check=True, timeout=60)
+
+    return make
+
+
 def swap(first: str, second: str) -> Callable[[Path], object]:
     def change(root: Path) -> None:
         (root / first).rename(root / "aside")
@@ -284,6 +296,34 @@ CASES = {
         {"value": "2\n"},
         environ={"CXX": "{}/cxx"},
     ),
+    "a header of a compiler that runs without the library": Case(
+        INCLUDES,
+        both({"i/a.h": ONE, "e/x.h": ""}, lambda root: script(
+            root / "cxx", "unset LD_PRELOAD", f'exec {REAL_CXX} "$@"'
+        )),
+        {"e/a.h": TWO},
+        ("-I{}/e", "-I{}/i"),
+        environ={"CXX": "{}/cxx"},
+    ),
+    "a header that the compiler's script makes": Case(
+        "",
+        both({"value": "1\n"}, lambda root: script(
+            root / "cxx",
+            f"read -r value < {root}/value",
+            f'echo "#define ANSWER $value" > {root}/new.$$ && mv {root}/new.$$ {root}/made.h',
+            f'exec {REAL_CXX} -include {root}/made.h "$@"',
+        )),
+        {"value": "2\n"},
+        environ={"CXX": "{}/cxx"},
+    ),
+    "a library that is loaded into the compiler": Case(
+        INCLUDES,
+        both({"i/a.h": ONE, "j/a.h": TWO}, loaded("i"), lambda root: script(
+            root / "cxx", f'LD_PRELOAD="$LD_PRELOAD:{root}/l.so" exec {REAL_CXX} "$@"'
+        )),
+        loaded("j"),
+        environ={"CXX": "{}/cxx"},
+    ),
     "an assembler first on PATH": Case(
         BY_DEFSYM, {"bin/x": ""}, assembler("bin/as"), environ={"PATH": f"{{}}/bin:{os.environ['PATH']}"}
     ),
@@ -430,3 +470,44 @@ def test_another_process_sees_it_too(tmp_path: Path):
     assert run_python(code, source).stdout == first
     header.write_text(TWO)
     assert run_python(code, source).stdout != first
+
+
+@pytest.mark.needs("ar")
+def test_a_project_inside_of_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    case = CASES["-l"]
+    apply(case.before, tmp_path)
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("BE_CACHE_DIR", str(tmp_path))
+    assert answer(case, tmp_path)[0] == 1
+    apply(case.after, tmp_path)
+    assert answer(case, tmp_path)[0] == 2
+
+
+@pytest.mark.needs("ar", "ccache")
+def test_a_library_that_is_linked_by_a_compiler_behind_ccache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    case = CASES["-l"]
+    apply(case.before, tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/g++").symlink_to(str(shutil.which("ccache")))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("CXX", f"{tmp_path}/bin/g++")
+    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
+    first = answer(case, tmp_path)
+    assert first[0] == 1
+    assert answer(case, tmp_path) == first
+    apply(case.after, tmp_path)
+    assert answer(case, tmp_path)[0] == 2
+
+
+def test_a_preloaded_sanitizer_stays_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    found = subprocess.run([REAL_CXX, "-print-file-name=libasan.so"], stdout=subprocess.PIPE, text=True, check=True)
+    library = Path(found.stdout.strip())
+    if not library.is_absolute():
+        pytest.skip("no AddressSanitizer")
+    monkeypatch.setenv("LD_PRELOAD", str(library.resolve()))
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
+    header = tmp_path / "i/a.h"
+    apply(CASES["a header"].before, tmp_path)
+    source, flags = KERNEL.format(text=INCLUDES), [f"-I{header.parent}"]
+    module = be_runtime.load_cpp_inline("looked_at", source, extra_cflags=flags, auto_register=False)
+    assert str(header) in (module.path.parent / "manifest.json").read_text()

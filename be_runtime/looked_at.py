@@ -124,15 +124,17 @@ class Observer(NamedTuple):
         except FileNotFoundError:
             records = Records()
         listed = tuple(path for path in map(str, files) if path not in records.made)
-        shadowing = LookedAt(absent=tuple(map(str, shadowing_paths(files, self.folders))))
         if listed and not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
-            return shadowing._replace(read=listed)
+            return self._depfile(listed)
+        seen = _judged(records, listed, self.temporary)
         # A script or a program in between may hide what the compiler looked at.
-        parts = (
-            _judged(records, listed, self.temporary),
-            *((shadowing,) if set(records.there).isdisjoint(listed) else ()),
-        )
-        return LookedAt.merged(parts)
+        is_hidden = set(records.there).isdisjoint(listed)
+        return LookedAt.merged((seen, self._depfile(listed))) if is_hidden else seen
+
+    def _depfile(self, listed: Sequence[str]) -> LookedAt:
+        """What a depfile says, and where other headers would come first."""
+        absent = shadowing_paths(map(Path, listed), self.folders)
+        return LookedAt(read=tuple(listed), absent=tuple(map(str, absent)))
 
     def _log(self, edge: Edge) -> Path:
         return self.staging / f"{edge.outputs[0]}.looked_at"

@@ -15,13 +15,13 @@ import pytest
 
 import be_runtime
 from be_runtime.cache.manifest import parse_manifest
-from tests.compile.runtime.test_looked_at import (
+from tests.support.looked_at import (
     ASSEMBLED,
     BY_DEFSYM,
     INCLUDES,
     LINKED,
+    MAYBE,
     ONE,
-    OPTIONAL,
     REAL_CXX,
     TWO,
     Case,
@@ -70,17 +70,17 @@ CASES = {
     "__has_include by a macro": Case(
         '#define NAME "a.h"\n#if __has_include(NAME)\n#include NAME\n#endif', {"i/x.h": ""}, {"i/a.h": TWO}, ("-I{}/i",)
     ),
-    "__has_include": Case(OPTIONAL, {"x.h": ""}, {"i/a.h": TWO}, ("-I{}/i",)),
+    "__has_include": Case(MAYBE, {"x.h": ""}, {"i/a.h": TWO}, ("-I{}/i",)),
     "-include": Case("", {"a.h": ONE}, {"a.h": TWO}, ("-include", "{}/a.h")),
     "--options-file": Case("", {"flags": "-DANSWER=1"}, {"flags": "-DANSWER=2"}, ("--options-file", "{}/flags")),
     "@file of the host compiler": Case(
         "", {"flags": "-DANSWER=1"}, {"flags": "-DANSWER=2"}, ("-Xcompiler", "@{}/flags")
     ),
     "-isystem of the host compiler": Case(
-        OPTIONAL, {"s/x.h": ""}, {"s/a.h": TWO}, ("-Xcompiler", "-idirafter,{}/s")
+        MAYBE, {"s/x.h": ""}, {"s/a.h": TWO}, ("-Xcompiler", "-idirafter,{}/s")
     ),
     "-include of the host compiler": Case("", {"a.h": ONE}, {"a.h": TWO}, ("-Xcompiler", "-include,{}/a.h")),
-    "CPATH": Case(OPTIONAL, {"c/x.h": ""}, {"c/a.h": TWO}, environ={"CPATH": "{}/c"}),
+    "CPATH": Case(MAYBE, {"c/x.h": ""}, {"c/a.h": TWO}, environ={"CPATH": "{}/c"}),
     ".incbin": Case(
         ASSEMBLED.replace("{}", '.incbin \\"{}/value.bin\\"').join(("#ifndef __CUDA_ARCH__\n", "\n#endif")),
         lambda root: (root / "value.bin").write_bytes(b"\1\0\0\0"),
@@ -182,7 +182,7 @@ def test_a_file_of_a_cuda_folder_that_asks_is_compiled_again(tmp_path: Path):
     folder.mkdir()
     kernel = '#include "brainevent/common.h"\n{}\n// @BE {}\nvoid {}(BE::Tensor out, int64_t stream) {{ (void)out; }}\n'
     for name in ("asks", "b", "c", "d"):  # as many as make the preamble at once
-        asks = OPTIONAL.replace("a.h", "answer.h") if name == "asks" else ""
+        asks = MAYBE.replace("a.h", "answer.h") if name == "asks" else ""
         (folder / f"{name}.cu").write_text(kernel.format(asks, name, name))
     load = partial(be_runtime.load_cuda_dir, folder, compute_capability="sm_80", auto_register=False)
     every = {"asks.cu", "b.cu", "c.cu", "d.cu"}

@@ -194,8 +194,9 @@ def test_a_second_module_in_a_cache_with_an_odd_name(tmp_path: Path, name: str):
     """It links what the cache kept of the first."""
     code = (
         "import be_runtime\n"
+        "source = '#include \"brainevent/common.h\"\\n// @BE f\\nvoid f(BE::Tensor y) {}'\n"
         "for name in ('one', 'two'):\n"
-        "    be_runtime.load_cpp_inline(name, '#include \"brainevent/common.h\"\\n// @BE f\\nvoid f(BE::Tensor y) {}')\n"
+        "    be_runtime.load_cpp_inline(name, source)\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code],

@@ -31,6 +31,9 @@ T = TypeVar("T")
 _LONG_S = 10.0
 """From when on it is worth saying that a thread waits for another one."""
 
+_TRIES = 5
+"""How often an entry is found or built that other processes remove."""
+
 _PRUNING_S = 0.02
 """How long a build may take to remove old entries."""
 
@@ -142,20 +145,30 @@ def _obtain(
 
 
 def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
-    """What `use` makes of the entry that `find` finds or builds; once more if it was removed in between.
+    """What `use` makes of the entry that `find` finds or builds; again if it was removed in between.
 
     Another process may clear the cache at any time. What was built counts towards the cache's limits.
+
+    Raises
+    ------
+    CacheError
+        It was removed each time.
     """
-    for last_try in (False, True):
+    for _ in range(_TRIES):
         entry = find()
-        if entry.built:
-            _prune(session)
         try:
-            return use(entry)
+            used = use(entry)
         except (FileNotFoundError, LoadError):
-            if last_try or entry.path.exists():
+            if entry.path.exists():
                 raise
-    raise AssertionError("the last try returns or raises")
+        else:
+            if entry.built:
+                _prune(session)
+            return used
+    raise CacheError(
+        f"{entry.path} was removed before it was loaded, {_TRIES} times in a row",
+        hints=("load again when no other process clears the cache", "or set BE_CACHE_DIR to another folder"),
+    )
 
 
 def _prune(session: Session) -> None:

@@ -53,11 +53,15 @@ def _quote_lines(argument: str) -> str:
 
 
 def render_ninja(edges: Sequence[Edge]) -> str:
-    """The text of ``build.ninja`` for a graph of commands; each is described by its number, which is text anywhere."""
+    """The text of ``build.ninja`` for a graph of commands; each is described by its number, which is text anywhere.
+
+    Only what another command makes is named as an input: the rest is there, and ninja can't spell every path.
+    """
+    made = {name for edge in edges for name in edge.outputs}
     lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $number", ""]
     for number, edge in enumerate(edges):
         outputs = " ".join(map(escape_path, edge.outputs))
-        inputs = " ".join(map(escape_path, edge.inputs))
+        inputs = " ".join(escape_path(name) for name in edge.inputs if name in made)
         lines += [
             f"build {outputs}: run {inputs}",
             f"  argv = {escape_value(shell_command(edge.argv, edge.environ))}",

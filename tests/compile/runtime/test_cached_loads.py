@@ -189,6 +189,26 @@ def test_a_cache_a_temporary_and_an_include_folder_with_an_odd_name(tmp_path: Pa
         assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.parametrize("name", ["a|b", "a\nb", "a\rb"], ids=ascii)
+def test_a_second_module_in_a_cache_with_an_odd_name(tmp_path: Path, name: str):
+    """It links what the cache kept of the first."""
+    code = (
+        "import be_runtime\n"
+        "source = '#include \"brainevent/common.h\"\\n// @BE f\\nvoid f(BE::Tensor y) {}'\n"
+        "for name in ('one', 'two'):\n"
+        "    be_runtime.load_cpp_inline(name, source)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        text=True,
+        errors="replace",
+        capture_output=True,
+        env=environment(BE_CACHE_DIR=str(tmp_path / name)),
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
 DIFFERENT: dict[str, dict[str, object]] = {
     "level": {"optimization_level": 0},
     "fast math": {"use_fast_math": True},

@@ -43,14 +43,21 @@ def test_a_command_is_one_line(argv: list[str]):
 
 
 def test_the_text():
-    edge = Edge(argv=("cc", "a b", "$HOME"), inputs=("src/a b.cc",), outputs=("obj/a:b.o",), description="compiling $a")
-    assert render_ninja([edge]).splitlines() == [
+    edges = [
+        Edge(argv=("cc", "a b", "$HOME"), inputs=("src/a b.cc",), outputs=("obj/a:b.o",), description="compiling $a"),
+        Edge(argv=("ld",), inputs=("/a|b/kept.o", "/a\nb/c.o", "obj/a:b.o"), outputs=("a.so",), description="linking"),
+    ]
+    assert render_ninja(edges).splitlines() == [
         "ninja_required_version = 1.8",
         "rule run",
         "  command = $argv",
         "  description = $number",
         "",
-        "build obj/a$:b.o: run src/a$ b.cc",
+        "build obj/a$:b.o: run ",
         "  argv = cc 'a b' '$$HOME'",
         "  number = 0",
+        "",
+        "build a.so: run obj/a$:b.o",
+        "  argv = ld",
+        "  number = 1",
     ]

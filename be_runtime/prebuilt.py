@@ -208,7 +208,9 @@ def _require_safe(path: Path) -> None:
     problem = next(filter(None, (distrust_entry(status, os.geteuid()) for status in stats)), "")
     if problem:
         remedy = (
-            f"chmod go-w {path}" if problem.startswith("can be written") else "export the modules as yourself or root"
+            f"chmod -R go-w {path}"
+            if problem.startswith("can be written")
+            else "export the modules as yourself or root"
         )
         raise CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
 

@@ -73,7 +73,7 @@ def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: 
     uid : int
         The user.
     home : str
-        The user's home folder; whoever owns the folders above it is the administrator's choice.
+        The user's home folder, where the file is in it; who owns the folders above it is the administrator's choice.
 
     Returns
     -------
@@ -92,10 +92,10 @@ def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: 
             continue
         is_folder = stat.S_ISDIR(status.st_mode)
         if is_folder:
-            # In a sticky folder only the owner of a file can exchange it; everybody can give it a second name there.
             sticky = bool(status.st_mode & stat.S_ISVTX) and is_open(status, uid)
-        elif sticky and status.st_nlink > 1:
-            return f"{path} is a second name of a file, in a folder that other users may write to"
+        elif sticky and is_trusted_owner(status, uid) and not stat.S_ISLNK(status.st_mode):
+            # Its owner alone can exchange it, but whoever can move a file of the user's could have put it there.
+            return f"{path} is in a folder that other users may write to; one of your own is safe"
         problem = "" if is_folder and sticky and is_trusted_owner(status, uid) else distrust_entry(status, uid)
         if problem:
             return f"{path} {problem}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from be_toolchain.store_paths import ENV_STORE, MANIFEST, store_dir
 from be_toolchain.system import System
 
-OTHER_STORE = f"close it to other users with chmod go-w, or name a folder of your own with {ENV_STORE}"
+OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of your own with {ENV_STORE}"
 """What to do about a folder that is not trusted."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from be_toolchain import catalog
 from be_toolchain.arch import Arch
 from be_toolchain.configuration import ConfigurationFile
+from be_toolchain.folder_trust import is_trusted_owner
 from be_toolchain.model import (
     Component,
     CudaToolkit,
@@ -128,12 +129,20 @@ class _Recorded(Toolchain):
 
 
 def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
-    """The recorded answer, or None when there is none, it is damaged, or a file of it changed."""
+    """The recorded answer, or None when there is none, it is damaged or another user's, or a file of it changed."""
     try:
-        data: Any = json.loads(record_path(record_dir, key).read_bytes())
+        data: Any = json.loads(_read_own(record_path(record_dir, key)))
         return _decode_recorded(data) if data["key"] == key and _unchanged(data, system) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
+
+
+def _read_own(path: Path) -> bytes:
+    """A record, which names programs that will run, if the user or root wrote it; a pipe is not waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
+        if not is_trusted_owner(os.fstat(file.fileno()), os.geteuid()):
+            raise PermissionError(f"{path} belongs to another user")
+        return file.read()
 
 
 def _decode_recorded(data: Any) -> Toolchain:

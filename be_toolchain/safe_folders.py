@@ -37,10 +37,15 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
     texts = list(dict.fromkeys(map(str, folders)))
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
     ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []
-    if file is not None:
+    if file is not None and not (ways and _own_problem(system, file)):
         own = dict.fromkeys((*_read_own(system), *texts))
         ways.append(f"{KEY} = {json.dumps(list(own), ensure_ascii=False)} in {file}")
     return f"if you trust whoever can write there: {', or '.join(ways)}"
+
+
+def _own_problem(system: System, file: Path) -> str:
+    """Why the user's own file would not be believed, there or not."""
+    return system.distrust(next((place for place in (file, *file.parents) if system.stat(place)), file))
 
 
 def _listed(system: System) -> tuple[str, ...]:
@@ -74,7 +79,8 @@ def _covers(system: System, entry: str, folder: Path) -> bool:
     if entry == "*":
         return True
     if entry == "~" or entry.startswith("~/"):
-        entry = system.environ.get("HOME", "") + entry[1:]
+        home = system.environ.get("HOME", "")
+        entry = home and home + entry[1:]  # without a home, "~/*" is not "/*"
     if not entry.startswith("/"):
         return False
     if entry.endswith("/*"):

@@ -341,8 +341,10 @@ class LocalSystem(System):
         """See `System.distrust`."""
         from be_toolchain.folder_trust import distrust_trail
 
+        home = self.environ.get("HOME", "")
+        home = home if home and path.is_relative_to(home) else ""
         try:
-            return distrust_trail(_trail(str(path)), os.geteuid(), self.environ.get("HOME", ""))
+            return distrust_trail(_trail(str(path)), os.geteuid(), home)
         except OSError as error:
             return f"{error.filename} can't be looked at: {error.strerror}"
 

@@ -7,7 +7,7 @@ A library found in the cache runs as the user, so nobody else may be able to put
 - a sticky folder that everybody may write (mode 1777, as for a cache shared by a container's users) gets a folder
   ``user-<uid>`` below it, which must be a real folder of the user's own, closed to all others;
 - a symbolic link is followed only where the user or root made it;
-- everything else is refused.
+- everything else is refused, also the folder in it that holds the entries.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ def find_base(root: str) -> str | None:
     shared = _require_safe_root(root, uid)
     if shared is None:
         return None
-    if not shared:
-        return base_folder(root)
-    home = f"{root}/user-{uid}"
-    return base_folder(home) if _require_own_home(home, uid) else None
+    home = f"{root}/user-{uid}" if shared else root
+    if shared and not _require_own_home(home, uid):
+        return None
+    base = base_folder(home)
+    _require_safe_root(base, uid)  # it may have been made while the root was open to others
+    return base
 
 
 def own_folder(root: str) -> str:
@@ -86,6 +88,7 @@ def prepare_base(root: str) -> str:
             _require_own_home(home, uid)
         base = base_folder(home)
         make_folder(base)
+        _require_safe_root(base, uid)
         make_folder(staging_root(base))
         _write_tag(f"{base}/CACHEDIR.TAG")
     return base
@@ -157,7 +160,7 @@ def unusable(path: str, problem: str) -> CacheError:
     """The error for a cache folder that can't be used."""
     hints = [_HINT_OTHER]
     if problem.startswith("can be written by"):
-        hints.append(f"or close it to others: chmod go-w {path}")
+        hints.append(f"or close it to others, with all in it: chmod -R go-w {path}")
     if problem.startswith("belongs to"):
         hints.append("or ask its owner to give it to you with chown")
     link = "" if problem.startswith(("is ", "can ", "belongs ")) else "can't be used: "

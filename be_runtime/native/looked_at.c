@@ -47,7 +47,9 @@ static pid_t process;
   } while (0)
 
 static void append(const char *data, size_t size) {
-  int fd = (int)syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  // A log that is a link or a pipe is none of ours.
+  int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  int fd = (int)syscall(SYS_openat, AT_FDCWD, log_path, flags, 0600);
   while (fd >= 0 && size > 0) {
     long written = syscall(SYS_write, fd, data, size);
     if (written <= 0) break;

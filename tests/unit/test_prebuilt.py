@@ -212,7 +212,7 @@ def test_every_level_that_others_can_write_is_refused(fill: Fill, level: str):
     place.chmod(0o775)
     with pytest.raises(CacheError, match=r"can be written by other users \(mode 775\)") as caught:
         prebuilt.find(folder, KEY, ())
-    assert caught.value.hints == (f"chmod go-w {place}",)
+    assert caught.value.hints == (f"chmod -R go-w {place}",)
 
 
 @needs_root

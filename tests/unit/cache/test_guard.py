@@ -65,7 +65,7 @@ def test_a_root_that_others_may_write_is_refused_at_every_use(store: Store, key:
         with pytest.raises(CacheError, match="can be written by other users") as caught:
             use()
         assert str(store.root) in caught.value.message
-        assert any("chmod go-w" in hint for hint in caught.value.hints)
+        assert any("chmod -R go-w" in hint for hint in caught.value.hints)
 
 
 def test_a_shared_sticky_root_gets_a_closed_folder_a_user(store: Store, key: CacheKey, build: Build):
@@ -141,6 +141,21 @@ def test_a_folder_made_by_another_user_in_a_shared_root_is_refused(store: Store,
     os.chown(home, OTHER, OTHER)
     with pytest.raises(CacheError, match="belongs to"):
         store.get(key)
+
+
+@needs_root
+@pytest.mark.parametrize(("owner", "mode"), [(OTHER, 0o777), (OTHER, 0o755), (0, 0o777)])
+def test_what_was_planted_while_the_root_was_open_is_refused(
+    store: Store, key: CacheKey, build: Build, owner: int, mode: int
+):
+    base = store.root / "kernels-v1"
+    base.mkdir(parents=True)
+    base.chmod(mode)
+    os.chown(base, owner, owner)
+    store.root.chmod(0o755)
+    for use in (lambda: store.get(key), lambda: store.get_or_build(key, build), store.clear):
+        with pytest.raises(CacheError, match=f"{base} (belongs to|can be written by)"):
+            use()
 
 
 @needs_root

@@ -291,7 +291,7 @@ def test_commands_refuse_a_store_that_others_can_write(
     assert cli.main(command, system=LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path), "PATH": "/nowhere"})) == 1
     told = capsys.readouterr().err
     assert f"{tmp_path} can be written by other users (mode 777)" in told
-    assert "chmod go-w" in told
+    assert "chmod -R go-w" in told
 
 
 def test_in_a_folder_for_all_users_each_has_a_store(tmp_path: Path):

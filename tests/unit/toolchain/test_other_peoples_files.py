@@ -30,8 +30,8 @@ print("counts:", found and configuration.parse_configuration(found).cxx)
 EVIL = 'cxx = "./evil"\n'
 
 
-def status(mode: int, uid: int, gid: int = 7, links: int = 1) -> os.stat_result:
-    return os.stat_result((mode, 0, 0, links, uid, gid, 0, 0, 0, 0))
+def status(mode: int, uid: int, gid: int = 7) -> os.stat_result:
+    return os.stat_result((mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
 
 
 ROOTS = ("/", status(stat.S_IFDIR | 0o755, 0, 0))
@@ -44,7 +44,10 @@ TMP = ("/t", status(stat.S_IFDIR | 0o1777, 0, 0))
         ([("/p", status(0o40755, ME)), ("/p/f", status(0o100644, ME))], ""),
         ([("/p", status(0o40755, 0)), ("/p/f", status(0o100644, 0))], ""),
         ([("/p", status(0o40775, ME, ME)), ("/p/f", status(0o100664, ME, ME))], ""),  # the user's private group
-        ([TMP, ("/t/f", status(0o100644, ME))], ""),
+        ([TMP, ("/t/f", status(0o100644, ME))], "/t/f is in a folder that other users may write to"),
+        ([TMP, ("/t/f", status(0o100644, 0))], "/t/f is in a folder that other users may write to"),
+        ([TMP, ("/t/p", status(0o40755, ME)), ("/t/p/f", status(0o100644, ME))], ""),
+        ([TMP, ("/t/f", status(0o120777, ME)), ("/p", status(0o40755, ME)), ("/p/f", status(0o100644, ME))], ""),
         ([("/p", status(0o40755, STRANGER))], "/p belongs to another user"),
         ([("/p", status(0o41777, STRANGER))], "/p belongs to another user"),
         ([("/p", status(0o42775, 0))], "/p can be written by other users (mode 2775)"),
@@ -53,8 +56,6 @@ TMP = ("/t", status(stat.S_IFDIR | 0o1777, 0, 0))
         ([("/p", status(0o40755, ME)), ("/p/f", status(0o100666, ME))], "/p/f can be written by other users"),
         ([TMP, ("/t/f", status(0o100644, STRANGER))], "/t/f belongs to another user"),
         ([TMP, ("/t/f", status(0o120777, STRANGER))], "/t/f is a symbolic link made by another user"),
-        ([TMP, ("/t/f", status(0o100644, ME, links=2))], "/t/f is a second name of a file"),
-        ([("/p", status(0o40755, ME)), ("/p/f", status(0o100644, ME, links=2))], ""),
     ],
 )
 def test_whoever_could_exchange_a_file_has_to_be_trusted(trail: list[tuple[str, os.stat_result]], says: str):
@@ -134,10 +135,25 @@ def test_what_an_entry_stands_for(entry: str, counts: bool):
     assert (find_configuration(machine) is not None) == counts
 
 
+def test_the_users_own_file_is_named_only_where_it_would_be_believed():
+    machine = project()
+    machine.write("/root/.config/other/settings")
+    machine.plant("/root/.config")
+    (told,) = passed_by(machine)
+    assert told.remedy == "if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project"
+
+
 def test_home_in_an_entry():
     machine = project(Path("/root/project"))
     machine.environ = {**machine.environ, "BE_SAFE_FOLDERS": "/x:~/project"}
     assert find_configuration(machine) is not None
+
+
+def test_without_a_home_its_entries_stand_for_nothing():
+    machine = project()
+    for entry in ("~/*", "~/mnt/*", "~"):
+        machine.environ = {"HOME": "", "BE_SAFE_FOLDERS": entry}
+        assert len(passed_by(machine)) == 1
 
 
 def test_the_users_own_file_is_only_believed_if_it_is_theirs_and_only_read_when_it_is_needed():
@@ -256,7 +272,7 @@ def test_a_pipe_is_not_read(tmp_path: Path):
         ((0, 0o1777), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
         ((0, 0o1777), (STRANGER, 0o600), "be-toolchain.toml belongs to another user"),
         ((0, 0o777), (ME, 0o644), "can be written by other users"),
-        ((0, 0o1777), (ME, 0o644), ""),
+        ((0, 0o1777), (ME, 0o644), "is in a folder that other users may write to"),
         ((0, 0o755), (0, 0o644), ""),
         ((ME, 0o755), (ME, 0o644), ""),
     ],
@@ -275,6 +291,20 @@ def test_two_users(open_place: Path, folder: tuple[int, int], file: tuple[int, i
     trusting = run_as(ME, FOUND, mine, BE_SAFE_FOLDERS=str(shared))
     if file[1] & 0o004:
         assert trusting.stdout == f"counts: {shared}/evil\n"
+
+
+@needs_root
+def test_a_file_that_a_stranger_moved_into_a_shared_folder(open_place: Path):
+    """The stranger's folder gives away what others leave in it; a home folder below a shared one changes nothing."""
+    theirs = make(open_place / "theirs", uid=STRANGER, mode=0o777)
+    shared = make(open_place / "shared", uid=0, mode=0o1777)
+    make(theirs / "left", EVIL)
+    (theirs / "left").rename(shared / "be-toolchain.toml")
+    mine = make(shared / "mine")
+    for home in ("/nowhere", str(mine)):
+        assert run_as(ME, f"os.environ['HOME'] = {home!r}\n{FOUND}", mine).stdout.endswith("counts: None\n")
+    make(mine / "be-toolchain.toml", EVIL)
+    assert run_as(ME, FOUND, mine).stdout == f"counts: {mine}/evil\n"
 
 
 @needs_root

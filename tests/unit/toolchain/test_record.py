@@ -15,6 +15,7 @@ from be_toolchain import Toolchain, ToolchainRequest, catalog, resolve
 from be_toolchain.errors import ToolchainError
 from be_toolchain.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
 from be_toolchain.system import LocalSystem
+from tests.support.requirements import OPTIONAL
 from tests.unit.toolchain.machines import SITE, MemorySystem
 
 CUDA = ToolchainRequest(need_cuda=True)
@@ -253,6 +254,20 @@ def test_an_edit_whose_modification_time_is_set_back_is_seen(tmp_path: Path, nam
     os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     assert load_record(tmp_path / "records", [], LocalSystem()) is None
+
+
+@pytest.mark.parametrize("kind", ["mine", "a stranger's", "a link", "a pipe"])
+def test_only_a_record_of_the_users_own_is_believed(tmp_path: Path, kind: str):
+    save_record(tmp_path, [], Toolchain(cxx=None, cuda=None), ObservingSystem(LocalSystem()))
+    (record,) = tmp_path.iterdir()
+    if kind == "a stranger's":
+        if os.geteuid() != 0:
+            pytest.skip(f"{OPTIONAL}root, to give files to another user")
+        os.chown(record, 54321, 54321)
+    elif kind != "mine":
+        record.rename(tmp_path / "real")
+        record.symlink_to("real") if kind == "a link" else os.mkfifo(record)
+    assert (load_record(tmp_path, [], LocalSystem()) is not None) == (kind == "mine")
 
 
 def test_what_was_edited_is_another_toolchain_also_where_its_version_stays(machine: MemorySystem, tmp_path: Path):

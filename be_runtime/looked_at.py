@@ -118,9 +118,16 @@ class Observer(NamedTuple):
         except FileNotFoundError:
             records = None
         if records is None or not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
-            absent = shadowing_paths(listed, self.folders)
-            return LookedAt(read=tuple(map(str, listed)), absent=tuple(map(str, absent)))
-        return _judged(records, tuple(map(str, listed)))
+            return self._by_depfile(listed)
+        judged = _judged(records, tuple(map(str, listed)))
+        if listed and set(records.there).isdisjoint(judged.read):
+            # A script was watched, but not the static compiler that it calls.
+            return LookedAt.merged((judged, self._by_depfile(listed)))
+        return judged
+
+    def _by_depfile(self, listed: Sequence[Path]) -> LookedAt:
+        absent = shadowing_paths(listed, self.folders)
+        return LookedAt(read=tuple(map(str, listed)), absent=tuple(map(str, absent)))
 
     def _log(self, edge: Edge) -> Path:
         return self.staging / f"{edge.outputs[0]}.looked_at"

@@ -55,7 +55,9 @@ def build_folder(
     compiled = {stem: build for stem, build in units.items() if stem not in reused}
     whole = plan({stem: compiled.get(stem, UnitBuild(edges=())) for stem in units})
     keeper = Keeper(objects, compiled, staging, recorded)
-    steps = run(whole, targets=(*whole.edges[-1].inputs, *whole.aside), on_success=keeper.keep)
+    made = {name for edge in whole.edges for name in edge.outputs}
+    targets = (*(name for name in whole.edges[-1].inputs if name in made), *whole.aside)
+    steps = run(whole, targets=targets, on_success=keeper.keep) if targets else ()
     steps += run(separate(whole), meanwhile=keeper.check)
     return Built(steps, LookedAt.merged((*keeper.looked_at.values(), *reused.values())), keeper.recorded)
 

@@ -367,3 +367,28 @@ def test_a_build_that_is_interrupted_leaves_nothing(tmp_cache: Path, tmp_path: P
     monkeypatch.delenv("BE_CXX")
     be_runtime.load_cpp_inline("interrupted", INLINE)
     assert int(call("interrupted.value", VALUE)) == 1
+
+
+def test_a_header_that_comes_to_shadow_another_for_a_static_compiler_behind_a_script(
+    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The script can be watched, the compiler can't, as with zig; its depfile says what it read."""
+    compiler = tmp_path / "cxx"
+    compiler.write_text('#!/bin/sh\nexec env -u LD_PRELOAD g++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("BE_CXX", str(compiler))
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    (folders[1] / "shadowed.h").write_text("// the second\n")
+    source = '#include "shadowed.h"\n' + INLINE
+
+    def path() -> Path:
+        return be_runtime.load_cpp_inline(
+            "shadowed", source, extra_include_paths=list(map(str, folders)), auto_register=False
+        ).path
+
+    before = path()
+    assert path() == before
+    (folders[0] / "shadowed.h").write_text("// the first\n")
+    assert path() != before

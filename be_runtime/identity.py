@@ -44,7 +44,7 @@ def generator_digest() -> str:
 
 def _file_facts(path: str) -> list[bytes]:
     """Name, size and time of each source file in a folder."""
-    names = (f"{path}/{name}" for name in sorted(os.listdir(path)) if name.endswith((".py", ".cc", ".h", ".sh")))
+    names = (f"{path}/{name}" for name in sorted(os.listdir(path)) if name.endswith((".py", ".c", ".cc", ".h", ".sh")))
     stats = [(name, os.stat(name)) for name in names]
     return [f"{os.path.basename(name)} {found.st_size} {found.st_mtime_ns}".encode() for name, found in stats]
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import be_runtime
+from tests.support.jax_names import enable_x64
 from tests.support.runtime import call
 
 SOURCE = r"""
@@ -130,7 +131,7 @@ def test_wrong_number_of_arguments(message_of: MessageOf, args: tuple[Any, ...])
 )
 def test_elements_of_another_type_than_the_code_s(message_of: MessageOf, place: str, dtypes: tuple[str, str, str]):
     wrong = next(dtype for dtype in dtypes if dtype != "float32")
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x, y = (np.ones(3, dtype) for dtype in dtypes[:2])
         message = message_of("doubled", jax.ShapeDtypeStruct((3,), dtypes[2]), x, y)
     assert f"wrong.doubled: {place}: data_ptr<float>() of a {wrong} tensor".split(".", 1)[1] in message

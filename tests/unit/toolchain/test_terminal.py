@@ -63,11 +63,11 @@ def test_no_errors_text_steers_a_terminal():
 
 def machine() -> MemorySystem:
     """Its compiler and the file of a project have such names."""
-    made = MemorySystem(cwd=Path(f"/work/{EVIL}"))
+    made = MemorySystem(cwd=Path(f"/home/me/{EVIL}"))
     made.environ = {"PATH": "/usr/bin", "CXX": f"/opt/{EVIL}/g++", "CPATH": EVIL}
     made.gxx(f"/opt/{EVIL}/g++")
-    made.write(f"/work/{EVIL}/be-toolchain.toml", "")
-    made.plant(f"/work/{EVIL}")
+    made.write(f"/home/me/{EVIL}/be-toolchain.toml", "")
+    made.plant(f"/home/me/{EVIL}")
     return made
 
 

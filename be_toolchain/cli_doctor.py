@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 
 from be_toolchain.devices import DeviceReport
-from be_toolchain.doctor import Finding, Report, examine_machine
+from be_toolchain.doctor import examine_machine
 from be_toolchain.exit_codes import WORKS
 from be_toolchain.managed import sweep
+from be_toolchain.report import Finding, Report
 from be_toolchain.report_text import heading, render_probe_lists, render_report
 from be_toolchain.system import System
 from be_toolchain.terminal import printable, say

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from be_toolchain.doctor import Report
 from be_toolchain.errors import InstallError, StoreError, ToolchainError
 from be_toolchain.exit_codes import INTERRUPTED_BY_USER, WORKS
 from be_toolchain.grammar import NONE
@@ -20,6 +19,7 @@ from be_toolchain.installers import Installer, find_installer
 from be_toolchain.managed import Store, sweep, toolchain_json
 from be_toolchain.own_store import OTHER_STORE, find_store
 from be_toolchain.repair import find_repairs
+from be_toolchain.report import Report
 from be_toolchain.store_paths import ENV_STORE, misnamed_store
 from be_toolchain.system import System
 from be_toolchain.terminal import say

@@ -6,8 +6,8 @@ import platform
 from collections.abc import Iterator
 
 from be_toolchain import __version__
-from be_toolchain.doctor import Report
 from be_toolchain.errors import render_probes
+from be_toolchain.report import Report
 from be_toolchain.terminal import printable
 from be_toolchain.versions import version_key
 

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from be_toolchain.plain_environ import plain_environ
+
 if TYPE_CHECKING:
     import subprocess
-
-
-PRINT_VARIABLES = (
-    "CC_LOG_DIAGNOSTICS",
-    "CC_PRINT_HEADERS",
-    "CC_PRINT_OPTIONS",
-    "CC_PRINT_PROC_STAT",
-    "CLICOLOR",
-    "CLICOLOR_FORCE",
-    "COLLECT_NO_DEMANGLE",
-    "FORCE_COLOR",
-    "GCC_COLORS",
-    "GCC_EXTRA_DIAGNOSTIC_OUTPUT",
-    "GCC_URLS",
-    "LANGUAGE",
-    "MAKEFLAGS",
-    "MFLAGS",
-    "NINJA_STATUS",
-    "SHELLOPTS",
-    "TERM_URLS",
-)
-"""Variables by which people and surroundings, such as Jupyter and make, have programs print otherwise."""
-
-
-def plain_environ(environ: Mapping[str, str], unset: tuple[str, ...] = ()) -> dict[str, str]:
-    """The variables for a program whose output is read: messages in the C locale and without colours.
-
-    Examples
-    --------
-    >>> plain_environ({"CLICOLOR_FORCE": "1", "HOME": "/home/me"})
-    {'HOME': '/home/me', 'LC_ALL': 'C', 'TERM': 'dumb'}
-    """
-    left_out = {*PRINT_VARIABLES, *unset}
-    kept = {name: value for name, value in environ.items() if name not in left_out}
-    return kept | {"LC_ALL": "C", "TERM": "dumb"}
 
 
 class FileStamp(NamedTuple):
@@ -320,12 +286,14 @@ class LocalSystem(System):
 
     def folder_facts(self, path: Path) -> FolderFacts:
         """See `System.folder_facts`."""
+        from be_toolchain.folder_trail import judge_folder_at
+
         path = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
         path = path if path.is_absolute() or self.cwd is None else self.cwd / path
         standing = next((place for place in (path, *path.parents) if os.path.exists(place)), Path("/"))  # noqa: PTH110 - Path.exists raises below a folder that can't be read
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
-        obstacle, own = _judge_folder(path, standing)
+        obstacle, own = judge_folder_at(path, standing)
         facts = FolderFacts(path=path, standing=standing, writable=writable, obstacle=obstacle, own_part=own)
         try:
             mounted = os.statvfs(standing)
@@ -339,74 +307,15 @@ class LocalSystem(System):
 
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
+        from be_toolchain.folder_trail import trail
         from be_toolchain.folder_trust import distrust_trail
 
         home = self.environ.get("HOME", "")
         home = home if home and path.is_relative_to(home) else ""
         try:
-            return distrust_trail(_trail(str(path)), os.geteuid(), home)
+            return distrust_trail(trail(str(path)), os.geteuid(), home)
         except OSError as error:
             return f"{error.filename} can't be looked at: {error.strerror}"
-
-
-_MOST_LINKS = 40
-
-
-def _trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Every folder and link that leads to an absolute path, and what is there, from the root on."""
-    yield "/", os.lstat("/")
-    place, links, left = "", 0, path.split("/")[::-1]
-    while left:
-        name = left.pop()
-        here = f"{place}/{name}"
-        if name == "..":
-            place = place.rpartition("/")[0]
-        if name in ("", ".", ".."):
-            continue
-        status = os.lstat(here)
-        yield here, status
-        if not stat.S_ISLNK(status.st_mode):
-            place = here
-            continue
-        target = os.readlink(here)  # noqa: PTH115 - the same
-        links += 1
-        if links > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        place = "" if target.startswith("/") else place
-        left += target.split("/")[::-1]
-
-
-def _judge_folder(folder: Path, standing: Path) -> tuple[str, Path | None]:
-    """See `FolderFacts.obstacle` and `FolderFacts.own_part`."""
-    from be_toolchain.folder_trust import distrust, distrust_own_part, is_shared, own_part
-
-    if standing != folder or not folder.is_absolute():
-        return _unmade(folder, standing), None
-    uid = os.geteuid()
-    try:
-        link, status = folder.lstat(), folder.stat()
-    except OSError:
-        return "", None
-    problem = distrust(status, uid, link=link if stat.S_ISLNK(link.st_mode) else None)
-    if problem or not is_shared(status):
-        return problem, None
-    own = own_part(folder, uid)
-    try:
-        problem = distrust_own_part(own.lstat(), uid)
-    except OSError:
-        return "", own
-    return problem and f"is shared, and {own} in it {problem}", own
-
-
-def _unmade(folder: Path, standing: Path) -> str:
-    """Why a folder that is not there can't be made, as far as what is there tells."""
-    if not folder.is_absolute():
-        unknown = "home" if folder.parts[:1] == ("~",) else "working"
-        return f"is not absolute: the {unknown} folder is unknown"
-    broken = next((path for path in (folder, *folder.parents) if os.path.islink(path)), standing)  # noqa: PTH114 - Path.is_symlink raises below a folder that can't be read
-    if broken != standing and broken.is_relative_to(standing):
-        return f"can't be made: {broken} is a symbolic link that leads nowhere"
-    return "" if standing.is_dir() else f"can't be made: {standing} is not a folder"
 
 
 def _working_folder() -> Path | None:

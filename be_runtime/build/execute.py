@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from be_toolchain.forks import no_fork
-from be_toolchain.system import plain_environ
+from be_toolchain.plain_environ import plain_environ
 
 from ..errors import BuildError, BuildTimeoutError
 from .ninja import render_ninja, shell_command

@@ -11,6 +11,16 @@ from typing import NamedTuple
 
 from tests.support.runtime import script
 
+ANSWERING = """
+#include "brainevent/common.h"
+{text}
+#ifndef ANSWER
+#define ANSWER 1
+#endif
+extern "C" __attribute__((visibility("default"))) int answer() {{ return ANSWER; }}
+"""
+"""Begins a source: what it includes is the text, and ``answer`` gives what that defines."""
+
 PRECOMPILED = ("-std=c++17", "-O3", "-fPIC", "-pipe", "-fvisibility=hidden")
 REAL_CXX = shutil.which("g++") or "c++"
 ONE, TWO = "#define ANSWER 1\n", "#define ANSWER 2\n"

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import be_runtime
-from tests.support.runtime import call, environment, forwarding_compiler, libraries, processes_with
+from tests.support.runtime import call, environment, forwarding_compiler, libraries, processes_with, run_python
 
 VALUE = jax.ShapeDtypeStruct((), np.int32)
 SOURCE = """#include "outer.h"
@@ -198,15 +198,7 @@ def test_a_second_module_in_a_cache_with_an_odd_name(tmp_path: Path, name: str):
         "for name in ('one', 'two'):\n"
         "    be_runtime.load_cpp_inline(name, source)\n"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        check=False,
-        text=True,
-        errors="replace",
-        capture_output=True,
-        env=environment(BE_CACHE_DIR=str(tmp_path / name)),
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_python(code, env=environment(BE_CACHE_DIR=str(tmp_path / name)))
 
 
 DIFFERENT: dict[str, dict[str, object]] = {

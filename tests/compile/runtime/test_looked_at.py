@@ -14,6 +14,7 @@ import pytest
 
 import be_runtime
 from tests.support.looked_at import (
+    ANSWERING,
     ASSEMBLED,
     BY_DEFSYM,
     INCLUDES,
@@ -45,16 +46,12 @@ from tests.support.runtime import run_python, script
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
-KERNEL = """
-#include "brainevent/common.h"
-{text}
-#ifndef ANSWER
-#define ANSWER 1
-#endif
-extern "C" __attribute__((visibility("default"))) int answer() {{ return ANSWER; }}
-// @BE f
+KERNEL = (
+    ANSWERING
+    + """// @BE f
 void f(BE::Tensor out) {{ (void)out; }}
 """
+)
 CASES = {
     # headers
     "a header": Case(INCLUDES, {"i/a.h": ONE}, {"i/a.h": TWO}, ("-I{}/i",)),

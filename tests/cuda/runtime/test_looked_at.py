@@ -16,6 +16,7 @@ import pytest
 import be_runtime
 from be_runtime.cache.manifest import parse_manifest
 from tests.support.looked_at import (
+    ANSWERING,
     ASSEMBLED,
     BY_DEFSYM,
     INCLUDES,
@@ -38,17 +39,13 @@ from tests.support.runtime import script
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
-KERNEL = """
-#include "brainevent/common.h"
-{text}
-#ifndef ANSWER
-#define ANSWER 1
-#endif
-extern "C" __attribute__((visibility("default"))) int answer() {{ return ANSWER; }}
-__global__ void fill(float* out) {{ *out = 1.0f; }}
+KERNEL = (
+    ANSWERING
+    + """__global__ void fill(float* out) {{ *out = 1.0f; }}
 // @BE f
 void f(BE::Tensor out, int64_t stream) {{ fill<<<1, 1, 0, (cudaStream_t)stream>>>(out.data_ptr<float>()); }}
 """
+)
 RDC = ("-rdc=true",)
 PATH = os.environ["PATH"]
 SHADOW = "{two}#include_next <{name}>"

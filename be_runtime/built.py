@@ -21,11 +21,14 @@ class Built(NamedTuple):
         What the compilers of all units looked at, also those that did not run this time.
     recorded : Recorded
         What was hashed of it, and earlier.
+    linked : tuple of str
+        The files besides sources that linking looked at.
     """
 
     steps: tuple[Step, ...]
     looked_at: LookedAt
     recorded: Recorded
+    linked: tuple[str, ...] = ()
 
 
 class UnitNotes:

@@ -1,32 +1,56 @@
-"""The compiled handler of a toolchain, kept in the cache: all modules link the same object."""
+"""The compiled handler of a toolchain, kept in the cache: all modules link the same object.
+
+Its entry also says what the toolchain's own files hold, so that no later build hashes compilers and libraries again.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from be_toolchain import Toolchain
 
 from .build.graph import HANDLER_OBJECT, handler_edge
 from .cache import BuildOutput, CacheKey, Store, make_key
-from .looked_at import Observer
+from .cache.examine import proven_records
+from .cache.manifest import FileRecord
+from .looked_at import LookedAt, Observer
 from .tools import Tools
 
 _OBJECT = "handler.o"
 
 
-def find(tools: Tools, toolchain: Toolchain, store: Store) -> str | None:
-    """The path of the handler's object, or None when it has to be compiled."""
+class Handler(NamedTuple):
+    """A compiled handler.
+
+    Parameters
+    ----------
+    path : str
+    records : mapping of str to FileRecord
+        What is known of the files of its toolchain, by path.
+    """
+
+    path: str
+    records: Mapping[str, FileRecord]
+
+
+def find(tools: Tools, toolchain: Toolchain, store: Store) -> Handler | None:
+    """The handler of a toolchain, or None when it has to be compiled."""
     entry = store.get(_key(tools, toolchain))
-    return None if entry is None else str(entry.output(_OBJECT))
+    return None if entry is None else Handler(str(entry.output(_OBJECT)), proven_records(entry.manifest))
 
 
-def keep(tools: Tools, toolchain: Toolchain, store: Store, folder: Path, observer: Observer) -> None:
-    """Keep the handler that a build compiled in its folder."""
+def keep(
+    tools: Tools, toolchain: Toolchain, store: Store, folder: Path, observer: Observer, linked: tuple[str, ...]
+) -> None:
+    """Keep the handler that a build compiled in its folder, and what is known of the files that every link reads."""
 
     def copy(staging: Path) -> BuildOutput:
         shutil.copyfile(folder / HANDLER_OBJECT, staging / _OBJECT)
-        return BuildOutput((_OBJECT,), *observer.looked_at((handler_edge(tools),)))
+        looked_at = LookedAt.merged((observer.looked_at((handler_edge(tools),)), LookedAt(others=linked)))
+        return BuildOutput((_OBJECT,), *looked_at)
 
     store.keep(_key(tools, toolchain), copy)
 

@@ -39,6 +39,7 @@ from .spec.model import EntryPoint, Role
 from .tools import Tools
 
 if TYPE_CHECKING:
+    from .handler_object import Handler
     from .preamble import Preamble
 
 LOG = "build.log"
@@ -98,7 +99,8 @@ class Maker(NamedTuple):
         except BuildError as error:
             raise self._explained(error, bindings) from None
         if handler is None:
-            handler_object.keep(self.tools, self.toolchain, self.store, staging, observer)
+            linked = () if self.request.compile.ldflags else built.linked
+            handler_object.keep(self.tools, self.toolchain, self.store, staging, observer, linked)
         shutil.rmtree(staging / "obj")
         (staging / CONTENTS).write_text(_contents(bindings, self.request.language), encoding="utf-8")
         optional = (*self._write_log(built.steps, staging), *self._write_commands(units, staging))
@@ -106,14 +108,17 @@ class Maker(NamedTuple):
         return BuildOutput(kept, *built.looked_at, recorded=built.recorded)
 
     def _build(
-        self, units: Mapping[str, UnitBuild], handler: str | None, preamble: Preamble | None, observer: Observer
+        self, units: Mapping[str, UnitBuild], handler: Handler | None, preamble: Preamble | None, observer: Observer
     ) -> Built:
         """Run the commands."""
         staging, link = observer.staging, self._link_command()
         recorded = Recorded(
             began_ns=build_began(str(staging), time.time_ns()),
             taken_ns=time.time_ns(),
-            records={},
+            records={
+                **(handler.records if handler is not None else {}),
+                **(preamble.records if preamble is not None else {}),
+            },
         )
         kept = preamble.looked_at if preamble is not None else LookedAt()
 
@@ -122,7 +127,8 @@ class Maker(NamedTuple):
             if preamble is not None:
                 units = {stem: preamble.use(build) for stem, build in units.items()}
                 aside = preamble.making
-            whole = graph.plan_build(self.request, units, self.tools, link, handler, aside)
+            compiled = handler.path if handler is not None else None
+            whole = graph.plan_build(self.request, units, self.tools, link, compiled, aside)
             return graph.with_compiler_launcher(whole, self.settings.compiler_launcher)
 
         with Progress(self.request.name, plan(units).edges) as progress:
@@ -152,9 +158,9 @@ class Maker(NamedTuple):
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in built.steps})
         apart = [*units.values(), *((preamble.making,) if preamble is not None and preamble.making is not None else ())]
         others = {HANDLER_OBJECT, *(name for build in apart for edge in build.edges for name in edge.outputs)}
-        linking = (step.edge for step in built.steps if others.isdisjoint(step.edge.outputs))
-        whole = LookedAt.merged((built.looked_at, observer.looked_at(linking), self._asked_nvcc()))
-        return built._replace(looked_at=whole)
+        linking = observer.looked_at(step.edge for step in built.steps if others.isdisjoint(step.edge.outputs))
+        whole = LookedAt.merged((built.looked_at, linking, self._asked_nvcc()))
+        return built._replace(looked_at=whole, linked=linking.others)
 
     def _observer(self, staging: Path) -> Observer:
         """What watches the commands of this build."""

@@ -7,7 +7,7 @@ builds with the same flags again is in an edit loop, and so is, sooner or later,
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from .build.kept_headers import preprocessing, use_kept_headers
 from .build.plan import UnitBuild
 from .build.preamble import DEPFILE, FILES, FOLDER, STEM, make_preamble, preamble_text, use_preamble
 from .cache import BuildOutput, CacheKey, Entry, Store, make_key
+from .cache.examine import proven_records
+from .cache.manifest import FileRecord
 from .kept_headers import HeaderSearch, KeptHeaders
 from .looked_at import LookedAt, Observer
 from .nvcc_phases import is_known, phases_for
@@ -74,6 +76,11 @@ class Preamble(NamedTuple):
         names = [path.removeprefix(own) for path in made_from.absent if path.startswith(own)]
         authors = (f"{folder}/{name}" for folder in self.headers.search.authors for name in names)
         return made_from._replace(absent=(*made_from.absent, *authors))
+
+    @property
+    def records(self) -> Mapping[str, FileRecord]:
+        """What is known of the files it was made from, by path."""
+        return {} if self.entry is None else proven_records(self.entry.manifest)
 
     def keep(self, store: Store, staging: Path, run: Run, observer: Observer) -> None:
         """Keep what the commands have made; `run` runs more of them there."""

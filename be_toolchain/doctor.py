@@ -278,7 +278,7 @@ def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iter
             status="note",
             subject="GPU",
             message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, not run",
-            next_step='pass compute_capability="sm_90" when building',
+            next_step='compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here',
         )
     for device in devices.devices:
         yield Finding(status="ok", subject=f"GPU {device.index}", message=f"{device.name}, {device.arch.sm}")

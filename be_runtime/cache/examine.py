@@ -94,6 +94,13 @@ def record_file(path: str, name: str) -> FileRecord:
         return record_stat(path, name)
 
 
+def proven_records(manifest: Manifest) -> dict[str, FileRecord]:
+    """By path, what an entry says of the files it was made from, where a later stat can prove it."""
+    newest = manifest.recorded_ns - RACY_MARGIN_NS
+    every = (manifest.dependencies + manifest.others).records
+    return {record.path: record for record in every if record.sha256 and not _is_racy(record, newest)}
+
+
 def _without_waiting(path: str, flags: int) -> int:
     """Open a file; one that is a pipe by now, without a writer, at once."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from be_runtime.settings import Settings
 
 _APP = "brainevent-toolchain"
+_LOADER_TOKENS = re.compile(r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+"""Names that dlopen replaces in a path: https://man7.org/linux/man-pages/man8/ld.so.8.html, dynamic string tokens."""
 _CONFIGURE = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
 
 
@@ -69,6 +72,9 @@ def folder_problem(folder: Path, is_noexec: Callable[[Path], bool], *, filled_se
     """
     if not folder.is_absolute():
         return "is not absolute: the home folder is unknown"
+    token = _LOADER_TOKENS.search(str(folder))
+    if token is not None:
+        return f"holds {token[0]}, which the loader of shared libraries replaces"
     uid = os.geteuid()
     try:
         existing = _existing_part(folder)

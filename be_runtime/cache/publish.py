@@ -157,11 +157,14 @@ def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
 
 
 def _records(paths: Iterable[str], known: Recorded) -> dict[str, FileRecord | None]:
-    return {path: known.records.get(path) or _record_dependency(path) for path in paths}
+    """Each file's record, None where it is gone already."""
+    every = list(paths)
+    records = record_files(every, known).records
+    return {path: records.get(path) for path in every}
 
 
 def _record_dependency(path: str) -> FileRecord | None:
-    """A dependency's record, None when it is gone already."""
+    """A dependency's record; None when it is gone."""
     try:
         return record_file(path, path)
     except FileNotFoundError:

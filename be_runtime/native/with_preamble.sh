@@ -10,6 +10,9 @@ LC_ALL=C
 folder=$1
 whole=$2
 shift 2
+# What watches the compiler costs each program it is loaded into a while, so only the compiler gets it.
+preload=${LD_PRELOAD-}
+unset LD_PRELOAD
 rest=$whole.rest/${whole##*/} # the object records the file's name
 
 # The first line names the source; the preamble is what follows.
@@ -18,5 +21,7 @@ read -r size < "$folder/size" &&
   cmp -s -n "$size" -i "$((${#first} + 1)):0" "$whole" "$folder/preamble.h" &&
   mkdir -p "${rest%/*}" &&
   { printf '%s\n' "$first" && tail -c "+$((${#first} + size + 2))" "$whole"; } > "$rest" &&
+  export LD_PRELOAD="$preload" &&
   exec "$@" -iquote "${whole%/*}" -include "$folder/preamble.h" -include "$folder/pragmas.h" -x c++ "$rest"
+export LD_PRELOAD="$preload"
 exec "$@" -x c++ "$whole"

@@ -107,6 +107,14 @@ def test_an_unusable_configured_folder_is_an_error(place: Place, tmp_path: Path)
     assert place.warnings == []
 
 
+@pytest.mark.parametrize("name", ["$ORIGIN", "a/${LIB}", "x$PLATFORM-y"])
+def test_a_name_that_the_loader_replaces_is_refused(place: Place, tmp_path: Path, name: str):
+    """dlopen would look elsewhere for what is built there."""
+    with pytest.raises(CacheError, match=r"holds \$.* the loader of shared libraries"):
+        place.choose(tmp_path / name)
+    assert place.choose(tmp_path / "$LIBRARY") == tmp_path / "$LIBRARY"
+
+
 def test_a_configured_relative_folder_is_below_the_working_folder(place: Place):
     assert place.choose(Path("cache")) == Path.cwd() / "cache"
 

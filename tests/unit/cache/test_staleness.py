@@ -206,6 +206,19 @@ def test_stat_alone_sees_a_path_that_should_be_absent(recorded: Manifest, tmp_pa
     assert not is_unchanged("/", recorded._replace(absent=absent))
 
 
+def test_a_folder_that_becomes_a_circle_of_links_is_seen(recorded: Manifest, tmp_path: Path):
+    """A compiler that looks for a header there stops, where it passed over the folder."""
+    folder = tmp_path / "none.h"
+    folder.mkdir()
+    absent, _ = group_absent([str(folder)])
+    assert is_unchanged("/", recorded._replace(absent=absent))
+    folder.rmdir()
+    assert is_unchanged("/", recorded._replace(absent=absent))
+    folder.symlink_to(tmp_path / "b.h")
+    (tmp_path / "b.h").symlink_to(folder)
+    assert not is_unchanged("/", recorded._replace(absent=absent))
+
+
 @pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns", "inode"])
 def test_each_part_of_a_stat_counts(recorded: Manifest, field: str):
     (record,) = recorded.dependencies.records

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from .dtypes import DType
 from .options import Language
 from .source_text import SourceText
+from .spec.axes import LEADING, axis_names, render_axes
 from .spec.model import EntryPoint, Param, Role
 
 _GENERATED = "be_runtime generated code"
@@ -112,10 +113,34 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
 
 def _trampoline(binding: Binding, language: Language) -> str:
     entry = binding.entry
-    call = f"{entry.call_name}({', '.join(_call_arguments(entry.params))});"
+    table, check = _axes_check(binding)
+    call = f"{check}{entry.call_name}({', '.join(_call_arguments(entry.params))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     head = f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::Call& be_call)"
-    return f"{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
+    return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
+
+
+def _axes_check(binding: Binding) -> tuple[str, str]:
+    """A table of the declared axes, and the statement that compares a call with it; empty where none are declared."""
+    arrays = [*binding.entry.with_role(Role.ARG), *binding.entry.with_role(Role.RET)]
+    names = axis_names(param.axes for param in arrays)
+    if all(param.axes is None for param in arrays):
+        return "", ""
+    table = f"be_axes_{binding.symbol}"
+    rows, lines = [], []
+    for index, axes in enumerate(param.axes for param in arrays):
+        if axes is None:
+            rows.append("{nullptr, nullptr, 0, false}")
+            continue
+        kept = [axis for axis in axes if axis != LEADING]
+        numbers = [str(~names.index(axis)) if isinstance(axis, str) else f"INT64_C({axis})" for axis in kept]
+        lines.append(f"static constexpr int64_t {table}_{index}[] = {{{', '.join([*numbers, '0'])}}};")
+        is_open = str(LEADING in axes).lower()
+        rows.append(f"{{{c_string(render_axes(axes))}, {table}_{index}, {len(kept)}, {is_open}}}")
+    lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
+    counts = [len(binding.entry.with_role(role)) for role in (Role.ARG, Role.RET)]
+    check = f"::be_check_axes(be_call, {table}, {counts[0]}, {counts[1]}, {c_string(' '.join(names))}); "
+    return "\n".join(lines) + "\n", check
 
 
 def _call_arguments(params: Sequence[Param]) -> list[str]:

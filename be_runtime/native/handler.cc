@@ -23,6 +23,7 @@
 #include "brainevent/detail/element_type_error.h"
 #include "brainevent/detail/entry.h"
 #include "brainevent/detail/xla_frame.h"
+#include "axes.h"
 #include "xla_call.h"
 
 namespace BE::detail {

@@ -3,11 +3,13 @@
 ::
 
     spec  = token { token }               in the order of the C++ call
-    token = "arg"    | "args"             the next input of the JAX call
-          | "ret"    | "rets"             the next output; at least one
+    token = ("arg" | "args") [ AXES ]     the next input of the JAX call
+          | ("ret" | "rets") [ AXES ]     the next output; at least one
           | "stream" | "ctx.stream"       the CUDA stream; at most one
           | ("attr" | "attrs") "." NAME [ ":" TYPE ]
                                           a keyword argument of the JAX call
+    AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
+    AXIS  = an identifier | an extent     an output's names are also an input's
     NAME  = an identifier; no two attributes have the same
     TYPE  = bool | int8 .. int64 | uint8 .. uint64 | float16 | bfloat16 | float32 | float64
           | complex64 | complex128
@@ -24,6 +26,7 @@ from collections.abc import Callable, Sequence
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import SourceSpan, SpecError
 
+from .axes import axis_names, parse_axes, render_axes
 from .cpp_params import CPP_SCALARS, canonical_type
 from .model import Param, Role
 
@@ -36,8 +39,9 @@ _ROLES = {
     "ctx.stream": Role.STREAM,
 }
 _ATTR = re.compile(r"attrs?\.([^:]*)(?::(.*))?", re.DOTALL)
+_ARRAY = re.compile(r"(args?|rets?)\[(.*)\]", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KNOWN = "known tokens: arg, ret, stream, attr.NAME, attr.NAME:TYPE"
+_KNOWN = "known tokens: arg, arg[n k], ret, ret[n], stream, attr.NAME, attr.NAME:TYPE"
 
 Locate = Callable[[int], SourceSpan | None]
 """The place of a token by its index; -1 is the function's name."""
@@ -72,12 +76,15 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
     Raises
     ------
     SpecError
-        For a token, a name or a type that does not exist, no output, two streams, or an attribute named twice.
+        For a token, a name or a type that does not exist, no output, two streams, an attribute named twice, or an axis
+        of an output that no input has.
 
     Examples
     --------
     >>> render_spec(parse_spec(["args", "attrs.n:int32", "ret", "ctx.stream"]))
     ('arg', 'attr.n:int32', 'ret', 'stream')
+    >>> parse_spec(["arg[n k]", "arg[k]", "ret[n]"])[0].axes
+    ('n', 'k')
     >>> parse_spec(["arg", "stream"], function="f")
     Traceback (most recent call last):
     be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
@@ -100,7 +107,8 @@ def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
 
 def _render_token(param: Param) -> str:
     if param.role is not Role.ATTR:
-        return str(param.role.value)
+        axes = "" if param.axes is None else f"[{render_axes(param.axes)}]"
+        return f"{param.role.value}{axes}"
     return f"attr.{param.name}:{param.dtype.name}" if param.dtype else f"attr.{param.name}"
 
 
@@ -109,6 +117,12 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
     role = _ROLES.get(token)
     if role is not None:
         return Param(role=role)
+    array = _ARRAY.fullmatch(token)
+    if array is not None:
+        try:
+            return Param(role=_ROLES[array[1]], axes=parse_axes(array[2]))
+        except ValueError as error:
+            raise SpecError(f"{function}: {token!r}: {error}", span=locate(index)) from None
     match = _ATTR.fullmatch(token)
     if match is None:
         raise SpecError(
@@ -144,6 +158,15 @@ def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, loca
             )
         if param.role is Role.ATTR:
             seen.add(param.name)
+    bound = axis_names(param.axes for param in params if param.role is Role.ARG)
+    for index, param in enumerate(params):
+        unbound = set(axis_names([param.axes])).difference(bound) if param.role is Role.RET else ()
+        for name in sorted(unbound):
+            raise SpecError(
+                f"{function}: {tokens[index]!r} has the axis {name!r}, which no 'arg' has",
+                span=locate(index),
+                hints=("leave the brackets out where the shape does not follow from an input's",),
+            )
     if not any(param.role is Role.RET for param in params):
         raise SpecError(
             f"{function}: the arg_spec has no 'ret'; a function needs at least one output",

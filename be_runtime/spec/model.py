@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from be_runtime.dtypes import DType
 
+from .axes import Axes
+
 
 class Role(Enum):
     """What a parameter of an entry point receives."""
@@ -28,11 +30,14 @@ class Param(NamedTuple):
         The attribute's name for ``Role.ATTR``; else the C++ name where the signature is known, or empty.
     dtype : DType or None
         The attribute's type; None for every other role.
+    axes : tuple of (str or int), or None
+        The axes of an array, see `parse_axes`; None where a call may pass any.
     """
 
     role: Role
     name: str = ""
     dtype: DType | None = None
+    axes: Axes | None = None
 
 
 class EntryPoint(NamedTuple):

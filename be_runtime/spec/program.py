@@ -18,6 +18,8 @@ from .places import Places
 _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _CONTINUED = r"\\[ \t]*\r?\n"
+_WORD = re.compile(r"(?:\[[^\]]*\]|\S)+")
+"""A word of an annotation; there may be spaces in brackets."""
 _NOT_SPACE = re.compile(r"\S+")
 # Both begin with a literal, which the engine finds fast.
 _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
@@ -189,7 +191,7 @@ def _end_of_block(code: str, start: int) -> int:
 def _annotation(text: str, start: int, end_of_marker: int, branch: Branch) -> Annotation:
     """The words of an annotation's comment."""
     flat = re.sub(_CONTINUED, lambda match: " " * len(match[0]), text)
-    matches = list(_NOT_SPACE.finditer(flat, end_of_marker))
+    matches = list(_WORD.finditer(flat, end_of_marker))
     return Annotation(
         words=tuple(match[0] for match in matches),
         starts=tuple(start + match.start() for match in matches),

@@ -170,3 +170,24 @@ def test_on_each_device():
         out = jax.jit(decay)(v, v)
         assert out.devices() == {device}
         np.testing.assert_array_equal(out, 1.5 * np.arange(N) / 8)
+
+
+def test_declared_axes_refuse_a_batch():
+    """`total` adds up one array; a whole batch would be one longer array to it."""
+    code = """
+#include "brainevent/common.h"
+__global__ void add_up(const float* x, int n, float* y) { *y = 0; for (int i = 0; i < n; ++i) *y += x[i]; }
+// @BE total arg[n] ret[] stream
+void total(const BE::Tensor x, BE::Tensor y, int64_t stream) {
+  add_up<<<1, 1, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), x.numel(), y.data_ptr<float>());
+}
+"""
+    be_runtime.load_cuda_inline("axes_on_gpu", code)
+
+    def total(x: jax.Array, method: str) -> Any:
+        return jax.ffi.ffi_call("axes_on_gpu.total", jax.ShapeDtypeStruct((), x.dtype), vmap_method=method)(x)
+
+    rows = jnp.ones((4, 3), jnp.float32)
+    np.testing.assert_array_equal(jax.vmap(lambda x: total(x, "sequential"))(rows), [3, 3, 3, 3])
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"shape \(4, 3\), but its axes are declared as \[n\]"):
+        jax.block_until_ready(jax.vmap(lambda x: total(x, "broadcast_all"))(rows))

@@ -12,15 +12,24 @@ from be_runtime.spec import Param, Role, parse_spec, render_spec
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 ATTRS = st.lists(
-    st.builds(Param, role=st.just(Role.ATTR), name=NAMES, dtype=st.sampled_from(DTYPES) | st.none()),
+    st.builds(Param, role=st.just(Role.ATTR), name=NAMES, dtype=st.sampled_from(DTYPES) | st.none(), axes=st.none()),
     max_size=4,
     unique_by=lambda param: param.name,
 )
-OTHERS = st.lists(st.sampled_from([Param(role=Role.ARG), Param(role=Role.RET)]), max_size=4)
+AXES = st.none() | st.builds(
+    lambda leading, axes: (*leading, *axes),
+    st.sampled_from([(), ("...",)]),
+    st.lists(st.sampled_from(["n", "k"]) | st.integers(0, 10**12), max_size=3).map(tuple),
+)
+BOUND = Param(role=Role.ARG, axes=("n", "k"))
+OTHERS = st.lists(
+    st.builds(Param, role=st.sampled_from([Role.ARG, Role.RET]), name=st.just(""), dtype=st.none(), axes=AXES),
+    max_size=4,
+)
 STREAMS = st.lists(st.just(Param(role=Role.STREAM)), max_size=1)
 SPECS = (
     st.tuples(ATTRS, OTHERS, STREAMS)
-    .flatmap(lambda parts: st.permutations([Param(role=Role.RET), *parts[0], *parts[1], *parts[2]]))
+    .flatmap(lambda parts: st.permutations([Param(role=Role.RET), BOUND, *parts[0], *parts[1], *parts[2]]))
     .map(tuple)
 )
 
@@ -56,6 +65,12 @@ def test_every_type(name: str) -> None:
 @pytest.mark.parametrize(
     ("tokens", "part", "hint"),
     [
+        ("arg[n] ret[m]", "'ret[m]' has the axis 'm', which no 'arg' has", "brackets"),
+        ("arg[n,k] ret", "'n,k' is no axis", ""),
+        ("arg[-1] ret", "'-1' is no axis", ""),
+        ("arg[01] ret", "'01' is no axis", ""),
+        ("arg[1e3] ret", "'1e3' is no axis", ""),
+        ("stream[n] ret", "unknown arg_spec token 'stream[n]'", "'stream'"),
         ("agr ret", "unknown arg_spec token 'agr'", "'arg'"),
         ("rett", "unknown arg_spec token 'rett'", "'ret'"),
         ("ret cuda.stream", "'cuda.stream'", "'ctx.stream'"),

@@ -40,6 +40,17 @@ struct AttrSpec {
   int position;
 };
 
+/// The declared axes of an argument or a result.
+struct AxesSpec {
+  /// As the author wrote them; null where any shape will do.
+  const char* text;
+  /// For each axis its extent, or, below 0, the complement of its name's number.
+  const int64_t* extents;
+  int count;
+  /// Whether leading axes may stand before them.
+  bool has_leading;
+};
+
 /// What is known about an entry point when its module is compiled. Lives in static storage.
 struct EntrySpec {
   /// `module.function`, the beginning of every message.
@@ -58,6 +69,9 @@ struct EntrySpec {
 constexpr uint32_t kCommandBufferCompatible = 1;
 
 }  // namespace BE::detail
+
+/// See native/axes.h.
+BE_INTERNAL_HIDDEN void be_check_axes(const BE::detail::Call&, const BE::detail::AxesSpec*, int, int, const char*);
 
 /// See native/handler.cc.
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,

@@ -8,45 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
-from be_toolchain import Toolchain, __version__
+from be_toolchain import Toolchain
 
 from .cache import CacheKey, Entry, make_key
 from .options import BuildRequest
+from .own_code import own_code_digest
 from .tools import Tools
 
 Field = tuple[str, str | Sequence[str]]
 """A label of a key, and its value."""
-
-_PACKAGE = Path(__file__).parent
-_GENERATOR = (".", "build", "launch", "native", "spec")
-"""The folders of this package with all that decides what is built from a request."""
-
-
-@cache
-def generator_digest() -> str:
-    """Identifies the code that turns a request into a library, so that a changed generator misses the cache.
-
-    An installed wheel's RECORD holds the hash of each of its files. In a checkout a file's size and time stand for it.
-    """
-    record = _PACKAGE.parent / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
-    if record.is_file():
-        # What Python compiled has no hash there.
-        facts = sorted([row for row in record.read_bytes().splitlines() if row[:3] == b"be_" and row[-2:] != b",,"])
-    else:
-        facts = [fact for name in _GENERATOR for fact in _file_facts(str(_PACKAGE / name))]
-    return hashlib.sha256(b"\n".join([__version__.encode(), *facts])).hexdigest()
-
-
-def _file_facts(path: str) -> list[bytes]:
-    """Name, size and time of each source file in a folder."""
-    names = (f"{path}/{name}" for name in sorted(os.listdir(path)) if name.endswith((".py", ".c", ".cc", ".h", ".sh")))
-    stats = [(name, os.stat(name)) for name in names]
-    return [f"{os.path.basename(name)} {found.st_size} {found.st_mtime_ns}".encode() for name, found in stats]
 
 
 def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, ...]:
@@ -64,7 +36,7 @@ def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, 
         ("functions", _functions_text(request.functions)),
         *((name, _text(value)) for name, value in request.compile._asdict().items()),
         ("ffi_api", ffi_api_version),
-        ("generator", generator_digest()),
+        ("generator", own_code_digest()),
     )
 
 

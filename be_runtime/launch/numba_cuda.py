@@ -13,8 +13,9 @@ from ..arrays import BATCHING_METHODS, ArraySpec, check_aliases, check_outs, che
 from ..cache import make_key
 from ..errors import ArgumentError
 from ..function_content import function_content
-from ..identity import Field, generator_digest
+from ..identity import Field
 from ..inputs import as_kernel_arrays
+from ..own_code import own_code_digest
 from ..pipeline import Session
 from .calls import choose_archs, launch, new_session
 from .describe import Geometry, Kernel, array_param, content_id
@@ -167,7 +168,7 @@ def _obtain(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session) -> K
         return Kernel(content_id(images), kernel.name, images)
     fields = _fields(kernel, archs, content.digest)
     return obtain_kernel(
-        make_key("numba-cuda", *fields, ("generator", generator_digest())),
+        make_key("numba-cuda", *fields, ("generator", own_code_digest())),
         Origin(make_key("numba-cuda", *fields)),
         lambda _staging: Compiled(compile_numba(kernel, archs)),
         kernel.name,

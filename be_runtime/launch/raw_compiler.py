@@ -20,7 +20,8 @@ from ..build.programs import resolve_ninja
 from ..build.progress import Progress
 from ..cache import CacheKey, make_key, shadowing_paths
 from ..errors import BuildError
-from ..identity import Field, generator_digest
+from ..identity import Field
+from ..own_code import own_code_digest
 from ..pipeline import Session
 from . import nvrtc
 from .describe import Image
@@ -47,7 +48,7 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Cache
         ("options", kernel.options()),
         ("compilers", compilers),
         ("environment", _environment(system)),
-        ("generator", generator_digest()),
+        ("generator", own_code_digest()),
     )
 
 

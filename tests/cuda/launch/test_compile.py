@@ -281,6 +281,6 @@ def test_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: py
     assert find_id() == first
     assert len(compiled) == 1
     # A checkout of ours on another host has other times: the kernel is compiled anew, and the program is the same.
-    monkeypatch.setattr("be_runtime.launch.numba_cuda.generator_digest", lambda: "another checkout")
+    monkeypatch.setattr("be_runtime.launch.numba_cuda.own_code_digest", lambda: "another checkout")
     assert find_id() == first
     assert len(compiled) == 2

@@ -8,17 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from be_toolchain import __version__
-
-from .api import (
-    load_cpp_dir,
-    load_cpp_file,
-    load_cpp_inline,
-    load_cuda_dir,
-    load_cuda_file,
-    load_cuda_inline,
-)
-from .control import (
+from be_runtime.api import load_cpp_dir, load_cpp_file, load_cpp_inline, load_cuda_dir, load_cuda_file, load_cuda_inline
+from be_runtime.control import (
     clear_cache,
     export_prebuilt,
     get_cache_dir,
@@ -28,7 +19,7 @@ from .control import (
     set_compute_capabilities,
     write_compile_commands,
 )
-from .errors import (
+from be_runtime.errors import (
     ArgumentError,
     BeRuntimeError,
     BuildError,
@@ -42,17 +33,18 @@ from .errors import (
     SpecError,
     StreamWarning,
 )
-from .module import CompiledModule
+from be_runtime.load.module import CompiledModule
+from be_toolchain import __version__
 
 if TYPE_CHECKING:
-    from .custom.backends import FallbackWarning
-    from .custom.benchmark import BenchmarkConfig
-    from .custom.kernel import XLACustomKernel
-    from .launch.numba_cuda import numba_cuda_kernel
-    from .launch.raw import cuda_kernel
-    from .numba_host.cuda_callable import numba_cuda_callable
-    from .numba_host.kernel import numba_kernel
-    from .warp_kernels import warp_kernel
+    from be_runtime.kernels.cuda.raw import cuda_kernel
+    from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
+    from be_runtime.kernels.numba.cpu.cpu_kernel import numba_kernel
+    from be_runtime.kernels.numba.gpu.numba_cuda import numba_cuda_kernel
+    from be_runtime.kernels.operation.backends import FallbackWarning
+    from be_runtime.kernels.operation.benchmark import BenchmarkConfig
+    from be_runtime.kernels.operation.operation import XLACustomKernel
+    from be_runtime.kernels.warp_kernels import warp_kernel
 
 __all__ = [
     "ArgumentError",
@@ -94,14 +86,14 @@ __all__ = [
 ]
 
 _LATER = {
-    "BenchmarkConfig": "custom.benchmark",
-    "FallbackWarning": "custom.backends",
-    "XLACustomKernel": "custom.kernel",
-    "cuda_kernel": "launch.raw",
-    "numba_cuda_callable": "numba_host.cuda_callable",
-    "numba_cuda_kernel": "launch.numba_cuda",
-    "numba_kernel": "numba_host.kernel",
-    "warp_kernel": "warp_kernels",
+    "BenchmarkConfig": "kernels.operation.benchmark",
+    "FallbackWarning": "kernels.operation.backends",
+    "XLACustomKernel": "kernels.operation.operation",
+    "cuda_kernel": "kernels.cuda.raw",
+    "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
+    "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
+    "numba_kernel": "kernels.numba.cpu.cpu_kernel",
+    "warp_kernel": "kernels.warp_kernels",
 }
 """What is imported on its first use, and from where."""
 

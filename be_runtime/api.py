@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from .module import CompiledModule
-from .options import BuildRequest, LoadOptions
-from .process import PROCESS
-from .request import (
+from be_runtime.load.module import CompiledModule
+from be_runtime.load.process import PROCESS
+from be_runtime.request.arguments import (
     CppOptions,
     CudaOptions,
     Functions,
@@ -21,6 +20,7 @@ from .request import (
     inline_units,
     load_options,
 )
+from be_runtime.request.options import BuildRequest, LoadOptions
 
 _LOAD_KEYS = frozenset(
     {

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from be_runtime.cache import Store
+from be_runtime.errors import ArgumentError
+from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Target
+from be_runtime.request.arguments import StrPath
+from be_runtime.request.options import check_arch_list, check_name, check_path
 from be_toolchain.arch import parse_archs
-
-from .cache import Store
-from .errors import ArgumentError
-from .options import check_arch_list, check_name, check_path
-from .process import PROCESS
-from .registry import Target
-from .request import StrPath
 
 
 def set_cache_dir(path: StrPath) -> None:
@@ -76,7 +75,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     CacheError
         The cache holds no modules, or the folder can't be written.
     """
-    from .prebuilt import export
+    from be_runtime.load.prebuilt import export
 
     folder = check_path(path, "path")
     return export(Store(get_cache_dir()), folder)
@@ -105,7 +104,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     >>> be_runtime.write_compile_commands("/my/project/compile_commands.json")  # doctest: +SKIP
     PosixPath('/my/project/compile_commands.json')
     """
-    from .compile_commands import FILE, merge_commands
+    from be_runtime.compile.plan.compile_commands import FILE, merge_commands
 
     target = check_path(path, "path")
     modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)

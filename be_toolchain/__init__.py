@@ -14,11 +14,11 @@ if not TYPE_CHECKING and sys.platform != "linux":  # pip installs a wheel of pur
 
 if TYPE_CHECKING:
     from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs
-    from be_toolchain.device_memory import device_archs
-    from be_toolchain.devices import probe_devices
     from be_toolchain.errors import ToolchainError
+    from be_toolchain.find.device_memory import device_archs
+    from be_toolchain.find.devices import probe_devices
+    from be_toolchain.find.resolver import resolve
     from be_toolchain.model import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
-    from be_toolchain.resolver import resolve
 
 __version__ = "0.1.0"
 
@@ -27,15 +27,15 @@ _HOMES = {
     "check_archs": "arch",
     "gencode_flags": "arch",
     "parse_archs": "arch",
-    "device_archs": "device_memory",
-    "probe_devices": "devices",
+    "device_archs": "find.device_memory",
+    "probe_devices": "find.devices",
     "ToolchainError": "errors",
     "Component": "model",
     "CudaToolkit": "model",
     "HostCompiler": "model",
     "Toolchain": "model",
     "ToolchainRequest": "model",
-    "resolve": "resolver",
+    "resolve": "find.resolver",
 }
 
 __all__ = [

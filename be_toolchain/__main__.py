@@ -10,6 +10,6 @@ try:
 except OSError:  # the folder is gone
     pass
 
-from be_toolchain.cli import main
+from be_toolchain.cli.main import main
 
 sys.exit(main())

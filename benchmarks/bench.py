@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from be_toolchain import CudaToolkit, HostCompiler, ToolchainError, ToolchainRequest, probe_devices, resolve
-from be_toolchain.devices import Device
-from be_toolchain.system import LocalSystem
+from be_toolchain.find.devices import Device
+from be_toolchain.machine.system import LocalSystem
 
 from .stats import alternating
 

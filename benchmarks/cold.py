@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from be_runtime.cache import Store
-from be_runtime.cache.lookup import look_up
+from be_runtime.cache.validity.lookup import look_up
 
 from .bench import KERNELS, Bench, interleave
 from .figure import Figure

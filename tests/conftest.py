@@ -21,8 +21,8 @@ from tests.support import requirements
 ROOT = Path(__file__).resolve().parent.parent
 TIERS = ("unit", "compile", "faults", "cuda", "gpu", "packaging")
 PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
-NUMBA_DOCTESTS = frozenset({"be_runtime/numba_host/kernel.py"})
-COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/module.py", *NUMBA_DOCTESTS})
+NUMBA_DOCTESTS = frozenset({"be_runtime/kernels/numba/cpu/cpu_kernel.py"})
+COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/load/module.py", *NUMBA_DOCTESTS})
 
 _IMPORTS = {"support/numba_kernels.py": "numba", "support/warp_kernels.py": "warp"}
 collect_ignore = [name for name, package in _IMPORTS.items() if importlib.util.find_spec(package) is None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,11 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (RO
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 # All others get what they need from it as arguments: process makes the settings, execute hands it to ninja, and system
 # is a port.
-READERS_OF_ENVIRON = {"be_runtime/process.py", "be_runtime/build/execute.py", "be_toolchain/system.py"}
+READERS_OF_ENVIRON = {
+    "be_runtime/load/process.py",
+    "be_runtime/compile/run/execute.py",
+    "be_toolchain/machine/system.py",
+}
 UNFINISHED = re.compile("|".join(["NotImplemented" + "Error", "TO" + "DO", "FIX" + "ME", "XX" + "X"]))
 
 
@@ -44,22 +48,24 @@ def test_few_modules_read_the_environment():
     assert readers <= READERS_OF_ENVIRON
 
 
-def test_every_module_has_a_layer():
-    contracts = tomllib.loads(PYPROJECT)["tool"]["importlinter"]["contracts"]
-    layers = {
-        (contract["containers"][0], name)
-        for contract in contracts
-        if contract["type"] == "layers"
-        for layer in contract["layers"]
-        for name in re.findall(r"\w+", layer)
-    }
-    modules = {
-        (package, path.stem)
-        for package in PACKAGES
-        for path in (ROOT / package).iterdir()
-        if (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").is_file()
-    }
-    assert modules <= layers, "a new module takes its place in pyproject.toml, [tool.importlinter]"
+MOST_FILES = 14
+SHARED_NAMES = {"__init__", "errors", "model"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_folder_holds_few_files_and_says_what_they_are(package: str):
+    folders = Counter(path.parent for path in MODULES if path.is_relative_to(ROOT / package))
+    assert folders
+    assert {_name(folder): count for folder, count in folders.items() if count > MOST_FILES} == {}
+    texts = {folder: ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) for folder in folders}
+    assert [_name(folder) for folder, text in texts.items() if not text] == []
+    assert [_name(folder) for folder in folders if folder.name == "build"] == [], "tools skip folders of this name"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_files_name_occurs_once_in_a_package(package: str):
+    names = Counter(path.stem for path in MODULES if path.is_relative_to(ROOT / package))
+    assert {name for name, count in names.items() if count > 1} <= SHARED_NAMES
 
 
 def test_every_source_folder_is_a_package():

@@ -1,13 +1,13 @@
 """The build cache: keys that explain themselves, entries that prove themselves before they are used."""
 
-from be_runtime.cache.guard import own_folder
-from be_runtime.cache.key import CacheKey, make_key
-from be_runtime.cache.location import CacheWarning, usable_cache_dir
-from be_runtime.cache.lock import THIS_PROCESS
-from be_runtime.cache.manifest import FileRecord, Files, Manifest
+from be_runtime.cache.folder.guard import own_folder
+from be_runtime.cache.folder.key import CacheKey, make_key
+from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
+from be_runtime.cache.folder.lock import THIS_PROCESS
 from be_runtime.cache.output import BuildOutput, Recorded
-from be_runtime.cache.shadow import shadowing_paths
 from be_runtime.cache.store import Entry, Store
+from be_runtime.cache.validity.manifest import FileRecord, Files, Manifest
+from be_runtime.cache.validity.shadow import shadowing_paths
 
 __all__ = [
     "THIS_PROCESS",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from be_runtime.cache.guard import cache_errors, disk_errors
-from be_runtime.cache.key import CacheKey
-from be_runtime.cache.layout import lock_file
-from be_runtime.cache.lock import Flock, OnWait, key_lock
-from be_runtime.cache.lookup import Lookup, look_up, variant_folders
+from be_runtime.cache.folder.guard import cache_errors, disk_errors
+from be_runtime.cache.folder.key import CacheKey
+from be_runtime.cache.folder.layout import lock_file
+from be_runtime.cache.folder.lock import Flock, OnWait, key_lock
 from be_runtime.cache.output import BuildOutput
 from be_runtime.cache.publish import open_stage, publish, trim
-from be_runtime.cache.staging import builder_of, make_staging, remove_tree
+from be_runtime.cache.upkeep.staging import builder_of, make_staging, remove_tree
+from be_runtime.cache.validity.lookup import Lookup, look_up, variant_folders
 
 Build = Callable[[Path], BuildOutput]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.cache.manifest import FileRecord
+from be_runtime.cache.validity.manifest import FileRecord
 
 
 class Recorded(NamedTuple):

@@ -10,15 +10,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.cache.absent import group_absent
-from be_runtime.cache.examine import has_stat, record_file, record_stat
-from be_runtime.cache.guard import make_folder
-from be_runtime.cache.key import CacheKey
-from be_runtime.cache.layout import KEY, MANIFEST, created_ns, fan_folder, key_folder, output_problem, variant_name
-from be_runtime.cache.lookup import read_manifest, variant_folders, write_private
-from be_runtime.cache.manifest import FileRecord, Files, Manifest, render_manifest
+from be_runtime.cache.folder.guard import make_folder
+from be_runtime.cache.folder.key import CacheKey
+from be_runtime.cache.folder.layout import (
+    KEY,
+    MANIFEST,
+    created_ns,
+    fan_folder,
+    key_folder,
+    output_problem,
+    variant_name,
+)
 from be_runtime.cache.output import BuildOutput, Recorded
-from be_runtime.cache.staging import discard
+from be_runtime.cache.upkeep.staging import discard
+from be_runtime.cache.validity.absent import group_absent
+from be_runtime.cache.validity.examine import has_stat, record_file, record_stat
+from be_runtime.cache.validity.lookup import read_manifest, variant_folders, write_private
+from be_runtime.cache.validity.manifest import FileRecord, Files, Manifest, render_manifest
 from be_runtime.errors import CacheError
 
 MOST_VARIANTS = 4

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.cache.guard import cache_errors, find_base, prepare_base
-from be_runtime.cache.key import CacheKey
-from be_runtime.cache.lock import Flock, OnWait
-from be_runtime.cache.lookup import Lookup, look_up
-from be_runtime.cache.manifest import Manifest
+from be_runtime.cache.folder.guard import cache_errors, find_base, prepare_base
+from be_runtime.cache.folder.key import CacheKey
+from be_runtime.cache.folder.lock import Flock, OnWait
 from be_runtime.cache.output import BuildOutput
+from be_runtime.cache.validity.lookup import Lookup, look_up
+from be_runtime.cache.validity.manifest import Manifest
 from be_runtime.errors import CacheError
 
 if TYPE_CHECKING:
-    from be_runtime.cache.upkeep import EntryInfo
+    from be_runtime.cache.upkeep.entries import EntryInfo
 
 Build = Callable[[Path], BuildOutput]
 
@@ -66,7 +66,7 @@ class Store(NamedTuple):
     Parameters
     ----------
     root : Path
-        The cache's folder, made at the first build. See `be_runtime.cache.guard` for who may own it.
+        The cache's folder, made at the first build. See `be_runtime.cache.folder.guard` for who may own it.
     flock : callable
         The locking primitive.
     """
@@ -140,7 +140,7 @@ class Store(NamedTuple):
         int
             The number of entries removed.
         """
-        from be_runtime.cache.upkeep import clear
+        from be_runtime.cache.upkeep.entries import clear
 
         base = find_base(str(self.root))
         if base is None:
@@ -150,7 +150,7 @@ class Store(NamedTuple):
 
     def entries(self) -> Iterator[EntryInfo]:
         """Every entry, valid or not, in no particular order."""
-        from be_runtime.cache.upkeep import scan
+        from be_runtime.cache.upkeep.entries import scan
 
         base = find_base(str(self.root))
         return iter(()) if base is None else scan(base)
@@ -186,7 +186,7 @@ class Store(NamedTuple):
         CacheError
             The cache's folder can't be used or written.
         """
-        from be_runtime.cache.pruning import prune
+        from be_runtime.cache.upkeep.pruning import prune
 
         base = find_base(str(self.root))
         if base is None:
@@ -200,7 +200,7 @@ class Store(NamedTuple):
 
         Reads every manifest, so it is for a person who asks why something is built again.
         """
-        from be_runtime.cache.upkeep import newest_key
+        from be_runtime.cache.upkeep.entries import newest_key
 
         base = find_base(str(self.root))
         older = None if base is None else newest_key(base, key)

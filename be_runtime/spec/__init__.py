@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from be_runtime.source_text import SourceText
-
-from .model import EntryPoint, Param, Role
+from be_runtime.spec.model import EntryPoint, Param, Role
 
 if TYPE_CHECKING:
-    from .discovery import discover
-    from .grammar import parse_spec, render_spec
+    from be_runtime.spec.discovery import discover
+    from be_runtime.spec.grammar import parse_spec, render_spec
 
 __all__ = ["EntryPoint", "Param", "Role", "SourceText", "discover", "parse_spec", "render_spec"]
 

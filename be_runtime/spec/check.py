@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from be_runtime.dtypes import DType
 from be_runtime.errors import SourceSpan, SpecError
-
-from .cpp_params import TENSORS, CppParam, Shape
-from .functions import Function, returns_void
-from .grammar import Locate, render_spec
-from .model import Param, Role
-from .places import Places
+from be_runtime.spec.cpp.cpp_params import TENSORS, CppParam, Shape
+from be_runtime.spec.cpp.functions import Function, returns_void
+from be_runtime.spec.cpp.places import Places
+from be_runtime.spec.grammar import Locate, render_spec
+from be_runtime.spec.model import Param, Role
 
 _TENSOR_ROLES = frozenset({Role.ARG, Role.RET})
 _HALVES = frozenset({"float16", "bfloat16"})

@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.source_text import SourceText
-
-from .check import complete, contradiction, infer
-from .functions import Function
-from .grammar import Locate, is_identifier, parse_spec
-from .model import EntryPoint, Param, Role
-from .places import Places
-from .program import Annotation, Program
-from .streams import launches_out_of_order
+from be_runtime.spec.check import complete, contradiction, infer
+from be_runtime.spec.cpp.functions import Function
+from be_runtime.spec.cpp.places import Places
+from be_runtime.spec.cpp.program import Annotation, Program
+from be_runtime.spec.cpp.streams import launches_out_of_order
+from be_runtime.spec.grammar import Locate, is_identifier, parse_spec
+from be_runtime.spec.model import EntryPoint, Param, Role
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names to infer, or None for the annotations."""

@@ -25,10 +25,9 @@ from collections.abc import Callable, Sequence
 
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import SourceSpan, SpecError
-
-from .axes import axis_names, parse_axes, render_axes
-from .cpp_params import CPP_SCALARS, canonical_type
-from .model import Param, Role
+from be_runtime.spec.axes import axis_names, parse_axes, render_axes
+from be_runtime.spec.cpp.cpp_params import CPP_SCALARS, canonical_type
+from be_runtime.spec.model import Param, Role
 
 _ROLES = {
     "arg": Role.ARG,

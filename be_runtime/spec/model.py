@@ -6,8 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from be_runtime.dtypes import DType
-
-from .axes import Axes
+from be_runtime.spec.axes import Axes
 
 
 class Role(Enum):

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.survey import survey
-from be_toolchain.system import LocalSystem
+from be_toolchain.find.survey import survey
+from be_toolchain.machine.system import LocalSystem
 
 mode, records, site, prefix, rounds = sys.argv[1:]
 REQUEST = ToolchainRequest(need_cuda=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from be_runtime.tools import INCLUDE_DIR
+from be_runtime.own_files import INCLUDE_DIR
 
 from ..bench import Bench
 from ..cold import ColdJob, Load, measure_cold

@@ -21,10 +21,13 @@ import os, sys, warnings
 sys.path[:] = {path!r}
 import ctypes, importlib, json, pkgutil, platform, pwd, subprocess, tempfile, time, tomllib, traceback
 import be_toolchain
-for module in pkgutil.iter_modules(be_toolchain.__path__):  # the interpreter may lie where the user can't read
-    module.name == "__main__" or importlib.import_module("be_toolchain." + module.name)
-from be_toolchain import cli, configuration, resolver, system
-from be_toolchain.managed import Store
+for module in pkgutil.walk_packages(be_toolchain.__path__, "be_toolchain."):  # which may lie where the user can't read
+    module.name == "be_toolchain.__main__" or importlib.import_module(module.name)
+from be_toolchain.cli import main as cli
+from be_toolchain.find import resolver
+from be_toolchain.machine import system
+from be_toolchain.settings import configuration
+from be_toolchain.install.managed import Store
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 os.environ["HOME"] = "/nonexistent"
 os.chdir({cwd!r})

@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from be_runtime.build.execute import execute
-from be_runtime.build.plan import BuildPlan, Edge
-from be_runtime.build.programs import resolve_ninja
 from be_runtime.cache import BuildOutput, Store, make_key
-from be_toolchain.system import LocalSystem
+from be_runtime.compile.plan.build_plan import BuildPlan, Edge
+from be_runtime.compile.run.execute import execute
+from be_runtime.compile.run.programs import resolve_ninja
+from be_toolchain.machine.system import LocalSystem
 
 HANGS_AFTER_S = 16.0
 _MOST_PERSISTENT = 6

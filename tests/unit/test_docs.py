@@ -17,7 +17,7 @@ def test_the_page_of_settings_has_the_table_of_settings():
 
 def test_the_page_of_settings_names_every_variable_of_ours():
     page = (DOCS / "settings.md").read_text()
-    sources = "".join(path.read_text() for path in (DOCS.parent / "be_toolchain").glob("*.py"))
+    sources = "".join(path.read_text() for path in (DOCS.parent / "be_toolchain").rglob("*.py"))
     names = set(re.findall(r'"((?:BE|BRAINEVENT)_[A-Z_]+)"', sources))
     assert names
     assert not [name for name in names if f"`{name}`" not in page]

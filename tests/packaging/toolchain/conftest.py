@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain.system import FileStamp, LocalSystem
+from be_toolchain.machine.system import FileStamp, LocalSystem
 from tests.packaging.toolchain.small_wheels import write_wheels
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,12 +14,12 @@ import pytest
 import be_runtime
 from be_runtime.errors import BuildError
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.clang_toolkit import find_clang
-from be_toolchain.compilers import Compilers
 from be_toolchain.errors import ArchError
+from be_toolchain.find.clang_toolkit import find_clang
+from be_toolchain.find.compilers import Compilers
+from be_toolchain.machine.system import LocalSystem
 from be_toolchain.model import CudaToolkit
-from be_toolchain.preferences import Preferences
-from be_toolchain.system import LocalSystem
+from be_toolchain.settings.preferences import Preferences
 from tests.packaging.toolchain.conftest import NO_INDEX, Environment
 from tests.support import cuda, requirements
 

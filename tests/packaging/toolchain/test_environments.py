@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.doctor import examine_machine
 from be_toolchain.errors import CudaNotFoundError
-from be_toolchain.install_facts import gather_situation
-from be_toolchain.report_text import render_report
+from be_toolchain.install.facts import gather_situation
+from be_toolchain.report.doctor import examine_machine
+from be_toolchain.report.report_text import render_report
 from tests.packaging.toolchain.conftest import STRANGERS, Environment
 
 pytestmark = pytest.mark.xdist_group("toolchain-environments")

@@ -12,8 +12,8 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError
+from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.model import CudaToolkit
-from be_toolchain.store_paths import INTERRUPTED
 from tests.packaging.toolchain.conftest import STRANGERS, Environment
 
 pytestmark = pytest.mark.xdist_group("toolchain-install")

@@ -15,10 +15,10 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError
-from be_toolchain.install_plan import PARTS
-from be_toolchain.managed import Store
-from be_toolchain.store_paths import INTERRUPTED
-from be_toolchain.wheel_files import check_wheel
+from be_toolchain.install.managed import Store
+from be_toolchain.install.plan import PARTS
+from be_toolchain.install.wheel_files import check_wheel
+from be_toolchain.machine.store_paths import INTERRUPTED
 from tests.packaging.toolchain.conftest import STRANGERS, Environment
 
 pytestmark = pytest.mark.xdist_group("toolchain-killed")

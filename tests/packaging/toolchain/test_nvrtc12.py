@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from be_runtime.errors import BuildError
-from be_runtime.launch import nvrtc
-from be_runtime.launch.calls import new_session
-from be_runtime.launch.images import Compiled
-from be_runtime.launch.prototype import parse_name
-from be_runtime.launch.raw_compiler import compile_raw
-from be_runtime.launch.raw_source import RawKernel
+from be_runtime.kernels.cuda import nvrtc
+from be_runtime.kernels.cuda.calls import new_session
+from be_runtime.kernels.cuda.images import Compiled
+from be_runtime.kernels.cuda.prototype import parse_name
+from be_runtime.kernels.cuda.raw_compiler import compile_raw
+from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.xdist_group("wheel-ranges")
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = (
-    "tests/compile/runtime/test_arrays.py",
-    "tests/compile/runtime/test_call_errors.py",
-    "tests/compile/runtime/test_transforms.py",
-    "tests/cuda/runtime/test_registration.py::test_the_graph_trait_belongs_to_the_registration",
-    "tests/unit/custom/test_transforms.py",
+    "tests/compile/be_runtime/include/test_arrays.py",
+    "tests/compile/be_runtime/include/test_call_errors.py",
+    "tests/compile/be_runtime/xla/test_transforms.py",
+    "tests/cuda/be_runtime/load/test_registration.py::test_the_graph_trait_belongs_to_the_registration",
+    "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )
 TOOLS = tuple(
     text for text in PROJECT["optional-dependencies"]["test"] if text.startswith(("hypothesis", "pytest", "pyyaml"))

@@ -1,1 +1,0 @@
-"""The build graph: planned as values, rendered for ninja, run in a folder."""

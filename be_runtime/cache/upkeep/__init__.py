@@ -1,0 +1,1 @@
+"""What leaves the cache: entries by age and size, remains of builds. Imports `validity` and `folder`."""

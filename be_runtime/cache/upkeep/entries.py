@@ -1,0 +1,127 @@
+"""Listing and clearing: the only code that walks the whole cache, and never on the way of a load."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from be_runtime.cache.folder.key import CacheKey
+from be_runtime.cache.folder.layout import KEY, MANIFEST, fan_folder, is_digest, is_fan, key_folder, lock_file
+from be_runtime.cache.folder.lock import remove_if_free
+from be_runtime.cache.upkeep.staging import discard, sweep
+from be_runtime.cache.validity.lookup import variant_folders
+from be_runtime.cache.validity.manifest import parse_manifest
+
+
+class EntryInfo(NamedTuple):
+    """One entry in a listing.
+
+    Parameters
+    ----------
+    path : str
+        Its folder.
+    digest, kind, name : str
+        Of its key; kind and name are empty when the entry is damaged.
+    size_bytes : int
+        Of its outputs.
+    created_ns : int
+        When it was built.
+    last_used_s : float
+        Seconds since the epoch, to a day.
+    is_damaged : bool
+        Whether its manifest can't be read.
+    """
+
+    path: str
+    digest: str
+    kind: str = ""
+    name: str = ""
+    size_bytes: int = 0
+    created_ns: int = 0
+    last_used_s: float = 0.0
+    is_damaged: bool = False
+
+
+def scan(base: str) -> Iterator[EntryInfo]:
+    """Every entry."""
+    for fan in fans(base):
+        yield from scan_fan(base, fan)
+
+
+def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
+    """Every entry of one fan-out folder."""
+    for digest in filter(is_digest, sorted(_names(f"{base}/{fan}"))):
+        for folder in variant_folders(base, digest):
+            info = _info(folder, digest)
+            if info is not None:
+                yield info
+
+
+def clear(base: str, name: str | None) -> int:
+    """Remove the entries of one name, or all with whatever killed builds left; the number removed."""
+    doomed = (info for info in scan(base) if name is None or info.name == name)
+    removed = sum(discard(base, info.path, info.digest) for info in doomed)
+    if name is None:
+        sweep(base)
+    for fan in fans(base):
+        remove_empty_folders(base, fan)
+    return removed
+
+
+def newest_key(base: str, key: CacheKey) -> CacheKey | None:
+    """The key of the newest entry of the same kind and name, other than `key` itself."""
+    siblings = [
+        info for info in scan(base) if (info.kind, info.name) == (key.kind, key.name) and info.digest != key.digest
+    ]
+    for info in sorted(siblings, key=lambda info: info.created_ns, reverse=True):
+        with contextlib.suppress(OSError, ValueError), open(f"{info.path}/{KEY}", encoding="utf-8") as file:
+            return CacheKey.from_json(file.read())
+    return None
+
+
+def fans(base: str) -> list[str]:
+    """The fan-out folders that are there, by name."""
+    return sorted(filter(is_fan, _names(base)))
+
+
+def _names(folder: str) -> list[str]:
+    """The names in a folder; none when it is gone."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _info(folder: str, digest: str) -> EntryInfo | None:
+    """One entry's line; None when it vanished meanwhile."""
+    try:
+        with open(f"{folder}/{MANIFEST}", "rb") as file:
+            last_used_s = os.fstat(file.fileno()).st_mtime
+            manifest = parse_manifest(file.read())
+    except (OSError, ValueError):
+        return EntryInfo(path=folder, digest=digest, is_damaged=True) if os.path.isdir(folder) else None
+    return EntryInfo(
+        path=folder,
+        digest=digest,
+        kind=manifest.kind,
+        name=manifest.name,
+        size_bytes=manifest.size_bytes,
+        created_ns=manifest.created_ns,
+        last_used_s=last_used_s,
+        is_damaged=manifest.digest != digest,
+    )
+
+
+def remove_empty_folders(base: str, fan: str) -> None:
+    """Remove the folders and lock files of keys without entries; builds that run now make theirs anew."""
+    for name in _names(f"{base}/{fan}"):
+        digest = name.removesuffix(".lock")
+        if is_digest(digest):
+            with contextlib.suppress(OSError):
+                os.rmdir(key_folder(base, digest))
+            if not os.path.isdir(key_folder(base, digest)):
+                remove_if_free(lock_file(base, digest))
+    with contextlib.suppress(OSError):
+        os.rmdir(fan_folder(base, fan))

@@ -1,0 +1,116 @@
+"""Folders of builds in progress: made, removed whatever happens, and swept when their process was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable
+
+from be_runtime.cache.folder.layout import MANIFEST, staging_root
+from be_runtime.cache.folder.lock import THIS_PROCESS
+
+_NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
+
+DEAD_OWNER_AGE_S = 3600.0
+"""A dead owner's folder stays this long: in a container that shares our host name, a live process may look dead."""
+
+ANY_OWNER_AGE_S = 48 * 3600.0
+"""No build runs this long, so what other hosts left behind may go."""
+
+
+def make_staging(base: str, digest: str) -> str:
+    """A new folder for one build, to be removed with `remove_tree`."""
+    path = f"{staging_root(base)}/{_new_name(digest)}"
+    os.mkdir(path, 0o700)
+    return path
+
+
+def discard(base: str, path: str, digest: str) -> bool:
+    """Take an entry out of sight at once, then delete it; False when it was gone already.
+
+    Raises
+    ------
+    OSError
+        It can't be removed.
+    """
+    aside = f"{staging_root(base)}/{_new_name(digest)}"
+    try:
+        os.rename(path, aside)
+    except OSError:
+        if not os.path.isdir(path):
+            return False
+        # A full disk, or a folder of a lower layer of an overlay: without a manifest it is no entry.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}/{MANIFEST}")
+        aside = path
+    remove_tree(aside)
+    return True
+
+
+def remove_tree(path: str) -> None:
+    """Delete a folder with all in it; what can't be deleted now is swept later."""
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def builder_of(base: str, digest: str) -> str:
+    """Who builds a key now, for a message."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(staging_root(base)):
+            match = _NAME.fullmatch(name)
+            if match and match["short"] == digest[:16]:
+                pid = int(match["pid"])
+                if match["host"] != host_id():
+                    return f"process {pid} on another host"
+                if is_alive(pid):
+                    return THIS_PROCESS if pid == os.getpid() else f"process {pid}"
+    return "another process"
+
+
+def sweep(base: str, *, now_s: float | None = None) -> int:
+    """Remove the folders that killed processes left; the number removed."""
+    removed = 0
+    now_s = time.time() if now_s is None else now_s
+    with contextlib.suppress(FileNotFoundError), os.scandir(staging_root(base)) as items:
+        for item in items:
+            with contextlib.suppress(OSError):
+                age_s = now_s - item.stat(follow_symlinks=False).st_mtime
+                if is_abandoned(item.name, age_s, host=host_id(), is_alive=is_alive):
+                    remove_tree(item.path)
+                    removed += 1
+    return removed
+
+
+def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int], bool]) -> bool:
+    """Whether a staging folder's process is gone; False for every name that is not ours. Pure."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return False
+    if age_s > ANY_OWNER_AGE_S:
+        return True
+    return match["host"] == host and age_s > DEAD_OWNER_AGE_S and not is_alive(int(match["pid"]))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this host has the id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def host_id() -> str:
+    """Eight digits for the host's name."""
+    return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
+
+
+def _new_name(digest: str) -> str:
+    """A name that no other build has."""
+    return f"{digest[:16]}.{host_id()}.{os.getpid()}.{os.urandom(4).hex()}"

@@ -1,0 +1,1 @@
+"""Whether an entry is still what its key promises. Imports `folder`."""

@@ -1,0 +1,158 @@
+"""The check by content of an entry that stat alone does not prove valid."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from typing import BinaryIO, NamedTuple
+
+from be_runtime.cache.validity.absent import absent_paths, group_absent, new_file
+from be_runtime.cache.validity.manifest import RACY_MARGIN_NS, AbsentNames, FileRecord, Files, Manifest
+
+_LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 14
+_PROGRAM_TYPES = (2, 3)
+"""ET_EXEC and ET_DYN of an ELF header: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html."""
+
+
+class Verdict(NamedTuple):
+    """What a thorough check of an entry found.
+
+    Parameters
+    ----------
+    problem : str
+        Why the entry can't be used; empty when it can.
+    damaged : bool
+        Whether the entry itself is broken, rather than made from other dependencies than there are now.
+    refreshed : Manifest or None
+        The manifest with newer stats, when writing it back saves the next check some work.
+    """
+
+    problem: str = ""
+    damaged: bool = False
+    refreshed: Manifest | None = None
+
+
+def examine(folder: str, manifest: Manifest) -> Verdict:
+    """Check an entry that stat alone did not prove valid, by content."""
+    if manifest.uncertain:
+        return Verdict(problem=f"the content that {manifest.uncertain[0]} was compiled with is not certain")
+    recorded_ns = time.time_ns()
+    outputs: list[FileRecord] = []
+    for record in manifest.outputs.records:
+        current = _same_content(record, f"{folder}/{record.path}", None)
+        if current is None:
+            return Verdict(problem=f"the cached {record.path} is damaged", damaged=True)
+        outputs.append(current)
+    inputs: list[FileRecord] = []
+    for record in (manifest.dependencies + manifest.others).records:
+        current = _same_content(record, record.path, manifest.recorded_ns - RACY_MARGIN_NS)
+        if current is None:
+            return Verdict(problem=f"{record.path} {'changed' if os.path.lexists(record.path) else 'is gone'}")
+        inputs.append(current)
+    count = len(manifest.dependencies.paths)
+    appeared = new_file(manifest.absent, newest_ns=0)
+    if appeared:
+        return Verdict(problem=f"{appeared} is new, and a build would find it")
+    absent, _ = group_absent(absent_paths(manifest.absent))
+    refreshed = manifest._replace(
+        recorded_ns=recorded_ns,
+        outputs=Files.of(outputs),
+        dependencies=Files.of(inputs[:count]),
+        others=Files.of(inputs[count:]),
+        absent=absent,
+    )
+    return Verdict(refreshed=refreshed if _saves_work(manifest, refreshed) else None)
+
+
+def record_file(path: str, name: str) -> FileRecord:
+    """Hash a file, or what stands for it, then take its stat.
+
+    A change in between shows as a change time after the hash began. For a folder, whose path ends with a slash, the
+    names in it are hashed. For a large program or shared library that a build looked at, its size, beginning and end
+    are: they hold its build id and tables, and the compilers of CUDA alone are 200 MB. Outputs are hashed whole.
+
+    Raises
+    ------
+    OSError
+        There is no such file, or it can't be read for another reason than its permissions.
+    """
+    if path.endswith("/"):
+        digest = hashlib.sha256(b"\0".join(sorted(os.listdir(os.fsencode(path))))).hexdigest()
+        return _record(name, os.stat(path), digest)
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
+            digest = _program_digest(file) if path == name and status.st_size >= _LARGE_BYTES else ""
+            digest = digest or hashlib.file_digest(file, "sha256").hexdigest()
+            return _record(name, os.fstat(file.fileno()), digest)
+    except PermissionError:
+        return record_stat(path, name)
+
+
+def proven_records(manifest: Manifest) -> dict[str, FileRecord]:
+    """By path, what an entry says of the files it was made from, where a later stat can prove it."""
+    newest = manifest.recorded_ns - RACY_MARGIN_NS
+    every = (manifest.dependencies + manifest.others).records
+    return {record.path: record for record in every if record.sha256 and not _is_racy(record, newest)}
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; one that is a pipe by now, without a writer, at once."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _program_digest(file: BinaryIO) -> str:
+    """What stands for a large program or shared library; empty for another file, which is at its beginning then."""
+    head = file.read(_SAMPLE_BYTES)
+    if not (head.startswith(b"\x7fELF") and head[16] in _PROGRAM_TYPES):
+        file.seek(0)
+        return ""
+    size = file.seek(-_SAMPLE_BYTES, os.SEEK_END) + _SAMPLE_BYTES
+    return hashlib.sha256(b"%d %s %s" % (size, head, file.read())).hexdigest()
+
+
+def record_stat(path: str, name: str) -> FileRecord:
+    """The stat of a file whose content does not count, or can't be read."""
+    return _record(name, os.stat(path), "")
+
+
+def _record(name: str, status: os.stat_result, digest: str) -> FileRecord:
+    return FileRecord(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
+
+
+def has_stat(record: FileRecord, now: os.stat_result) -> bool:
+    """Whether a stat is the recorded one."""
+    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == record[1:-1]
+
+
+def _same_content(record: FileRecord, path: str, newest: int | None) -> FileRecord | None:
+    """The file's record as it is now when its content is the recorded one, else None."""
+    try:
+        now = os.stat(path)
+        if has_stat(record, now) and not (record.sha256 and _is_racy(record, newest)):
+            return record
+        if (now.st_size != record.size and not path.endswith("/")) or not record.sha256:
+            return None
+        current = record_file(path, record.path)
+    except (OSError, ValueError):
+        return None
+    return current if current.sha256 == record.sha256 else None
+
+
+def _is_racy(record: FileRecord | AbsentNames, newest: int | None) -> bool:
+    """Whether a file or folder changed too shortly before it was recorded for its stat to be proof."""
+    return newest is not None and max(record.mtime_ns, record.ctime_ns) >= newest
+
+
+def _saves_work(old: Manifest, new: Manifest) -> bool:
+    """Whether the newer manifest lets stat prove what the older could not."""
+    if new._replace(recorded_ns=old.recorded_ns) != old:
+        return True
+    before, after = old.recorded_ns - RACY_MARGIN_NS, new.recorded_ns - RACY_MARGIN_NS
+    records: list[FileRecord | AbsentNames] = [*(new.dependencies + new.others).records, *new.absent]
+    return any(_is_racy(record, before) and not _is_racy(record, after) for record in records)

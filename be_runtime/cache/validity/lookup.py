@@ -1,0 +1,122 @@
+"""Finding the entry of a key that is valid now: the way of every warm load, without a lock or a process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import NamedTuple
+
+from be_runtime.cache.folder.layout import MANIFEST, is_variant, key_folder
+from be_runtime.cache.validity.manifest import Manifest, parse_manifest, render_manifest
+from be_runtime.cache.validity.verify import is_unchanged
+from be_toolchain.machine.folder_trust import is_trusted_owner
+
+_USE_RESOLUTION_S = 24 * 3600.0
+_LARGEST_MANIFEST = 1 << 26
+
+NOT_CACHED = "it is not in the cache"
+
+
+class Lookup(NamedTuple):
+    """The answer to a look-up; a named tuple, as these are made at import in a tenth of the time.
+
+    Parameters
+    ----------
+    folder : str
+        The valid entry's folder, empty when there is none.
+    manifest : Manifest or None
+        Its manifest.
+    problem : str
+        Why there is none: of the newest entry that exists.
+    damaged : tuple of str
+        Folders of entries that are broken and may go.
+    """
+
+    folder: str = ""
+    manifest: Manifest | None = None
+    problem: str = ""
+    damaged: tuple[str, ...] = ()
+
+
+def look_up(base: str, digest: str) -> Lookup:
+    """The newest valid entry of a key."""
+    problem, damaged = "", []
+    for folder in variant_folders(base, digest):
+        manifest = read_manifest(folder, digest)
+        if manifest is None:
+            problem = problem or "the cached entry is damaged"
+            damaged.append(folder)
+            continue
+        if is_unchanged(folder, manifest):
+            return Lookup(folder=folder, manifest=manifest)
+        from be_runtime.cache.validity.examine import examine
+
+        verdict = examine(folder, manifest)
+        if not verdict.problem:
+            if verdict.refreshed is not None:
+                remember(folder, verdict.refreshed)
+            return Lookup(folder=folder, manifest=verdict.refreshed or manifest)
+        problem = problem or verdict.problem
+        if verdict.damaged:
+            damaged.append(folder)
+    return Lookup(problem=problem or NOT_CACHED, damaged=tuple(damaged))
+
+
+def variant_folders(base: str, digest: str) -> list[str]:
+    """The folders of a key's entries, newest first."""
+    folder = key_folder(base, digest)
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [f"{folder}/{name}" for name in sorted(names, reverse=True) if is_variant(name)]
+
+
+def read_manifest(folder: str, digest: str) -> Manifest | None:
+    """An entry's manifest; None when it is missing, damaged, of another key, or written by another user.
+
+    The manifest's own modification time says, to a day, when the entry was last used.
+    """
+    try:
+        descriptor = os.open(f"{folder}/{MANIFEST}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not is_trusted_owner(status, os.geteuid()) or status.st_size > _LARGEST_MANIFEST:
+            return None
+        if time.time() - status.st_mtime > _USE_RESOLUTION_S:
+            with contextlib.suppress(OSError):
+                os.utime(descriptor)
+        manifest = parse_manifest(os.read(descriptor, status.st_size))
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(descriptor)
+    return manifest if manifest.digest == digest else None
+
+
+def remember(folder: str, manifest: Manifest) -> None:
+    """Replace an entry's manifest by one with newer stats; where that can't be written, the next check hashes again."""
+    with contextlib.suppress(OSError):
+        replace_private(f"{folder}/{MANIFEST}", render_manifest(manifest))
+
+
+def replace_private(path: str, text: str) -> None:
+    """Replace a file, at once, by one that the user alone can read."""
+    fresh = f"{path}.{os.urandom(4).hex()}"
+    try:
+        write_private(fresh, text)
+        os.rename(fresh, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise
+
+
+def write_private(path: str, text: str) -> None:
+    """Write a new file that the user alone can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

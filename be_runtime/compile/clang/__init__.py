@@ -1,0 +1,1 @@
+"""CUDA by clang: its phases as edges. Imports `run` and `plan`."""

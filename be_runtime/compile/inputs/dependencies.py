@@ -1,0 +1,32 @@
+"""What the compilers of a build read, from the depfiles that they left in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from be_runtime.compile.inputs.depfile import parse_depfile
+
+
+def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]:
+    """Every file outside of a build folder that its compilers read, in order, each once.
+
+    Parameters
+    ----------
+    depfiles : iterable of str
+        Relative to the build folder.
+    folder : Path
+        The build folder.
+    """
+    read: dict[str, None] = {}
+    for depfile in depfiles:
+        text = (folder / depfile).read_bytes().decode("utf-8", "surrogateescape")
+        read |= dict.fromkeys(parse_depfile(text))
+    return tuple(_path(path) for path in read if path.startswith("/") and not path.startswith(f"{folder}/"))
+
+
+@lru_cache(maxsize=4096)
+def _path(text: str) -> Path:
+    """The units of a folder read the same headers: a path that is the same object is hashed and compared once."""
+    return Path(text)

@@ -1,0 +1,224 @@
+"""Everything that a build depends on: the files that its commands looked at, whether they were there or not.
+
+A small library that is preloaded into compilers and linkers notes them (``native/looked_at.c``). It sees what no
+depfile lists: headers that were looked for in vain, the assembler and where it was searched, archives, linker scripts,
+files behind ``@`` and ``-specs=``. Where it can't be loaded, as into a static program, or would see the work of another
+program, as behind ccache, the depfiles remain.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.cache import BuildOutput, Manifest, Store, make_key, shadowing_paths
+from be_runtime.cache.folder.guard import find_base
+from be_runtime.cache.validity.absent import absent_paths
+from be_runtime.compile.inputs.dependencies import read_from_outside
+from be_runtime.compile.inputs.records import CACHING_PROGRAMS, Records, library_names, parse_records
+from be_runtime.compile.plan.build_plan import BuildPlan, Edge
+from be_runtime.own_files import NATIVE_DIR
+from be_toolchain import Toolchain
+from be_toolchain.machine.system import System, stamp_path
+from be_toolchain.model import HostCompiler
+
+_SOURCE = NATIVE_DIR / "looked_at.c"
+_LOG = "BE_LOOKED_AT"
+_LIBRARY, _NONE = "looked_at.so", "none"
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+_REFUSED = re.compile(r"[\s:;$]")
+"""What no path in ``LD_PRELOAD`` may have."""
+
+
+_LISTS_LIBRARIES = "ld.gold"
+"""The linker that lists the folders of libraries rather than ask for the names."""
+
+
+class LookedAt(NamedTuple):
+    """What decides what a build makes.
+
+    Parameters
+    ----------
+    read : tuple of str
+        Sources and headers, as compilers list them.
+    others : tuple of str
+        Further files that were there; a folder that was listed ends with a slash.
+    absent : tuple of str
+        Where there was nothing; where there was a folder, with ``/.`` at the end.
+    """
+
+    read: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that was there."""
+        return (*self.read, *self.others)
+
+    @classmethod
+    def merged(cls, parts: Iterable[LookedAt]) -> LookedAt:
+        """What several parts of a build looked at."""
+        every = list(parts)
+        read = dict.fromkeys(path for part in every for path in part.read)
+        others = dict.fromkeys(path for part in every for path in part.others if path not in read)
+        return cls(tuple(read), tuple(others), tuple(dict.fromkeys(path for part in every for path in part.absent)))
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> LookedAt:
+        """What an entry of the cache was made from."""
+        return cls(manifest.dependencies.paths, manifest.others.paths, absent_paths(manifest.absent))
+
+
+class Observer(NamedTuple):
+    """Watches the commands of one build.
+
+    Parameters
+    ----------
+    library : str
+        The preloaded library; empty where there is none.
+    staging : Path
+        The build folder.
+    preloaded : str
+        The user's own ``LD_PRELOAD``.
+    outside : tuple of str
+        Folders whose files don't count, such as the cache's.
+    temporary : tuple of str
+        Folders of temporary files, whose names don't count: ptxas lists them.
+    launcher : tuple of str
+        A program that may answer for compilers.
+    folders : tuple of Path
+        Where headers are searched first, for commands that can't be watched.
+    """
+
+    library: str
+    staging: Path
+    preloaded: str
+    outside: tuple[str, ...]
+    temporary: tuple[str, ...]
+    launcher: tuple[str, ...]
+    folders: tuple[Path, ...]
+
+    def watch(self, plan: BuildPlan) -> BuildPlan:
+        """The same plan, its commands with what notes the files that they look at."""
+        return plan._replace(edges=tuple(map(self._watched, plan.edges))) if self.library else plan
+
+    def _watched(self, edge: Edge) -> Edge:
+        if self.launcher and edge.argv[: len(self.launcher)] == self.launcher:
+            return edge
+        # The user's come first: AddressSanitizer's insists on it.
+        preload = f"{self.preloaded}:{self.library}".lstrip(":")
+        return edge._replace(environ=(("LD_PRELOAD", preload), (_LOG, str(self._log(edge)))))
+
+    def looked_at(self, edges: Iterable[Edge]) -> LookedAt:
+        """What commands that have run looked at."""
+        return LookedAt.merged(map(self._by_one, edges))
+
+    def _by_one(self, edge: Edge) -> LookedAt:
+        files = read_from_outside((edge.depfile,) if edge.depfile is not None else (), self.staging)
+        try:
+            records = parse_records(self._log(edge).read_bytes(), self.outside)
+        except FileNotFoundError:
+            records = Records()
+        listed = tuple(path for path in map(str, files) if path not in records.made)
+        if listed and not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
+            return self._depfile(listed)
+        seen = _judged(records, listed, self.temporary)
+        # A script or a program in between may hide what the compiler looked at.
+        is_hidden = set(records.there).isdisjoint(listed)
+        return LookedAt.merged((seen, self._depfile(listed))) if is_hidden else seen
+
+    def _depfile(self, listed: Sequence[str]) -> LookedAt:
+        """What a depfile says, and where other headers would come first."""
+        absent = shadowing_paths(map(Path, listed), self.folders)
+        return LookedAt(read=tuple(listed), absent=tuple(map(str, absent)))
+
+    def _log(self, edge: Edge) -> Path:
+        return self.staging / f"{edge.outputs[0]}.looked_at"
+
+
+def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...]) -> LookedAt:
+    """What records mean, given what is there now, what a depfile lists as read, and the folders of temporary files."""
+    files, absent, folders = dict.fromkeys(read), dict.fromkeys(records.absent), []
+    for path in records.there:
+        status = None if path in files else stamp_path(path)
+        if status is not None and status.is_dir:
+            folders.append(path)
+        elif status is not None:
+            files[path] = None
+    if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
+        absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
+    else:
+        # What a build changes itself says nothing, and nvcc and ptxas list the folder of their temporary files.
+        changed = {*temporary, *(path.rpartition("/")[0] for path in records.made)}
+        files |= {f"{path}/": None for path in records.listed if path not in changed}
+    return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def make_observer(
+    compiler: HostCompiler,
+    toolchain: Toolchain,
+    system: System,
+    stores: Sequence[Store],
+    staging: Path,
+    *,
+    launcher: tuple[str, ...] = (),
+    folders: Sequence[Path] = (),
+) -> Observer:
+    """What watches the commands of a build.
+
+    Parameters
+    ----------
+    compiler : HostCompiler
+        Compiles the preloaded library, once for a toolchain.
+    toolchain : Toolchain
+    system : System
+    stores : sequence of Store
+        The first keeps the library. No build depends on what lies in any of them.
+    staging : Path
+        The build folder.
+    launcher : tuple of str
+    folders : sequence of Path
+        See `Observer`.
+    """
+    library = _find_library(compiler, toolchain, system, stores[0])
+    roots = (str(staging), *filter(None, (find_base(str(store.root)) for store in stores)))
+    outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
+    preloaded = system.environ.get("LD_PRELOAD", "")
+    temporary = ("/tmp", "/var/tmp", *(system.environ.get(name, "").rstrip("/") for name in _TEMPORARY))  # noqa: S108
+    return Observer(library, staging, preloaded, outside, temporary, launcher, tuple(folders))
+
+
+class _NoLibraryError(Exception):
+    """The library can't be compiled now: nothing is kept."""
+
+
+def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
+    """The path of the preloaded library; empty where this compiler's programs don't load it."""
+    command = (str(compiler.path), "-x", "c", "-O2", "-shared", "-fPIC", str(_SOURCE), "-o")
+    key = make_key("native", ("name", _SOURCE.stem), ("command", command), ("toolchain", toolchain.fingerprint))
+
+    def build(staging: Path) -> BuildOutput:
+        library, log = staging / _LIBRARY, staging / "log"
+        if system.run((*command, str(library), "-Wl,--as-needed", "-ldl")).returncode != 0:
+            raise _NoLibraryError
+        tried = ("env", f"LD_PRELOAD={library}", f"{_LOG}={log}", str(compiler.path), "--version")
+        if system.run(tried).returncode == 0 and log.is_file():
+            return BuildOutput(outputs=(_LIBRARY,), dependencies=(_SOURCE,))
+        (staging / _NONE).touch()
+        return BuildOutput(outputs=(_NONE,), dependencies=(_SOURCE,))
+
+    if _REFUSED.search(str(store.root)):
+        return ""
+    try:
+        entry = store.get_or_build(key, build)
+    except _NoLibraryError:
+        return ""
+    return str(entry.output(_LIBRARY)) if _LIBRARY in entry.manifest.outputs.paths else ""

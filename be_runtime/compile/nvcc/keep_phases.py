@@ -1,0 +1,101 @@
+"""Nvcc's dry run for a set of flags, asked once and kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.compile.nvcc.dry_run import parse_dryrun
+from be_runtime.compile.nvcc.plan_phases import rename, split_phases
+from be_runtime.compile.plan.build_plan import UnitBuild
+from be_toolchain import Toolchain
+from be_toolchain.machine.system import System
+
+
+class _NoAnswerError(Exception):
+    """The dry run failed: nothing is kept, and nvcc itself says why when it is run."""
+
+
+_PLACEHOLDER = "be_dry_run_source"
+_MODULE_ID = "be_dry_run_module"
+_SOURCE = f"src/{_PLACEHOLDER}.cu"
+_OBJECT = f"obj/{_PLACEHOLDER}.o"
+_TEXT = "dryrun.txt"
+
+
+def is_known(command: Sequence[str], *, toolchain: Toolchain, store: Store) -> bool:
+    """Whether nvcc was asked before about these flags."""
+    return store.get(_key(_dry_run(command), toolchain)) is not None
+
+
+def phases_for(
+    command: Sequence[str],
+    stem: str,
+    *,
+    toolchain: Toolchain,
+    system: System,
+    store: Store,
+) -> UnitBuild | None:
+    """The phases of nvcc for one source, or None when it has to be run as a whole.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Nvcc with its flags, without files.
+    stem : str
+        Names the source, ``src/<stem>.cu`` in the build folder, and the object, ``obj/<stem>.o``.
+    toolchain : Toolchain
+        Holds a CUDA toolkit.
+    """
+    toolkit = toolchain.cuda
+    assert toolkit is not None, "only nvcc has a dry run"
+    assert toolkit.nvcc is not None, "only nvcc has a dry run"
+    nvcc = toolkit.nvcc
+    argv = _dry_run(command)
+
+    def ask(staging: Path) -> BuildOutput:
+        answer = system.run(argv)
+        if answer.returncode != 0:
+            raise _NoAnswerError
+        (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
+        profile = nvcc.parent / "nvcc.profile"
+        return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc, *((profile,) if profile.is_file() else ())))
+
+    try:
+        text = (
+            store.get_or_build(_key(argv, toolchain), ask)
+            .output(_TEXT)
+            .read_text(encoding="utf-8", errors="surrogateescape")
+        )
+    except _NoAnswerError:
+        return None
+    tools = (toolkit.cudafe, toolkit.cicc, toolkit.ptxas, toolkit.fatbinary)
+    phases = _phases(text, *map(str, tools))
+    return None if phases is None else rename(rename(phases, _PLACEHOLDER, stem), _MODULE_ID, _module_id(stem))
+
+
+@lru_cache(maxsize=8)
+def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> UnitBuild | None:
+    """The phases of the placeholder, which the sources of a folder share."""
+    dry = parse_dryrun(text)
+    tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
+    return None if dry is None else split_phases(dry, tools, _SOURCE, _OBJECT, _MODULE_ID)
+
+
+def _dry_run(command: Sequence[str]) -> tuple[str, ...]:
+    """The command that asks nvcc what it would do."""
+    return (*command, "--dryrun", "--keep", "--keep-dir", f"{_OBJECT}.phases", "-c", _SOURCE, "-o", _OBJECT)
+
+
+def _key(argv: Sequence[str], toolchain: Toolchain) -> CacheKey:
+    return make_key("dryrun", ("name", "nvcc"), ("argv", argv), ("toolchain", toolchain.fingerprint))
+
+
+def _module_id(stem: str) -> str:
+    """A module id in nvcc's form, which no other unit of the library has."""
+    digest = hashlib.sha256(stem.encode()).hexdigest()
+    name = "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{stem}.cu")
+    return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"

@@ -1,0 +1,124 @@
+"""The beginning that all host sides of CUDA sources have in common, compiled once for a set of flags. Pure.
+
+What cudafe++ hands to the host compiler is ``cuda_runtime.h`` and all it includes, 36,000 lines, and then the author's
+text. g++ takes those lines from a precompiled header in a third of the time. The text is compared each time, so
+whatever changes it, such as another header or macro, only costs the gain. A precompiled header that g++ does not accept
+is read as text, with the same result: https://gcc.gnu.org/onlinedocs/gcc/Precompiled-Headers.html.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from be_runtime.compile.nvcc.plan_headers import preprocessing, probes, without_output
+from be_runtime.compile.plan.build_plan import Edge, GeneratedFile, UnitBuild
+
+STEM = "be_preamble"
+"""Stands for the source's name in the commands that make the preamble, and names its files."""
+
+FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
+"""What the making leaves in `FOLDER`; nothing if a command failed."""
+
+FOLDER = "obj/be_preamble"
+_SCRIPT = "obj/be_preamble.sh"
+_DONE = "obj/be_preamble.done"
+SOURCE = "src/be_preamble.cu"
+DEPFILE = f"{FOLDER}/read.d"
+MESSAGES = f"{FOLDER}/messages"
+"""What the preprocessors have said."""
+
+
+def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
+    """The same commands, the host compiler's with the beginning precompiled.
+
+    Parameters
+    ----------
+    build : UnitBuild
+        Nvcc's phases of one source.
+    script : str
+        The path of ``with_preamble.sh``.
+    folder : str
+        Holds `FILES`.
+    """
+    if not build.edges:
+        return build
+    whole = _translated(build)
+    compilation = _compilation(build)
+    used = compilation._replace(argv=("/bin/sh", script, folder, whole, *_without_input(compilation.argv, whole)))
+    return build._replace(edges=tuple(used if edge is compilation else edge for edge in build.edges))
+
+
+def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
+    """The command that makes a preamble; it never fails, since a build does not need one.
+
+    Parameters
+    ----------
+    phases : UnitBuild
+        Nvcc's phases of a source named `SOURCE`.
+    dropped : sequence of str
+        Flags to leave out: the author's include folders, which the preamble does not read.
+    """
+    edge = Edge(
+        argv=("/bin/sh", _SCRIPT),
+        inputs=(SOURCE,),
+        outputs=(_DONE,),
+        description="compiling the preamble of CUDA sources",
+    )
+    source = GeneratedFile(path=SOURCE, text="\n")
+    script = GeneratedFile(path=_SCRIPT, text=preamble_text(phases, dropped))
+    return UnitBuild(edges=(edge,), files=(*phases.files, source, script), library_path=phases.library_path)
+
+
+def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
+    """The script that makes a preamble, which is all that decides it beside the toolchain."""
+    translate = next(edge for edge in phases.edges if _tool(edge) == "cudafe++")
+    whole = _translated(phases)
+    compiler = _without_input(_compilation(phases).argv, whole)
+    header = f"{FOLDER}/preamble.h"
+    depfiles = shlex.join(edge.depfile or "" for edge in preprocessing(phases).values())
+    lines = [
+        f"mkdir -p {FOLDER} {shlex.quote(str(PurePath(whole).parent))}",
+        "make() {",
+        *(f"{_shell(argv, dropped)} 2>> {MESSAGES} &&" for argv in probes(phases, FOLDER)),
+        f"cat {depfiles} > {DEPFILE} &&",
+        f"{_shell(translate.argv, dropped)} &&",
+        # Not the first line, which names the source, nor the end, which includes what the device side made.
+        f"sed -e 1d -e '/^# 1 \"{STEM}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {shlex.quote(whole)} | sed '$d' > {header} &&",
+        f"sed -n -e '/^# [0-9]* \"/q' -e '/^#pragma GCC diagnostic ignored/p' {header} > {FOLDER}/pragmas.h &&",
+        f"wc -c < {header} > {FOLDER}/size &&",
+        f"{_shell(_without_output(compiler), dropped)} -x c++-header {header} -o {header}.gch",
+        "}",
+        f"make > /dev/null 2>&1 || rm -f {header}.gch",
+        f": > {_DONE}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _translated(build: UnitBuild) -> str:
+    """Cudafe++'s output."""
+    return next(output for edge in build.edges if _tool(edge) == "cudafe++" for output in edge.outputs)
+
+
+def _compilation(build: UnitBuild) -> Edge:
+    """The host compiler's command that reads it."""
+    return next(edge for edge in build.edges if _translated(build) in edge.inputs)
+
+
+def _tool(edge: Edge) -> str:
+    return PurePath(edge.argv[0]).name
+
+
+def _without_input(argv: Sequence[str], source: str) -> tuple[str, ...]:
+    """A compile command without its source and language, which may then be given anew."""
+    pairs = zip(argv, ("", *argv[:-1]), strict=True)
+    return tuple(part for part, before in pairs if part not in {source, "-x"} and before != "-x")
+
+
+def _without_output(argv: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part for part in without_output(argv) if part != "-S")
+
+
+def _shell(argv: Sequence[str], dropped: Sequence[str]) -> str:
+    return shlex.join(part for part in argv if part not in dropped)

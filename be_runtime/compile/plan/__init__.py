@@ -1,0 +1,1 @@
+"""Commands as values: flags, libraries, edges of a build. Pure. Imports `request`."""

@@ -1,1 +1,0 @@
-"""One operation, several kernels, picked for the platform; see `be_runtime.XLACustomKernel`."""

@@ -1,0 +1,95 @@
+"""Which unit of a request defines which entry point, and the names under which the module offers them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from be_runtime.errors import EntryPointNotFoundError
+from be_runtime.generate.codegen import Binding
+from be_runtime.request.options import BuildRequest, Unit
+from be_runtime.spec import discover
+from be_runtime.spec.model import EntryPoint
+
+_NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
+
+
+def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
+    """The entry points of each unit, by the unit's stem.
+
+    In a request of several units a name that one of them defines is offered as it is; a name that several define is
+    offered as ``<stem>.<name>`` for each.
+
+    Raises
+    ------
+    SpecError
+        From discovery, or when no unit has an entry point.
+    """
+    entries = _discover_units(request)
+    counts = Counter(entry.name for found in entries.values() for entry in found)
+    alone = len(request.units) == 1
+    return {
+        stem: tuple(
+            Binding(
+                entry=entry,
+                symbol=entry.name if alone else f"{_unit_symbol(stem)}_{entry.name}",
+                export=entry.name if counts[entry.name] == 1 else f"{stem}.{entry.name}",
+            )
+            for entry in found
+        )
+        for stem, found in entries.items()
+    }
+
+
+def _unit_symbol(stem: str) -> str:
+    """A C identifier that no other stem has."""
+    return f"{_NOT_IDENTIFIER.sub('_', stem)}_{hashlib.sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
+
+
+def _discover_units(request: BuildRequest) -> dict[str, tuple[EntryPoint, ...]]:
+    units, functions = request.units, request.functions
+    if len(units) == 1:
+        return {units[0].stem: discover(units[0].sources, functions)}  # type: ignore[arg-type]  # judged by discover
+    if functions is None:
+        found = {unit.stem: _annotated(unit) for unit in units}
+        if not any(found.values()):
+            discover([source for unit in units for source in unit.sources], None)  # raises, naming all sources
+        return found
+    return _named(units, functions)
+
+
+def _annotated(unit: Unit) -> tuple[EntryPoint, ...]:
+    try:
+        return discover(unit.sources, None)
+    except EntryPointNotFoundError as error:
+        if error.span is not None:
+            raise
+        return ()
+
+
+def _named(units: Sequence[Unit], functions: object) -> dict[str, tuple[EntryPoint, ...]]:
+    """Look every given name up in every unit; a name in none of them is an error."""
+    every_source = [source for unit in units for source in unit.sources]
+    names: list[object] = []
+    if isinstance(functions, Mapping | Sequence) and not isinstance(functions, str | bytes):
+        names = list(functions)
+    found: dict[str, list[EntryPoint]] = {unit.stem: [] for unit in units}
+    if not names:
+        discover(every_source, functions)  # type: ignore[arg-type]  # raises: not a mapping or list, or empty
+    for name in names:
+        wanted = {name: functions[name]} if isinstance(functions, Mapping) else [name]
+        hits = {unit.stem: hit for unit in units if (hit := _lookup(unit, wanted))}
+        if not hits:
+            discover(every_source, wanted)  # type: ignore[arg-type]  # raises, with the closest names of all units
+        for stem, hit in hits.items():
+            found[stem] += hit
+    return {stem: tuple(entries) for stem, entries in found.items()}
+
+
+def _lookup(unit: Unit, wanted: object) -> tuple[EntryPoint, ...]:
+    try:
+        return discover(unit.sources, wanted)  # type: ignore[arg-type]  # judged by discover
+    except EntryPointNotFoundError:
+        return ()

@@ -1,0 +1,81 @@
+"""One call of a kernel inside a JAX program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from be_runtime.errors import ArgumentError
+from be_runtime.kernels.cuda.describe import Geometry, Kernel, Param, encode_params
+from be_runtime.kernels.cuda.launcher import TARGET, Launcher
+from be_runtime.load.pipeline import Session
+from be_runtime.load.process import PROCESS
+from be_runtime.request.tools import wanted_archs
+from be_runtime.xla import jax_port
+from be_toolchain.arch import Arch
+from be_toolchain.find.device_memory import device_archs
+
+
+def new_session() -> Session:
+    """What a kernel is made with, as the process is set up now."""
+    return PROCESS.session()
+
+
+def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
+    """What to compile for: what is asked for, else the devices present.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing says so.
+    """
+    archs = wanted_archs(
+        asked,
+        session.archs,
+        session.settings,
+        lambda: device_archs(session.system, record_dir=session.record_dir),
+    )
+    if not archs:
+        raise ArgumentError(
+            "no GPU is visible, so the architecture to compile for is not known",
+            hints=(
+                "set BE_COMPUTE_CAPABILITIES=9.0, or call set_compute_capabilities('9.0'), to compile all the same",
+                "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
+            ),
+        )
+    return archs
+
+
+def launch(
+    kernel: Kernel,
+    geometry: Geometry,
+    params: Sequence[Param],
+    arrays: Sequence[Any],
+    outs: Sequence[Any],
+    *,
+    session: Session,
+    vmap_method: str | None,
+    aliases: Mapping[int, int],
+) -> Sequence[Any]:
+    """Call a kernel; one array for each of `outs`.
+
+    Raises
+    ------
+    ToolchainError, BuildError, LoadError
+        The launcher was never compiled here, and can't be; or it can't be loaded.
+    """
+    import numpy as np
+
+    launcher = PROCESS.only(Launcher, lambda: Launcher(session))
+    launcher.define(kernel)
+    return jax_port.call(
+        TARGET,
+        outs,
+        arrays,
+        vmap_method=vmap_method,
+        input_output_aliases=aliases,
+        kernel=kernel.id,
+        launch=np.array(geometry.encode(), np.int64),
+        name=kernel.name,
+        params=np.array(encode_params(params), np.int64),
+    )

@@ -1,0 +1,141 @@
+"""Compiled kernels in the cache: images in files of their own, and a list of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
+from be_runtime.errors import BuildError
+from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Image, Kernel
+from be_runtime.load.pipeline import Session, say_output, say_waiting, use_entry
+from be_toolchain.arch import Arch
+
+_LIST = "images.json"
+
+
+class Compiled(NamedTuple):
+    """What a compiler made, and the files it read, as `BuildOutput` has them.
+
+    Parameters
+    ----------
+    compiler : tuple of str
+        What it is in its own words, the same wherever it lies.
+    """
+
+    images: tuple[Image, ...]
+    dependencies: tuple[Path, ...] = ()
+    absent: tuple[Path, ...] = ()
+    unknown: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
+
+
+class Origin(NamedTuple):
+    """What a kernel's id says of its source.
+
+    The id is part of the JAX program, which must be the same on every host. So it is made of contents, of what the
+    compiler says of itself, and of names below the author's folders. The cache's key also holds where all that lies,
+    and which code of ours had it compiled.
+
+    Parameters
+    ----------
+    key : CacheKey
+        What it is compiled from, without the files that are read.
+    folders : tuple of Path
+        Where the author's headers are searched, in order.
+    """
+
+    key: CacheKey
+    folders: tuple[Path, ...] = ()
+
+
+def obtain_kernel(
+    key: CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: Session
+) -> Kernel:
+    """The kernel of a key: from the cache, or compiled now, once however many processes ask.
+
+    Parameters
+    ----------
+    key : CacheKey
+        Finds it in this machine's cache.
+    origin : Origin
+        Makes its id.
+    compile_now : callable
+        Given an empty folder to work in.
+
+    Raises
+    ------
+    CacheError
+        The cache's folder can't be used, or another process takes too long to compile the same kernel.
+    """
+
+    def build(staging: Path) -> BuildOutput:
+        try:
+            compiled = compile_now(staging)
+        except BuildError as error:
+            if session.settings.verbose:
+                say_output(error)
+            raise
+        names = write_images(compiled, staging)
+        return BuildOutput(names, compiled.dependencies, absent=compiled.absent, unknown=compiled.unknown)
+
+    def find() -> Entry:
+        return session.store.get_or_build(
+            key, build, lock_timeout_s=session.settings.lock_timeout_s, on_wait=partial(say_waiting, key.name)
+        )
+
+    def read(entry: Entry) -> Kernel:
+        listed = json.loads(entry.output(_LIST).read_bytes())
+        return Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
+
+    return use_entry(find, read, session)
+
+
+def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
+    """What a kernel was made from; where that is not certain, what was made as well."""
+    manifest = entry.manifest
+    key = make_key(
+        "kernel-id",
+        ("origin", origin.key.digest),
+        ("compiler", compiler),
+        ("read", sorted(_contents(manifest.dependencies.paths, manifest.dependencies.sha256s, origin.folders))),
+        ("made", manifest.outputs.sha256s if manifest.uncertain else ()),
+    )
+    return key.digest[:ID_DIGITS]
+
+
+def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Each file that was read, by its content and its name below one of the folders; elsewhere by its own name."""
+    for path, digest in zip(map(Path, paths), digests, strict=True):
+        found = ((at, folder) for at, folder in enumerate(folders) if path.is_relative_to(folder))
+        at, folder = next(found, (-1, path.parent))
+        yield f"{digest} {at} {path.relative_to(folder)}"
+
+
+def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
+    """Write images into a folder; the names of the files."""
+    images = compiled.images
+    names = [f"image{index}.{'ptx' if image.is_ptx else 'cubin'}" for index, image in enumerate(images)]
+    for name, image in zip(names, images, strict=True):
+        (folder / name).write_bytes(image.data)
+    rows = [
+        image._asdict() | {"data": name, "arch": str(image.arch)} for name, image in zip(names, images, strict=True)
+    ]
+    (folder / _LIST).write_text(json.dumps({"compiler": compiled.compiler, "images": rows}), encoding="utf-8")
+    return (*names, _LIST)
+
+
+def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[Image, ...]:
+    """What `write_images` wrote."""
+    return tuple(
+        Image(**row)._replace(
+            arch=Arch.parse(row["arch"]),
+            data=entry.output(row["data"]).read_bytes(),
+            form=Form(row["form"]),
+            words=None if row["words"] is None else tuple(row["words"]),
+        )
+        for row in rows
+    )

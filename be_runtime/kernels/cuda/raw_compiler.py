@@ -1,0 +1,217 @@
+"""A raw kernel becomes machine code: by NVRTC where there is one, else by nvcc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+
+from be_runtime.cache import CacheKey, make_key, shadowing_paths
+from be_runtime.compile.inputs.dependencies import read_from_outside
+from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
+from be_runtime.compile.run.execute import execute
+from be_runtime.compile.run.programs import resolve_ninja
+from be_runtime.compile.run.progress import Progress
+from be_runtime.errors import BuildError
+from be_runtime.kernels.cuda import nvrtc
+from be_runtime.kernels.cuda.describe import Image
+from be_runtime.kernels.cuda.images import Compiled, Origin
+from be_runtime.kernels.cuda.raw_headers import Search, find_headers, named_paths
+from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated, placeless
+from be_runtime.load.identity import Field
+from be_runtime.load.own_code import own_code_digest
+from be_runtime.load.pipeline import Session
+from be_toolchain import ToolchainRequest, probe_devices, resolve
+from be_toolchain.arch import Arch, check_archs
+from be_toolchain.errors import CudaNotFoundError, ToolchainError
+from be_toolchain.known.catalog import COMPILE_VARIABLES
+from be_toolchain.machine.system import System
+from be_toolchain.model import CudaToolkit, Toolchain
+
+_LARGEST_HEADER = 1 << 28
+
+
+def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> CacheKey:
+    """The key of a compiled kernel.
+
+    Finding the key opens no compiler: the NVRTC libraries that may be used are known by their files. Where none of them
+    serves, the compiler that did is among the files that the entry depends on.
+    """
+    system = session.system
+    compilers = [_file_text(path, system) for path in _candidates(system)]
+    if not compilers:
+        compilers = [part for pair in _toolchain(session).key_fields() for part in pair]
+    return make_key(
+        "kernel",
+        *_fields(kernel, archs),
+        ("options", kernel.options()),
+        ("compilers", compilers),
+        ("environment", _environment(system)),
+        ("generator", own_code_digest()),
+    )
+
+
+def raw_origin(kernel: RawKernel, archs: Sequence[Arch]) -> Origin:
+    """What the kernel's id says of its source: nothing of where headers and compilers lie."""
+    options, places = placeless(kernel.options())
+    return Origin(make_key("kernel", *_fields(kernel, archs), ("options", options)), places)
+
+
+def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:
+    return (
+        ("name", kernel.name.base),
+        ("source", kernel.source),
+        ("expression", kernel.name.expression),
+        ("archs", [arch.sm for arch in archs]),
+    )
+
+
+def _environment(system: System) -> list[str]:
+    """What of the environment changes what nvcc does."""
+    return [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
+
+
+def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path) -> Compiled:
+    """Compile a kernel for each architecture.
+
+    Raises
+    ------
+    BuildError
+        It doesn't compile.
+    ToolchainError
+        There is neither NVRTC nor nvcc.
+    """
+    driver = probe_devices(session.system).driver_version
+    found = nvrtc.find_nvrtc(session.system, (), driver, archs)
+    if found is not None:
+        return _by_nvrtc(kernel, archs, found, session.system, staging)
+    found = _nvrtc_of_toolkit(session, driver, archs)
+    if found is not None:
+        made = _by_nvrtc(kernel, archs, found, session.system, staging)
+        return made._replace(dependencies=(*made.dependencies, found.path))
+    return _by_nvcc(kernel, archs, _nvcc_toolkit(session, archs), session, staging)
+
+
+def _candidates(system: System) -> list[Path]:
+    """The NVRTC libraries in the places that need no search."""
+    return [path for place in nvrtc.places(system) for path in nvrtc.libraries(place.folder, system)]
+
+
+def _file_text(path: Path, system: System) -> str:
+    stamp = system.stat(path)
+    return f"{path} {stamp}"
+
+
+def _nvrtc_of_toolkit(session: Session, driver: str | None, archs: Sequence[Arch]) -> nvrtc.Nvrtc | None:
+    """The NVRTC beside the toolkit that a search finds; None where there is no toolkit, or it has none."""
+    try:
+        cuda = _toolchain(session).cuda
+    except ToolchainError:
+        return None
+    return None if cuda is None else nvrtc.find_nvrtc(session.system, (cuda.root,), driver, archs)
+
+
+def _toolchain(session: Session) -> Toolchain:
+    return resolve(ToolchainRequest(need_cuda=True), system=session.system, record_dir=session.record_dir)
+
+
+def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path) -> Compiled:
+    asked = for_nvrtc(kernel)
+    named = named_paths(asked.flags)
+    read = partial(system.read_text, limit_bytes=_LARGEST_HEADER)
+    search = Search((*kernel.include_paths, *named), found.includes, nvrtc.HEADERS, read, cache(system.realpath))
+    headers = find_headers(asked.source, kernel.file_name, search)
+    options = (*asked.options(), *(f"-I{folder}" for folder in found.includes))
+    try:
+        programs = [
+            nvrtc.compile_program(
+                found,
+                asked.source,
+                staging / kernel.file_name,
+                kernel.name.expression,
+                (f"--gpu-architecture={arch.sm}", *options),
+            )
+            for arch in archs
+        ]
+    except BuildError as error:
+        raise _explained(error, kernel) from None
+    return Compiled(
+        tuple(Image(arch, made.entry, made.code) for arch, made in zip(archs, programs, strict=True)),
+        dependencies=(*headers.files, *filter(system.is_file, named)),
+        absent=headers.absent,
+        unknown=headers.unknown,
+        compiler=programs[0].compiler,
+    )
+
+
+def _nvcc_toolkit(session: Session, archs: Sequence[Arch]) -> CudaToolkit:
+    """The toolkit whose nvcc compiles for the architectures."""
+    toolkit = _toolchain(session).cuda
+    assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
+    check_nvcc(toolkit, archs)
+    check_archs(tuple(archs), toolkit)
+    return toolkit
+
+
+def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> None:
+    """A toolkit can compile a raw kernel where there is no NVRTC.
+
+    Raises
+    ------
+    CudaNotFoundError
+        It is one that clang compiles with.
+    """
+    if toolkit.nvcc is None:
+        raise CudaNotFoundError(
+            f"there is neither NVRTC nor nvcc to compile a raw kernel with: {toolkit.root} has no nvcc, and no NVRTC "
+            f"was found that compiles for {', '.join(arch.sm for arch in archs)}",
+            hints=(nvrtc.PACKAGES,),
+        )
+
+
+def _by_nvcc(
+    kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit, session: Session, staging: Path
+) -> Compiled:
+    system = session.system
+    plan = _nvcc_plan(kernel, archs, toolkit)
+    run = partial(execute, ninja=resolve_ninja(system), jobs=1, environ=system.environ)
+    limit_s = session.settings.compile_timeout_s
+    try:
+        with Progress(kernel.name.base, plan.edges) as progress:
+            run(plan, staging, timeout_s=limit_s, on_finish=progress.finish)
+    except BuildError as error:
+        raise _explained(error, kernel) from None
+    cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
+    named = named_paths(kernel.flags)
+    headers = read_from_outside((f"{arch.sm}.d" for arch in archs), staging)
+    compilers = filter(None, (toolkit.nvcc, toolkit.cicc, toolkit.ptxas))
+    return Compiled(
+        tuple(Image(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins),
+        dependencies=(*headers, *filter(system.is_file, named), *compilers),
+        absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
+        compiler=(f"nvcc {toolkit.nvcc_version}", toolkit.host_compiler.banner, *_environment(system)),
+    )
+
+
+def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit) -> BuildPlan:
+    """One command for each architecture, which also writes what it read."""
+    head = (str(toolkit.nvcc), "-cubin", "-ccbin", str(toolkit.host_compiler.path), *kernel.options())
+    source = GeneratedFile(path=f"src/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
+    edges = tuple(
+        Edge(
+            argv=(*head, f"-arch={arch.sm}", source.path, "-o", f"{arch.sm}.cubin", "-MD", "-MF", f"{arch.sm}.d"),
+            inputs=(source.path,),
+            outputs=(f"{arch.sm}.cubin",),
+            description=f"compiling {kernel.name.base} for {arch.sm}",
+            depfile=f"{arch.sm}.d",
+        )
+        for arch in archs
+    )
+    return BuildPlan(files=(source,), edges=edges)
+
+
+def _explained(error: BuildError, kernel: RawKernel) -> BuildError:
+    """The same failure with its first real error."""
+    from be_runtime.compile.messages.diagnose import explained
+
+    return explained(error, {kernel.file_name: kernel.source}) if error.output else error

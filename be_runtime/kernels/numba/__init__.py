@@ -1,0 +1,1 @@
+"""Numba's kernels: what those for CPU and GPU share. Imports `load`."""

@@ -1,0 +1,44 @@
+"""Numba's CUDA arrays and streams over memory that is not Numba's."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from be_runtime.kernels.numba.callable.callback import Memory
+from be_runtime.kernels.numba.numba_import import import_error
+
+
+def import_cuda() -> Any:
+    """``numba.cuda``.
+
+    Raises
+    ------
+    ImportError
+        Numba's CUDA support is not installed, or doesn't work with what else is.
+    """
+    try:
+        import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
+        from numba import cuda
+    except (ImportError, AttributeError) as error:
+        raise import_error("numba_cuda_callable", "numba-cuda", error) from error
+    return cuda
+
+
+def device_array(memory: Memory) -> Any:
+    """A view of device memory."""
+    import numpy as np
+
+    description = {
+        "shape": memory.shape,
+        "strides": None,
+        "typestr": np.dtype(memory.parameter.dtype.name).str,
+        "data": (memory.address, memory.readonly),
+        "version": 3,
+    }
+    return import_cuda().from_cuda_array_interface(description, sync=False)
+
+
+def device_stream(address: int) -> Any:
+    """A stream that is not Numba's."""
+    return import_cuda().external_stream(address)

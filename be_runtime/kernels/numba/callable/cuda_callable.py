@@ -1,0 +1,101 @@
+"""`numba_cuda_callable`: a function of JAX arrays that runs Python, which launches what it likes on the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from be_runtime.kernels.numba.callable.callback import python_function
+from be_runtime.kernels.numba.callable.cuda_arrays import device_array, device_stream, import_cuda
+from be_runtime.kernels.numba.callable.rehearsal import rehearse
+from be_runtime.kernels.numba.cpu.caller import Called, array_function
+from be_runtime.kernels.numba.cpu.compiled import host_functions
+from be_runtime.kernels.numba.cpu.signature import Signature
+from be_runtime.xla import jax_port
+from be_runtime.xla.arrays import check_aliases
+
+_PREFIX = "be_runtime.callable"
+_LACKING = ("bfloat16",)
+"""What the CUDA array interface has no type string for."""
+
+
+def numba_cuda_callable(
+    func: Callable[..., None],
+    outs: Any,
+    *,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    graph: bool = False,
+) -> Callable[..., Any]:
+    """Make a function of JAX arrays from Python that launches several Numba CUDA kernels.
+
+    Parameters
+    ----------
+    func : callable
+        ``func(*inputs, *outputs, stream)`` with Numba device arrays and Numba's stream object over XLA's stream. It has
+        to launch everything on that stream, and to write all of its outputs. Nothing keeps it from writing its inputs:
+        such a write changes what other parts of the program see.
+    outs : ShapeDtypeStruct or pytree of them
+        The shape and dtype of each result.
+    vmap_method : str, optional
+        As for ``jax.ffi.ffi_call``. Whatever the method, `func` sees the arrays of one element of the batch, and is
+        called once for each.
+    input_output_aliases : dict of int to int, optional
+        From the index of an input to that of the output that begins with its content.
+    graph : bool
+        Let XLA record what `func` launches into a CUDA graph and replay that without Python. `func` must then launch
+        the same work whenever it is called for the same shapes. It is rehearsed on inputs of zeros when it is traced,
+        on each device that the process uses: its kernels get compiled and loaded, and it is refused where CUDA refuses
+        to record it, where nothing is launched on the stream, and where a replay leaves an output unwritten.
+
+    Returns
+    -------
+    callable
+        Takes the inputs, gives back arrays in the structure of `outs`.
+
+    Raises
+    ------
+    ImportError
+        Numba's CUDA support is not installed.
+    TypeError
+        `func` can't be called.
+    ArgumentError
+        An argument is not allowed; when the result is called also a wrong number of inputs, and with `graph` a `func`
+        that can't be recorded.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numba import cuda  # doctest: +SKIP
+    >>> @cuda.jit  # doctest: +SKIP
+    ... def double(x, out):
+    ...     i = cuda.grid(1)
+    ...     if i < out.size:
+    ...         out[i] = 2 * x[i]
+    >>> def twice(x, middle, out, stream):
+    ...     double[1, 64, stream](x, middle)
+    ...     double[1, 64, stream](middle, out)
+    >>> shape = jax.ShapeDtypeStruct((64,), jnp.float32)
+    >>> fourfold = numba_cuda_callable(twice, (shape, shape))  # doctest: +SKIP
+    """
+    if not callable(func):
+        raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
+    import_cuda()
+
+    def target_for(signature: Signature) -> str:
+        kind = "graph" if graph else "plain"
+        # Nothing but the object itself identifies Python that may do anything; it lives as long as its target.
+        target = f"{_PREFIX}.{called.name}:{id(func):x}:{kind}:{signature}"
+        make = partial(python_function, func, signature, device_array, device_stream, capturable=graph)
+        host_functions().add(target, called.name, signature, make, func, platform=jax_port.PLATFORMS["cuda"])
+        return target
+
+    called = Called(
+        func,
+        target_for,
+        more=("the stream",),
+        lacking=_LACKING,
+        prepare=partial(rehearse, func, check_aliases(input_output_aliases)) if graph else None,
+    )
+    return array_function(called, outs, vmap_method, input_output_aliases)

@@ -1,0 +1,151 @@
+"""The host functions of a process: each made once, by identity, with a handler and a target of its own."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from be_runtime.kernels.numba.cpu.llvm_handler import Layout, Native, compile_handler
+from be_runtime.kernels.numba.cpu.signature import Signature
+from be_runtime.load.native_library import native_library
+from be_runtime.load.pipeline import Session
+from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Registry, Target
+from be_runtime.xla import jax_port
+from be_toolchain.machine.forks import ThreadLock
+
+_SOURCE = "host_call"
+_CAPTURABLE = 1
+"""XLA's trait of a handler that a command buffer may capture."""
+
+
+class HostFunction(NamedTuple):
+    """What a target runs.
+
+    Parameters
+    ----------
+    address : int
+        Of a C function as ``native/host_call.cc`` describes it, valid as long as `owner` lives.
+    owner : object
+    exclusive : bool
+        Whether only one call of such functions may run at a time.
+    has_stream : bool
+        Whether it gets the stream of the call.
+    capturable : bool
+        Whether a command buffer may capture what it launches.
+    guarded : compiled function, optional
+        What Numba compiled the C function from: see `compile_handler`.
+    """
+
+    address: int
+    owner: object
+    exclusive: bool = False
+    has_stream: bool = False
+    capturable: bool = False
+    guarded: Any | None = None
+
+    @property
+    def direct(self) -> Any | None:
+        """What a handler may call without the native side, which holds the lock and gets the stream."""
+        return None if self.exclusive or self.has_stream else self.guarded
+
+
+class _Parameter(ctypes.Structure):
+    """``Parameter`` of ``native/host_call.cc``."""
+
+    _fields_ = (("dtype", ctypes.c_int32), ("rank", ctypes.c_int32), ("item_size", ctypes.c_int64))
+
+
+class HostFunctions:
+    """The functions that are registered. Making one compiles nothing.
+
+    Parameters
+    ----------
+    session : callable
+        What the native part is compiled with, asked for at the first function.
+    registry : Registry
+    """
+
+    def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self._session = session
+        self._registry = registry
+        self._library: ctypes.CDLL | None = None
+        self._alive: dict[str, tuple[object, ...]] = {}
+        self._lock = ThreadLock()
+
+    def add(
+        self,
+        target: str,
+        name: str,
+        signature: Signature,
+        make: Callable[[], HostFunction],
+        *alive: object,
+        platform: str = jax_port.PLATFORMS["cpp"],
+    ) -> None:
+        """Register a target, made now unless it is known.
+
+        Parameters
+        ----------
+        target : str
+            Contains the function's identity.
+        name : str
+            The function's, for errors.
+        signature : Signature
+        make : callable
+        alive : object
+            What has to live as long as the target.
+        platform : str
+            As jax knows it.
+        """
+        with self._lock:
+            if target in self._alive:
+                return
+            library = self._native()
+            function = make()
+            native = Native(
+                kernel=_describe(library, name, signature, function),
+                call=_address(library.be_host_call),
+                failed=_address(library.be_host_failed),
+                layout=Layout.in_dll(library, "be_host_layout"),
+            )
+            handler = compile_handler(native, signature, function.direct)
+            made = {target: lambda: jax_port.capsule(handler.address)}
+            self._registry.add([Target(name=target, platform=platform, content=target)], made)
+            self._alive[target] = (function, handler, *alive)
+
+    def _native(self) -> ctypes.CDLL:
+        if self._library is None:
+            self._library = native_library(_SOURCE, self._session())
+            self._library.be_host_kernel.restype = ctypes.c_void_p
+        return self._library
+
+
+def host_functions() -> HostFunctions:
+    """Those of this process."""
+    return PROCESS.only(HostFunctions, lambda: HostFunctions(PROCESS.session, PROCESS.registry))
+
+
+def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
+    """The address of what the native side keeps about a function."""
+    rows = [
+        _Parameter(parameter.dtype.xla_code, parameter.rank, parameter.dtype.size_bytes)
+        for parameter in (*signature.inputs, *signature.outputs)
+    ]
+    address: int = library.be_host_kernel(
+        name.encode(),
+        ctypes.c_void_p(function.address),
+        ctypes.c_bool(function.exclusive),
+        ctypes.c_bool(function.has_stream),
+        ctypes.c_uint32(_CAPTURABLE if function.capturable else 0),
+        ctypes.c_int64(len(signature.inputs)),
+        ctypes.c_int64(len(rows)),
+        (_Parameter * len(rows))(*rows),
+    )
+    return address
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None, "a function that was found has an address"
+    return address

@@ -1,0 +1,95 @@
+"""What a host function is compiled for: the dtypes and ranks of the arrays of a call. Pure."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.errors import ArgumentError
+from be_runtime.xla.arrays import ArraySpec
+
+
+class Parameter(NamedTuple):
+    """One array of a function.
+
+    Parameters
+    ----------
+    dtype : DType
+    rank : int
+        The number of its dimensions.
+    """
+
+    dtype: DType
+    rank: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(':' * self.rank)}]"
+
+
+class Signature(NamedTuple):
+    """The arrays of a function.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Parameter
+        The function's arrays are the inputs, which it can't write, followed by the outputs.
+
+    Examples
+    --------
+    >>> str(Signature((Parameter(BY_NAME["float32"], 2),), (Parameter(BY_NAME["int8"], 0),)))
+    '(float32[:,:]) -> (int8[])'
+    """
+
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+
+    def __str__(self) -> str:
+        return " -> ".join(f"({', '.join(map(str, side))})" for side in (self.inputs, self.outputs))
+
+
+def signature_of(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lacking: Sequence[str] = ()) -> Signature:
+    """The signature that takes some arrays.
+
+    Parameters
+    ----------
+    lacking : sequence of str
+        Names of dtypes that the function can't have arrays of.
+
+    Raises
+    ------
+    ArgumentError
+        One of them is of such a dtype.
+    """
+    for what, side in (("input", inputs), ("output", outputs)):
+        for index, spec in enumerate(side):
+            if spec.dtype.name in lacking:
+                usable = ", ".join(name for name in BY_NAME if name not in lacking)
+                raise ArgumentError(
+                    f"{what} {index} is {spec}: Numba has no arrays of {spec.dtype.name} here",
+                    hints=(f"cast it to one of {usable}",),
+                )
+    sides = (tuple(Parameter(spec.dtype, spec.ndim) for spec in side) for side in (inputs, outputs))
+    return Signature(*sides)
+
+
+def check_count(function: Callable[..., Any], name: str, signature: Signature, more: Sequence[str] = ()) -> None:
+    """Whether a function can take so many arrays, and what is named by `more` behind them.
+
+    Raises
+    ------
+    ArgumentError
+        It takes more or fewer.
+    """
+    parameters = inspect.signature(function)
+    names = ", ".join(parameters.parameters)
+    counts = len(signature.inputs), len(signature.outputs)
+    try:
+        parameters.bind(*range(sum(counts) + len(more)))
+    except TypeError as error:
+        order = ", then ".join(("the inputs of the call", "the outputs", *more))
+        raise ArgumentError(
+            f"{name}({names}) can't take {counts[0]} inputs and {counts[1]} outputs: {error}",
+            hints=(f"its parameters are {order}",),
+        ) from None

@@ -1,0 +1,233 @@
+"""A Numba CUDA kernel becomes machine code. The only file of this package that knows Numba.
+
+``numba.cuda.compile_all`` makes PTX of the kernel and of what it calls, libdevice included; ``cuda.core``, which
+numba-cuda brings, links that to a cubin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from be_runtime.errors import ArgumentError, BuildError
+from be_runtime.kernels.cuda.describe import Form, Image
+from be_runtime.kernels.numba.gpu.ptx_params import pack_params
+from be_runtime.kernels.numba.numba_hints import hints
+from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, installed_version
+from be_runtime.kernels.numba.numba_source import batched_source, entry_in_ptx, free_axis, missing_functions
+from be_runtime.xla.arrays import ArraySpec
+from be_toolchain.arch import Arch
+
+_OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
+_COOPERATIVE = "cudaCGGetIntrinsicHandle"
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_NO_DRIVER = "CUDA driver library cannot be found"
+_NO_LIBRARY = re.compile(r"Failure finding \"lib(?:nvrtc|nvJitLink|nvvm)|is an NVIDIA driver library")
+_NEEDS_LIBRARIES = (
+    "Numba needs NVRTC and nvJitLink, which JAX's CUDA wheels bring; without those: pip install nvidia-cuda-nvrtc "
+    "nvidia-nvjitlink"
+)
+_NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"
+
+
+class NumbaKernel(NamedTuple):
+    """A kernel for arrays of certain types.
+
+    Parameters
+    ----------
+    dispatcher : CUDADispatcher
+    inputs, outs : tuple of ArraySpec
+        What it takes; their shapes do not matter.
+    with_batch : bool
+        Whether a batch may come in one call.
+    """
+
+    dispatcher: Any
+    inputs: tuple[ArraySpec, ...]
+    outs: tuple[ArraySpec, ...]
+    with_batch: bool
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return str(self.dispatcher.py_func.__name__)
+
+    def types_text(self) -> list[str]:
+        """The types of the arrays, for a key."""
+        inputs = [f"const {spec.dtype.name}:{spec.ndim}" for spec in self.inputs]
+        return inputs + [f"{spec.dtype.name}:{spec.ndim}" for spec in self.outs]
+
+
+class NoKernelError(TypeError, AssertionError):
+    """What should be a CUDA kernel of Numba is none; the reference says so by an AssertionError."""
+
+
+def check_dispatcher(kernel: object) -> Any:
+    """The kernel as a CUDA dispatcher of Numba.
+
+    Raises
+    ------
+    ImportError
+        Numba with CUDA support can't be imported.
+    TypeError
+        It is anything else. It is an AssertionError as well.
+    """
+    try:
+        import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
+        from numba.cuda.dispatcher import CUDADispatcher
+    except (ImportError, AttributeError) as error:
+        raise import_error("numba_cuda_kernel", "numba-cuda", error) from error
+    if not isinstance(kernel, CUDADispatcher):
+        kind = f"{type(kernel).__module__}.{type(kernel).__qualname__}"
+        raise NoKernelError(f"kernel must be a function decorated with @cuda.jit, not {kernel!r} ({kind})")
+    if kernel.targetoptions.get("device"):
+        raise NoKernelError(f"{kernel.py_func.__name__} is a device function; a kernel is decorated with @cuda.jit")
+    for option in ("link", "extensions"):
+        if kernel.targetoptions.get(option):
+            raise ArgumentError(f"the kernel {kernel.py_func.__name__} uses {option}=..., which is not supported here")
+    return kernel
+
+
+def versions() -> tuple[str, ...]:
+    """What decides on the compiled code beside the kernel."""
+    packages = ("numba", "numba-cuda", "llvmlite", "numpy", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-core")
+    return tuple(f"{package} {installed_version(package)}" for package in packages)
+
+
+def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[Image, ...]:
+    """Compile a kernel for each architecture, and the form that runs a batch in one launch where there is one.
+
+    Raises
+    ------
+    BuildError
+        Numba refuses, or the linker does.
+    ImportError
+        Numba does not work with what else is installed.
+    """
+    images = []
+    for arch in archs:
+        codes = _compile(kernel, kernel.dispatcher.py_func, arch, extra_axis=False)
+        is_cooperative = _COOPERATIVE in codes[0]
+        images.append(_image(kernel, codes, arch, extra_axis=False)._replace(is_cooperative=is_cooperative))
+        axis = free_axis(codes[0])
+        if kernel.with_batch and axis and not is_cooperative and all(spec.ndim for spec in _arrays(kernel)):
+            batched = _compile(kernel, _batched(kernel, axis), arch, extra_axis=True)
+            image = _image(kernel, batched, arch, extra_axis=True)
+            images.append(image._replace(form=Form.BATCH, batch_axis=axis))
+    return tuple(images)
+
+
+def _image(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch, *, extra_axis: bool) -> Image:
+    """Machine code that takes no more than it reads."""
+    ptx, words = pack_params(codes[0], [spec.ndim + extra_axis for spec in _arrays(kernel)])
+    return _link(kernel, (ptx, *codes[1:]), arch)._replace(words=words)
+
+
+def _arrays(kernel: NumbaKernel) -> tuple[ArraySpec, ...]:
+    return (*kernel.inputs, *kernel.outs)
+
+
+def _batched(kernel: NumbaKernel, axis: int) -> Any:
+    """The Python function that runs the kernel on slices."""
+    from numba import cuda
+
+    options = {name: kernel.dispatcher.targetoptions[name] for name in ("debug", "lineinfo", "fastmath", "opt")}
+    namespace: dict[str, Any] = {"cuda": cuda, "kernel": cuda.jit(device=True, **options)(kernel.dispatcher.py_func)}
+    name = kernel.name if kernel.name.isidentifier() else "kernel"
+    source = batched_source(name, len(_arrays(kernel)), axis)
+    exec(source, namespace)  # noqa: S102 - it holds the kernel's name, an identifier, and names of our own
+    return namespace[f"{name}_batched"]
+
+
+def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool) -> list[Any]:
+    """PTX of a function as a kernel, and whatever has to be linked with it."""
+    from numba import cuda
+
+    given = kernel.dispatcher.targetoptions
+    options = {name: given[name] for name in _OPTIONS if given.get(name) is not None}
+    options["debug"] = bool(options.get("debug"))
+    signature = tuple(
+        _numba_type(spec, index < len(kernel.inputs), extra_axis) for index, spec in enumerate(_arrays(kernel))
+    )
+    capability = (arch.major, arch.minor, arch.suffix) if arch.suffix else (arch.major, arch.minor)
+    try:
+        codes, _ = cuda.compile_all(
+            function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
+        )
+    except Exception as error:
+        # Numba's own errors, and whatever its passes stumble over: they say what the kernel's author wrote.
+        mismatch = explain_compilation("numba-cuda", error)
+        if mismatch:
+            raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
+        raise _refused(kernel, str(error)) from error
+    return list(codes)
+
+
+def _refused(kernel: NumbaKernel, text: str) -> BuildError:
+    types, text = ", ".join(kernel.types_text()), _COLOURS.sub("", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    inputs, outs = ([spec.ndim for spec in specs] for specs in (kernel.inputs, kernel.outs))
+    if _NO_LIBRARY.search(text):
+        found = [_NEEDS_LIBRARIES]
+    else:
+        found = [_NEEDS_DRIVER] if _NO_DRIVER in text else hints(kernel.dispatcher.py_func, inputs, outs, text)
+    return BuildError(
+        f"Numba can't compile the kernel {kernel.name} for ({types})",
+        output=text,
+        first_error="\n".join(lines[:8]),
+        hints=tuple(found[:1]),
+    )
+
+
+def _numba_type(spec: ArraySpec, is_input: bool, extra_axis: bool) -> Any:
+    """The array type of Numba; inputs can't be written."""
+    from numba.cuda import types
+
+    name = "boolean" if spec.dtype.name == "bool" else spec.dtype.name
+    return types.Array(getattr(types, name), spec.ndim + extra_axis, "C", readonly=is_input)
+
+
+def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> Image:
+    """Machine code from what Numba made; PTX, which the driver translates, where there is no linker."""
+    ptx = codes[0]
+    entry = entry_in_ptx(ptx)
+    missing = missing_functions(ptx)
+    parts = [_as_ptx(code) for code in codes]
+    try:
+        from cuda.core import Linker, LinkerOptions, ObjectCode
+    except ImportError:
+        if missing:
+            raise BuildError(
+                f"{kernel.name} needs the functions {', '.join(missing)}, and cuda-core to link them"
+            ) from None
+        return Image(arch, entry, parts[0], is_ptx=True)
+    objects = [ObjectCode.from_ptx(part) for part in parts]
+    objects += [ObjectCode.from_library(path) for path in _libraries(missing)]
+    registers = kernel.dispatcher.targetoptions.get("max_registers")
+    try:
+        linker = Linker(*objects, options=LinkerOptions(arch=arch.sm, max_register_count=registers))
+        return Image(arch, entry, bytes(linker.link("cubin").code))
+    except Exception as error:
+        raise BuildError(
+            f"the kernel {kernel.name} can't be linked for {arch.sm}",
+            output=str(error),
+            hints=(_NEEDS_LIBRARIES,) if _NO_LIBRARY.search(str(error)) else (),
+        ) from error
+
+
+def _as_ptx(code: Any) -> bytes:
+    """PTX as Numba gives it: text, bytes, or an object of cuda.core."""
+    if isinstance(code, str):
+        return code.encode()
+    return code if isinstance(code, bytes) else bytes(code.code)
+
+
+def _libraries(missing: Sequence[str]) -> list[str]:
+    """The libraries of CUDA that hold functions which a kernel calls."""
+    if not any(name.startswith("cudaCG") for name in missing):
+        return []
+    from numba.cuda.cudadrv.libs import get_cudalib
+
+    return [str(get_cudalib("cudadevrt", static=True))]

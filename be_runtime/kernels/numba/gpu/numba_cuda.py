@@ -1,0 +1,193 @@
+"""`numba_cuda_kernel`: a Numba CUDA kernel as a JAX function that is launched without Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from be_runtime.cache import make_key
+from be_runtime.errors import ArgumentError
+from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
+from be_runtime.kernels.cuda.describe import Geometry, Kernel, array_param, content_id
+from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS, Dims, choose_geometry
+from be_runtime.kernels.cuda.images import Compiled, Origin, obtain_kernel
+from be_runtime.kernels.numba.function_content import function_content
+from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispatcher, compile_numba, versions
+from be_runtime.kernels.numba.numba_source import check_count, direct_writes
+from be_runtime.load.identity import Field
+from be_runtime.load.own_code import own_code_digest
+from be_runtime.load.pipeline import Session
+from be_runtime.xla import jax_port
+from be_runtime.xla.arrays import (
+    BATCHING_METHODS,
+    ArraySpec,
+    check_aliases,
+    check_outs,
+    check_vmap_method,
+    match_aliases,
+)
+from be_runtime.xla.inputs import as_kernel_arrays
+from be_toolchain.arch import Arch
+from be_toolchain.machine.forks import ThreadLock
+
+
+def numba_cuda_kernel(
+    kernel: Any,
+    outs: Any,
+    *,
+    grid: Dims | None = None,
+    block: Dims | None = None,
+    launch_dims: Dims | None = None,
+    threads_per_block: int = DEFAULT_THREADS,
+    shared_mem: int = 0,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+) -> Callable[..., Any]:
+    """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
+
+    Numba compiles the kernel when it is first traced; the machine code is kept in the cache, under the content of the
+    kernel and of all that it calls. No Python runs at a launch, and a CUDA graph can record it.
+
+    Parameters
+    ----------
+    kernel : CUDADispatcher
+        A function decorated with ``@cuda.jit``. It is called with the inputs, which it can't write, then the outputs.
+    outs : ShapeDtypeStruct or pytree of them
+        The outputs.
+    grid, block : int or tuple of int, optional
+        One to three numbers each, given together.
+    launch_dims : int or tuple of int, optional
+        How many threads to launch along each axis, instead of `grid` and `block`: they are computed.
+    threads_per_block : int
+        For `launch_dims`: 256 in blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, no other than the
+        block has.
+    shared_mem : int
+        Bytes of dynamic shared memory.
+    vmap_method : str, optional
+        As for ``jax.ffi.ffi_call``. Under those that hand over a whole batch, the kernel sees one slice of it, and one
+        launch runs the batch where the kernel leaves an axis of the grid alone.
+    input_output_aliases : dict of int to int, optional
+        Inputs whose memory an output may use; the kernel still gets both arrays.
+
+    Returns
+    -------
+    callable
+        Takes the inputs; returns what `outs` describes.
+
+    Raises
+    ------
+    ImportError
+        Numba with CUDA support is not there, or does not work with the installed numpy.
+    TypeError
+        `kernel` is no CUDA dispatcher. It is an AssertionError as well.
+    ArgumentError
+        A ValueError: neither or both ways to say what to launch, or numbers beyond CUDA's limits. At a call: inputs
+        that the kernel can't take.
+    BuildError
+        At a call: Numba refuses the kernel, such as one that writes an input.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numba import cuda  # doctest: +SKIP
+    >>> @cuda.jit  # doctest: +SKIP
+    ... def add_kernel(x, y, out):
+    ...     i = cuda.grid(1)
+    ...     if i < out.size:
+    ...         out[i] = x[i] + y[i]
+    >>> add = numba_cuda_kernel(  # doctest: +SKIP
+    ...     add_kernel, outs=jax.ShapeDtypeStruct((1024,), jnp.float32), launch_dims=1024
+    ... )
+    """
+    dispatcher = check_dispatcher(kernel)
+    method, aliases = check_vmap_method(vmap_method), check_aliases(input_output_aliases)
+    leaves, unflatten = jax_port.flatten(outs)
+    out_specs = check_outs(leaves)
+    geometry = choose_geometry(
+        grid, block, launch_dims, threads_per_block, shared_mem, is_empty=not any(spec.size for spec in out_specs)
+    )
+    variants = _Variants(dispatcher, with_batch=method in BATCHING_METHODS)
+    name = dispatcher.py_func.__name__
+
+    def call(*inputs: Any) -> Any:
+        arrays, specs = as_kernel_arrays(inputs, name)
+        match_aliases(aliases, specs, out_specs)
+        session = new_session()
+        found = variants.get(specs, out_specs, session)
+        params = [array_param(i, s.ndim, s.dtype.size_bytes) for i, s in enumerate((*specs, *out_specs))]
+        how = _fit(geometry, found)
+        return unflatten(
+            launch(found, how, params, arrays, leaves, session=session, vmap_method=method, aliases=aliases)
+        )
+
+    call.__name__ = name
+    call.__doc__ = dispatcher.py_func.__doc__
+    return call
+
+
+def _fit(geometry: Geometry, kernel: Kernel) -> Geometry:
+    """The geometry with what the kernel adds: the axis that a batch may use."""
+    axis = kernel.batch_axis
+    free = axis and geometry.grid[axis] == 1
+    return geometry._replace(batch_axis=axis if free else 0, is_cooperative=kernel.is_cooperative)
+
+
+class _Variants:
+    """The kernel for each combination of array types and architectures, obtained on first use."""
+
+    def __init__(self, dispatcher: Any, *, with_batch: bool) -> None:
+        self._dispatcher = dispatcher
+        self._with_batch = with_batch
+        self._made: dict[object, Kernel] = {}
+        self._lock = ThreadLock()
+
+    def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
+        """The kernel for these arrays, and for the devices of the process as they are now."""
+        function = self._dispatcher.py_func
+        names = check_count(function, len(inputs), len(outs))
+        _check_inputs(function, names[: len(inputs)])
+        archs = choose_archs(None, session)
+        kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
+        known = (tuple(kernel.types_text()), archs)
+        with self._lock:
+            if known not in self._made:
+                self._made[known] = _obtain(kernel, archs, session)
+            return self._made[known]
+
+
+def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
+    """Refuse what Numba lets pass on a read-only array, as far as the kernel's bytecode shows it."""
+    written = direct_writes(function)
+    name = next((each for each in names if each in written), None)
+    if name is not None:
+        raise ArgumentError(
+            f"the kernel {function.__name__} has {written[name]} on the input {name}",
+            hints=("an input can't be written: use an output, and input_output_aliases to work in place",),
+        )
+
+
+def _obtain(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session) -> Kernel:
+    """The compiled kernel, from the cache where its content can be told in every process."""
+    content = function_content(kernel.dispatcher)
+    if content.anchors:
+        images = compile_numba(kernel, archs)
+        return Kernel(content_id(images), kernel.name, images)
+    fields = _fields(kernel, archs, content.digest)
+    return obtain_kernel(
+        make_key("numba-cuda", *fields, ("generator", own_code_digest())),
+        Origin(make_key("numba-cuda", *fields)),
+        lambda _staging: Compiled(compile_numba(kernel, archs)),
+        kernel.name,
+        session,
+    )
+
+
+def _fields(kernel: NumbaKernel, archs: Sequence[Arch], content: str) -> tuple[Field, ...]:
+    return (
+        ("name", kernel.name),
+        ("content", content),
+        ("types", kernel.types_text()),
+        ("batch", str(kernel.with_batch)),
+        ("archs", [arch.sm for arch in archs]),
+        ("versions", versions()),
+    )

@@ -1,0 +1,128 @@
+"""What can be said about a Numba kernel before Numba compiles it, and about the PTX afterwards. Pure."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from be_runtime.errors import ArgumentError
+
+_ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
+_EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
+_OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
+_LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
+_STORES = frozenset({"stcg", "stcs", "stwb", "stwt"})
+_AXES = "xyz"
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a kernel's parameters.
+
+    Raises
+    ------
+    ArgumentError
+        It takes any number of them, or has defaults.
+    """
+    found = inspect.signature(function).parameters.values()
+    for parameter in found:
+        if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD or parameter.default is not parameter.empty:
+            raise ArgumentError(
+                f"the kernel {function.__name__} has the parameter '{parameter}', but its parameters "
+                "are the arrays of a call, each named"
+            )
+    return tuple(parameter.name for parameter in found)
+
+
+def check_count(function: Callable[..., Any], input_count: int, output_count: int) -> tuple[str, ...]:
+    """The names of a kernel's parameters, which are so many inputs and outputs."""
+    names = parameter_names(function)
+    if len(names) != input_count + output_count:
+        raise ArgumentError(
+            f"the kernel {function.__name__}({', '.join(names)}) takes {len(names)} arrays, but the call has "
+            f"{input_count} inputs and {output_count} outputs",
+            hints=("a kernel's parameters are the inputs of the call, then the outputs",),
+        )
+    return names
+
+
+def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
+    """The local names that a function hands to an atomic operation or to a store with a cache hint, and to which.
+
+    Numba refuses an assignment to a read-only array, and neither ``cuda.atomic.add(array, ...)`` nor
+    ``cuda.stcs(array, ...)``.
+    """
+    found: dict[str, str] = {}
+    code = list(dis.get_instructions(function))
+    for at, instruction in enumerate(code):
+        operation = _writing_operation(instruction)
+        name = _first_local(code[at + 1 :]) if operation else None
+        if name is not None:
+            found.setdefault(name, operation)
+    return found
+
+
+def _writing_operation(instruction: dis.Instruction) -> str:
+    """What an instruction looks up, where that writes an array; else empty."""
+    name = instruction.argval
+    if instruction.opname == "LOAD_ATTR" and name == "atomic":
+        return "an atomic operation"
+    return f"a cuda.{name}" if instruction.opname in _LOOKS_UP and name in _STORES else ""
+
+
+def _first_local(code: Sequence[dis.Instruction]) -> str | None:
+    """The next local name that is loaded: of a call's first argument, where that is a named array or a part of one."""
+    following = next((each for each in code if each.opname.startswith("LOAD_FAST")), None)
+    return None if following is None else first_name(following)
+
+
+def first_name(instruction: dis.Instruction) -> str:
+    """The local name that an instruction loads or stores; of two at once, the first."""
+    value = instruction.argval
+    return str(value[0] if isinstance(value, tuple) else value)
+
+
+def entry_in_ptx(ptx: str) -> str:
+    """The name of the kernel in PTX that holds one."""
+    (name,) = _ENTRY.findall(ptx)
+    return str(name)
+
+
+def missing_functions(ptx: str) -> tuple[str, ...]:
+    """The functions that PTX calls and does not hold, apart from those that the driver has."""
+    return tuple(name for name in dict.fromkeys(_EXTERN_FUNCTION.findall(ptx)) if name not in _OF_THE_DRIVER)
+
+
+def free_axis(ptx: str) -> int:
+    """An axis of the grid that a kernel never asks about, 2 or 1; 0 when it asks about both.
+
+    Examples
+    --------
+    >>> free_axis("mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.z;")
+    1
+    """
+    for axis in (2, 1):
+        if not re.search(rf"%n?ctaid\.{_AXES[axis]}\b", ptx):
+            return axis
+    return 0
+
+
+def batched_source(name: str, count: int, axis: int) -> str:
+    """A kernel of so many arrays that runs another one on the slice of each that the grid's axis says.
+
+    An array that is the same for the whole batch has one slice.
+
+    Examples
+    --------
+    >>> print(batched_source("scale", 2, 2))
+    def scale_batched(a0, a1):
+        i = cuda.blockIdx.z
+        kernel(a0[i if a0.shape[0] > 1 else 0], a1[i if a1.shape[0] > 1 else 0])
+    <BLANKLINE>
+    """
+    arrays = [f"a{number}" for number in range(count)]
+    slices = ", ".join(f"{each}[i if {each}.shape[0] > 1 else 0]" for each in arrays)
+    head = f"def {name}_batched({', '.join(arrays)}):\n"
+    return f"{head}    i = cuda.blockIdx.{_AXES[axis]}\n    kernel({slices})\n"

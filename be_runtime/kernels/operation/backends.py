@@ -1,0 +1,122 @@
+"""Which kernels an operation has, and in what order they are tried. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from be_runtime.errors import ArgumentError
+
+PLATFORMS = ("cpu", "gpu", "tpu")
+_ALIASES = {"cuda": "gpu", "rocm": "gpu"}
+
+
+class FallbackWarning(UserWarning):
+    """A kernel can't be used here, and another one of the operation stands in for it."""
+
+
+class KernelEntry(NamedTuple):
+    """One kernel.
+
+    Parameters
+    ----------
+    backend : str
+        What it is written with, such as ``"numba"``.
+    platform : {"cpu", "gpu", "tpu"}
+        What it runs on.
+    generator : callable
+        Given the parameters of a call, a function from arrays to arrays.
+    """
+
+    backend: str
+    platform: str
+    generator: Callable[..., Callable[..., Any]]
+
+
+class Kernels(NamedTuple):
+    """All kernels of an operation.
+
+    Parameters
+    ----------
+    entries : tuple of KernelEntry
+        In the order in which they were defined, at most one for a backend on a platform.
+    defaults : tuple of (str, str)
+        The platforms whose first choice was set, with the backend.
+
+    Examples
+    --------
+    >>> kernels = Kernels().with_entry(KernelEntry("numba", "cpu", print)).with_entry(KernelEntry("cpp", "cpu", print))
+    >>> kernels.backends("cpu")
+    ('numba', 'cpp')
+    >>> kernels.with_default("cpu", "cpp").backends("cpu")
+    ('cpp', 'numba')
+    """
+
+    entries: tuple[KernelEntry, ...] = ()
+    defaults: tuple[tuple[str, str], ...] = ()
+
+    def with_entry(self, entry: KernelEntry) -> Kernels:
+        """With one more kernel, in the place of an older one of its backend and platform."""
+        at = [(each.backend, each.platform) for each in self.entries]
+        if (entry.backend, entry.platform) not in at:
+            return self._replace(entries=(*self.entries, entry))
+        index = at.index((entry.backend, entry.platform))
+        return self._replace(entries=(*self.entries[:index], entry, *self.entries[index + 1 :]))
+
+    def with_default(self, platform: str, backend: str) -> Kernels:
+        """With another first choice for a platform.
+
+        Raises
+        ------
+        ArgumentError
+            There is no such kernel.
+        """
+        if backend not in self.backends(platform):
+            raise ArgumentError(f"there is no {backend!r} kernel for {platform}; {self.describe()}")
+        others = tuple(pair for pair in self.defaults if pair[0] != platform)
+        return self._replace(defaults=(*others, (platform, backend)))
+
+    def candidates(self, platform: str, backend: str | None = None) -> tuple[KernelEntry, ...]:
+        """The kernels for a platform: the default, then the others as they were defined; or the one of a backend."""
+        default = dict(self.defaults).get(platform)
+        here = [each for each in self.entries if each.platform == platform and backend in (None, each.backend)]
+        return tuple(sorted(here, key=lambda each: each.backend != default))
+
+    def backends(self, platform: str) -> tuple[str, ...]:
+        """The backends that have a kernel for a platform, in the order in which they are tried."""
+        return tuple(each.backend for each in self.candidates(platform))
+
+    def describe(self) -> str:
+        """What there is, for an error."""
+        found = [f"{each}: {', '.join(self.backends(each))}" for each in PLATFORMS if self.backends(each)]
+        return f"it has kernels for {'; '.join(found)}" if found else "it has no kernels yet"
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}>"
+
+
+def check_platform(platform: object) -> str:
+    """A platform by its usual name; ``"cuda"`` and ``"rocm"`` are ``"gpu"``.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such platform.
+    """
+    name = _ALIASES.get(platform, platform) if isinstance(platform, str) else platform
+    if not isinstance(name, str) or name not in PLATFORMS:
+        raise ArgumentError(f"platform must be one of {', '.join(PLATFORMS)}, not {platform!r}")
+    return name
+
+
+def check_name(name: object) -> str:
+    """The name of an operation, a backend or a tag.
+
+    Raises
+    ------
+    ArgumentError
+        It is no text, or empty.
+    """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"a name such as 'numba' is expected, not {name!r}")
+    return name

@@ -1,0 +1,162 @@
+"""Timing of an operation's kernels: what is called, by turns, and what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from statistics import median
+from typing import Any, NamedTuple
+
+from be_runtime.errors import ArgumentError
+from be_runtime.xla import jax_primitive
+
+Runner = Callable[[int], None]
+
+
+class BenchmarkConfig(NamedTuple):
+    """One thing to time.
+
+    Parameters
+    ----------
+    label : str
+        Names it in the result.
+    arguments : tuple of array
+    keywords : mapping of str to object
+        For the call, apart from ``backend``.
+    """
+
+    label: str
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Hashable] = {}
+
+
+class BenchmarkRecord(NamedTuple):
+    """What one backend did on one configuration.
+
+    Parameters
+    ----------
+    label, backend : str
+    seconds : tuple of float
+        Of one call, a sample each; empty when it failed.
+    error : str
+        Why it failed, in one line.
+    """
+
+    label: str
+    backend: str
+    seconds: tuple[float, ...]
+    error: str = ""
+
+    @property
+    def median_s(self) -> float:
+        """The median of the samples; infinite when it failed."""
+        return median(self.seconds) if self.seconds else float("inf")
+
+
+class BenchmarkResult(NamedTuple):
+    """All that was measured; ``print`` shows a table.
+
+    Parameters
+    ----------
+    name : str
+        The operation's.
+    records : tuple of BenchmarkRecord
+    """
+
+    name: str
+    records: tuple[BenchmarkRecord, ...]
+
+    def fastest(self, label: str | None = None) -> BenchmarkRecord:
+        """The record with the smallest median, of all or of one configuration.
+
+        Raises
+        ------
+        ValueError
+            Nothing was measured there.
+        """
+        found = [each for each in self.records if each.seconds and label in (None, each.label)]
+        if not found:
+            raise ValueError(f"nothing was measured for {label or self.name}")
+        return min(found, key=lambda each: each.median_s)
+
+    def __str__(self) -> str:
+        rows = [("configuration", "backend", "median us", "fastest us")]
+        for each in self.records:
+            times = (each.median_s, min(each.seconds)) if each.seconds else ()
+            shown = [f"{seconds * 1e6:.2f}" for seconds in times] or [each.error, ""]
+            rows.append((each.label, each.backend, shown[0], shown[1]))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join((self.name, *lines))
+
+
+def check_configs(given: Iterable[Any], name: str) -> tuple[BenchmarkConfig, ...]:
+    """Benchmark data as configurations.
+
+    Raises
+    ------
+    ArgumentError
+        There is none, or something else.
+    """
+    configs = tuple(given)
+    wrong = next((each for each in configs if not isinstance(each, BenchmarkConfig)), None)
+    if wrong is not None or not configs:
+        what = f"gives {wrong!r}" if wrong is not None else "gives nothing"
+        raise ArgumentError(f"the benchmark data of {name} {what}; it must give BenchmarkConfig objects")
+    return configs
+
+
+def measure(
+    name: str,
+    call: Callable[..., Any],
+    configs: Sequence[BenchmarkConfig],
+    backends: Sequence[str],
+    *,
+    device: Any,
+    n_warmup: int,
+    n_runs: int,
+    calls: int,
+) -> BenchmarkResult:
+    """Time each backend on each configuration; on one configuration the backends take turns."""
+    records: list[BenchmarkRecord] = []
+    for config in configs:
+        runners: dict[str, Runner] = {}
+        failed: dict[str, str] = {}
+        for backend in backends:
+            try:
+                runners[backend] = _runner(call, config, backend, device, calls)
+            except Exception as error:  # noqa: BLE001 - it is a result: the other backends are still timed
+                failed[backend] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        samples = _samples(runners, n_warmup, n_runs, calls)
+        records += [
+            BenchmarkRecord(config.label, each, tuple(samples.get(each, ())), failed.get(each, "")) for each in backends
+        ]
+    return BenchmarkResult(name, tuple(records))
+
+
+def _runner(call: Callable[..., Any], config: BenchmarkConfig, backend: str, device: Any, calls: int) -> Runner:
+    """The compiled loop, run once: whatever fails fails here."""
+    function = partial(call, **{**config.keywords, "backend": backend})
+    run = jax_primitive.repeated(function, config.arguments, device)
+    run(calls)
+    return run
+
+
+def _samples(runners: Mapping[str, Runner], n_warmup: int, n_runs: int, calls: int) -> dict[str, list[float]]:
+    """Seconds of one call; each round in the opposite order of the one before."""
+    samples: dict[str, list[float]] = {backend: [] for backend in runners}
+    order = list(runners)
+    for index in range(n_warmup + n_runs):
+        for backend in order:
+            sample = (_seconds(runners[backend], 2 * calls) - _seconds(runners[backend], calls)) / calls
+            if index >= n_warmup:
+                samples[backend].append(sample)
+        order.reverse()
+    return samples
+
+
+def _seconds(run: Runner, calls: int) -> float:
+    start = time.perf_counter()
+    run(calls)
+    return time.perf_counter() - start

@@ -1,0 +1,312 @@
+"""`XLACustomKernel`: one operation of JAX with a kernel for each platform and backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from be_runtime.errors import ArgumentError, call_named
+from be_runtime.kernels.operation import rules
+from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
+from be_runtime.kernels.operation.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
+from be_runtime.kernels.operation.dispatch import Call, run
+from be_runtime.xla import jax_port, jax_primitive
+from be_runtime.xla.arrays import check_structs
+from be_runtime.xla.inputs import as_arrays
+from be_toolchain.machine.forks import ThreadLock
+
+Generator = Callable[..., Callable[..., Any]]
+
+
+class XLACustomKernel:
+    """An operation that is a JAX primitive, computed by one of several kernels.
+
+    A *generator* makes a kernel: it is called with the keywords of a call and with ``outs``, a tuple of the results'
+    shapes and dtypes, and returns a function from arrays to arrays, such as `be_runtime.numba_kernel` makes. Generators
+    run while a program is compiled, for the platform that it is compiled for.
+
+    Defining a kernel or a rule anew takes effect everywhere: if the operation was used before, JAX's compiled programs
+    are dropped, since they hold the old one.
+
+    Parameters
+    ----------
+    name : str
+        Of the operation, for errors and in the text of programs.
+    doc : str, optional
+        What it computes; ``__doc__`` of the object.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> scale = XLACustomKernel("doc_scale")
+    >>> scale.def_kernel("jax", "cpu", lambda factor, outs: lambda x: [factor * x])
+    >>> x = jnp.arange(3.0)
+    >>> scale(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype), factor=2).tolist()
+    [0.0, 2.0, 4.0]
+    """
+
+    def __init__(self, name: str, doc: str | None = None) -> None:
+        self.name = check_name(name)
+        self.__doc__ = doc or f"The operation {name}."
+        self.tags: frozenset[str] = frozenset()
+        self._kernels = Kernels()
+        self._function: Callable[..., Any] | None = None
+        self._data: Callable[..., Iterable[Any]] | None = None
+        self._used = False
+        self._lock = ThreadLock()
+        self.primitive = jax_primitive.new_primitive(name, Call.result_types, run)
+        self.register_general_batching()
+
+    def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
+        """Compute the results.
+
+        Parameters
+        ----------
+        *inputs : array
+        outs : ShapeDtypeStruct or pytree of them
+            The shape and dtype of each result.
+        backend : str, optional
+            Use its kernel and no other. By default the platform's first choice; a kernel whose language isn't installed
+            is passed over, with a `FallbackWarning`.
+        **keywords
+            Handed to the generator and to the rules; hashable, since programs are compiled for their values.
+
+        Returns
+        -------
+        pytree of array
+            In the structure of `outs`.
+        """
+        leaves, unflatten = jax_port.flatten(outs)
+        check_structs(leaves, f"{self.name}: outs")
+        for name, value in keywords.items():
+            _check_hashable(self.name, name, value)
+        if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
+            raise ArgumentError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
+        self._used = True
+        call = Call(
+            name=self.name,
+            outs=tuple(jax_primitive.struct(leaf.shape, leaf.dtype) for leaf in leaves),
+            keywords=tuple(sorted(keywords.items())),
+            backend=backend,
+            kernels=self._kernels,
+        )
+        return unflatten(self.primitive.bind(*as_arrays(inputs, self.name), call=call))
+
+    # Kernels
+
+    def def_kernel(self, backend: str, platform: str, kg: Generator, asdefault: bool = False) -> None:
+        """Define the kernel of a backend for a platform, in the place of an older one.
+
+        Parameters
+        ----------
+        backend : str
+            Any name.
+        platform : {"cpu", "gpu", "tpu"}
+        kg : callable
+            The generator.
+        asdefault : bool
+            Make it the platform's first choice. The first one that is defined is that anyway.
+        """
+        if not callable(kg):
+            raise ArgumentError(f"{self.name}: kg must be a function that returns a kernel, not {kg!r}")
+        entry = KernelEntry(check_name(backend), check_platform(platform), kg)
+        with self._changing():
+            kernels = self._kernels.with_entry(entry)
+            self._kernels = kernels.with_default(entry.platform, entry.backend) if asdefault else kernels
+
+    def def_numba_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"numba"`` kernel for the CPU, as `be_runtime.numba_kernel` makes one."""
+        self.def_kernel("numba", "cpu", kg, asdefault)
+
+    def def_numba_cuda_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"numba_cuda"`` kernel for the GPU, as `be_runtime.numba_cuda_kernel` makes one."""
+        self.def_kernel("numba_cuda", "gpu", kg, asdefault)
+
+    def def_cuda_raw_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"cuda_raw"`` kernel for the GPU, as `be_runtime.cuda_kernel` or a loaded module makes one."""
+        self.def_kernel("cuda_raw", "gpu", kg, asdefault)
+
+    def def_warp_kernel(self, kg: Generator, asdefault: bool = False, *, platform: str = "gpu") -> None:
+        """Define the ``"warp"`` kernel, as `be_runtime.warp_kernel` makes one."""
+        self.def_kernel("warp", platform, kg, asdefault)
+
+    def def_triton_kernel(self, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"triton"`` kernel for the GPU."""
+        self.def_kernel("triton", "gpu", kg, asdefault)
+
+    def def_pallas_kernel(self, platform: str, kg: Generator, asdefault: bool = False) -> None:
+        """Define the ``"pallas"`` kernel for a platform."""
+        self.def_kernel("pallas", platform, kg, asdefault)
+
+    def available_backends(self, platform: str) -> tuple[str, ...]:
+        """The backends that have a kernel for a platform, in the order in which they are tried."""
+        return self._kernels.backends(check_platform(platform))
+
+    def set_default(self, platform: str, backend: str) -> None:
+        """Make a backend the first choice for a platform.
+
+        Raises
+        ------
+        ArgumentError
+            It has no kernel there.
+        """
+        with self._changing():
+            self._kernels = self._kernels.with_default(check_platform(platform), check_name(backend))
+
+    # Rules
+
+    def def_batching_rule(self, rule: Callable[..., Any]) -> None:
+        """Use a rule under ``vmap``: ``rule(arguments, axes, **parameters)`` gives the results and their axes.
+
+        An axis is None where an argument, or a result, is the same for all elements. The parameters are the keywords of
+        the call, ``outs`` and ``backend``, so that ``self(*arguments, **parameters)`` is one element's call.
+        """
+
+        def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
+            if call.levels:
+                return rules.batch(self.primitive.bind, arguments, axes, call)
+            what = f"the batching rule of {self.name}"
+            results, result_axes = call_named(what, rule, arguments, axes, **call.parameters())
+            return jax_primitive.leaves(results), jax_primitive.leaves(result_axes)
+
+        with self._changing():
+            jax_primitive.set_batching(self.primitive, batch)
+
+    def register_general_batching(self) -> None:
+        """Use the general rule under ``vmap``, as at the beginning: the kernel is called once, under ``vmap`` itself.
+
+        A kernel that doesn't say how it behaves there is called for one element after the other.
+        """
+
+        def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
+            return rules.batch(self.primitive.bind, arguments, axes, call)
+
+        with self._changing():
+            jax_primitive.set_batching(self.primitive, batch)
+
+    def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
+        """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` gives the results and their tangents.
+
+        A tangent can be a symbolic zero, ``jax.interpreters.ad.Zero``.
+        """
+
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
+            return rules.jvp(partial(call_named, f"the JVP rule of {self.name}", rule), primals, tangents, call)
+
+        with self._changing():
+            jax_primitive.set_jvp(self.primitive, jvp)
+
+    def def_jvp_rule2(self, *rules_by_input: Callable[..., Any] | None) -> None:
+        """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` gives the results' tangents.
+
+        None stands for an input that has no effect on the derivative.
+        """
+        self.def_jvp_rule(rules.jvp_by_input(self, rules_by_input, self.name))
+
+    def def_transpose_rule(self, rule: Callable[..., Any]) -> None:
+        """Use a rule for reverse mode: ``rule(cotangents, *arguments, **parameters)``.
+
+        It is for calls that are linear in some arguments: those are ``jax.interpreters.ad.UndefinedPrimal``, and the
+        rule gives their cotangents, and None for the others.
+        """
+        with self._changing():
+            named = partial(call_named, f"the transpose rule of {self.name}", rule)
+            jax_primitive.set_transpose(self.primitive, partial(_transposed, named))
+
+    # What belongs to an operation besides
+
+    def def_call(self, function: Callable[..., Any]) -> None:
+        """Say which function people call, as ``function(*arrays, backend=..., **keywords)``; `benchmark` times it."""
+        if not callable(function):
+            raise ArgumentError(f"{self.name}: def_call takes a function, not {function!r}")
+        self._function = function
+
+    def call(self, *inputs: Any, **keywords: Any) -> Any:
+        """The function of `def_call`; without one, the operation itself."""
+        return (self._function or self)(*inputs, **keywords)
+
+    def def_tags(self, *tags: str) -> None:
+        """Add words to find the operation by, in ``tags``."""
+        self.tags |= frozenset(map(check_name, tags))
+
+    def def_benchmark_data(self, function: Callable[..., Iterable[Any]]) -> None:
+        """Say what `benchmark` calls: ``function(platform=...)`` gives `BenchmarkConfig` objects."""
+        if not callable(function):
+            raise ArgumentError(f"{self.name}: def_benchmark_data takes a function, not {function!r}")
+        self._data = function
+
+    def benchmark(
+        self,
+        platform: str = "cpu",
+        *,
+        backends: Sequence[str] | None = None,
+        n_warmup: int = 2,
+        n_runs: int = 10,
+        calls: int = 100,
+    ) -> BenchmarkResult:
+        """Time each backend on each configuration of `def_benchmark_data`, by turns.
+
+        A sample is the difference in time between a compiled loop of ``2 * calls`` calls and one of `calls`, over
+        `calls`: what a single dispatch costs is not in it. Every call waits for all results of the call before, and no
+        call can be left out or moved out of the loop.
+
+        Parameters
+        ----------
+        platform : str
+        backends : sequence of str, optional
+            By default all that have a kernel for the platform.
+        n_warmup, n_runs : int
+            Samples before those that count, and those.
+        calls : int
+
+        Returns
+        -------
+        BenchmarkResult
+            A backend that fails is in it with its error.
+
+        Raises
+        ------
+        ArgumentError
+            There is no data, no such device, or a number below 1.
+        """
+        where = check_platform(platform)
+        if self._data is None:
+            raise ArgumentError(f"{self.name} has no benchmark data", hints=("give some with def_benchmark_data(f)",))
+        if min(n_runs, calls) < 1 or n_warmup < 0:
+            raise ArgumentError(f"n_runs={n_runs} and calls={calls} must be at least 1, n_warmup={n_warmup} at least 0")
+        found = jax_primitive.devices(where)
+        if not found:
+            raise ArgumentError(f"there is no {where} device to run {self.name} on")
+        chosen = tuple(backends) if backends is not None else self.available_backends(where)
+        configs: tuple[BenchmarkConfig, ...] = check_configs(self._data(platform=where), self.name)
+        return measure(
+            self.name, self.call, configs, chosen, device=found[0], n_warmup=n_warmup, n_runs=n_runs, calls=calls
+        )
+
+    def __repr__(self) -> str:
+        return f"XLACustomKernel({self.name!r}: {self._kernels.describe()})"
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Around the replacement of what compiled programs hold: they are dropped if there can be any."""
+        with self._lock:
+            yield
+            if self._used:
+                self._used = False
+                jax_primitive.forget_programs()
+
+
+def _transposed(rule: Callable[..., Any], cotangents: Sequence[Any], *arguments: Any, call: Call) -> Sequence[Any]:
+    return rules.transpose(rule, cotangents, arguments, call)
+
+
+def _check_hashable(operation: str, name: str, value: object) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(
+            f"{operation}: the keyword {name} is {value!r}, which can't be hashed",
+            hints=("pass arrays as inputs, and lists as tuples",),
+        ) from None

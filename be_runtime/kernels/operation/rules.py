@@ -1,0 +1,107 @@
+"""How an operation is transformed: batching in one call, and the author's JVP and transpose rules under any batch.
+
+The author's rules are about one element. A call that was batched before it is differentiated uses them under ``vmap``,
+where the calls that they make are batched in turn: so ``vmap`` and ``grad`` compose in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from be_runtime.errors import ArgumentError, call_named
+from be_runtime.kernels.operation.dispatch import Call
+from be_runtime.xla import jax_primitive
+from be_runtime.xla.jax_primitive import Level
+
+Bind = Callable[..., Sequence[Any]]
+Rule = Callable[..., Any]
+
+
+def batch(bind: Bind, arguments: Sequence[Any], axes: Sequence[int | None], call: Call) -> tuple[Sequence[Any], Any]:
+    """All elements by one call, with one more level."""
+    pairs = list(zip(arguments, axes, strict=True))
+    size = next(argument.shape[axis] for argument, axis in pairs if axis is not None)
+    moved = [argument if axis is None else jax_primitive.front(argument, axis) for argument, axis in pairs]
+    level = Level(size, tuple(axis is not None for axis in axes))
+    results = bind(*moved, call=call._replace(levels=(level, *call.levels)))
+    return results, [0] * len(results)
+
+
+def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], call: Call) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The results and their tangents by the author's rule."""
+    if not call.levels:
+        outs, out_tangents = rule(tuple(primals), tuple(tangents), **call.parameters())
+        return jax_primitive.leaves(outs), jax_primitive.leaves(out_tangents)
+    count = len(primals)
+    live = [index for index, tangent in enumerate(tangents) if not jax_primitive.is_zero(tangent)]
+
+    def one(*values: Any) -> tuple[list[Any], list[Any]]:
+        given = dict(zip(live, values[count:], strict=True))
+        filled = tuple(given.get(i, jax_primitive.zero_tangent(primal)) for i, primal in enumerate(values[:count]))
+        outs, out_tangents = rule(values[:count], filled, **call.parameters())
+        return jax_primitive.leaves(outs), [
+            jax_primitive.materialize(tangent) for tangent in jax_primitive.leaves(out_tangents)
+        ]
+
+    levels = [Level(size, (*mapped, *(mapped[i] for i in live))) for size, mapped in call.levels]
+    outs, out_tangents = jax_primitive.vmap_levels(one, levels)(*primals, *(tangents[i] for i in live))
+    return outs, out_tangents
+
+
+def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
+    """The JVP rule of rules for single inputs: ``rule(tangent, *primals, **parameters)``, or None for no effect."""
+
+    def combined(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
+        if len(rules) != len(primals):
+            raise ArgumentError(f"{name} has JVP rules for {len(rules)} inputs, but the call has {len(primals)}")
+        outs = jax_primitive.leaves(bind(*primals, **parameters))
+        total = [jax_primitive.zero_tangent(out) for out in outs]
+        for rule, tangent in zip(rules, tangents, strict=True):
+            if rule is not None and not jax_primitive.is_zero(tangent):
+                part = jax_primitive.leaves(call_named(f"a JVP rule of {name}", rule, tangent, *primals, **parameters))
+                if len(part) != len(total):
+                    raise ArgumentError(f"a JVP rule of {name} gives {len(part)} tangents for {len(total)} results")
+                total = [jax_primitive.add(first, second) for first, second in zip(total, part, strict=True)]
+        return outs, total
+
+    return combined
+
+
+def transpose(rule: Rule, cotangents: Sequence[Any], arguments: Sequence[Any], call: Call) -> Sequence[Any]:
+    """The cotangents of the linear arguments by the author's rule."""
+    if not call.levels:
+        return rule(list(cotangents), *arguments, **call.parameters())  # type: ignore[no-any-return]
+    wanted = [i for i, argument in enumerate(arguments) if jax_primitive.is_linear(argument)]
+    known = [i for i in range(len(arguments)) if i not in wanted]
+    live = [i for i, cotangent in enumerate(cotangents) if not jax_primitive.is_zero(cotangent)]
+    shapes = {i: _element_shape(arguments[i].aval.shape, i, call.levels) for i in wanted}
+
+    def one(*values: Any) -> list[Any]:
+        given = dict(zip(known, values, strict=False))
+        filled = [
+            given[i] if i in given else jax_primitive.linear(shapes[i], arguments[i].aval.dtype)
+            for i in range(len(arguments))
+        ]
+        there = dict(zip(live, values[len(known) :], strict=True))
+        complete = [there.get(i, jax_primitive.zero_cotangent(out.shape, out.dtype)) for i, out in enumerate(call.outs)]
+        found = rule(complete, *filled, **call.parameters())
+        return [
+            jax_primitive.zeros(shapes[i], arguments[i].aval.dtype)
+            if found[i] is None
+            else jax_primitive.materialize(found[i])
+            for i in wanted
+        ]
+
+    levels = [Level(size, (*(mapped[i] for i in known), *(True for _ in live))) for size, mapped in call.levels]
+    found = jax_primitive.vmap_levels(one, levels)(*(arguments[i] for i in known), *(cotangents[i] for i in live))
+    results: list[Any] = [None] * len(arguments)
+    for i, cotangent in zip(wanted, found, strict=True):
+        shared = [axis for axis, level in enumerate(call.levels) if not level.mapped[i]]
+        results[i] = jax_primitive.sum_axes(cotangent, shared)
+    return results
+
+
+def _element_shape(shape: Sequence[int], index: int, levels: Sequence[Level]) -> tuple[int, ...]:
+    """The shape of an argument without the axes that it has of the batch."""
+    return tuple(shape[sum(level.mapped[index] for level in levels) :])

@@ -1,0 +1,65 @@
+"""What a module is: the key that finds it in the cache, and the identity of what was made.
+
+The key holds what a build is given, not what is derived from it: entry points, generated text and commands follow from
+the request, the tools and the generator's own code, which is part of the key. So a warm load derives nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from be_runtime.cache import CacheKey, Entry, make_key
+from be_runtime.load.own_code import own_code_digest
+from be_runtime.request.options import BuildRequest
+from be_runtime.request.tools import Tools
+from be_toolchain import Toolchain
+
+Field = tuple[str, str | Sequence[str]]
+"""A label of a key, and its value."""
+
+
+def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, ...]:
+    """What a module's key says of the request and of our own code, whatever tools are at hand."""
+    units = [
+        part
+        for unit in request.units
+        for source in unit.sources
+        for part in (unit.stem, str(unit.path or ""), source.name, source.text)
+    ]
+    return (
+        ("name", request.name),
+        ("language", request.language),
+        ("sources", units),
+        ("functions", _functions_text(request.functions)),
+        *((name, _text(value)) for name, value in request.compile._asdict().items()),
+        ("ffi_api", ffi_api_version),
+        ("generator", own_code_digest()),
+    )
+
+
+def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:
+    """The key of a module; the headers that it reads are judged by its entry's manifest."""
+    return make_key(
+        "module",
+        *request_fields(request, ffi_api_version),
+        ("tools", tools.key_fields()),
+        ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
+    )
+
+
+def _text(value: object) -> str | list[str]:
+    """An option's value as the key takes it."""
+    return [str(item) for item in value] if isinstance(value, tuple) else str(value)
+
+
+def _functions_text(functions: object) -> str:
+    """The argument `functions` as text; one that is not well-formed finds nothing and is refused by discovery."""
+    given = ["mapping", list(functions.items())] if isinstance(functions, Mapping) else ["names", functions]
+    return json.dumps(given, default=repr)
+
+
+def content_hash(key: CacheKey, entry: Entry) -> str:
+    """Identifies what a library was made from, in every process: the key, and every file that was read."""
+    return hashlib.sha256("".join([key.digest, *entry.manifest.dependencies.sha256s]).encode()).hexdigest()

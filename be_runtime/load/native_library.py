@@ -1,0 +1,99 @@
+"""Our own shared libraries: compiled once for a host compiler from ``native/``, kept in the cache."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+from be_runtime.cache import BuildOutput, CacheKey, Entry, Store, make_key
+from be_runtime.compile.inputs.dependencies import read_from_outside
+from be_runtime.compile.plan import flags
+from be_runtime.compile.plan.build_plan import BuildPlan, Edge
+from be_runtime.compile.run.execute import execute
+from be_runtime.compile.run.programs import resolve_ninja
+from be_runtime.compile.run.progress import Progress
+from be_runtime.generate.contents import LIBRARY
+from be_runtime.load.module import open_library
+from be_runtime.load.pipeline import Session, use_entry
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.xla import jax_port
+from be_toolchain import Toolchain, ToolchainRequest, resolve
+from be_toolchain.model import HostCompiler
+
+"""The sources."""
+
+_OBJECT, _DEPFILE = "library.o", "library.d"
+
+
+def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> ctypes.CDLL:
+    """Load ``native/<name>.cc``, compiled now if that was never done with this compiler.
+
+    Parameters
+    ----------
+    name : str
+        Of the source, without its ending. It may include our headers and XLA's.
+    session : Session
+    ldflags : sequence of str
+        Such as ``"-ldl"``.
+
+    Raises
+    ------
+    ToolchainError
+        There is no C++ compiler.
+    BuildError, LoadError
+        It doesn't compile, or can't be loaded.
+    """
+    toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
+    assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
+    edges = _edges(name, toolchain.cxx, ldflags)
+    store = Store(session.record_dir)
+
+    def find() -> Entry:
+        return store.get_or_build(
+            _key(name, edges, toolchain),
+            lambda staging: _build(name, edges, session, staging),
+            lock_timeout_s=session.settings.lock_timeout_s,
+        )
+
+    return use_entry(find, lambda entry: open_library(entry.output(LIBRARY)), session)
+
+
+def _edges(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> tuple[Edge, ...]:
+    source = str(NATIVE_DIR / f"{name}.cc")
+    command = flags.handler_compile(compiler, [INCLUDE_DIR, jax_port.ffi_include_dir()])
+    link = flags.link(compiler, None, ldflags, (), lambda _folder: [])
+    return (
+        Edge(
+            argv=(*command, "-MD", "-MF", _DEPFILE, "-c", source, "-o", _OBJECT),
+            inputs=(),
+            outputs=(_OBJECT,),
+            description=f"compiling {name}",
+            depfile=_DEPFILE,
+        ),
+        Edge(
+            argv=(*link.head, _OBJECT, "-o", LIBRARY, *link.tail),
+            inputs=(_OBJECT,),
+            outputs=(LIBRARY,),
+            description=f"linking {name}",
+        ),
+    )
+
+
+def _key(name: str, edges: Sequence[Edge], toolchain: Toolchain) -> CacheKey:
+    commands = [part for edge in edges for part in (*edge.argv, "")]
+    return make_key("native", ("name", name), ("commands", commands), ("toolchain", toolchain.fingerprint))
+
+
+def _build(name: str, edges: tuple[Edge, ...], session: Session, staging: Path) -> BuildOutput:
+    with Progress(name, edges) as progress:
+        execute(
+            BuildPlan(files=(), edges=edges),
+            staging,
+            ninja=resolve_ninja(session.system),
+            jobs=1,
+            environ=session.system.environ,
+            timeout_s=session.settings.compile_timeout_s,
+            on_finish=progress.finish,
+        )
+    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((_DEPFILE,), staging))

@@ -1,0 +1,98 @@
+"""Identifies the code of both packages: a changed generator must not find what its predecessor made.
+
+A wheel's RECORD holds the hash of each of its files (https://packaging.python.org/specifications/recording-installed-packages).
+In a checkout they are hashed in the same way, so that two checkouts of one commit, and the wheel made from it, have one
+identity. Where Python keeps bytecode, that hash is kept too, and serves while no file's stat has changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from be_toolchain import __version__
+
+_SITE = Path(__file__).parents[2]
+_PACKAGES = ("be_runtime", "be_toolchain")
+_ENDINGS = (".py", ".c", ".cc", ".h", ".sh")
+_TICK_NS = 2_000_000_000
+"""A file that changed less than this ago may change again and keep its stat."""
+
+
+@cache
+def own_code_digest() -> str:
+    """Identifies the code that turns a request into a library."""
+    record = _SITE / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
+    if record.is_file():
+        rows = (row.rsplit(",", 1)[0] for row in record.read_text(encoding="utf-8").splitlines())
+        return _digest(row for row in rows if row.startswith(_PACKAGES) and row.split(",")[0].endswith(_ENDINGS))
+    memo = None if sys.dont_write_bytecode else Path(cache_from_source(__file__)).with_name("own_code.json")
+    return checkout_digest(_SITE, memo, time.time_ns())
+
+
+def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
+    """The identity of the packages in a folder.
+
+    Parameters
+    ----------
+    site : Path
+        Has the packages.
+    memo : Path or None
+        Where the identity is kept, with what tells that it is still right; None to keep it nowhere.
+    now_ns : int
+        The time.
+    """
+    stats = {name: os.stat(f"{site}/{name}") for name in _source_files(str(site))}
+    facts = [[name, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino] for name, now in stats.items()]
+    seen = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    with contextlib.suppress(OSError, ValueError):
+        kept = json.loads(memo.read_bytes()) if memo is not None else None
+        if isinstance(kept, dict) and kept.get("seen") == seen and isinstance(kept.get("digest"), str):
+            digest: str = kept["digest"]
+            return digest
+    digest = _digest(f"{name},sha256={_sha256(f'{site}/{name}')}" for name in stats)
+    newest_ns = max(max(now.st_mtime_ns, now.st_ctime_ns) for now in stats.values())
+    if memo is not None and newest_ns < now_ns - _TICK_NS:
+        _keep(memo, json.dumps({"seen": seen, "digest": digest}))
+    return digest
+
+
+def _digest(rows: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join([__version__, *sorted(rows)]).encode()).hexdigest()
+
+
+def _source_files(site: str) -> Iterator[str]:
+    """The packages' sources in all folders, relative to `site`."""
+    folders = list(_PACKAGES)
+    while folders:
+        folder = folders.pop()
+        with os.scandir(f"{site}/{folder}") as entries:
+            for entry in entries:
+                name = f"{folder}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders += () if entry.name == "__pycache__" else (name,)
+                elif name.endswith(_ENDINGS):
+                    yield name
+
+
+def _sha256(path: str) -> str:
+    """A file's hash as RECORD spells it."""
+    with open(path, "rb") as file:
+        return base64.urlsafe_b64encode(hashlib.sha256(file.read()).digest()).rstrip(b"=").decode()
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write a file at once, or not at all where that can't be."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)

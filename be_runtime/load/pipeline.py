@@ -1,0 +1,288 @@
+"""The way of one call: from a request to a loaded module with its targets registered, the same for CUDA and C++."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
+from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning
+from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
+from be_runtime.load.identity import content_hash, module_key
+from be_runtime.load.module import CompiledModule, open_library
+from be_runtime.load.registry import Registry, Target
+from be_runtime.request.options import BuildRequest, LoadOptions
+from be_runtime.request.tools import Tools, gather_tools
+from be_runtime.settings import Settings
+from be_runtime.xla import jax_port
+from be_toolchain import Toolchain, ToolchainRequest, resolve
+from be_toolchain.arch import Arch
+from be_toolchain.machine.system import System
+from be_toolchain.terminal import printable
+
+T = TypeVar("T")
+
+_LONG_S = 10.0
+"""From when on it is worth saying that a thread waits for another one."""
+
+_TRIES = 5
+"""How often an entry is found or built that other processes remove."""
+
+_PRUNING_S = 0.02
+"""How long a build may take to remove old entries."""
+
+
+class Session(NamedTuple):
+    """What a load needs from its process, passed in rather than looked up.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    settings : Settings
+        From the environment.
+    cache : Store
+        The cache.
+    store : Store
+        Where modules are kept: the cache, or the folder that the caller named.
+    record_dir : Path
+        Holds the toolchain's record.
+    registry : Registry
+        The process's targets.
+    archs : tuple of Arch
+        From ``set_compute_capabilities``; empty when it was not called.
+    """
+
+    system: System
+    settings: Settings
+    cache: Store
+    store: Store
+    record_dir: Path
+    registry: Registry
+    archs: tuple[Arch, ...] = ()
+
+
+def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
+    """Make, or find in the cache, the module of a request; load it and register its targets."""
+    wanted = ToolchainRequest(need_cuda=request.language == "cuda")
+    toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
+    ffi_include = jax_port.ffi_include_dir()
+    tools = gather_tools(
+        request,
+        toolchain,
+        system=session.system,
+        settings=session.settings,
+        process_wide=session.archs,
+        ffi_include=ffi_include,
+        record_dir=session.record_dir,
+    )
+    key = module_key(request, tools, toolchain, jax_port.ffi_api_version(ffi_include))
+    make = _maker(request, options, session, tools, toolchain)
+    module = _obtain(request, options, session, key, make)
+    if options.auto_register:
+        _register(module, request, options, session.registry)
+    return module
+
+
+def load_prebuilt(
+    request: BuildRequest,
+    options: LoadOptions,
+    *,
+    folder: Path,
+    wanted: tuple[Arch, ...],
+    registry: Registry,
+) -> CompiledModule | None:
+    """Load the module of a request from a folder of prebuilt ones, and register its targets; None when it has none."""
+    from be_runtime.load import prebuilt
+
+    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    found = prebuilt.find(folder, key, wanted)
+    if found is None:
+        return None
+    module = _module(request, options, found.library, found.functions, found.content)
+    if options.auto_register:
+        _register(module, request, options, registry)
+    return module
+
+
+def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
+    """Why `load_prebuilt` found no module, in one line."""
+    from be_runtime.load import prebuilt
+
+    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    return prebuilt.explain(folder, key, wanted)
+
+
+def _obtain(
+    request: BuildRequest, options: LoadOptions, session: Session, key: CacheKey, make: Callable[[Path], BuildOutput]
+) -> CompiledModule:
+    """The module of a key, from the cache or made now, and loaded."""
+    settings = session.settings
+    verbose = options.verbose or settings.verbose
+
+    def find() -> Entry:
+        entry = session.store.get_or_build(
+            key,
+            make,
+            force=options.force_rebuild,
+            lock_timeout_s=settings.lock_timeout_s,
+            on_wait=partial(say_waiting, request.name),
+        )
+        if verbose and not entry.built:
+            _say(f"{request.name}: from the cache, {entry.path}")
+        elif verbose and entry.reason:
+            differs = "".join(f"\n  {line}" for line in session.store.explain(key))
+            _say(f"{request.name}: built, since {entry.reason}{differs}")
+        return entry
+
+    return use_entry(find, lambda entry: _open(request, options, entry, content_hash(key, entry)), session)
+
+
+def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
+    """What `use` makes of the entry that `find` finds or builds; again if it was removed in between.
+
+    Another process may clear the cache at any time. What was built counts towards the cache's limits.
+
+    Raises
+    ------
+    CacheError
+        It was removed each time.
+    """
+    for _ in range(_TRIES):
+        entry = find()
+        try:
+            used = use(entry)
+        except (FileNotFoundError, LoadError):
+            if entry.path.exists():
+                raise
+        else:
+            if entry.built:
+                _prune(session)
+            return used
+    raise CacheError(
+        f"{entry.path} was removed before it was loaded, {_TRIES} times in a row",
+        hints=("load again when no other process clears the cache", "or set BE_CACHE_DIR to another folder"),
+    )
+
+
+def _prune(session: Session) -> None:
+    """Keep the cache, and what it holds of the toolchain, within their limits; an author's own folder is theirs."""
+    settings = session.settings
+    for store in (session.cache, Store(session.record_dir)):
+        with contextlib.suppress(CacheError):  # the next build tries again
+            store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
+
+
+def _maker(
+    request: BuildRequest, options: LoadOptions, session: Session, tools: Tools, toolchain: Toolchain
+) -> Callable[[Path], BuildOutput]:
+    """What builds the module, should the cache have none; its modules are imported only then."""
+
+    def make(staging: Path) -> BuildOutput:
+        from be_runtime.compile.make import Maker
+
+        maker = Maker(
+            request=request,
+            tools=tools,
+            system=session.system,
+            settings=session.settings,
+            store=Store(session.record_dir),
+            toolchain=toolchain,
+            jobs=options.jobs,
+            verbose=options.verbose or session.settings.verbose,
+            objects=session.store,
+            force=options.force_rebuild,
+        )
+        try:
+            return maker.make(staging)
+        except BuildError as error:
+            if maker.verbose:
+                say_output(error)
+            raise
+
+    return make
+
+
+def _open(request: BuildRequest, options: LoadOptions, entry: Entry, content: str) -> CompiledModule:
+    functions = parse_contents(entry.output(CONTENTS).read_bytes())
+    return _module(request, options, entry.output(LIBRARY), functions, content)
+
+
+def _module(
+    request: BuildRequest, options: LoadOptions, path: Path, functions: Mapping[str, Handlers], content: str
+) -> CompiledModule:
+    graphs = _captures_graphs(request, options)
+    _warn(request.name, functions)
+    return CompiledModule(
+        name=request.name,
+        path=path,
+        content_hash=content,
+        symbols={name: handlers.graph if graphs else handlers.plain for name, handlers in functions.items()},
+        library=open_library(path),
+        capsule=jax_port.capsule,
+    )
+
+
+def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
+    """Show the functions' warnings at the line that calls this package; Python shows each once."""
+    texts = [f"{module}.{name} {handlers.warning}" for name, handlers in functions.items() if handlers.warning]
+    if not texts:
+        return
+    import warnings
+
+    frame, level = sys._getframe(), 1  # noqa: SLF001  # inspect takes 10 ms to import
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+        frame, level = frame.f_back, level + 1
+    for text in texts:
+        warnings.warn(text, StreamWarning, stacklevel=level)
+
+
+def _captures_graphs(request: BuildRequest, options: LoadOptions) -> bool:
+    return options.allow_cuda_graph and request.language == "cuda"
+
+
+def _register(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
+    platform = jax_port.PLATFORMS[request.language]
+    traits = "graph" if _captures_graphs(request, options) else "plain"
+    names = {f"{options.target_prefix}.{function}": function for function in module.function_names}
+    targets = [
+        Target(name=name, platform=platform, content=f"{module.content_hash}:{function}:{traits}")
+        for name, function in names.items()
+    ]
+    try:
+        registry.add(targets, {name: partial(module.get_handler, function) for name, function in names.items()})
+    except RegistrationError as error:
+        error.hints += _other_prefix(request)
+        raise
+
+
+def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
+    """What to call the targets of a file or folder where another one has its name."""
+    path = request.units[0].path
+    above = next((folder.name for folder in path.parents if folder.name != request.name), "") if path else ""
+    if not above:
+        return ()
+    prefix = re.sub(r"[^A-Za-z0-9_]", "_", f"{above}_{request.name}")
+    return (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(printable(f"be_runtime: {text}\n"))
+
+
+def say_waiting(name: str, seconds: float, builder: str) -> None:
+    """Say on standard error who is waited for; a thread of this process is nothing unusual until it takes long."""
+    if builder != THIS_PROCESS or seconds >= _LONG_S:
+        _say(f"{name}: waiting for {builder}, which builds it ({seconds:.0f} s)")
+
+
+def say_output(error: BuildError) -> None:
+    """Write the command that failed, and all that it printed, to standard error."""
+    import shlex  # few builds fail
+
+    _say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")

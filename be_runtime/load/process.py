@@ -1,0 +1,108 @@
+"""What the whole process shares: the settings, the cache folder, the registered targets. Each is made on first use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+from be_runtime.cache import Store, own_folder, usable_cache_dir
+from be_runtime.errors import CacheError
+from be_runtime.load import pipeline
+from be_runtime.load.module import CompiledModule
+from be_runtime.load.pipeline import Session
+from be_runtime.load.registry import Registry
+from be_runtime.request.options import BuildRequest, LoadOptions
+from be_runtime.request.tools import wanted_archs
+from be_runtime.settings import Settings
+from be_runtime.xla import jax_port
+from be_toolchain.arch import Arch
+from be_toolchain.errors import ToolchainError
+from be_toolchain.find.device_memory import device_archs
+from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.machine.system import LocalSystem
+
+T = TypeVar("T")
+
+
+class Process:
+    """Process-wide state; the public functions use the one in this file, tests make their own."""
+
+    def __init__(self) -> None:
+        self.registry = Registry(jax_port.register)
+        self._lock = ThreadLock()
+        self._archs: tuple[Arch, ...] = ()
+        self._chosen_cache: Path | None = None
+        self._located: tuple[Path | None, Path] | None = None
+        self._objects: dict[type, object] = {}
+        self._making = ThreadLock()
+
+    def only(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The process's only object of a kind, made on first use."""
+        with self._making:
+            if kind not in self._objects:
+                self._objects[kind] = make()
+            return cast("T", self._objects[kind])
+
+    def choose_cache(self, folder: Path) -> None:
+        """Use this cache folder from now on."""
+        with self._lock:
+            self._chosen_cache = folder
+
+    def choose_archs(self, archs: tuple[Arch, ...]) -> None:
+        """Compile device code for these from now on; empty returns to the environment and the devices."""
+        with self._lock:
+            self._archs = archs
+
+    def settings(self) -> Settings:
+        """From the environment as it is now."""
+        return Settings.from_environ(os.environ)
+
+    def cache_dir(self, settings: Settings) -> Path:
+        """The cache folder: the chosen one, else the configured one, else the default, looked for once."""
+        with self._lock:
+            if self._chosen_cache is not None:
+                return self._chosen_cache
+            if self._located is None or self._located[0] != settings.cache_dir:
+                self._located = (settings.cache_dir, usable_cache_dir(settings))
+            return self._located[1]
+
+    def session(self, build_directory: Path | None = None) -> Session:
+        """What one load needs; its module is kept in the cache, or in the folder that the caller named."""
+        settings = self.settings()
+        cache = self.cache_dir(settings)
+        return Session(
+            system=LocalSystem(),
+            settings=settings,
+            cache=Store(cache),
+            store=Store(build_directory or cache),
+            record_dir=Path(own_folder(str(cache)), "toolchain"),
+            registry=self.registry,
+            archs=self._archs,
+        )
+
+    def load(self, request: BuildRequest, options: LoadOptions) -> CompiledModule:
+        """Load a module: a prebuilt one if there is one and no new build is asked for, else by way of the cache."""
+        settings = self.settings()
+        folder = settings.prebuilt_dir
+        if folder is None or options.force_rebuild or options.build_directory is not None:
+            return pipeline.load(request, options, self.session(options.build_directory))
+        wanted = self._wanted(request, settings)
+        found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)
+        if found is not None:
+            return found
+        try:
+            return pipeline.load(request, options, self.session(options.build_directory))
+        except (ToolchainError, CacheError) as error:
+            error.hints = (pipeline.explain_prebuilt(request, folder, wanted), *error.hints)
+            raise
+
+    def _wanted(self, request: BuildRequest, settings: Settings) -> tuple[Arch, ...]:
+        """The architectures that a module's device code has to run on; none where nothing says so."""
+        if request.language == "cpp":
+            return ()
+        return wanted_archs(request.compute_capability, self._archs, settings, lambda: device_archs(LocalSystem()))
+
+
+PROCESS = Process()

@@ -1,0 +1,98 @@
+"""Which FFI targets this process has registered, and with what content.
+
+XLA keeps a handler for the life of the process: pointing a live target at other code has no effect on programs that
+were compiled before. So a target's content is fixed when it is first registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from be_runtime.errors import RegistrationError
+from be_toolchain.machine.forks import ThreadLock
+
+
+class Target(NamedTuple):
+    """One FFI target on one platform.
+
+    Parameters
+    ----------
+    name : str
+        ``<prefix>.<function>``, as ``jax.ffi.ffi_call`` takes it.
+    platform : str
+        JAX's name of the platform: ``"cpu"`` or ``"CUDA"``.
+    content : str
+        Identifies the code and its traits.
+    """
+
+    name: str
+    platform: str
+    content: str
+
+
+class Registry:
+    """The targets of a process.
+
+    Parameters
+    ----------
+    register : callable
+        Hands (name, handler, platform) to JAX.
+    """
+
+    def __init__(self, register: Callable[[str, object, str], None]) -> None:
+        self._register = register
+        self._targets: dict[tuple[str, str], Target] = {}
+        self._handlers: list[object] = []  # XLA holds their addresses, so they live as long as the process
+        self._lock = ThreadLock()
+
+    def add(self, targets: Sequence[Target], handlers: Mapping[str, Callable[[], object]]) -> None:
+        """Register all of a module's targets, or none.
+
+        Parameters
+        ----------
+        targets : sequence of Target
+            A target with the content that is live already is left as it is.
+        handlers : mapping of str to callable
+            Makes the handler of a target, by its name; called only for new targets.
+
+        Raises
+        ------
+        RegistrationError
+            When a live target has other content, or JAX refuses one.
+        """
+        with self._lock:
+            new = [target for target in targets if not self._is_live(target)]
+            made = [(target, handlers[target.name]()) for target in new]
+            for target, handler in made:
+                self._hand_over(target, handler)
+                self._targets[target.name, target.platform] = target
+                self._handlers.append(handler)
+
+    def _hand_over(self, target: Target, handler: object) -> None:
+        try:
+            self._register(target.name, handler, target.platform)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise RegistrationError(
+                f"JAX refuses the FFI target {target.name!r} for {target.platform}: {error}",
+                hints=("if the name was registered by other means, pass target_prefix='...' or another name",),
+            ) from error
+
+    def _is_live(self, target: Target) -> bool:
+        live = self._targets.get((target.name, target.platform))
+        if live is None:
+            return False
+        if live.content != target.content:
+            raise RegistrationError(
+                f"the FFI target {target.name!r} is already registered for {target.platform} with other content; "
+                "XLA keeps the first for the life of the process",
+                hints=(
+                    "load the changed source under another name, or pass target_prefix='...'",
+                    "in a notebook, restart the kernel to use the same name again",
+                ),
+            )
+        return True
+
+    def names(self, platform: str | None = None) -> tuple[str, ...]:
+        """Every registered target's name, sorted, each once; only those of a platform if it is given."""
+        return tuple(sorted({name for name, its_platform in self._targets if platform in (None, its_platform)}))

@@ -1,0 +1,244 @@
+"""From the arguments of a load function to checked values. Bad arguments end here."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from be_runtime.errors import ArgumentError, SourceNotFoundError
+from be_runtime.request.options import (
+    BuildRequest,
+    CompileOptions,
+    Language,
+    LoadOptions,
+    Unit,
+    arch_flags,
+    check_bool,
+    check_flags,
+    check_include_paths,
+    check_jobs,
+    check_name,
+    check_optimization_level,
+    check_optional_path,
+    check_path,
+)
+from be_runtime.source_text import SourceText
+
+Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
+StrPath = str | Path
+
+SUFFIXES: dict[Language, tuple[str, ...]] = {"cuda": (".cu",), "cpp": (".cc", ".cpp", ".cxx")}
+"""The files of a folder that are sources of a language."""
+
+
+_ENDINGS = (*SUFFIXES["cuda"], *SUFFIXES["cpp"], ".cuh", ".h", ".hpp")
+_FROM_FILES = "load a file with load_cuda_file or load_cpp_file, a folder with load_cuda_dir or load_cpp_dir"
+
+
+class CppOptions(TypedDict, total=False):
+    """The keyword arguments of `be_runtime.load_cpp_inline`."""
+
+    extra_cflags: Sequence[str] | None
+    extra_ldflags: Sequence[str] | None
+    extra_include_paths: Sequence[StrPath] | None
+    build_directory: StrPath | None
+    verbose: bool
+    force_rebuild: bool
+    auto_register: bool
+    target_prefix: str | None
+    ninja_workers: int | None
+    optimization_level: int
+    use_fast_math: bool
+
+
+class CudaOptions(TypedDict, total=False):
+    """The keyword arguments of `be_runtime.load_cuda_inline`."""
+
+    extra_cuda_cflags: Sequence[str] | None
+    extra_ldflags: Sequence[str] | None
+    extra_include_paths: Sequence[StrPath] | None
+    build_directory: StrPath | None
+    verbose: bool
+    compute_capability: str | None
+    force_rebuild: bool
+    auto_register: bool
+    target_prefix: str | None
+    ninja_workers: int | None
+    optimization_level: int
+    use_fast_math: bool
+    allow_cuda_graph: bool
+
+
+def cpp_request(
+    name: str,
+    units: tuple[Unit, ...],
+    functions: Functions,
+    *,
+    extra_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+) -> BuildRequest:
+    """The checked request for a C++ module."""
+    return BuildRequest(
+        name=name,
+        language="cpp",
+        units=units,
+        functions=functions,
+        compile=CompileOptions(
+            optimization_level=check_optimization_level(optimization_level),
+            use_fast_math=check_bool(use_fast_math, "use_fast_math"),
+            cflags=check_flags(extra_cflags, "extra_cflags"),
+            ldflags=check_flags(extra_ldflags, "extra_ldflags"),
+            include_paths=check_include_paths(extra_include_paths),
+        ),
+    )
+
+
+def cuda_request(
+    name: str,
+    units: tuple[Unit, ...],
+    functions: Functions,
+    *,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    compute_capability: str | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+) -> BuildRequest:
+    """The checked request for a CUDA module."""
+    cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
+    named = arch_flags(cflags)
+    if compute_capability is not None and named:
+        raise ArgumentError(
+            f"compute_capability={compute_capability!r} and {named[0]!r} in extra_cuda_cflags both name architectures",
+            hints=("leave one of them out",),
+        )
+    return BuildRequest(
+        name=name,
+        language="cuda",
+        units=units,
+        functions=functions,
+        compute_capability=compute_capability,
+        compile=CompileOptions(
+            optimization_level=check_optimization_level(optimization_level),
+            use_fast_math=check_bool(use_fast_math, "use_fast_math"),
+            cflags=cflags,
+            ldflags=check_flags(extra_ldflags, "extra_ldflags"),
+            include_paths=check_include_paths(extra_include_paths, refused="\n,'\""),
+        ),
+    )
+
+
+def load_options(
+    name: str,
+    *,
+    build_directory: StrPath | None = None,
+    verbose: bool = False,
+    force_rebuild: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    ninja_workers: int | None = None,
+    allow_cuda_graph: bool = True,
+) -> LoadOptions:
+    """The checked options that do not change the library."""
+    return LoadOptions(
+        target_prefix=check_name(name if target_prefix is None else target_prefix, "target_prefix"),
+        build_directory=check_optional_path(build_directory, "build_directory"),
+        verbose=check_bool(verbose, "verbose"),
+        force_rebuild=check_bool(force_rebuild, "force_rebuild"),
+        auto_register=check_bool(auto_register, "auto_register"),
+        jobs=check_jobs(ninja_workers),
+        allow_cuda_graph=check_bool(allow_cuda_graph, "allow_cuda_graph"),
+    )
+
+
+def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = True) -> None:
+    """Refuse the path of a source in the place of its text, of which `is_whole` says that it is not a part."""
+    is_path = isinstance(source, os.PathLike)
+    if isinstance(source, str) and "\n" not in source and not source.startswith(("//", "/*", "#")):
+        is_path = source.endswith(_ENDINGS) or (is_whole and len(source.split()) == 1 and "/" in source)
+    if is_path:
+        raise ArgumentError(f"{argument}={str(source)!r} is a path, not the text of a source", hints=(hint,))
+
+
+def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ...]:
+    """One unit of one or several source texts, which messages call by the module's name."""
+    checked = check_name(name)
+    refuse_path(sources, argument, _FROM_FILES)
+    texts = [sources] if isinstance(sources, str) else sources
+    if not isinstance(texts, (list, tuple)):
+        raise ArgumentError(f"{argument} must be a string or a list of strings, not {type(sources).__name__}")
+    for position, text in enumerate(texts):
+        refuse_path(text, f"{argument}[{position}]", _FROM_FILES, is_whole=len(texts) == 1)
+        if not isinstance(text, str):
+            raise ArgumentError(f"{argument}[{position}] must be a string, not {type(text).__name__}")
+    if not any(text.strip() for text in texts):
+        raise ArgumentError(f"{argument} is empty")
+    names = [checked] if len(texts) == 1 else [f"{checked}[{position}]" for position in range(len(texts))]
+    parts = tuple(SourceText(name=part, text=text) for part, text in zip(names, texts, strict=True))
+    return (Unit(stem=checked, sources=parts),)
+
+
+def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
+    """One unit that is a file."""
+    file = _existing_path(path, argument)
+    if file.is_dir():
+        hint = "load a folder with load_cuda_dir or load_cpp_dir"
+        raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
+    return (_file_unit(file, file.stem),)
+
+
+def dir_units(path: object, language: Language, argument: str = "directory") -> tuple[Unit, ...]:
+    """One unit for each source file of a folder, in order of their names; folders below it are not read.
+
+    A name that begins with a dot is an editor's or a file system's copy of another file.
+    """
+    folder = check_path(path, argument)
+    if not folder.is_dir():
+        raise SourceNotFoundError(f"{folder} is not a folder" if folder.exists() else f"no such folder: {folder}")
+    suffixes = SUFFIXES[language]
+    shown = [file for file in folder.iterdir() if not file.name.startswith(".")]
+    files = sorted(file for file in shown if file.suffix in suffixes and file.is_file())
+    if not files:
+        raise SourceNotFoundError(
+            f"{folder} holds no source files", hints=(f"looked for names that end in {', '.join(suffixes)}",)
+        )
+    counts = Counter(file.stem for file in files)
+    return tuple(_file_unit(file, file.stem if counts[file.stem] == 1 else file.name) for file in files)
+
+
+def default_name(path: object, name: object, argument: str = "path") -> str:
+    """A module's name: the given one, else that of its file or folder."""
+    if name is not None:
+        return check_name(name)
+    found = _existing_path(path, argument)
+    return check_name(found.name if found.is_dir() else found.stem)
+
+
+def _existing_path(value: object, argument: str) -> Path:
+    """A path, if it is not a source's text: nothing that is missing has a name of several lines."""
+    path = check_path(value, argument)
+    if "\n" in str(path) and not os.path.lexists(path):
+        raise ArgumentError(
+            f"there is no {argument}={str(value)!r}",
+            hints=("load a source's text with load_cuda_inline or load_cpp_inline",),
+        )
+    return path
+
+
+def _file_unit(file: Path, stem: str) -> Unit:
+    if not {'"', "\n", "\r"}.isdisjoint(str(file)):
+        raise ArgumentError(f"{str(file)!r} holds a quote or the end of a line, so no #include can name it")
+    try:
+        text = file.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        raise SourceNotFoundError(f"no such file: {file}") from None
+    except OSError as error:
+        raise SourceNotFoundError(f"{file} can't be read: {error.strerror}") from error
+    return Unit(stem=stem, sources=(SourceText(name=str(file), text=text),), path=file)

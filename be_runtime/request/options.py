@@ -1,0 +1,250 @@
+"""The checked form of a load function's arguments: everything past this file is known to be well-formed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from be_runtime.errors import ArgumentError
+from be_runtime.request.flag_paths import absolute_paths
+from be_runtime.source_text import SourceText
+
+Language = Literal["cuda", "cpp"]
+
+ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
+"""The flags by which nvcc is told what to compile device code for."""
+
+_JOINED = re.compile(
+    r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
+    re.DOTALL,
+)
+"""Two arguments in one: an option, and behind a space the next one or its own value."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
+
+
+class Unit(NamedTuple):
+    """One translation unit of the author.
+
+    Parameters
+    ----------
+    stem : str
+        Names the unit's files; unique in the request.
+    sources : tuple of SourceText
+        Its text: one for a file, one or several for an inline source.
+    path : Path or None
+        The absolute path of a file that the compiler reads where it lies; None for an inline source.
+    """
+
+    stem: str
+    sources: tuple[SourceText, ...]
+    path: Path | None = None
+
+
+class CompileOptions(NamedTuple):
+    """What changes the compiled library, apart from its sources.
+
+    Parameters
+    ----------
+    optimization_level : int
+        0 to 3.
+    use_fast_math : bool
+    cflags, ldflags : tuple of str
+        The author's own flags, each one argument.
+    include_paths : tuple of Path
+        Absolute, searched in this order before ours.
+    """
+
+    optimization_level: int = 3
+    use_fast_math: bool = False
+    cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+    include_paths: tuple[Path, ...] = ()
+
+
+class LoadOptions(NamedTuple):
+    """What changes how a library is built and registered, but not the library.
+
+    Parameters
+    ----------
+    build_directory : Path or None
+        Holds the module's entries instead of the cache.
+    verbose, force_rebuild, auto_register : bool
+    target_prefix : str
+        First part of the targets' names.
+    jobs : int or None
+        Compilers at a time; None means one for each processor, as memory allows.
+    allow_cuda_graph : bool
+        Whether a command buffer may capture the entry points.
+    """
+
+    target_prefix: str
+    build_directory: Path | None = None
+    verbose: bool = False
+    force_rebuild: bool = False
+    auto_register: bool = True
+    jobs: int | None = None
+    allow_cuda_graph: bool = True
+
+
+class BuildRequest(NamedTuple):
+    """One module to make.
+
+    Parameters
+    ----------
+    name : str
+    language : {"cuda", "cpp"}
+    units : tuple of Unit
+        At least one.
+    functions : dict, list or None
+        As the author gave them; `be_runtime.spec.discover` judges them.
+    compile : CompileOptions
+    compute_capability : str or None
+        As the author gave it; None means the devices present. Only for CUDA.
+    """
+
+    name: str
+    language: Language
+    units: tuple[Unit, ...]
+    functions: object
+    compile: CompileOptions
+    compute_capability: str | None = None
+
+
+def arch_flags(cflags: Sequence[str]) -> tuple[str, ...]:
+    """Those of an author's flags that name architectures, in one piece or with their value behind them.
+
+    Examples
+    --------
+    >>> arch_flags(["-lineinfo", "-arch", "sm_80", "-gencode=arch=compute_90,code=sm_90"])
+    ('-arch sm_80', '-gencode=arch=compute_90,code=sm_90')
+    """
+    pairs = zip(cflags, (*cflags[1:], ""), strict=False)
+    return tuple(
+        f"{flag} {following}".rstrip() if flag in ARCH_FLAGS else flag
+        for flag, following in pairs
+        if flag.partition("=")[0] in ARCH_FLAGS
+    )
+
+
+def check_name(value: object, argument: str = "name") -> str:
+    """A module's name or a target's prefix: letters, digits, ``_``, ``-`` and single dots between them."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
+    if not _NAME.fullmatch(value):
+        allowed = "use letters, digits, '_' and '-', with single dots between parts, such as 'my_kernels'"
+        raise ArgumentError(
+            f"{argument}={value!r} is not allowed",
+            hints=("the name comes first, then the source" if "\n" in value else allowed,),
+        )
+    return value
+
+
+def check_flags(value: object, argument: str) -> tuple[str, ...]:
+    """A list of command-line arguments; each stays one argument, whatever characters it holds.
+
+    Relative paths in them are those of the process's working folder.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ArgumentError(
+            f"{argument} must be a list of strings, not {type(value).__name__}: {value!r}",
+            hints=(f"pass {argument}={value.split()!r}",) if isinstance(value, str) else (),
+        )
+    for position, flag in enumerate(value):
+        if not isinstance(flag, str):
+            raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
+        if "\0" in flag:
+            raise ArgumentError(f"{argument}[{position}]={flag!r} holds a null character")
+        if joined := _JOINED.fullmatch(flag):
+            raise ArgumentError(
+                f"{argument}[{position}]={flag!r} is two arguments in one",
+                hints=(f"write {joined[1]!r}, {joined[2]!r}",),
+            )
+    return absolute_paths(value, Path.cwd(), Path.exists) if value else ()
+
+
+def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ...]:
+    """Folders to search for headers, made absolute; each must exist.
+
+    No compiler can list headers below a folder with the end of a line in its name; `refused` names what else it can't
+    take.
+    """
+    argument = "extra_include_paths"
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ArgumentError(f"{argument} must be a list of paths, not {type(value).__name__}: {value!r}")
+    for position, item in enumerate(value):
+        if not isinstance(item, (str, Path)):
+            raise ArgumentError(f"{argument}[{position}] must be a path, not {type(item).__name__}: {item!r}")
+    paths = tuple(_absolute(Path(item)) for item in value)
+    for path in paths:
+        if not path.is_dir():
+            raise ArgumentError(f"{argument} names a folder that does not exist: {path}")
+        odd = next((sign for sign in refused if sign in str(path)), None)
+        if odd is not None:
+            raise ArgumentError(
+                f"{argument}: {str(path)!r} holds {odd!r}, which the compiler can't take in a folder's name",
+                hints=("rename the folder, or name a symbolic link to it",),
+            )
+    return paths
+
+
+def check_optimization_level(value: object) -> int:
+    """An ``-O`` level."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 3:
+        raise ArgumentError(f"optimization_level must be an integer from 0 to 3, not {value!r}")
+    return value
+
+
+def check_bool(value: object, argument: str) -> bool:
+    """True or False, nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{argument} must be True or False, not {value!r}")
+    return value
+
+
+def check_jobs(value: object) -> int | None:
+    """Number of compilers at a time, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ArgumentError(f"ninja_workers must be a positive integer or None, not {value!r}")
+    return value
+
+
+def check_optional_path(value: object, argument: str) -> Path | None:
+    """A path made absolute, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ArgumentError(f"{argument} must be a path or None, not {value!r}")
+    return _absolute(Path(value))
+
+
+def check_path(value: object, argument: str) -> Path:
+    """A path made absolute."""
+    checked = check_optional_path(value, argument)
+    if checked is None:
+        raise ArgumentError(f"{argument} must be a path, not None")
+    return checked
+
+
+def _absolute(path: Path) -> Path:
+    """A path in the one spelling that it has from any folder, its symbolic links kept as far as ``..`` allows."""
+    parts = path.absolute().parts
+    above = max((index for index, part in enumerate(parts, start=1) if part == ".."), default=0)
+    return Path(*parts[:above]).resolve().joinpath(*parts[above:]) if above else Path(*parts)
+
+
+def check_arch_list(value: object, argument: str) -> str | None:
+    """Architectures as one text, or None; a list is joined, and each name is judged by ``be_toolchain.arch``."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    raise ArgumentError(f"{argument} must be a string such as '9.0', or a list of such, not {value!r}")

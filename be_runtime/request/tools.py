@@ -1,0 +1,204 @@
+"""Which tools a build uses: the compilers, the architectures, the folders of headers and libraries."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.errors import ArgumentError
+from be_runtime.request.options import BuildRequest, arch_flags
+from be_runtime.settings import Settings
+from be_toolchain import Toolchain
+from be_toolchain.arch import Arch, check_archs, parse_archs
+from be_toolchain.errors import ArchError
+from be_toolchain.find.device_memory import device_archs
+from be_toolchain.known.catalog import CUDA12_PARTS, PIP_ROOTS
+from be_toolchain.machine.system import System
+from be_toolchain.model import CudaToolkit, HostCompiler
+
+_ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
+
+_GENERIC = Arch(7, 5)
+"""From here on CUDA's headers have what kernels commonly use, and CUDA 12 and 13 compile for it."""
+
+
+_PUBLIC_CALL = 7
+"""Stack frames from a warning in `choose_archs` to the line that calls a load function."""
+
+
+class Tools(NamedTuple):
+    """What a build runs and reads apart from the author's sources.
+
+    Parameters
+    ----------
+    cxx : HostCompiler
+    cuda : CudaToolkit or None
+        None for a C++ module.
+    archs : tuple of Arch
+        What device code is compiled for; empty for a C++ module.
+    ffi_include : Path
+        XLA's headers.
+    programs : tuple of str
+        The assembler and linkers that PATH finds, for compilers that look there.
+    library_includes, library_dirs : tuple of Path
+        Headers and libraries of CUDA's math libraries that the toolkit may lack; searched last.
+    """
+
+    cxx: HostCompiler
+    cuda: CudaToolkit | None
+    archs: tuple[Arch, ...]
+    ffi_include: Path
+    programs: tuple[str, ...] = ()
+    library_includes: tuple[Path, ...] = ()
+    library_dirs: tuple[Path, ...] = ()
+
+    def key_fields(self) -> tuple[str, ...]:
+        """What of this decides a build beyond the toolchain's own fields."""
+        folders = (self.ffi_include, *self.library_includes, *self.library_dirs)
+        return (str(self.cxx.path), *(arch.sm for arch in self.archs), *self.programs, *map(str, folders))
+
+
+def wanted_archs(
+    asked: str | None,
+    process_wide: Sequence[Arch],
+    settings: Settings,
+    devices: Callable[[], Sequence[Arch]],
+) -> tuple[Arch, ...]:
+    """What device code is wanted for: the argument, then the process's setting, the environment, the devices.
+
+    Raises
+    ------
+    ArchError
+        One of them is no architecture.
+    ArgumentError
+        The argument is no text.
+    """
+    if asked is not None:
+        if not isinstance(asked, str):
+            raise ArgumentError(
+                f"compute_capability must be a string such as 'sm_86', not {asked!r}", hints=_spelling(asked)
+            )
+        return parse_archs(asked)
+    if process_wide:
+        return tuple(process_wide)
+    if settings.compute_capabilities is not None:
+        return parse_archs(settings.compute_capabilities)
+    return tuple(devices())
+
+
+def _spelling(asked: object) -> tuple[str, ...]:
+    """How to write what is a number, or several of these, where that is an architecture."""
+    parts = asked if isinstance(asked, list | tuple | set | frozenset) else (asked,)
+    text = ",".join(sorted(str(part) for part in parts))
+    try:
+        parse_archs(text)
+    except ArchError:
+        return ()
+    return (f"write it as {text!r}",)
+
+
+def choose_archs(
+    asked: str | None,
+    process_wide: Sequence[Arch],
+    settings: Settings,
+    toolkit: CudaToolkit,
+    devices: Callable[[], Sequence[Arch]],
+) -> tuple[Arch, ...]:
+    """What to compile device code for: what is wanted, if the toolkit can; else, with a warning, what most GPUs run.
+
+    Raises
+    ------
+    ArchError
+        One of them is no architecture, or none that the toolkit can target.
+    """
+    archs = wanted_archs(asked, process_wide, settings, devices)
+    if not archs:
+        generic = max(_GENERIC, min(toolkit.archs, default=_GENERIC))
+        warnings.warn(
+            f"no GPU is visible, so CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use; "
+            "compute_capability='sm_90' or BE_COMPUTE_CAPABILITIES=9.0 names another one, "
+            "`python -m be_toolchain doctor` says why a GPU isn't seen",
+            stacklevel=_PUBLIC_CALL,
+        )
+        return (generic,)
+    check_archs(archs, toolkit)
+    return archs
+
+
+def archs_of_flags(flags: Sequence[str], otherwise: Callable[[], tuple[Arch, ...]]) -> tuple[Arch, ...]:
+    """What an author's flags make nvcc compile device code for.
+
+    Parameters
+    ----------
+    flags : sequence of str
+        Those that name architectures.
+    otherwise : callable
+        What is wanted; called where they name none by its number, as ``-arch=native`` does.
+
+    Examples
+    --------
+    >>> [arch.sm for arch in archs_of_flags(["-gencode=arch=compute_80,code=[sm_90,sm_90a]"], tuple)]
+    ['sm_90', 'sm_90a']
+    """
+    codes = " ".join(flag.partition(",code=")[2] or flag for flag in flags)
+    named = re.findall(r"\b(?:sm|compute|lto)_(\d+[af]?)\b", codes)
+    return parse_archs(",".join(named)) if named else otherwise()
+
+
+def gather_tools(
+    request: BuildRequest,
+    toolchain: Toolchain,
+    *,
+    system: System,
+    settings: Settings,
+    process_wide: Sequence[Arch],
+    ffi_include: Path,
+    record_dir: Path | None,
+) -> Tools:
+    """Everything that a build of the request runs and reads apart from its sources."""
+    if request.language == "cpp":
+        assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
+        return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include, programs=_programs(system))
+    toolkit = toolchain.cuda
+    assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
+
+    def devices() -> Sequence[Arch]:
+        return device_archs(system, record_dir=record_dir)
+
+    named = arch_flags(request.compile.cflags)
+    if named:
+        archs = archs_of_flags(named, lambda: wanted_archs(None, process_wide, settings, devices))
+    else:
+        archs = choose_archs(request.compute_capability, process_wide, settings, toolkit, devices)
+    wheels = _wheel_roots(toolkit, system)
+    return Tools(
+        cxx=toolkit.host_compiler,
+        cuda=toolkit,
+        archs=archs,
+        ffi_include=ffi_include,
+        programs=_programs(system),
+        library_includes=tuple(path for root in wheels if system.is_dir(path := root / "include")),
+        library_dirs=tuple(path for root in wheels if system.is_dir(path := root / "lib")),
+    )
+
+
+def _programs(system: System) -> tuple[str, ...]:
+    """What gcc and clang look for on PATH: https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html."""
+    folders = system.environ.get("PATH", "").split(os.pathsep)
+    paths = (f"{folder}/{name}" for name in _ON_PATH for folder in folders)
+    return tuple(path for path in paths if os.access(path, os.X_OK))
+
+
+def _wheel_roots(toolkit: CudaToolkit, system: System) -> list[Path]:
+    """Where wheels put CUDA's libraries: JAX brings cuBLAS and its siblings, which a toolkit may not have."""
+    major = toolkit.release.split(".")[0]
+    roots = [site / "nvidia" / f"cu{major}" for site in system.site_dirs]
+    if major == "12":
+        own = {Path(part).name for part in (*CUDA12_PARTS, *PIP_ROOTS)}
+        names = [(site, name) for site in system.site_dirs for name in system.list_dir(site / "nvidia")]
+        roots += [site / "nvidia" / name for site, name in names if name not in own]
+    return [root for root in roots if root != toolkit.root]

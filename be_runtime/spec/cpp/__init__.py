@@ -1,0 +1,1 @@
+"""C++ text to functions and their parameters. Imports nothing else of `spec`."""

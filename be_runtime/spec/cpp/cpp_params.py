@@ -1,0 +1,304 @@
+"""The parameters of a C++ function: what each one is, and the one table from C++ scalar types to element types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.spec.cpp.lexer import Kind, Token
+
+CPP_SCALARS: dict[str, str] = {
+    # Fundamental types, in the form that `canonical_type` gives: sorted words, no `signed`, no redundant `int`.
+    "bool": "bool",
+    "char": "int8",
+    "char signed": "int8",
+    "char unsigned": "uint8",
+    "short": "int16",
+    "short unsigned": "uint16",
+    "int": "int32",
+    "unsigned": "uint32",
+    # LP64: every platform that CUDA and jaxlib's GPU wheels share.
+    "long": "int64",
+    "long unsigned": "uint64",
+    "long long": "int64",
+    "long long unsigned": "uint64",
+    "float": "float32",
+    "double": "float64",
+    # <cstdint> and <cstddef>, without `std::`.
+    "int8_t": "int8",
+    "int16_t": "int16",
+    "int32_t": "int32",
+    "int64_t": "int64",
+    "uint8_t": "uint8",
+    "uint16_t": "uint16",
+    "uint32_t": "uint32",
+    "uint64_t": "uint64",
+    "intptr_t": "int64",
+    "uintptr_t": "uint64",
+    "ptrdiff_t": "int64",
+    "ssize_t": "int64",
+    "size_t": "uint64",
+    # Complex numbers and 16-bit floats.
+    "complex<float>": "complex64",
+    "complex<double>": "complex128",
+    "BE::complex64_t": "complex64",
+    "BE::complex128_t": "complex128",
+    "BE::float16_t": "float16",
+    "BE::bfloat16_t": "bfloat16",
+    "__half": "float16",
+    "half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "nv_bfloat16": "bfloat16",
+}
+
+STREAM_TYPES = frozenset({"cudaStream_t", "CUstream"})
+
+_BUILTIN = frozenset(["bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "void", "auto"])
+_QUALIFIERS = frozenset(
+    ["const", "volatile", "struct", "class", "enum", "typename", "register", "__restrict__", "__restrict"]
+)
+_ATTRIBUTES = frozenset({"__attribute__", "alignas", "__align__", "__declspec"})
+_SIGNS = frozenset(["*", "&", "&&", "..."])
+_LONGEST = 200
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+
+
+class Shape(Enum):
+    """What a parameter is, as far as it can be known without a compiler."""
+
+    INPUT = "a const BE::Tensor"
+    OUTPUT = "a BE::Tensor"
+    STREAM = "a CUDA stream"
+    SCALAR = "a scalar"
+    POINTER = "a pointer"
+    ARRAY = "an array"
+    REFERENCE = "a reference to a non-const scalar"
+    RVALUE = "an rvalue reference"
+    PACK = "variadic"
+    UNKNOWN = "of a type without a mapping"
+
+
+_DECLARATORS = {"(*": Shape.POINTER, "(&": Shape.REFERENCE}
+TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT})
+
+
+class CppParam(NamedTuple):
+    """One parameter of a C++ function.
+
+    Parameters
+    ----------
+    shape : Shape
+        What it is.
+    type : str
+        Its type as written, without its name and default.
+    name : str
+        Empty where it has none.
+    dtype : DType or None
+        For ``Shape.SCALAR`` and ``Shape.REFERENCE``.
+    has_default : bool
+        Whether a call may leave it out.
+    start, length : int
+        Where it is written.
+    """
+
+    shape: Shape
+    type: str
+    name: str
+    dtype: DType | None
+    has_default: bool
+    start: int
+    length: int
+
+
+def canonical_type(texts: Sequence[str]) -> str:
+    """One spelling for all spellings of a type, given its tokens without qualifiers.
+
+    Examples
+    --------
+    >>> canonical_type(["unsigned", "long", "int"]), canonical_type(["::", "std", "::", "int32_t"])
+    ('long unsigned', 'int32_t')
+    """
+    if not _BUILTIN.isdisjoint(texts) and _BUILTIN.issuperset(texts):
+        words = sorted(texts)
+        if "signed" in words and "char" not in words:
+            words.remove("signed")
+        if "int" in words and len(words) > 1:
+            words.remove("int")
+        return " ".join(words) or "int"
+    text = "".join(texts).removeprefix("::")
+    return text.removeprefix("cuda::").removeprefix("std::")
+
+
+def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppParam, ...]:
+    """The parameters between the parentheses of a function's declaration.
+
+    Parameters
+    ----------
+    tokens : list of Token
+        Significant tokens between the parentheses.
+    using_be : bool
+        Whether names of the namespace ``BE`` need no qualification.
+
+    Examples
+    --------
+    >>> from be_runtime.spec.cpp.lexer import significant
+    >>> [(p.name, p.shape.name) for p in parse_params(significant("BE::Tensor const& x, float, int nTensors = 3"))]
+    [('x', 'INPUT'), ('', 'SCALAR'), ('nTensors', 'SCALAR')]
+    """
+    if not tokens or [token.text for token in tokens] == ["void"]:
+        return ()
+    return tuple(_param(part, using_be) for part in _split(tokens) if part)
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    """Cut at the commas that separate parameters, not those in brackets or template arguments."""
+    parts: list[list[Token]] = [[]]
+    depth = angle_end = index = 0
+    for index, token in enumerate(tokens):
+        text = token.text
+        if text == "," and depth == 0 and index >= angle_end:
+            parts.append([])
+            continue
+        if text in _OPEN:
+            depth += 1
+        elif text in _CLOSE:
+            depth -= 1
+        elif text == "<" and index >= angle_end and index and tokens[index - 1].kind is Kind.WORD:
+            angle_end = max(angle_end, _closing_angle(tokens, index))
+        parts[-1].append(token)
+    return parts
+
+
+def _closing_angle(tokens: list[Token], opening: int) -> int:
+    """The index behind the ``>`` that closes a template argument list, or `opening` where none does."""
+    angles = depth = 0
+    for index in range(opening, len(tokens)):
+        text = tokens[index].text
+        if text in _OPEN:
+            depth += 1
+        elif text in _CLOSE:
+            depth -= 1
+            if depth < 0:
+                break
+        elif depth == 0 and text == "<":
+            angles += 1
+        elif depth == 0 and text == ">":
+            angles -= 1
+            if angles == 0:
+                return index + 1
+    return opening
+
+
+def _param(tokens: list[Token], using_be: bool) -> CppParam:
+    """One parameter from its tokens."""
+    first, last = tokens[0], tokens[-1]
+    texts = tuple([token.text for token in tokens])
+    if "=" in texts:
+        last = tokens[max(0, texts.index("=") - 1)]
+    length = last.start + len(last.text) - first.start
+    # Where a macro's argument is part of the parameter, its tokens do not stand in one place.
+    length = length if len(first.text) <= length < _LONGEST else len(first.text)
+    return CppParam(*_classify(texts, using_be), first.start, length)
+
+
+@lru_cache(maxsize=4096)
+def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None, bool]:
+    """Shape, type, name, element type and presence of a default; the same few parameters fill a source."""
+    has_default = "=" in texts
+    declared = texts[: texts.index("=")] if has_default else texts
+    name, type_texts, declarator = _name_and_type(_without_attributes(declared))
+    shape, dtype = _shape(type_texts, declarator, using_be)
+    return shape, _render(type_texts + declarator), name, dtype, has_default
+
+
+def _without_attributes(texts: Sequence[str]) -> list[str]:
+    """`texts` without ``[[...]]``, ``__attribute__((...))`` and ``alignas(...)``."""
+    out: list[str] = []
+    index = 0
+    while index < len(texts):
+        following = texts[index + 1] if index + 1 < len(texts) else ""
+        if texts[index] == "[" and following == "[":
+            index = _closing(texts, index)
+        elif texts[index] in _ATTRIBUTES and following == "(":
+            index = _closing(texts, index + 1)
+        else:
+            out.append(texts[index])
+        index += 1
+    return out
+
+
+def _closing(texts: Sequence[str], opening: int) -> int:
+    """The index of the bracket that closes the one at `opening`."""
+    depth = 0
+    for index in range(opening, len(texts)):
+        depth += (texts[index] in _OPEN) - (texts[index] in _CLOSE)
+        if depth == 0:
+            return index
+    return len(texts)
+
+
+def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
+    """The name, the type's texts and the texts of an array or function declarator behind them."""
+    cut = next((index for index, text in enumerate(texts) if text in ("[", "(") and index), len(texts))
+    head, declarator = texts[:cut], texts[cut:]
+    is_type = [text not in _QUALIFIERS and text not in _SIGNS for text in head]
+    if (
+        sum(is_type) > 1
+        and is_type[-1]
+        and (head[-1][0] == "_" or head[-1][0].isalpha())
+        and head[-1] not in _BUILTIN
+        and head[-2] != "::"
+    ):
+        return head[-1], head[:-1], declarator
+    return "", head, declarator
+
+
+def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Shape, DType | None]:
+    """What the type is."""
+    outer = _outside_angles(texts)
+    shape = _shape_by_signs(outer, declarator)
+    if shape is not None:
+        return shape, None
+    is_const = "const" in outer
+    is_writable = "&" in outer and not is_const
+    canonical = canonical_type([text for text in texts if text not in _QUALIFIERS and text != "&"])
+    if canonical == "BE::Tensor" or (using_be and canonical == "Tensor"):
+        return (Shape.INPUT if is_const else Shape.OUTPUT), None
+    if canonical in STREAM_TYPES and not is_writable:
+        return Shape.STREAM, None
+    name = CPP_SCALARS.get(canonical) or (CPP_SCALARS.get(f"BE::{canonical}") if using_be else None)
+    if name is None:
+        return Shape.UNKNOWN, None
+    return (Shape.REFERENCE if is_writable else Shape.SCALAR), BY_NAME[name]
+
+
+def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:
+    """What the signs around the type make of it, whatever the type is."""
+    if "..." in outer:
+        return Shape.PACK
+    if declarator:
+        other = Shape.ARRAY if declarator[0] == "[" else Shape.UNKNOWN
+        return _DECLARATORS.get("".join(declarator[:2]), other)
+    if "*" in outer:
+        return Shape.POINTER
+    return Shape.RVALUE if "&&" in outer else None
+
+
+def _outside_angles(texts: list[str]) -> list[str]:
+    """The texts that are not template arguments."""
+    out, depth = [], 0
+    for text in texts:
+        depth -= text == ">"
+        if depth == 0:
+            out.append(text)
+        depth += text == "<"
+    return out
+
+
+def _render(texts: list[str]) -> str:
+    """A type as a person would write it."""
+    return re.sub(r" ?(::|<|\[|\() ?| (?=[>*&,)\]])", lambda match: match[1] or "", " ".join(texts))

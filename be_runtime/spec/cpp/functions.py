@@ -1,0 +1,211 @@
+"""From the header of a declaration to a function: its name with namespaces, what it returns and its parameters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from be_runtime.spec.cpp.cpp_params import CppParam, parse_params
+from be_runtime.spec.cpp.declarations import Header, Scope
+from be_runtime.spec.cpp.lexer import Kind, Token, closing
+
+_SPECIFIERS = frozenset(
+    [
+        "static",
+        "inline",
+        "extern",
+        "constexpr",
+        "virtual",
+        "explicit",
+        "__inline__",
+        "__inline",
+        "__cdecl",
+        "__host__",
+        "__device__",
+        "__global__",
+        "__forceinline__",
+        "__noinline__",
+    ]
+)
+_NOT_A_DECLARATION = frozenset(
+    ["=", "return", "new", "delete", "typedef", "using", "friend", ".", "->", ",", "operator"]
+)
+_OPEN = frozenset("([{")
+
+
+class Function(NamedTuple):
+    """One declaration of a function.
+
+    Parameters
+    ----------
+    name : str
+        Its last name.
+    call_name : str
+        How code outside of all namespaces calls it.
+    params : tuple of CppParam
+    returns : str
+        Its return type as written.
+    has_body : bool
+        Whether this is its definition.
+    template : tuple of str or None
+        The texts of the template's parameter list; None for an ordinary function.
+    owner : str
+        The class it is a member of, or empty.
+    specifiers : frozenset of str
+        Such as ``__global__``.
+    start : int
+        Where its name is written.
+    line_start : int
+        Where a reader looks for it: its name, or the macro call that generates it.
+    """
+
+    name: str
+    call_name: str
+    params: tuple[CppParam, ...]
+    returns: str
+    has_body: bool
+    template: tuple[str, ...] | None
+    owner: str
+    specifiers: frozenset[str]
+    start: int
+    line_start: int
+
+    @property
+    def required(self) -> int:
+        """How many arguments a call must give at least."""
+        return next((i for i, param in enumerate(self.params) if param.has_default), len(self.params))
+
+    @property
+    def signature(self) -> tuple[str, tuple[str, ...]]:
+        """What tells it from other functions."""
+        return self.call_name, tuple(param.type for param in self.params)
+
+
+def parse_function(header: Header, name: str, *, using_be: bool = False) -> Function | None:
+    """The function `name` that a header declares, or None.
+
+    Parameters
+    ----------
+    header : Header
+        A declaration.
+    name : str
+        The function's last name.
+    using_be : bool
+        Whether names of the namespace ``BE`` need no qualification.
+
+    Examples
+    --------
+    >>> from be_runtime.spec.cpp.declarations import Unit
+    >>> text = "static void ops::f(BE::Tensor out)"
+    >>> function = parse_function(Header(Unit(text, 0), 0, len(text), True, ()), "f")
+    >>> function.call_name, function.returns, len(function.params)
+    ('::ops::f', 'void', 1)
+    """
+    tokens = header.tokens()
+    opening, end = _find_declarator(tokens, name)
+    if opening < 0:
+        return None
+    before, qualifiers = _split_qualifiers(tokens[: opening - 1])
+    before, template = _without_template(_without_calls(before))
+    specifiers = frozenset(token.text for token in before)
+    returns = [token.text for token in before if token.text not in _SPECIFIERS and token.kind is not Kind.STRING]
+    if not returns or not _NOT_A_DECLARATION.isdisjoint(specifiers):
+        return None
+    if returns == ["auto"]:
+        returns = _trailing_return(tokens[end + 1 :]) or returns
+    name_token = tokens[opening - 1]
+    return Function(
+        name=name,
+        call_name="".join(f"::{part}" for part in (*_names(header.scopes), *qualifiers, name)),
+        params=parse_params(tokens[opening + 1 : end], using_be=using_be),
+        returns=" ".join(returns),
+        has_body=header.has_body,
+        template=template,
+        owner=next((scope.name or "a class" for scope in header.scopes if scope.is_class), ""),
+        specifiers=specifiers,
+        start=name_token.start,
+        line_start=header.unit.call_of(header.start, opening - 1, name_token),
+    )
+
+
+def _names(scopes: tuple[Scope, ...]) -> list[str]:
+    return [scope.name for scope in scopes if scope.name]
+
+
+def _find_declarator(tokens: list[Token], name: str) -> tuple[int, int]:
+    """The parentheses behind the last `name` that stands in no bracket, or -1."""
+    opening = end = -1
+    index = 0
+    while index < len(tokens):
+        if tokens[index].text in _OPEN:
+            close = closing(tokens, index)
+            if tokens[index].text == "(" and index and tokens[index - 1].text == name:
+                opening, end = index, close
+            index = close
+        index += 1
+    return opening, end
+
+
+def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:
+    """Cut ``a::b::`` off the end."""
+    names: list[str] = []
+    end = len(tokens)
+    while end >= 2 and tokens[end - 1].text == "::" and tokens[end - 2].kind is Kind.WORD:
+        if tokens[end - 2].text in ("void", "auto"):  # `void ::f()`
+            return tokens[: end - 1], names
+        names.insert(0, tokens[end - 2].text)
+        end -= 2
+    return tokens[: end - 1] if end and tokens[end - 1].text == "::" else tokens[:end], names
+
+
+def _without_calls(tokens: list[Token]) -> list[Token]:
+    """`tokens` without attributes, access specifiers and calls of unknown macros.
+
+    Such a call needs no semicolon, so the next declaration's header begins with it.
+    """
+    out: list[Token] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if token.text == "[":
+            index = closing(tokens, index)
+        elif token.text == "(":
+            del out[-1:]
+            index = closing(tokens, index)
+        elif token.text == ":":  # An access specifier of a class.
+            out.clear()
+        else:
+            out.append(token)
+        index += 1
+    return out
+
+
+def _without_template(tokens: list[Token]) -> tuple[list[Token], tuple[str, ...] | None]:
+    """Cut ``template <...>`` off the front."""
+    start = next((i for i, token in enumerate(tokens) if token.text == "template"), None)
+    if start is None:
+        return tokens, None
+    depth = 0
+    for index in range(start + 1, len(tokens)):
+        depth += (tokens[index].text == "<") - (tokens[index].text == ">")
+        if depth == 0:
+            return tokens[index + 1 :], tuple(token.text for token in tokens[start + 2 : index])
+    return [], ()
+
+
+def _trailing_return(tokens: list[Token]) -> list[str]:
+    """The type behind ``->``."""
+    texts = [token.text for token in tokens]
+    return texts[texts.index("->") + 1 :] if "->" in texts else []
+
+
+def returns_void(function: Function) -> bool:
+    """Whether a function returns nothing; macros that stand for attributes are allowed before ``void``.
+
+    Examples
+    --------
+    >>> from be_runtime.spec.cpp.declarations import Unit
+    >>> text = "MY_API void* f()"
+    >>> returns_void(parse_function(Header(Unit(text, 0), 0, len(text), False, ()), "f"))
+    False
+    """
+    return function.returns.split()[-1] == "void"

@@ -1,0 +1,290 @@
+"""Macros, as far as declarations need them: object-like and function-like ones, ``#``, ``##`` and nesting.
+
+Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike the standard's, this
+rule holds for the arguments' tokens too, which no real source notices. Function bodies within a macro are dropped
+before expansion: only the headers matter, and the bodies are most of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from be_runtime.spec.cpp.declarations import Call, opened_scopes, skip_body
+from be_runtime.spec.cpp.lexer import Kind, Token, closing, significant
+from be_runtime.spec.cpp.outline import blank
+
+_DEFINE = re.compile(r"#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)]*\))?")
+_UNDEF = re.compile(r"#[ \t]*undef[ \t]+([^\W\d]\w*)")
+_JOINED_LINES = r"\\[ \t]*\r?\n|\s"
+_MARK = re.compile(r"[{};]")
+_LIMIT = 50_000
+"""Tokens of one expansion; a header that grows beyond it is left as it is."""
+_DEPTH = 100
+"""Macros within macros."""
+
+
+class Macro(NamedTuple):
+    """One ``#define``.
+
+    Parameters
+    ----------
+    name : str
+    params : tuple of str or None
+        None for an object-like macro.
+    is_variadic : bool
+        Whether the last of `params` takes all remaining arguments.
+    body : str
+        The replacement, with comments and the contents of literals blanked.
+    start : int
+        Where `body` is written.
+    """
+
+    name: str
+    params: tuple[str, ...] | None
+    is_variadic: bool
+    body: str
+    start: int
+
+
+def parse_define(text: str, start: int = 0) -> Macro | None:
+    r"""Read one ``#define`` line.
+
+    Examples
+    --------
+    >>> parse_define("#define ADD(T, ...) void add_##T(int n)")
+    Macro(name='ADD', params=('T', '__VA_ARGS__'), is_variadic=True, body=' void add_##T(int n)', start=19)
+    """
+    text = blank(text)
+    match = _DEFINE.match(text)
+    if match is None:
+        return None
+    params, is_variadic = None, False
+    if match[2]:
+        names = [name for name in re.sub(_JOINED_LINES, "", match[2][1:-1]).split(",") if name]
+        is_variadic = bool(names) and names[-1].endswith("...")
+        if is_variadic:
+            names[-1] = names[-1][:-3] or "__VA_ARGS__"
+        params = tuple(names)
+    return Macro(match[1], params, is_variadic, text[match.end() :], start + match.end())
+
+
+def undefined_name(text: str) -> str | None:
+    """The name in an ``#undef`` line."""
+    match = _UNDEF.match(text)
+    return match[1] if match else None
+
+
+class _TooLongError(Exception):
+    """An expansion passed the limit."""
+
+
+class Macros:
+    """The macros that are defined at some point of a source, and their expansion.
+
+    Attributes
+    ----------
+    known : dict
+        By name, those defined at this point.
+    names : set of str
+        All that were ever defined.
+
+    Examples
+    --------
+    >>> macros = Macros()
+    >>> macros.define(parse_define("#define ADD(T) void add_##T(T a) { body(); }"))
+    >>> tokens, calls = [], []
+    >>> macros.expand("ADD(int)", 0, tokens, calls)
+    >>> " ".join(token.text for token in tokens)
+    'void add_int ( int a ) { }'
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, Macro] = {}
+        self.names: set[str] = set()
+        self._bodies: dict[int, list[_Step]] = {}
+
+    def define(self, macro: Macro | None) -> None:
+        """Add or replace a macro."""
+        if macro is not None:
+            self.known[macro.name] = macro
+            self.names.add(macro.name)
+
+    def undefine(self, name: str | None) -> None:
+        """Forget a macro."""
+        if name is not None:
+            self.known.pop(name, None)
+
+    def expand(self, code: str, offset: int, tokens: list[Token], calls: list[Call]) -> None:
+        """Append to `tokens` those of `code`, which is written at `offset`, expanded, and to `calls` the calls.
+
+        Code that grows without end is appended as it is.
+        """
+        written = significant(code, offset=offset, directives=False)
+        found: list[Call] = []
+        try:
+            expanded = self._expand(written, frozenset(), found)
+        except _TooLongError:
+            expanded, found = written, []
+        shift = len(tokens)
+        calls += [Call(start, low + shift, high + shift) for start, low, high in found]
+        tokens += expanded
+
+    def _expand(self, tokens: list[Token], hidden: frozenset[str], calls: list[Call] | None = None) -> list[Token]:
+        """`tokens` with their macros replaced, except for the `hidden` ones."""
+        known = self.known
+        if known.keys().isdisjoint([token.text for token in tokens]):
+            return tokens
+        if len(hidden) > _DEPTH:
+            raise _TooLongError
+        out: list[Token] = []
+        index, count = 0, len(tokens)
+        while index < count:
+            token = tokens[index]
+            index += 1
+            macro = known.get(token.text)
+            if macro is None or macro.name in hidden:
+                out.append(token)
+                continue
+            arguments: list[list[Token]] = []
+            if macro.params is not None:
+                if index >= count or tokens[index].text != "(":
+                    out.append(token)
+                    continue
+                end = closing(tokens, index)
+                arguments = _bind(macro, _split(tokens[index + 1 : end]))
+                index = end + 1
+            low = len(out)
+            out += self._expand(self._substitute(macro, arguments, hidden), hidden | {macro.name})
+            if calls is not None:
+                calls.append(Call(token.start, low, len(out)))
+            if len(out) > _LIMIT:
+                raise _TooLongError
+        return out
+
+    def _substitute(self, macro: Macro, arguments: list[list[Token]], hidden: frozenset[str]) -> list[Token]:
+        """The body of `macro` with its parameters replaced and ``#`` and ``##`` applied."""
+        out: list[Token] = []
+        for step in self._body(macro):
+            tokens = step.tokens if step.slot < 0 else arguments[step.slot]
+            if step.kind is _StepKind.PASTE:
+                _paste(out, tokens, is_rest=macro.is_variadic and step.slot == len(arguments) - 1)
+            elif step.kind is _StepKind.QUOTE:
+                out.append(Token(Kind.STRING, '""', macro.start))
+            elif step.kind is _StepKind.RAW:
+                out += tokens or [Token(Kind.WORD, "", macro.start)]
+            else:
+                out += self._expand(tokens, hidden) if step.slot >= 0 else tokens
+        return out
+
+    def _body(self, macro: Macro) -> list[_Step]:
+        """The steps that make a macro's body, without what is inside function bodies."""
+        steps = self._bodies.get(macro.start)
+        if steps is None:
+            tokens = significant(_without_bodies(macro.body), offset=macro.start, directives=False)
+            steps = self._bodies[macro.start] = _steps(tokens, macro.params or ())
+        return steps
+
+
+class _StepKind(Enum):
+    """What a step appends: tokens, an argument that is pasted to what follows, a pasted or a quoted operand."""
+
+    PLAIN = 0
+    RAW = 1
+    PASTE = 2
+    QUOTE = 3
+
+
+class _Step(NamedTuple):
+    """One step of a body: its own tokens, or the argument number `slot`."""
+
+    kind: _StepKind
+    slot: int
+    tokens: list[Token]
+
+
+def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
+    """The tokens of a body as steps; tokens that no argument touches are one step."""
+    steps: list[_Step] = []
+    plain: list[Token] = []
+    special = {"#", "##", *params}
+    index, count = 0, len(tokens)
+    while index < count:
+        token = tokens[index]
+        index += 1
+        if token.text not in special:
+            plain.append(token)
+            continue
+        following = tokens[index] if index < count else _NOTHING
+        kind = _StepKind.PLAIN
+        if token.text == "##" and index < count:
+            kind = _StepKind.PASTE
+        elif token.text == "#" and following.text in params:
+            kind = _StepKind.QUOTE
+        elif token.text in params and following.text == "##":
+            kind = _StepKind.RAW
+        if kind is _StepKind.PASTE or kind is _StepKind.QUOTE:
+            token = following
+            index += 1
+        slot = params.index(token.text) if token.text in params else -1
+        steps += [_Step(_StepKind.PLAIN, -1, plain), _Step(kind, slot, [token])]
+        plain = []
+    return [*steps, _Step(_StepKind.PLAIN, -1, plain)]
+
+
+_NOTHING = Token(Kind.SPACE, "", 0)
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+def _without_bodies(code: str) -> str:
+    """`code` with every function body blanked, but for its braces."""
+    parts, done, position, header = [], 0, 0, 0
+    while match := _MARK.search(code, position):
+        position = match.end()
+        if match[0] == "{" and opened_scopes(code[header : position - 1]) is None:
+            end = skip_body(code, position)
+            parts += [code[done:position], " " * (end - 1 - position)]
+            done, position = end - 1, end
+        header = position
+    return "".join([*parts, code[done:]])
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    """The arguments of a macro call."""
+    arguments: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        if token.text == "," and depth == 0:
+            arguments.append([])
+            continue
+        depth += (token.text == "(") - (token.text == ")")
+        arguments[-1].append(token)
+    return arguments
+
+
+def _bind(macro: Macro, arguments: list[list[Token]]) -> list[list[Token]]:
+    """One argument for each parameter of `macro`; a variadic one gets the rest with its commas."""
+    params = macro.params or ()
+    if macro.is_variadic and len(arguments) > len(params):
+        head, rest = arguments[: len(params) - 1], arguments[len(params) - 1 :]
+        joined = list(rest[0])
+        for argument in rest[1:]:
+            joined += [Token(Kind.SIGN, ",", argument[0].start if argument else 0), *argument]
+        arguments = [*head, joined]
+    return arguments + [[] for _ in range(len(params) - len(arguments))]
+
+
+def _paste(out: list[Token], operand: list[Token], *, is_rest: bool) -> None:
+    """Apply ``##`` to the last token of `out` and the first of `operand`."""
+    if is_rest and out and out[-1].text == ",":  # GNU: `, ## __VA_ARGS__` drops the comma with the arguments.
+        if operand:
+            out += operand
+        else:
+            out.pop()
+    elif operand and out:
+        left, right = out.pop(), operand[0]
+        text = left.text + right.text
+        kind = Kind.WORD if _WORD.fullmatch(text) else left.kind
+        out.append(Token(kind, text, left.start if left.text else right.start))
+        out += operand[1:]

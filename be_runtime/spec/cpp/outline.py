@@ -1,0 +1,207 @@
+"""What the compiler would see of a source: its live code, its line comments and its macro definitions.
+
+``#if 0`` and its like are decided here; a condition that only the compiler can decide keeps all of its branches. Where
+such branches open or close different brackets (two alternative first lines of one function, say), only the first is
+kept, because both together are no C++.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from be_runtime.spec.cpp.lexer import Kind, scan
+
+Branch = tuple[tuple[int, int], ...]
+"""The conditional groups around a place, outermost first, each as (number of the group, number of the branch)."""
+
+
+class Note(NamedTuple):
+    """A live line comment."""
+
+    start: int
+    text: str
+    branch: Branch
+
+
+class Directive(NamedTuple):
+    """A live ``#define`` or ``#undef``, as written."""
+
+    start: int
+    text: str
+
+
+class Outline(NamedTuple):
+    """One source, reduced.
+
+    Parameters
+    ----------
+    code : str
+        As long as the source. Comments, preprocessor lines, the contents of literals and dead branches are blanks, so
+        that every bracket and word in it is code and stands where it stands in the source.
+    notes : tuple of Note
+        Line comments in order.
+    directives : tuple of Directive
+        Macro definitions in order.
+    """
+
+    code: str
+    notes: tuple[Note, ...]
+    directives: tuple[Directive, ...]
+
+
+class _Group:
+    """An open conditional group: what is known of the branches so far."""
+
+    def __init__(self, number: int, outer_branch: Branch, *, outer_is_live: bool, truth: bool | None) -> None:
+        self.number = number
+        self.outer_branch = outer_branch
+        self.outer_is_live = outer_is_live
+        self.is_live = outer_is_live and truth is not False
+        self.has_live_branch = False
+        self.branch = 0
+        # A branch with a true condition was seen, so all later ones are dead.
+        self.decided = truth is True
+        # How much had been written when the branch began.
+        self.marks = (0, 0, 0)
+
+
+_CONDITIONAL = re.compile(r"#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif|define|undef)\b")
+_COMMENT = r"//.*|/\*(?s:.*?)\*/"
+_CONSTANTS = {"0": False, "false": False, "1": True, "true": True}
+
+
+def outline(text: str) -> Outline:
+    r"""Reduce one source.
+
+    Examples
+    --------
+    >>> outline("#if 0\nint a;\n#else\nint b; // c\n#endif").code.split()
+    ['int', 'b;']
+    """
+    return _Outliner(text).run()
+
+
+def blank(code: str) -> str:
+    """`code`, which holds no preprocessor lines, with comments and the contents of literals blanked.
+
+    Examples
+    --------
+    >>> blank("f('{') /* } */;")
+    'f(" ")        ;'
+    """
+    parts = []
+    for kind, start, end in scan(code, directives=False):
+        if kind is Kind.CODE:
+            parts.append(code[start:end])
+        elif kind is Kind.STRING or kind is Kind.CHAR:
+            parts.append(_blank_literal(end - start))
+        else:
+            parts.append(" " * (end - start))
+    return "".join(parts)
+
+
+def _blank_literal(length: int) -> str:
+    return '"' + " " * (length - 2) + '"' if length > 1 else " "
+
+
+def known_truth(condition: str) -> bool | None:
+    """What an ``#if`` condition is for certain, or None.
+
+    Examples
+    --------
+    >>> known_truth(" 0 // off"), known_truth("(1)"), known_truth("defined(X)")
+    (False, True, None)
+    """
+    return _CONSTANTS.get(re.sub(_COMMENT, " ", condition).strip(" \t\r()"))
+
+
+class _Outliner:
+    """One pass over the pieces of a text, with a stack of open conditional groups."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.parts: list[str] = []
+        self.notes: list[Note] = []
+        self.directives: list[Directive] = []
+        self.groups: list[_Group] = []
+        self.is_live = True
+        self.branch: Branch = ()
+        self.group_count = 0
+
+    def run(self) -> Outline:
+        text, parts = self.text, self.parts
+        for kind, start, end in scan(text):
+            if kind is Kind.CODE and self.is_live:
+                parts.append(text[start:end])
+                continue
+            if kind is Kind.DIRECTIVE:
+                self.directive(start, end)
+            elif kind is Kind.LINE_COMMENT and self.is_live:
+                self.notes.append(Note(start, text[start:end], self.branch))
+            if (kind is Kind.STRING or kind is Kind.CHAR) and self.is_live:
+                parts.append(_blank_literal(end - start))
+            else:
+                parts.append(" " * (end - start))
+        return Outline("".join(parts), tuple(self.notes), tuple(self.directives))
+
+    def directive(self, start: int, end: int) -> None:
+        """Act on one preprocessor line."""
+        match = _CONDITIONAL.match(self.text, start, end)
+        if match is None:
+            return
+        word, condition = match[1], self.text[match.end() : end]
+        if word in ("define", "undef"):
+            if self.is_live:
+                self.directives.append(Directive(start, self.text[start:end]))
+        elif word.startswith("if"):
+            self.open_group(known_truth(condition) if word == "if" else None)
+        elif self.groups:
+            self.close_branch(self.groups[-1])
+            if word == "endif":
+                self.close_group()
+            else:
+                truth = {"elif": known_truth(condition), "else": True}.get(word)
+                self.next_branch(self.groups[-1], truth)
+
+    def open_group(self, truth: bool | None) -> None:
+        """Enter the first branch of a new group."""
+        self.group_count += 1
+        group = _Group(self.group_count, self.branch, outer_is_live=self.is_live, truth=truth)
+        self.groups.append(group)
+        self.enter(group)
+
+    def next_branch(self, group: _Group, truth: bool | None) -> None:
+        """Enter the branch of an ``#elif`` or ``#else``."""
+        group.branch += 1
+        group.is_live = group.outer_is_live and not group.decided and truth is not False
+        group.decided = group.decided or truth is True
+        self.enter(group)
+
+    def enter(self, group: _Group) -> None:
+        group.marks = (len(self.parts), len(self.notes), len(self.directives))
+        self.is_live = group.is_live
+        self.branch = (*group.outer_branch, (group.number, group.branch))
+
+    def close_branch(self, group: _Group) -> None:
+        """Drop the branch that ends here where it can't stand beside one that was kept."""
+        if not group.is_live:
+            return
+        if group.has_live_branch:
+            parts, notes, directives = group.marks
+            code = "".join(self.parts[parts:])
+            if not _is_balanced(code):
+                self.parts[parts:] = [" " * len(code)]
+                del self.notes[notes:]
+                del self.directives[directives:]
+        group.has_live_branch = True
+
+    def close_group(self) -> None:
+        group = self.groups.pop()
+        self.is_live = group.outer_is_live
+        self.branch = group.outer_branch
+
+
+def _is_balanced(code: str) -> bool:
+    """Whether `code` closes as many brackets as it opens."""
+    return code.count("{") == code.count("}") and code.count("(") == code.count(")")

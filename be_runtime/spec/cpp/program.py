@@ -1,0 +1,200 @@
+"""All that discovery asks of the sources: their annotations, and the functions of a given name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from be_runtime.source_text import SourceText
+from be_runtime.spec.cpp.declarations import Call, DeclarationReader, Header, Unit
+from be_runtime.spec.cpp.functions import Function, parse_function
+from be_runtime.spec.cpp.lexer import Kind, Token, closing
+from be_runtime.spec.cpp.macros import Macros, parse_define, undefined_name
+from be_runtime.spec.cpp.outline import Branch, Outline, outline
+from be_runtime.spec.cpp.places import Places
+
+_CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
+_NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
+_CONTINUED = r"\\[ \t]*\r?\n"
+_WORD = re.compile(r"(?:\[[^\]]*\]|\S)+")
+"""A word of an annotation; there may be spaces in brackets."""
+_NOT_SPACE = re.compile(r"\S+")
+# Both begin with a literal, which the engine finds fast.
+_USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
+_IN_BE = re.compile(r"namespace\s+BE\s*\{")
+
+_TO_BODY = re.compile(r"[^{;]*\{")
+_BRACE = re.compile(r"[{}]")
+
+
+class Annotation(NamedTuple):
+    """One ``// @BE name tokens...``.
+
+    Parameters
+    ----------
+    words : tuple of str
+        The name, then the tokens.
+    starts : tuple of int
+        Where each word is written.
+    start, end : int
+        The comment.
+    branch : Branch
+        The conditional branches around it.
+    """
+
+    words: tuple[str, ...]
+    starts: tuple[int, ...]
+    start: int
+    end: int
+    branch: Branch
+
+
+class Program:
+    """The sources of one module, read once.
+
+    Parameters
+    ----------
+    sources : sequence of SourceText
+        Macros of earlier sources are known in later ones.
+
+    Examples
+    --------
+    >>> program = Program([SourceText(name="a.cu", text="namespace n { void f(int i) {} }")])
+    >>> [function.call_name for function in program.functions("f")]
+    ['::n::f']
+    """
+
+    def __init__(self, sources: Sequence[SourceText]) -> None:
+        self.places = Places.of(sources)
+        self.outlines: tuple[Outline, ...] = tuple(outline(source.text) for source in sources)
+        self.using_be = any(_USING_BE.search(view.code) or _IN_BE.search(view.code) for view in self.outlines)
+        self.macros = Macros()
+        self._headers: dict[str, list[Header]] | None = None
+
+    def annotations(self) -> tuple[Annotation, ...]:
+        """Every annotation, in order."""
+        return tuple(
+            _annotation(note.text, base + note.start, match.end(), note.branch)
+            for base, view in zip(self.places.bases, self.outlines, strict=True)
+            for note in view.notes
+            if (match := _NOTE.match(note.text))
+        )
+
+    def headers(self) -> dict[str, list[Header]]:
+        """Every declaration by each word in it."""
+        if self._headers is None:
+            self._headers = {}
+            for base, view in zip(self.places.bases, self.outlines, strict=True):
+                for header in self._read(base, view):
+                    for word in header.words:
+                        self._headers.setdefault(word, []).append(header)
+        return self._headers
+
+    def functions(self, name: str) -> tuple[Function, ...]:
+        """Every declaration of a function called `name`, in order."""
+        headers = self.headers().get(name, ())
+        parsed = (parse_function(header, name, using_be=self.using_be) for header in headers)
+        return tuple(function for function in parsed if function is not None)
+
+    def function_names(self) -> list[str]:
+        """The names of all functions, for a message that suggests one."""
+        return [name for name in self.headers() if self.functions(name)]
+
+    def unknown_call_at(self, offset: int) -> Token | None:
+        """The name of an undefined macro whose call is the next code behind `offset`."""
+        index = self.places.source_index(offset)
+        base = self.places.bases[index]
+        code = self.outlines[index].code
+        following = _NOT_SPACE.search(code, offset - base)
+        match = _CALLED.match(code, following.start()) if following else None
+        if match is None or match[1] in self.macros.names:
+            return None
+        return Token(Kind.WORD, match[1], base + match.start())
+
+    def unknown_call_for(self, name: str) -> Token | None:
+        """The name of an undefined macro whose call has a part of `name` among its arguments."""
+        for header in {id(header): header for found in self.headers().values() for header in found}.values():
+            tokens = header.tokens()
+            if len(tokens) > 1 and tokens[0].kind is Kind.WORD and tokens[1].text == "(":
+                arguments = tokens[2 : closing(tokens, 1)]
+                if any(token.kind is Kind.WORD and token.text in name for token in arguments):
+                    return tokens[0]
+        return None
+
+    def is_mentioned(self, name: str) -> bool:
+        """Whether `name` occurs anywhere, be it in a comment, a string or disabled code."""
+        word = re.compile(rf"\b{re.escape(name)}\s*\(")
+        return any(word.search(source.text) for source in self.places.sources)
+
+    def is_in_macro(self, name: str) -> bool:
+        """Whether the definition of any macro has `name` as a word."""
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        return any(word.search(text) for view in self.outlines for _, text in view.directives)
+
+    def body(self, function: Function) -> str:
+        """The code of a function's body; empty where it has none here, or a macro makes it."""
+        if not function.has_body or function.start != function.line_start:
+            return ""
+        index = self.places.source_index(function.start)
+        code = self.outlines[index].code
+        match = _TO_BODY.match(code, function.start - self.places.bases[index])
+        return code[match.end() : _end_of_block(code, match.end())] if match else ""
+
+    def _read(self, base: int, view: Outline) -> list[Header]:
+        """The headers of one source; each macro is known from its definition on."""
+        pending = [
+            (base + start, parse_define(text, base + start), undefined_name(text))
+            for start, text in reversed(view.directives)
+        ]
+        names = self.macros.names.union([macro.name for _, macro, _ in pending if macro is not None])
+
+        def define_next() -> None:
+            _, macro, undefined = pending.pop()
+            self.macros.define(macro)
+            self.macros.undefine(undefined)
+
+        def expand(header: str, offset: int, words: frozenset[str]) -> Unit | None:
+            has_macros = not names.isdisjoint(words)
+            tokens: list[Token] = []
+            calls: list[Call] = []
+            start, end = offset, offset + len(header)
+            while pending and pending[-1][0] < end:
+                at = pending[-1][0]
+                if has_macros and at > start:  # A header may hold calls before and after a redefinition.
+                    self.macros.expand(header[start - offset : at - offset], start, tokens, calls)
+                    start = at
+                define_next()
+            if not has_macros:
+                return None
+            self.macros.expand(header[start - offset :], start, tokens, calls)
+            return Unit.of_tokens(tokens, calls)
+
+        reader = DeclarationReader(expand)
+        reader.read(Unit(view.code, base))
+        while pending:
+            define_next()
+        return reader.found
+
+
+def _end_of_block(code: str, start: int) -> int:
+    """Where the block that `start` is in ends."""
+    depth = 1
+    for brace in _BRACE.finditer(code, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.start()
+    return len(code)
+
+
+def _annotation(text: str, start: int, end_of_marker: int, branch: Branch) -> Annotation:
+    """The words of an annotation's comment."""
+    flat = re.sub(_CONTINUED, lambda match: " " * len(match[0]), text)
+    matches = list(_WORD.finditer(flat, end_of_marker))
+    return Annotation(
+        words=tuple(match[0] for match in matches),
+        starts=tuple(start + match.start() for match in matches),
+        start=start,
+        end=start + len(text),
+        branch=branch,
+    )

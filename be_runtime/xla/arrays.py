@@ -1,0 +1,108 @@
+"""The arrays of a call, checked: what goes in, what comes out, and how `vmap` treats them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.errors import ArgumentError
+
+_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
+"""Those under which one call receives a whole batch."""
+
+
+class ArraySpec(NamedTuple):
+    """An array as a kernel sees it."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+def array_spec(value: Any, what: str) -> ArraySpec:
+    """What is known of an array, or of anything with a shape and a dtype.
+
+    Raises
+    ------
+    ArgumentError
+        It has neither, or a dtype that no kernel can be given.
+    """
+    _check_struct(value, what)
+    dtype = BY_NAME.get(str(value.dtype))
+    if dtype is None:
+        raise ArgumentError(f"{what} is of {value.dtype}, which a kernel can't take", hints=("cast it first",))
+    return ArraySpec(dtype, tuple(map(int, value.shape)))
+
+
+def _check_struct(value: object, what: str) -> None:
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        raise ArgumentError(
+            f"{what} is {value!r}, which has no shape and dtype", hints=("pass jax.ShapeDtypeStruct(shape, dtype)",)
+        )
+    if not all(hasattr(extent, "__index__") for extent in value.shape):
+        shape = ", ".join(map(str, value.shape))
+        raise ArgumentError(
+            f"{what} has the symbolic shape ({shape}), and a kernel is called with known extents",
+            hints=("export the program once for each shape; of ours, C++ and CUDA by jax.ffi.ffi_call take any",),
+        )
+
+
+def check_structs(leaves: Sequence[object], label: str = "outs") -> None:
+    """Whether there is an output, and each has a shape and a dtype, of whatever kind."""
+    if not leaves:
+        raise ArgumentError(f"{label} is empty: a kernel needs at least one output")
+    for index, leaf in enumerate(leaves):
+        _check_struct(leaf, f"{label}[{index}]")
+
+
+def check_outs(leaves: Sequence[Any]) -> tuple[ArraySpec, ...]:
+    """The outputs of a kernel, at least one."""
+    check_structs(leaves)
+    return tuple(array_spec(leaf, f"outs[{index}]") for index, leaf in enumerate(leaves))
+
+
+def check_vmap_method(method: object) -> str | None:
+    """One of the methods of ``jax.ffi.ffi_call``, or None."""
+    if method is not None and method not in _VMAP_METHODS:
+        raise ArgumentError(f"vmap_method={method!r} is not one of {', '.join(map(repr, _VMAP_METHODS))} or None")
+    return None if method is None else str(method)
+
+
+def check_aliases(aliases: object) -> dict[int, int]:
+    """The argument ``input_output_aliases`` as a dict of its own."""
+    given = {} if aliases is None else aliases
+    numbers = [n for pair in given.items() for n in pair] if isinstance(given, Mapping) else [None]
+    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
+        raise ArgumentError(
+            f"input_output_aliases must map the number of an input to that of an output, not {aliases!r}"
+        )
+    return dict(given)  # type: ignore[call-overload, no-any-return]
+
+
+def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> None:
+    """Whether each input can share its memory with the output it is paired with."""
+    for source, target in aliases.items():
+        if source >= len(inputs) or target >= len(outs):
+            raise ArgumentError(
+                f"input_output_aliases has {source}: {target}, but there are {len(inputs)} inputs and "
+                f"{len(outs)} outputs"
+            )
+        if inputs[source] != outs[target]:
+            raise ArgumentError(
+                f"input {source} is {inputs[source]} and can't be output {target}, which is {outs[target]}"
+            )

@@ -1,0 +1,47 @@
+"""The inputs of a call as JAX takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from be_runtime.errors import ArgumentError
+from be_runtime.xla import jax_port
+from be_runtime.xla.arrays import ArraySpec, array_spec
+
+
+def as_arrays(arguments: Sequence[Any], name: str) -> list[Any]:
+    """The inputs of a call as arrays of JAX.
+
+    Raises
+    ------
+    ArgumentError
+        One is no array; `name` is what is called.
+    """
+    arrays = []
+    for index, argument in enumerate(arguments):
+        try:
+            arrays.append(jax_port.as_array(argument))
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"{name}: input {index} is {_short(argument)}, which is no array",
+                hints=("inputs are JAX or NumPy arrays, or numbers",),
+            ) from None
+    return arrays
+
+
+def as_kernel_arrays(arguments: Sequence[Any], name: str) -> tuple[list[Any], tuple[ArraySpec, ...]]:
+    """The inputs of a call as arrays, and what a kernel sees of them.
+
+    Raises
+    ------
+    ArgumentError
+        One is no array, or of a dtype that kernels don't have.
+    """
+    arrays = as_arrays(arguments, name)
+    return arrays, tuple(array_spec(array, f"{name}: input {index}") for index, array in enumerate(arrays))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"

@@ -1,0 +1,113 @@
+"""JAX as most of the package needs it: where its headers are, how a handler is registered and called.
+
+With `jax_primitive` this is all of the package that imports jax.
+
+Nothing here starts a JAX backend.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from be_runtime.errors import BeRuntimeError
+
+PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
+"""The platform that JAX knows each language's handlers by."""
+
+_LEAVING_INPUTS_SMALL = ("expand_dims", "legacy_vectorized")
+"""Under these an input that is the same for a whole batch is smaller than the output that may use its memory."""
+
+
+def ffi_include_dir() -> Path:
+    """The folder that holds ``xla/ffi/api/c_api.h``; found without importing jax.
+
+    Raises
+    ------
+    BeRuntimeError
+        When jaxlib is not installed.
+    """
+    spec = importlib.util.find_spec("jaxlib")
+    if spec is None or not spec.submodule_search_locations:
+        raise BeRuntimeError("jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",))
+    return Path(spec.submodule_search_locations[0]) / "include"
+
+
+def ffi_api_version(include_dir: Path) -> str:
+    """The version of XLA's FFI that handlers are compiled with, such as ``"0.3"``.
+
+    The running jaxlib accepts handlers of its own version and some older ones, so this, not jaxlib's version, decides
+    whether a compiled module can be used.
+    """
+    text = (include_dir / "xla" / "ffi" / "api" / "c_api.h").read_bytes()
+    return ".".join(_defined(text, name) for name in (b"XLA_FFI_API_MAJOR", b"XLA_FFI_API_MINOR"))
+
+
+def _defined(text: bytes, name: bytes) -> str:
+    """The value of a macro. Every load reads the header, so it is not searched by a regular expression."""
+    define = b"\n#define " + name + b" "
+    start = text.index(define) + len(define)
+    return text[start : text.index(b"\n", start)].strip().decode()
+
+
+def capsule(function: object) -> object:
+    """A ctypes function as the capsule that JAX registers."""
+    import jax
+
+    return jax.ffi.pycapsule(function)
+
+
+def register(target: str, handler: object, platform: str) -> None:
+    """Make a handler callable as ``jax.ffi.ffi_call(target, ...)`` on a platform."""
+    import jax
+
+    jax.ffi.register_ffi_target(target, handler, platform=platform)
+
+
+def call(
+    target: str,
+    outs: Sequence[Any],
+    arguments: Sequence[Any],
+    *,
+    vmap_method: str | None,
+    input_output_aliases: Mapping[int, int] | None,
+    **attributes: Any,
+) -> Sequence[Any]:
+    """Call a target; one array for each of `outs`, which have a shape and a dtype."""
+    import jax
+
+    aliases = dict(input_output_aliases) if input_output_aliases else None
+    if aliases and vmap_method in _LEAVING_INPUTS_SMALL:
+        vmap_method = "broadcast_all"
+    caller = jax.ffi.ffi_call(target, list(outs), vmap_method=vmap_method, input_output_aliases=aliases)
+    return caller(*arguments, **attributes)
+
+
+def as_array(value: Any) -> Any:
+    """An array, or a tracer of one, with the dtype that JAX gives it; TypeError when it can't be one."""
+    import jax.numpy as jnp
+
+    return jnp.asarray(value)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """The leaves of a pytree, and what puts others in their place."""
+    import jax
+
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    return leaves, partial(jax.tree_util.tree_unflatten, structure)
+
+
+def stage_capsules(stages: Mapping[str, object]) -> dict[str, object]:
+    """Handlers of several stages, by the stage's name, as JAX registers them under one target."""
+    return {stage: capsule(function) for stage, function in stages.items()}
+
+
+def shape_of(array: Any) -> Any:
+    """The shape and dtype of an array or tracer."""
+    import jax
+
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)

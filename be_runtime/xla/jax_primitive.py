@@ -1,0 +1,234 @@
+"""JAX's interface for new primitives, the other file that imports jax: what `be_runtime.kernels.operation` builds on.
+
+Everything is of ``jax``, ``jax.extend`` and ``jax.interpreters``, but for one attribute of abstract values, ``mat``
+(``vma`` before JAX 0.10), which says over which axes of a mesh a value varies within ``shard_map``.
+
+Nothing here starts a JAX backend, but for `devices`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+_LOWERED_FOR = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
+"""JAX's platforms behind each of ours."""
+
+
+class Level(NamedTuple):
+    """One application of ``vmap``, which adds a leading axis.
+
+    Parameters
+    ----------
+    size : int
+        Of the axis.
+    mapped : tuple of bool
+        Which of the arguments have it.
+    """
+
+    size: int
+    mapped: tuple[bool, ...]
+
+
+def new_primitive(
+    name: str,
+    result_types: Callable[[Any], Sequence[jax.ShapeDtypeStruct]],
+    run: Callable[..., Sequence[Any]],
+) -> Primitive:
+    """A primitive with several results and one parameter, ``call``, which can be hashed.
+
+    Parameters
+    ----------
+    name : str
+    result_types : callable
+        From the parameter to the shape and dtype of each result.
+    run : callable
+        ``run(platform, call, *arguments)`` computes the results while it is traced for a platform.
+    """
+    primitive = Primitive(name)
+    primitive.multiple_results = True
+
+    def bind(*arguments: Any, call: Any) -> Any:
+        return primitive.bind(*arguments, call=call)
+
+    compiled = jax.jit(bind, static_argnames="call")
+
+    def execute(*arguments: Any, call: Any) -> Any:
+        # Within disable_jit the compiled function would come back here.
+        with jax.disable_jit(disable=False):
+            return compiled(*arguments, call=call)
+
+    def abstract(*avals: Any, call: Any) -> list[Any]:
+        return [_result_aval(avals, each) for each in result_types(call)]
+
+    primitive.def_impl(execute)
+    primitive.def_abstract_eval(abstract)
+    for platform, lowered_for in _LOWERED_FOR.items():
+        rule = mlir.lower_fun(_on_platform(run, platform), multiple_results=True)
+        for each in lowered_for:
+            mlir.register_lowering(primitive, rule, platform=each)
+    return primitive
+
+
+def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[..., Sequence[Any]]:
+    def traced(*arguments: Any, call: Any) -> Sequence[Any]:
+        return run(platform, call, *arguments)
+
+    return traced
+
+
+def _result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct) -> Any:
+    """The abstract value of a result, which varies over the axes of a mesh that the arguments vary over."""
+    if not avals:
+        return jax.core.ShapedArray(result.shape, result.dtype)
+    first = max(avals, key=lambda aval: len(aval.mat.varying if hasattr(aval, "mat") else aval.vma))
+    spec = jax.sharding.PartitionSpec(*[None] * len(result.shape))
+    sharding = jax.sharding.NamedSharding(first.sharding.mesh, spec)
+    return first.update(shape=result.shape, dtype=result.dtype, weak_type=False, sharding=sharding)
+
+
+def set_batching(primitive: Primitive, rule: Callable[..., tuple[Sequence[Any], Sequence[Any]]]) -> None:
+    """Use ``rule(arguments, axes, call=...)``, which gives the results and their axes, under ``vmap``."""
+    batching.primitive_batchers[primitive] = rule
+
+
+def set_jvp(primitive: Primitive, rule: Callable[..., tuple[Sequence[Any], Sequence[Any]]]) -> None:
+    """Use ``rule(primals, tangents, call=...)``, which gives the results and their tangents."""
+    ad.primitive_jvps[primitive] = rule
+
+
+def set_transpose(primitive: Primitive, rule: Callable[..., Sequence[Any]]) -> None:
+    """Use ``rule(cotangents, *arguments, call=...)``, which gives the cotangents of the linear arguments."""
+    ad.primitive_transposes[primitive] = rule
+
+
+def front(array: Any, axis: int) -> Any:
+    """The array with an axis moved to the front."""
+    return jnp.moveaxis(array, axis, 0)
+
+
+def vmap_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
+    """The function mapped over leading axes, the outermost level first."""
+    for level in reversed(levels):
+        axes = tuple(0 if mapped else None for mapped in level.mapped)
+        function = jax.vmap(function, in_axes=axes, axis_size=level.size)
+    return function
+
+
+def loop_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
+    """The same, one element after the other, for a function that can't be mapped."""
+    for level in reversed(levels):
+        function = _looped(function, level)
+    return function
+
+
+def _looped(function: Callable[..., Any], level: Level) -> Callable[..., Any]:
+    def run(*arguments: Any) -> Any:
+        def element(moving: Sequence[Any]) -> Any:
+            taken = iter(moving)
+            return function(
+                *(next(taken) if mapped else argument for argument, mapped in zip(arguments, level.mapped, strict=True))
+            )
+
+        return jax.lax.map(element, [x for x, mapped in zip(arguments, level.mapped, strict=True) if mapped])
+
+    return run
+
+
+def is_zero(tangent: Any) -> bool:
+    """Whether a tangent or cotangent is known to be zero."""
+    return type(tangent) is ad.Zero
+
+
+def zero_tangent(primal: Any) -> Any:
+    """The zero among the tangents of a value."""
+    return ad.Zero(jax.typeof(primal).to_tangent_aval())
+
+
+def zero_cotangent(shape: Sequence[int], dtype: Any) -> Any:
+    """The zero among the cotangents of an array."""
+    return ad.Zero(jax.core.ShapedArray(tuple(shape), dtype).to_tangent_aval())
+
+
+def zeros(shape: Sequence[int], dtype: Any) -> Any:
+    """An array of zeros."""
+    return jnp.zeros(shape, dtype)
+
+
+def add(first: Any, second: Any) -> Any:
+    """The sum of two tangents."""
+    return ad.add_tangents(first, second)
+
+
+def materialize(tangent: Any) -> Any:
+    """A tangent as an array."""
+    return ad.instantiate_zeros(tangent)
+
+
+def is_linear(argument: Any) -> bool:
+    """Whether an argument of a transpose rule is one whose cotangent is wanted."""
+    return bool(ad.is_undefined_primal(argument))
+
+
+def linear(shape: Sequence[int], dtype: Any) -> Any:
+    """An argument of a transpose rule whose cotangent is wanted."""
+    return ad.UndefinedPrimal(jax.core.ShapedArray(tuple(shape), dtype))
+
+
+def sum_axes(array: Any, axes: Sequence[int]) -> Any:
+    """The sum of an array over some axes."""
+    return array.sum(axis=tuple(axes)) if axes else array
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves of a pytree, with None for none."""
+    return jax.tree_util.tree_leaves(tree, is_leaf=lambda leaf: leaf is None or is_zero(leaf))
+
+
+def struct(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of a result."""
+    return jax.ShapeDtypeStruct(tuple(map(operator.index, shape)), dtype)
+
+
+def forget_programs() -> None:
+    """Drop everything that JAX has traced or compiled in this process, so that it is traced anew."""
+    jax.clear_caches()
+
+
+def devices(platform: str) -> Sequence[Any]:
+    """The devices of a platform; empty where there are none."""
+    try:
+        return jax.devices(platform)
+    except RuntimeError:
+        return ()
+
+
+def repeated(function: Callable[..., Any], arguments: Sequence[Any], device: Any) -> Callable[[int], None]:
+    """A program that calls a function a number of times, each time after the time before, and waits for all results.
+
+    The arguments of each call pass a barrier together with all results of the call before, so no call can be left out,
+    moved out of the loop or merged with another.
+    """
+    placed = jax.device_put(list(arguments), device)
+
+    def program(count: Any, values: Sequence[Any]) -> Any:
+        def step(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+            inputs, _results = jax.lax.optimization_barrier(state)
+            return inputs, function(*inputs)
+
+        first = jax.tree_util.tree_map(lambda out: jnp.zeros(out.shape, out.dtype), jax.eval_shape(function, *values))
+        return jax.lax.fori_loop(0, count, step, (list(values), first))[1]
+
+    compiled = jax.jit(program)
+
+    def run(count: int) -> None:
+        with jax.default_device(device):
+            jax.block_until_ready(compiled(count, placed))
+
+    return run

@@ -1,0 +1,267 @@
+"""The commands that change something: ``install``, ``list``, ``use``, ``remove``, ``prune`` and ``doctor --fix``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from be_toolchain.cli.parser import NONE
+from be_toolchain.errors import InstallError, StoreError, ToolchainError
+from be_toolchain.install.apply import apply_plan, make_plan
+from be_toolchain.install.facts import gather_situation
+from be_toolchain.install.installers import Installer, find_installer
+from be_toolchain.install.managed import Store, sweep, toolchain_json
+from be_toolchain.install.model import InstallPlan, InstallRequest, Situation, render_plan
+from be_toolchain.install.plan import choose_goals
+from be_toolchain.install.repair import find_repairs
+from be_toolchain.machine.own_store import OTHER_STORE, find_store
+from be_toolchain.machine.store_paths import ENV_STORE, misnamed_store
+from be_toolchain.machine.system import System
+from be_toolchain.report.exit_codes import INTERRUPTED_BY_USER, WORKS
+from be_toolchain.report.model import Report
+from be_toolchain.terminal import say
+
+FAILED = 1
+"""The exit code of an installation that was not possible."""
+
+NOT_CONFIRMED = 4
+"""The exit code when a plan was shown and nobody said yes."""
+
+PLAN_SCHEMA = 1
+"""Raised whenever a field of the JSON of ``install --json`` changes its meaning."""
+
+Ask = Callable[[str], bool]
+
+
+def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | None = None) -> int:
+    """Run one of `grammar.CHANGING`; `ask` is how to get a yes, the terminal unless given."""
+    asking = _confirmer(arguments, ask)
+    try:
+        for removed in sweep(system):
+            say(removed, sys.stderr)
+        match arguments.command:
+            case "install":
+                return _install(arguments, system, asking)
+            case "list":
+                return _list(_store(system), as_json=arguments.json, verify=arguments.verify)
+            case "use":
+                return _use(_store(system), arguments.version)
+            case "remove":
+                return _remove(_store(system), arguments.version, asking)
+            case _:
+                return _prune(_store(system), asking)
+    except KeyboardInterrupt:
+        say("interrupted; the same command again completes what was begun", file=sys.stderr)
+        return INTERRUPTED_BY_USER
+    except ToolchainError as error:
+        if getattr(arguments, "json", False):
+            problem = {"code": error.code, "message": error.message, "hints": list(error.hints)}
+            say(json.dumps({"schema": PLAN_SCHEMA, "applied": False, "problem": problem}, indent=2))
+        else:
+            say(f"{error.code}: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
+    """How to get a yes: ``--yes``, or a person at a terminal; else it is a no that says so."""
+    if getattr(arguments, "yes", False):
+        return lambda _: True
+    if ask is not None:
+        return ask
+    if sys.stdin.isatty() and sys.stdout.isatty() and not getattr(arguments, "json", False):
+        return lambda question: input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+    def refuse(_: str) -> bool:
+        say("nothing was changed: nobody is here to ask; say --yes to do this", file=sys.stderr)
+        return False
+
+    return refuse
+
+
+def _store(system: System) -> Store:
+    """The store of this user."""
+    _require_store_setting(system)
+    root = find_store(system).path
+    if root is None:
+        raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
+    return Store(root)
+
+
+def _require_store_setting(system: System) -> None:
+    """Refuse to work on another folder than the one that was named, and on one that is not the user's alone."""
+    problem = misnamed_store(system.environ)
+    if problem:
+        raise StoreError(problem, hints=(f"set {ENV_STORE} to an absolute path, or unset it",))
+    distrusted = find_store(system).problem
+    if distrusted:
+        raise StoreError(f"the folder of managed toolchains {distrusted}", hints=(OTHER_STORE,))
+
+
+def _absolute(folder: Path | None) -> Path | None:
+    """A folder of wheels, where pip will find it from any working folder."""
+    if folder is None:
+        return None
+    if not folder.is_dir():
+        raise InstallError(f"--wheels {folder}: no such folder")
+    return folder.resolve()
+
+
+def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
+    """Plan, show, ask, do."""
+    _require_store_setting(system)
+    cuda = arguments.cuda or ("" if arguments.host_compiler else "auto")
+    request = InstallRequest(cuda=cuda, into=arguments.into, host_compiler=arguments.host_compiler)
+    installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
+    plans = _plans((request,), gather_situation(system), installer)
+    if not arguments.json:
+        say("\n".join(map(render_plan, plans)))
+    if arguments.dry_run or all(plan.is_done for plan in plans):
+        return _told(arguments, plans, applied=False)
+    if not ask("Do this?"):
+        _told(arguments, plans, applied=False)
+        return NOT_CONFIRMED
+    _apply(plans, installer)
+    return _told(arguments, plans, applied=True)
+
+
+def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, applied: bool) -> int:
+    """Print the JSON, if it was asked for."""
+    if arguments.json:
+        data = {"schema": PLAN_SCHEMA, "applied": applied, "plans": [plan.to_json() for plan in plans]}
+        say(json.dumps(data, indent=2))
+    return WORKS
+
+
+def _plans(requests: tuple[InstallRequest, ...], situation: Situation, installer: Installer) -> tuple[InstallPlan, ...]:
+    """What requests come to on this machine."""
+    goals = [goal for request in requests for goal in choose_goals(request, situation)]
+    return tuple(make_plan(goal, situation, installer) for goal in goals)
+
+
+def _apply(plans: tuple[InstallPlan, ...], installer: Installer) -> None:
+    """Carry plans out, saying so on standard error."""
+    for plan in plans:
+        if not plan.is_done:
+            folder = apply_plan(plan, installer, lambda text: say(f"  {text} ...", file=sys.stderr))
+            say(f"  done: {folder}", file=sys.stderr)
+
+
+def _list(store: Store, *, as_json: bool, verify: bool) -> int:
+    """Print what is in the store."""
+    rows = store.list()
+    damage = {row.name: store.damage(row) for row in rows} if verify else {}
+    if as_json:
+        data = [toolchain_json(row) | ({"damage": list(damage[row.name])} if verify else {}) for row in rows]
+        say(json.dumps({"schema": PLAN_SCHEMA, "store": str(store.root), "toolchains": data}, indent=2))
+    elif not rows:
+        say(f"no managed toolchains in {store.root}")
+    else:
+        for row in rows:
+            mark = "*" if row.selected else " "
+            state = "" if not verify else "  damaged" if damage[row.name] else "  intact"
+            say(f"{mark} {row.name:<16} {row.path}{state}")
+    for name, texts in damage.items():
+        for text in texts[:5]:
+            say(f"{name}: {text}", file=sys.stderr)
+    return FAILED if any(damage.values()) else WORKS
+
+
+def _use(store: Store, version: str) -> int:
+    """Select one, or none."""
+    if version == NONE:
+        store.select(None)
+        say("no managed toolchain is preferred")
+        return WORKS
+    row = store.find(version, to_use=True)
+    if not row.name.startswith("cuda-"):
+        raise StoreError(f"{row.name} is no CUDA toolkit", hints=(f"name it with BE_CXX={row.path}/bin/clang++",))
+    store.select(row)
+    say(f"{row.name} is preferred to every other CUDA toolkit, unless a variable or a setting names one")
+    return WORKS
+
+
+def _remove(store: Store, version: str, ask: Ask) -> int:
+    """Remove one."""
+    row = store.find(version)
+    say(f"remove {row.name} ({row.path})")
+    if not ask("Do this?"):
+        return NOT_CONFIRMED
+    store.remove(row)
+    return WORKS
+
+
+def _prune(store: Store, ask: Ask) -> int:
+    """Ask about superseded versions; leftovers are gone."""
+    rows = store.superseded()
+    if not rows:
+        say(f"nothing to remove: no toolchain in {store.root} is superseded by a newer patch")
+    for row in rows:
+        say(f"remove {row.name}: a newer patch of its release is there ({row.path})")
+    if rows and not ask("Do this?"):
+        return NOT_CONFIRMED
+    for row in rows:
+        store.remove(row)
+        say(f"{row.name}: removed")
+    return WORKS
+
+
+def fix(
+    report: Report,
+    arguments: argparse.Namespace,
+    system: System,
+    examine: Callable[[], Report],
+    *,
+    ask: Ask | None = None,
+) -> int:
+    """Show what would repair what a report found, ask, do it, and look again.
+
+    Parameters
+    ----------
+    report : Report
+        What the doctor found.
+    arguments : argparse.Namespace
+        With ``yes`` and ``wheels``.
+    system : System
+        The machine.
+    examine : callable
+        Makes a new report.
+    ask : callable, optional
+        How to get a yes; the terminal unless given.
+
+    Returns
+    -------
+    int
+        The doctor's exit code after the repair; `NOT_CONFIRMED` without a yes, `FAILED` when it did not work.
+    """
+    try:
+        situation = gather_situation(system)
+        repairs = find_repairs(situation, report.problems)
+        for text in repairs.manual:
+            say(f"by hand: {text}")
+        if not repairs.requests:
+            say("nothing to install would repair this" if report.problems else "nothing to repair")
+            return report.exit_code
+        for reason, _ in repairs.requests:
+            say(f"to repair: {reason}")
+        installer = find_installer(system, Path(sys.executable), _absolute(arguments.wheels))
+        plans = _plans(tuple(request for _, request in repairs.requests), situation, installer)
+        plans = tuple(
+            plan._replace(repairs=plan.repairs or (plan.goal.into == "env" and bool(situation.present)))
+            for plan in plans
+        )
+        say("\n".join(map(render_plan, plans)))
+        if not _confirmer(arguments, ask)("Do this?"):
+            return NOT_CONFIRMED
+        _apply(plans, installer)
+    except KeyboardInterrupt:
+        say("interrupted; the same command again completes what was begun", file=sys.stderr)
+        return INTERRUPTED_BY_USER
+    except ToolchainError as error:
+        say(f"{error.code}: {error}", file=sys.stderr)
+        return FAILED
+    after = examine()
+    say(after.verdict)
+    return after.exit_code

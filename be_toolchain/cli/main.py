@@ -1,0 +1,209 @@
+"""The command line, ``python -m be_toolchain``. Each command loads its own modules."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from be_toolchain.cli.parser import CHANGING, build_parser
+from be_toolchain.machine.system import LocalSystem, System
+from be_toolchain.report.exit_codes import (
+    INTERNAL,
+    INTERRUPTED_BY_USER,
+    NO_CUDA,
+    NO_CXX,
+    NOT_WRITTEN,
+    READER_GONE,
+    WORKS,
+)
+from be_toolchain.terminal import hand_over, say
+
+if TYPE_CHECKING:
+    from be_toolchain.model import CudaToolkit
+
+PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
+    "root": lambda toolkit: toolkit.root,
+    "nvcc": lambda toolkit: toolkit.nvcc,
+    "cicc": lambda toolkit: toolkit.cicc,
+    "ptxas": lambda toolkit: toolkit.ptxas,
+    "cudafe++": lambda toolkit: toolkit.cudafe,
+    "fatbinary": lambda toolkit: toolkit.fatbinary,
+    "nvlink": lambda toolkit: toolkit.nvlink,
+    "libdevice": lambda toolkit: toolkit.libdevice,
+    "cudart": lambda toolkit: toolkit.cudart_shared or toolkit.cudart_static,
+    "cudart-static": lambda toolkit: toolkit.cudart_static,
+    "include": lambda toolkit: toolkit.include_dirs[0] if toolkit.include_dirs else None,
+    "crt": lambda toolkit: _component(toolkit, "crt"),
+    "cccl": lambda toolkit: _component(toolkit, "cccl"),
+    "host": lambda toolkit: toolkit.host_compiler.path,
+}
+"""Where `grammar.PARTS` are, but for ``cxx``."""
+
+
+def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments, those of the process unless given.
+    system : System, optional
+        The machine; this one unless given.
+
+    Returns
+    -------
+    int
+        The exit code; usage errors leave through SystemExit, as argparse does.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before Python started
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115, PTH123 - open until the end
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
+    try:
+        try:
+            return _main(argv, system)
+        finally:
+            sys.stdout.flush()  # also after argparse's SystemExit, which follows its help
+    except OSError as error:
+        if not _is_about_output(error):
+            raise
+        _drop_output()
+        if isinstance(error, BrokenPipeError):
+            return READER_GONE
+        say(f"can't write: {error}", sys.stderr)
+        return NOT_WRITTEN
+    except KeyboardInterrupt:
+        say("interrupted", file=sys.stderr)
+        return INTERRUPTED_BY_USER
+
+
+def _main(argv: Sequence[str] | None, system: System | None) -> int:
+    """Run one command; a reader that is gone is the caller's to notice."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command == "doctor" and arguments.fix and arguments.json:
+        parser.error("--fix shows a plan and asks: it does not go with --json")
+    if arguments.command is None:
+        parser.print_help()
+        return WORKS
+    try:
+        return _run(parser, arguments, system or LocalSystem())
+    except Exception as error:
+        if isinstance(error, OSError) and _is_about_output(error):
+            raise
+        # a defect must not look like a verdict about the machine
+        import traceback
+
+        say(traceback.format_exc(), sys.stderr)
+        say("internal error of be_toolchain: please report the lines above", file=sys.stderr)
+        return INTERNAL
+
+
+def _is_about_output(error: OSError) -> bool:
+    """True where the reader is gone or the disk is full, which are no defects."""
+    return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT)
+
+
+def _drop_output() -> None:
+    """Let Python's own flush at the exit find somebody who listens."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(silence, stream.fileno())
+
+
+def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system: System) -> int:
+    """Run the command of parsed arguments."""
+    if arguments.command == "doctor":
+        from be_toolchain.find.devices import ask_aside
+
+        devices = ask_aside(system)  # the driver takes its time: the doctor is loaded, and looks around, meanwhile
+        from be_toolchain.cli.doctor_command import run_doctor
+
+        return run_doctor(arguments, system, devices)
+    if arguments.command == "which":
+        return _which(arguments.part, system)
+    if arguments.command == "env":
+        return _env(arguments.shell, system)
+    if arguments.command == "completion":
+        from be_toolchain.cli.completion import list_commands, render_completion
+
+        say(render_completion(list_commands(parser), arguments.shell))
+        return WORKS
+    if arguments.command == "list" and arguments.names:
+        return _list_names(system)
+    assert arguments.command in CHANGING
+    from be_toolchain.cli.install_commands import run_command
+
+    return run_command(arguments, system)
+
+
+def _list_names(system: System) -> int:
+    """Print what is in the store; a shell asks for it while somebody types."""
+    from be_toolchain.machine.own_store import distrust_managed, find_managed, find_store
+    from be_toolchain.machine.store_paths import PREFIXES
+
+    store = find_store(system).path
+    if store is not None:
+        names = find_managed(system, PREFIXES)
+        for name in names:
+            if not distrust_managed(system, store / name):
+                hand_over(name)
+    return WORKS
+
+
+def _which(part: str, system: System) -> int:
+    """Print one path."""
+    from be_toolchain.errors import ToolchainError
+    from be_toolchain.find.resolver import resolve
+    from be_toolchain.model import ToolchainRequest
+
+    try:
+        toolchain = resolve(ToolchainRequest(need_cuda=part != "cxx"), system=system)
+    except ToolchainError as error:
+        say(f"{error.code}: {error}", file=sys.stderr)
+        return NO_CXX if part == "cxx" else NO_CUDA
+    if part == "cxx":
+        assert toolchain.cxx is not None
+        path: Path | None = toolchain.cxx.path
+    else:
+        assert toolchain.cuda is not None
+        path = PARTS[part](toolchain.cuda)
+    if path is None:
+        say(f"the CUDA toolkit in use has no {part}", file=sys.stderr)
+        return NO_CUDA
+    hand_over(str(path))
+    return WORKS
+
+
+def _component(toolkit: CudaToolkit, name: str) -> Path | None:
+    """The file by which a component was recognised."""
+    return next((component.path for component in toolkit.components if component.name == name), None)
+
+
+def _env(shell: str, system: System) -> int:
+    """Print variables; those for C++ alone where there is no CUDA, with the reason on standard error."""
+    from be_toolchain.cli.shell import render_variables, shell_variables
+    from be_toolchain.errors import ToolchainError
+    from be_toolchain.find.survey import survey
+    from be_toolchain.model import ToolchainRequest
+    from be_toolchain.settings.configuration import find_configuration, warn_of
+
+    try:
+        found = survey(ToolchainRequest(need_cuda=True), system, find_configuration(system, warn_of))
+    except ToolchainError as error:
+        say(f"{error.code}: {error}", file=sys.stderr)
+        return NO_CXX
+    hand_over(render_variables(shell_variables(found.toolchain, system.environ), shell))
+    if found.problem is not None:
+        say(f"{found.problem.code}: {found.problem}", file=sys.stderr)
+    return NO_CXX if found.cxx_problem else NO_CUDA if found.cuda_problem else WORKS

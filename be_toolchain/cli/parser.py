@@ -1,0 +1,136 @@
+"""The command line's grammar. It loads little, so that a command can begin before its own modules are there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from be_toolchain import __version__
+from be_toolchain.report.exit_codes import USAGE_ERROR
+
+PROGRAM = "python -m be_toolchain"
+
+CHANGING = ("install", "list", "use", "remove", "prune")
+"""The commands about what is installed."""
+
+PARTS = (
+    "cxx",
+    "root",
+    "nvcc",
+    "cicc",
+    "ptxas",
+    "cudafe++",
+    "fatbinary",
+    "nvlink",
+    "libdevice",
+    "cudart",
+    "cudart-static",
+    "include",
+    "crt",
+    "cccl",
+    "host",
+)
+"""What ``which`` knows."""
+
+SHELLS = ("bash", "zsh", "fish")
+
+NONE = "none"
+"""What ``use`` takes to forget a selection."""
+
+_Commands = Any  # argparse's action for subparsers is generic over a private type
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose usage errors do not look like a doctor's verdict."""
+
+    def error(self, message: str) -> NoReturn:
+        """See `argparse.ArgumentParser.error`."""
+        self.print_usage(sys.stderr)
+        self.exit(USAGE_ERROR, f"{self.prog}: error: {message}\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The grammar of all commands."""
+    parser = Parser(prog=PROGRAM, description="Find, judge and install what compiles CUDA and C++ here.")
+    parser.add_argument("--version", action="version", version=f"be_toolchain {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_doctor(commands)
+    _add_install(commands)
+    _add_store(commands)
+    _add_queries(commands)
+    return parser
+
+
+def _add_doctor(commands: _Commands) -> None:
+    """``doctor``."""
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what was found and what to do next",
+        description="Say what was found, where from, and what to do next.",
+        epilog="exit codes: 0 all works, 1 CUDA builds can't work, 2 C++ builds can't work, 3 internal error, "
+        "64 arguments that mean nothing",
+    )
+    doctor.add_argument("--json", action="store_true", help="print the report as JSON")
+    doctor.add_argument("--verbose", action="store_true", help="list every place looked at")
+    doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
+    doctor.add_argument("--fix", action="store_true", help="show what would repair this, ask, and do it")
+    doctor.add_argument("--yes", action="store_true", help="with --fix: do not ask")
+    doctor.add_argument("--wheels", type=Path, metavar="FOLDER", help="with --fix: downloaded wheels")
+
+
+def _add_install(commands: _Commands) -> None:
+    """``install``."""
+    install = commands.add_parser(
+        "install",
+        help="put a CUDA toolkit, or a C++ compiler, in place",
+        description="Show what would be installed and why, ask, then do it. Nothing else here installs anything.",
+        epilog="exit codes: 0 done, 1 not possible or failed, 4 shown but not confirmed",
+    )
+    install.add_argument("--cuda", metavar="VERSION", help="13.0, 13.0.2 or auto (default: auto)")
+    install.add_argument("--into", choices=("env", "managed"), help="this environment, or a folder of its own")
+    install.add_argument("--host-compiler", action="store_true", help="a C++ compiler from PyPI, for C++ kernels")
+    install.add_argument("--wheels", type=Path, metavar="FOLDER", help="downloaded wheels, instead of an index")
+    install.add_argument("--dry-run", action="store_true", help="show the plan and end")
+    install.add_argument("--json", action="store_true", help="print the plan, and what came of it, as JSON")
+    install.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_store(commands: _Commands) -> None:
+    """``list``, ``use``, ``remove`` and ``prune``."""
+    listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
+    listed.add_argument("--json", action="store_true", help="print them as JSON")
+    listed.add_argument("--names", action="store_true", help="print their names alone, without reading them")
+    listed.add_argument("--verify", action="store_true", help="compare every file with what its wheel held")
+    use = commands.add_parser("use", help="prefer one managed CUDA toolkit", description="Prefer one managed toolkit.")
+    use.add_argument("version", help=f"13.0, 13.0.2 or cuda-13.0.2; {NONE} to prefer none")
+    remove = commands.add_parser("remove", help="remove a managed toolchain", description="Remove one.")
+    remove.add_argument("version", help="as list shows it")
+    prune = commands.add_parser(
+        "prune",
+        help="remove what interrupted installations left, and superseded patch versions",
+        description="Remove what interrupted installations left, and versions of which a newer patch is there.",
+    )
+    for parser in (remove, prune):
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_queries(commands: _Commands) -> None:
+    """``which``, ``env`` and ``completion``."""
+    which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
+    which.add_argument("part", choices=PARTS, help="cxx is the C++ compiler, host is nvcc's")
+    env = commands.add_parser(
+        "env",
+        help="print variables with which other tools use the same toolchain",
+        description="Print variables with which torch, CMake, CuPy and a plain nvcc use the same toolchain.",
+        epilog=f'use it as: eval "$({PROGRAM} env --shell bash)"',
+    )
+    env.add_argument("--shell", choices=(*SHELLS, "json"), default="bash", help="whose language (default: bash)")
+    completion = commands.add_parser(
+        "completion",
+        help="print a script that completes be-toolchain's commands in a shell",
+        description="Print a script that completes the commands and options of be-toolchain in a shell.",
+        epilog='use it as: eval "$(be-toolchain completion bash)", or: be-toolchain completion fish | source',
+    )
+    completion.add_argument("shell", choices=SHELLS, help="whose language")

@@ -1,0 +1,1 @@
+"""What there is: candidates are searched, examined and chosen. Imports `rules` and what is below it."""

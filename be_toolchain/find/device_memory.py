@@ -1,0 +1,85 @@
+"""The architectures of the GPUs here, remembered while the driver, the GPUs and their visibility are the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from be_toolchain.arch import Arch, parse_archs, render_archs
+from be_toolchain.find.record import write_private
+from be_toolchain.known.catalog import PROC_DRIVER
+from be_toolchain.machine.system import System
+
+if TYPE_CHECKING:
+    from be_toolchain.find.devices import DeviceReport
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, ...]:
+    """The architectures of the visible GPUs, remembered: initialising the driver takes 100 ms and more.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    record_dir : Path, optional
+        Where the answer is kept. It is given again while the driver, the GPUs, their visibility and the boot are the
+        same; where the kernel does not show them (WSL, gVisor), libcuda is asked each time.
+
+    Returns
+    -------
+    tuple of Arch
+        Sorted, without repeats; empty when there is no GPU.
+    """
+    facts = _cheap_facts(system) if record_dir is not None else None
+    if record_dir is None or facts is None:
+        return _distinct(_probe(system))
+    path = record_dir / "devices.json"
+    known = _remembered(path, facts)
+    if known is not None:
+        return known
+    archs = _distinct(_probe(system))
+    if archs:
+        write_private(path, json.dumps({"facts": facts, "archs": render_archs(archs)}))
+    return archs
+
+
+def _probe(system: System) -> DeviceReport:
+    """What the driver says; imported when it has to be asked."""
+    from be_toolchain.find.devices import probe_devices
+
+    return probe_devices(system)
+
+
+def _distinct(report: DeviceReport) -> tuple[Arch, ...]:
+    """Each architecture once."""
+    return tuple(sorted({device.arch for device in report.devices}))
+
+
+def _cheap_facts(system: System) -> list[str] | None:
+    """What the kernel shows of driver and GPUs, and what hides GPUs; None when it shows nothing.
+
+    A GPU is known by its bus address: another one at the same address comes with another boot. Its ``information``
+    would name it, but the driver takes a millisecond to write that.
+    """
+    version = system.read_text(PROC_DRIVER / "version")
+    gpus = system.list_dir(PROC_DRIVER / "gpus")
+    if not version or not gpus:
+        return None
+    facts = [version, system.read_text(BOOT_ID) or ""]
+    facts.append(" ".join(gpus))
+    facts.append(" ".join(name for name in system.list_dir(Path("/dev")) if name.startswith("nvidia")))
+    names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    facts.extend(f"{name}={system.environ.get(name, ' (not set)')}" for name in names)
+    return facts
+
+
+def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
+    """The kept answer if it belongs to these facts."""
+    try:
+        data: Any = json.loads(path.read_bytes())
+        return parse_archs(data["archs"]) if data["facts"] == facts else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

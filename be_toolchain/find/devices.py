@@ -1,0 +1,246 @@
+"""The NVIDIA driver and its GPUs, asked without JAX: libcuda first, then nvidia-smi."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from be_toolchain.arch import Arch
+from be_toolchain.errors import ArchError
+from be_toolchain.known.catalog import PROC_DRIVER
+from be_toolchain.machine.system import System
+
+LIBCUDA = "libcuda.so.1"
+MAJOR_ATTRIBUTE, MINOR_ATTRIBUTE = 75, 76
+"""``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`` and ``_MINOR`` of cuda.h."""
+
+NO_DEVICE = 100
+"""``CUDA_ERROR_NO_DEVICE`` of cuda.h: the driver works, no GPU is there or visible."""
+
+
+class Device(NamedTuple):
+    """A GPU.
+
+    Parameters
+    ----------
+    index : int
+        Its number among those visible.
+    name : str
+        Such as ``"NVIDIA H200"``.
+    arch : Arch
+        Its compute capability.
+    """
+
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls here
+    name: str
+    arch: Arch
+
+
+class DeviceReport(NamedTuple):
+    """What the driver says.
+
+    Parameters
+    ----------
+    driver_version : str or None
+        The CUDA version that the driver speaks, ``"13.0"``.
+    driver_release : str or None
+        The driver's own number, ``"580.82"``.
+    devices : tuple of Device
+        Those that are visible; ``CUDA_VISIBLE_DEVICES`` hides and reorders.
+    found_via : str
+        ``"libcuda"``, ``"nvidia-smi"`` or empty.
+    problem : str or None
+        Why there are no devices.
+    """
+
+    driver_version: str | None = None
+    driver_release: str | None = None
+    devices: tuple[Device, ...] = ()
+    found_via: str = ""
+    problem: str | None = None
+
+
+def probe_devices(system: System) -> DeviceReport:
+    """Ask the driver for its version and its GPUs.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+
+    Returns
+    -------
+    DeviceReport
+        Never raises: a machine without a GPU is a machine that compiles for others.
+    """
+    release = parse_driver_release(system.read_text(PROC_DRIVER / "version") or "")
+    report = _ask_libcuda(system, release)
+    if report.devices or report.driver_version is not None:
+        return report
+    asked = _ask_nvidia_smi(system)
+    return asked if asked is not None else report
+
+
+def ask_aside(system: System) -> Callable[[], DeviceReport]:
+    """Begin to ask the driver, as `probe_devices` does, in a thread: it takes 200 ms, for which Python need not wait.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+
+    Returns
+    -------
+    callable
+        Waits for the answer and returns it.
+    """
+    answers: list[DeviceReport] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(probe_devices(system)), name="be_toolchain-driver", daemon=True
+    )
+    thread.start()
+
+    def answer() -> DeviceReport:
+        thread.join()
+        return answers[0]
+
+    return answer
+
+
+def parse_driver_release(text: str) -> str | None:
+    """The driver's number in ``/proc/driver/nvidia/version``.
+
+    Examples
+    --------
+    >>> parse_driver_release("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07  Wed Aug 27")
+    '580.82.07'
+    """
+    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return match[1] if match else None
+
+
+class _DriverError(Exception):
+    """A call to libcuda failed; `status` is its CUresult."""
+
+    def __init__(self, call: str, status: int) -> None:
+        super().__init__(f"{call} failed with CUDA error {status}")
+        self.status = status
+
+
+def _check(call: str, status: int) -> None:
+    """Turn a CUresult into an exception."""
+    if status != 0:
+        raise _DriverError(call, status)
+
+
+def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
+    """Ask libcuda; a missing or failing one is the report's problem."""
+    try:
+        cuda = system.open_library(LIBCUDA)
+    except OSError:
+        return DeviceReport(driver_release=release, problem=f"{LIBCUDA} is not there: no NVIDIA driver is installed")
+    version = None
+    try:
+        version = _driver_version(cuda)
+        _check("cuInit", cuda.cuInit(0))
+        devices = _list_devices(cuda)
+    except _DriverError as error:
+        hidden = system.environ.get("CUDA_VISIBLE_DEVICES")
+        none = "no GPU is there" if hidden is None else f"no GPU is visible with CUDA_VISIBLE_DEVICES={hidden!r}"
+        problem = none if error.status == NO_DEVICE else str(error)
+        return DeviceReport(driver_version=version, driver_release=release, found_via="libcuda", problem=problem)
+    except AttributeError as error:
+        return DeviceReport(driver_release=release, problem=f"{LIBCUDA} is not a CUDA driver: {error}")
+    return DeviceReport(driver_version=version, driver_release=release, devices=devices, found_via="libcuda")
+
+
+def _driver_version(cuda: Any) -> str:
+    """The CUDA version that the driver speaks; it answers before cuInit."""
+    number = ctypes.c_int()
+    _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+def _list_devices(cuda: Any) -> tuple[Device, ...]:
+    """Every visible GPU."""
+    count = ctypes.c_int()
+    _check("cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(count)))
+    return tuple(_describe(cuda, index) for index in range(count.value))
+
+
+def _describe(cuda: Any, index: int) -> Device:
+    """One GPU."""
+    handle = ctypes.c_int()
+    _check("cuDeviceGet", cuda.cuDeviceGet(ctypes.byref(handle), index))
+    name = ctypes.create_string_buffer(256)
+    _check("cuDeviceGetName", cuda.cuDeviceGetName(name, len(name), handle))
+    numbers = []
+    for attribute in (MAJOR_ATTRIBUTE, MINOR_ATTRIBUTE):
+        number = ctypes.c_int()
+        _check("cuDeviceGetAttribute", cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, handle))
+        numbers.append(number.value)
+    return Device(index=index, name=name.value.decode("utf-8", "replace"), arch=Arch(numbers[0], numbers[1]))
+
+
+def _ask_nvidia_smi(system: System) -> DeviceReport | None:
+    """Ask nvidia-smi, which ignores CUDA_VISIBLE_DEVICES; None when it is not there or fails."""
+    program = system.which("nvidia-smi")
+    if program is None:
+        return None
+    query = (str(program), "--query-gpu=index,uuid,name,compute_cap,driver_version", "--format=csv,noheader")
+    listed, summary = system.run_all((query, (str(program),)))
+    if listed.returncode != 0:
+        return None
+    devices, release = parse_smi(listed.stdout, system.environ.get("CUDA_VISIBLE_DEVICES"))
+    version = re.search(r"CUDA Version:\s*(\d+\.\d+)", summary.stdout)
+    return DeviceReport(
+        driver_version=version[1] if version else None,
+        driver_release=release,
+        devices=devices,
+        found_via="nvidia-smi",
+        problem=None if devices else "nvidia-smi lists no visible GPU",
+    )
+
+
+def parse_smi(text: str, visible: str | None) -> tuple[tuple[Device, ...], str | None]:
+    """Read nvidia-smi's list of index, uuid, name, capability and driver.
+
+    Parameters
+    ----------
+    text : str
+        One line a GPU.
+    visible : str or None
+        ``CUDA_VISIBLE_DEVICES``: indices or the beginnings of UUIDs; the first unknown one ends the list, as for CUDA.
+
+    Returns
+    -------
+    tuple of Device, str or None
+        The visible GPUs in their visible order, and the driver's number.
+
+    Examples
+    --------
+    >>> devices, driver = parse_smi("0, GPU-1, NVIDIA H200, 9.0, 580.82.07", None)
+    >>> devices[0].arch.sm, driver
+    ('sm_90', '580.82.07')
+    """
+    rows = [row for row in (line.split(", ") for line in text.splitlines()) if len(row) == 5]
+    chosen = rows
+    if visible is not None:
+        chosen = []
+        for word in (word.strip() for word in visible.split(",")):
+            row = next(
+                (row for row in rows if word == row[0] or (word.startswith("GPU-") and row[1].startswith(word))), None
+            )
+            if row is None:
+                break
+            chosen.append(row)
+    devices = []
+    for index, row in enumerate(chosen):
+        try:
+            devices.append(Device(index=index, name=row[2], arch=Arch.parse(row[3])))
+        except ArchError:
+            continue
+    return tuple(devices), rows[0][4].strip() if rows else None

@@ -1,0 +1,267 @@
+"""A resolved toolchain on disk: reused without a process while nothing that was looked at has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from be_toolchain.arch import Arch
+from be_toolchain.known import catalog
+from be_toolchain.machine.folder_trust import is_trusted_owner
+from be_toolchain.machine.own_store import find_store
+from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
+from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Toolchain, ToolchainRequest, Warned
+from be_toolchain.settings.configuration import ConfigurationFile
+
+SCHEMA = 6
+"""Raised whenever the meaning of a stored field changes."""
+
+KEPT_RECORDS = 64
+"""How many environments are remembered: each has a record of its own."""
+
+Key = list[list[str]]
+
+
+class ObservingSystem(System):
+    """A system that remembers each file, folder and listing that was asked for, present or not.
+
+    Parameters
+    ----------
+    inner : System
+        What answers.
+    """
+
+    def __init__(self, inner: System) -> None:
+        self._inner = inner
+        self.environ = inner.environ
+        self.machine = inner.machine
+        self.prefixes = inner.prefixes
+        self.site_dirs = inner.site_dirs
+        self.cwd = inner.cwd
+        self.libc = inner.libc
+        self.seen: dict[str, FileStamp | None] = {}
+        self.listed: dict[str, FileStamp | None] = {}
+
+    def stat(self, path: str | Path) -> FileStamp | None:
+        """See `System.stat`."""
+        name = str(path)
+        if name not in self.seen:
+            self.seen[name] = self._inner.stat(path)
+        return self.seen[name]
+
+    def list_dir(self, path: Path) -> tuple[str, ...]:
+        """See `System.list_dir`."""
+        self.listed[str(path)] = self._inner.stat(path)
+        return self._inner.list_dir(path)
+
+    def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
+        """See `System.read_text`."""
+        self.stat(path)
+        return self._inner.read_text(path, limit_bytes)
+
+    def realpath(self, path: Path) -> Path:
+        """See `System.realpath`."""
+        return self._inner.realpath(path)
+
+    def run_all(
+        self, commands: tuple[tuple[str, ...], ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0
+    ) -> tuple[RunResult, ...]:
+        """See `System.run_all`."""
+        for argv in commands:
+            self.stat(argv[0])
+        return self._inner.run_all(commands, unset=unset, timeout_s=timeout_s)
+
+    def open_library(self, name: str) -> Any:
+        """See `System.open_library`."""
+        return self._inner.open_library(name)
+
+    def folder_facts(self, path: Path) -> FolderFacts:
+        """See `System.folder_facts`."""
+        return self._inner.folder_facts(path)
+
+    def distrust(self, path: Path) -> str:
+        """See `System.distrust`."""
+        return self._inner.distrust(path)
+
+
+def record_key(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None = None) -> Key:
+    """What an answer depends on beside files: the request, Python's folders, a project's wishes and the variables."""
+    environ = system.environ
+    return [
+        ["schema", str(SCHEMA)],
+        ["request", f"{request.need_cuda} {request.need_cxx} {request.nvcc} {request.cxx}"],
+        ["machine", system.machine],
+        ["prefixes", "\n".join(map(str, system.prefixes))],
+        ["site_dirs", "\n".join(map(str, system.site_dirs))],
+        ["libc", system.libc],
+        ["store", find_store(system).problem],
+        ["configuration", f"{configuration.path}\n{configuration.real}\n{configuration.text}" if configuration else ""],
+        *([name, environ[name]] for name in catalog.RECORD_VARIABLES if name in environ),
+    ]
+
+
+def record_path(record_dir: Path, key: Key) -> Path:
+    """The file for one key."""
+    import hashlib
+
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+    return record_dir / f"toolchain-{digest[:24]}.json"
+
+
+class _Recorded(Toolchain):
+    """A toolchain whose key fields are known: to make them of its paths takes a tenth of a warm load."""
+
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def key_fields(self) -> tuple[tuple[str, str], ...]:
+        """See `Toolchain.key_fields`."""
+        return self.fields or super().key_fields()
+
+
+def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
+    """The recorded answer, or None when there is none, it is damaged or another user's, or a file of it changed."""
+    try:
+        data: Any = json.loads(_read_own(record_path(record_dir, key)))
+        return _decode_recorded(data) if data["key"] == key and _unchanged(data, system) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        return None
+
+
+def _read_own(path: Path) -> bytes:
+    """A record, which names programs that will run, if the user or root wrote it; a pipe is not waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
+        if not is_trusted_owner(os.fstat(file.fileno()), os.geteuid()):
+            raise PermissionError(f"{path} belongs to another user")
+        return file.read()
+
+
+def _decode_recorded(data: Any) -> Toolchain:
+    toolchain = _Recorded(*_decode_toolchain(data["toolchain"]))
+    toolchain.fields = tuple((str(label), str(value)) for label, value in data["fields"])
+    return toolchain
+
+
+def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: ObservingSystem) -> bool:
+    """Write an answer by one rename, readable by its owner alone; False when the folder can't be written."""
+    data = {
+        "key": key,
+        "seen": {path: _shape(stamp) for path, stamp in observed.seen.items()},
+        "listed": {path: _listing(stamp) for path, stamp in observed.listed.items()},
+        "toolchain": encode(toolchain),
+        "fields": toolchain.key_fields(),
+    }
+    written = write_private(record_path(record_dir, key), json.dumps(data, separators=(",", ":")))
+    if written:
+        prune_records(record_dir)
+    return written
+
+
+def prune_records(record_dir: Path, keep: int = KEPT_RECORDS) -> None:
+    """Remove all but the newest records, and what writers that were killed left; other files stay.
+
+    A record is worth one search, so that losing one that is still in use costs a tenth of a second.
+    """
+    import time
+
+    ages: list[tuple[float, Path]] = []
+    for path in (*record_dir.glob("toolchain-*.json"), *record_dir.glob(".*.json.*")):
+        try:
+            ages.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    ages.sort(reverse=True)
+    records = [path for _, path in ages if not path.name.startswith(".")]
+    hour_ago = time.time() - 3600
+    leftovers = [path for age, path in ages if path.name.startswith(".") and age < hour_ago]
+    for path in (*records[keep:], *leftovers):
+        path.unlink(missing_ok=True)
+
+
+def write_private(path: Path, text: str) -> bool:
+    """Replace a file by one rename, making its folders (0o700) if needed; False when that can't be done."""
+    import tempfile
+
+    try:
+        _make_private(path.parent)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError:
+        return False
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for the user alone: the cache trusts no other kind."""
+    if not folder.is_dir():
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _shape(stamp: FileStamp | None) -> list[int]:
+    """A file by its identity, a folder by its being one, nothing by nothing."""
+    if stamp is None or stamp.is_dir:
+        return [] if stamp is None else [1]
+    return [2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns]
+
+
+def _listing(stamp: FileStamp | None) -> list[int]:
+    """A listed folder by its identity and the times at which a name in it last changed."""
+    return [] if stamp is None else [stamp.inode, stamp.mtime_ns, stamp.ctime_ns]
+
+
+def _unchanged(data: Any, system: System) -> bool:
+    """Whether every observation still holds."""
+    stat = system.stat
+    return all(shape == _shape(stat(path)) for path, shape in data["seen"].items()) and all(
+        shape == _listing(stat(path)) for path, shape in data["listed"].items()
+    )
+
+
+def encode(value: Any) -> Any:
+    """A model value as JSON data: paths and architectures as text, named tuples as objects."""
+    if isinstance(value, (Path, Arch)):
+        return str(value)
+    if hasattr(value, "_asdict"):
+        return {name: encode(item) for name, item in value._asdict().items()}
+    return [encode(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _decode_toolchain(data: Any) -> Toolchain:
+    """The inverse of `encode` for a `Toolchain`."""
+    return Toolchain(
+        cxx=HostCompiler(**(data["cxx"] | {"path": Path(data["cxx"]["path"])})) if data["cxx"] else None,
+        cuda=_decode_toolkit(data["cuda"]) if data["cuda"] else None,
+        environment=tuple((name, value) for name, value in data["environment"]),
+        warnings=tuple(Warned(**row) for row in data["warnings"]),
+    )
+
+
+_PATHS = ("root", "ptxas", "fatbinary", "libdevice")
+_OPTIONAL_PATHS = ("nvcc", "cicc", "cudafe", "nvlink", "cudart_static", "cudart_shared")
+
+
+def _decode_toolkit(data: Any) -> CudaToolkit:
+    """The inverse of `encode` for a `CudaToolkit`."""
+    host = data["host_compiler"]
+    return CudaToolkit(
+        **(
+            data
+            | {name: Path(data[name]) for name in _PATHS}
+            | {name: Path(data[name]) if data[name] else None for name in _OPTIONAL_PATHS}
+            | {name: tuple(Path(text) for text in data[name]) for name in ("include_dirs", "library_dirs")}
+            | {
+                "components": tuple(Component(**(row | {"path": Path(row["path"])})) for row in data["components"]),
+                "archs": tuple(Arch.parse(text) for text in data["archs"]),
+                "host_limits": HostLimits(**data["host_limits"]),
+                "host_compiler": HostCompiler(**(host | {"path": Path(host["path"])})),
+            }
+        )
+    )

@@ -1,0 +1,248 @@
+"""Where a CUDA toolkit may be: steps in their order; every hit says how it was found, every miss why it lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.errors import Probe, correct
+from be_toolchain.find.hosts import conda_prefixes
+from be_toolchain.known import catalog
+from be_toolchain.known.versions import version_key
+from be_toolchain.machine.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
+from be_toolchain.machine.store_paths import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
+from be_toolchain.machine.system import System
+from be_toolchain.settings.preferences import GROUPS, Preferences
+
+
+class ToolkitCandidate(NamedTuple):
+    """An nvcc that may belong to a complete toolkit.
+
+    Parameters
+    ----------
+    nvcc : Path
+        Absolute; perhaps a wrapper script or a link.
+    found_via : str
+        The search step.
+    """
+
+    nvcc: Path
+    found_via: str
+
+
+class ClangCandidate(NamedTuple):
+    """CUDA 12 wheels joined into one folder, with which clang compiles.
+
+    Parameters
+    ----------
+    root : Path
+        The folder.
+    found_via : str
+        The search step.
+    asked_for : bool
+        Whether somebody named it; otherwise it counts only where there is no nvcc.
+    """
+
+    root: Path
+    found_via: str
+    asked_for: bool = False
+
+
+Found = ToolkitCandidate | ClangCandidate | Probe
+ToolkitStep = Callable[[System, Preferences], Iterator[Found]]
+
+
+def _from_root(system: System, found_via: str, root: Path) -> Iterator[ToolkitCandidate | Probe]:
+    """The nvcc below a root folder."""
+    nvcc = root / "bin" / "nvcc"
+    if system.is_program(nvcc):
+        yield ToolkitCandidate(nvcc=nvcc, found_via=found_via)
+    elif system.is_file(nvcc):
+        yield Probe(found_via=found_via, place=str(nvcc), reason="not executable")
+    elif system.is_dir(root):
+        reason = "no bin/nvcc in it" if system.list_dir(root) else "it is empty, or can't be read"
+        yield Probe(found_via=found_via, place=str(root), reason=reason)
+    elif system.is_file(root):
+        yield Probe(found_via=found_via, place=str(root), reason="a file, not the folder of a toolkit")
+    else:
+        yield Probe(found_via=found_via, place=str(root), reason="no such folder")
+
+
+def _correction(system: System, name: str, place: Path) -> str:
+    """What to do about a variable that leads to no toolkit; often it names what lies in one."""
+    above = {"bin": place.parent, "nvcc": place.parent.parent}.get(place.name)
+    if above is not None and system.is_program(above / "bin" / "nvcc"):
+        return f"set {name} to the folder of the toolkit: {above}"
+    return correct(name)
+
+
+def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCandidate | Probe]:
+    """The roots in a variable; a stray separator, as in ``:/usr/local/cuda``, does no harm."""
+    for entry in dict.fromkeys(word.strip() for word in value.split(":")):
+        if entry.startswith("/"):
+            found: Iterator[ToolkitCandidate | Probe] = _from_root(system, name, Path(entry))
+            hint = _correction(system, name, Path(entry))
+            yield from (each._replace(hint=hint) if isinstance(each, Probe) else each for each in found)
+        elif entry:
+            yield Probe(found_via=name, place=entry, reason="not an absolute path", hint=correct(name))
+
+
+def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """CUDA_HOME, then CUDA_PATH."""
+    set_names = {name for name, _ in preferences.homes}
+    for name in catalog.ENV_HOMES:
+        if name not in set_names:
+            yield Probe(found_via=name, place="environment", reason="not set")
+    for name, value in preferences.homes:
+        yield from _from_variable(system, name, value)
+
+
+def from_conda(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """The running Python's conda prefix, then an activated one."""
+    activated = Path(preferences.conda_prefix) if preferences.conda_prefix.startswith("/") else None
+    prefixes = dict.fromkeys((*conda_prefixes(system), *((activated,) if activated else ())))
+    if not prefixes:
+        yield Probe(found_via="conda", place=str(system.prefixes[0]), reason="Python runs in no conda environment")
+    for prefix in prefixes:
+        yield from _from_root(system, "conda", prefix)
+
+
+def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """NVIDIA's wheels on Python's path."""
+    for folder in system.site_dirs:
+        roots = [folder / below for below in catalog.PIP_ROOTS if system.is_dir(folder / below)]
+        for root in roots:
+            yield from _from_root(system, "pip wheels", root)
+        old = folder / catalog.PIP_NVCC_WITHOUT_COMPILER
+        if system.is_dir(old):
+            reason = "the CUDA 12 wheel nvidia-cuda-nvcc-cu12 holds ptxas and libdevice but no nvcc"
+            yield Probe(found_via="pip wheels", place=str(old), reason=reason)
+        elif not roots:
+            yield Probe(found_via="pip wheels", place=str(folder), reason="no CUDA compiler wheels in it")
+
+
+def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
+    """One managed toolchain; a folder without its manifest was never finished."""
+    store = find_store(system).path
+    assert store is not None
+    reason = distrust_managed(system, store / name)
+    if reason:
+        hint = "python -m be_toolchain use none" if found_via == _USE else ""
+        yield Probe(found_via=found_via, place=str(store / name), reason=reason, hint=hint)
+        return
+    roots = [store / name / below for below in catalog.PIP_ROOTS if system.is_dir(store / name / below)]
+    for root in roots:
+        yield from _from_root(system, found_via, root)
+    joined = store / name / catalog.CLANG_ROOT
+    if system.is_dir(joined):
+        yield ClangCandidate(root=joined, found_via=found_via, asked_for=found_via == _USE)
+
+
+_MANAGED, _USE = catalog.MANAGED_STEPS
+
+
+def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
+    """The managed toolchain that ``use`` chose, unless a setting says which places come first."""
+    store = find_store(system)
+    name = (system.read_text(store.path / SELECTED) or "").strip() if store.path and not store.problem else ""
+    if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
+        yield from _in_store(system, _USE, name)
+
+
+def from_managed(system: System, _: Preferences) -> Iterator[Found]:
+    """The managed toolchains of this user, newest first."""
+    misnamed = misnamed_store(system.environ)
+    if misnamed:
+        yield Probe(found_via="managed", place=ENV_STORE, reason=misnamed, hint=correct(ENV_STORE))
+    store = find_store(system)
+    names = find_managed(system, CUDA_PREFIX)
+    if store.problem:
+        yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
+    elif not names:
+        yield Probe(found_via="managed", place=str(store.path or "store"), reason="no managed CUDA toolkit")
+    for name in sorted(names, key=version_key, reverse=True):
+        yield from _in_store(system, _MANAGED, name)
+
+
+def from_path(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """Every nvcc on PATH: the first may lack its headers."""
+    found = [folder / "nvcc" for folder in system.path_dirs if system.is_program(folder / "nvcc")]
+    if not found:
+        yield Probe(found_via="PATH", place="nvcc", reason="not on PATH")
+    for nvcc in found:
+        yield ToolkitCandidate(nvcc=nvcc, found_via="PATH")
+
+
+def from_modules(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """Variables of environment modules."""
+    for name, value in preferences.modules:
+        yield from _from_variable(system, name, value)
+
+
+def from_well_known(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """Folders in which installers and distributions put toolkits, newest first where several stand side by side."""
+    for text in catalog.SYSTEM_ROOTS:
+        yield from _from_root(system, "well-known folder", Path(text))
+    for parent, prefix in catalog.VERSIONED_ROOTS:
+        names = [name for name in system.list_dir(Path(parent)) if name.startswith(prefix)]
+        for name in sorted(names, key=version_key, reverse=True):
+            yield from _from_root(system, "well-known folder", Path(parent) / name)
+
+
+def from_hpc_sdk(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
+    """The toolkits inside NVIDIA's HPC SDK, newest first."""
+    base = Path(catalog.HPC_SDK_ROOT)
+    roots = [
+        base / arch / version / "cuda" / release
+        for arch in system.list_dir(base)
+        if arch.startswith("Linux_")
+        for version in system.list_dir(base / arch)
+        if version[:1].isdigit()
+        for release in system.list_dir(base / arch / version / "cuda")
+        if release[:1].isdigit()
+    ]
+    for root in sorted(roots, key=lambda root: (version_key(root.name), str(root)), reverse=True):
+        yield from _from_root(system, "HPC SDK", root)
+
+
+STEPS: dict[str, tuple[ToolkitStep, ...]] = {
+    "env": (from_homes,),
+    "conda": (from_conda,),
+    "pip": (from_pip,),
+    "managed": (from_managed,),
+    "path": (from_path,),
+    "system": (from_modules, from_well_known, from_hpc_sdk),
+}
+"""The steps of each group of `preferences.GROUPS`."""
+
+
+_JOINED = Path(catalog.CLANG_ROOT).parts
+
+
+def toolkit_candidates(system: System, preferences: Preferences, requested: Path | None) -> Iterator[Found]:
+    """Every place for a CUDA toolkit, best first; only the named nvcc when the caller or ``BE_NVCC`` names one."""
+    named = ("argument nvcc", str(requested)) if requested is not None else preferences.nvcc
+    if named is None:
+        yield from from_selected(system, preferences)
+        for group in preferences.groups:
+            for step in STEPS[group]:
+                yield from step(system, preferences)
+        return
+    found_via, value = named
+    place = system.which(value)
+    root = Path(value)
+    if place is None and root.is_absolute() and system.is_program(root / "bin" / "nvcc"):
+        place = root / "bin" / "nvcc"
+    if (
+        place is None
+        and root.is_absolute()
+        and root.parts[-2:] == _JOINED
+        and system.is_program(root / "bin" / "ptxas")
+    ):
+        yield ClangCandidate(root=root, found_via=found_via, asked_for=True)
+    elif place is None:
+        reason = "no bin/nvcc in this folder" if root.is_absolute() and system.is_dir(root) else "no such program"
+        yield Probe(found_via=found_via, place=value, reason=reason)
+    else:
+        yield ToolkitCandidate(nvcc=place, found_via=found_via)

@@ -1,0 +1,242 @@
+"""The whole search in one value: what was chosen, every place that lost, and the error that it amounts to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from be_toolchain.errors import HostCompilerNotFoundError, Probe, ToolchainError, UnsupportedHostCompilerError, correct
+from be_toolchain.find.compilers import Compilers
+from be_toolchain.find.hosts import HostCandidate, conda_prefixes, host_candidates
+from be_toolchain.find.search import toolkit_candidates
+from be_toolchain.find.toolkit_search import find_toolkit, place_of, who_named
+from be_toolchain.known import catalog
+from be_toolchain.known.versions import version_key
+from be_toolchain.machine.system import System
+from be_toolchain.machine.system_packages import distribution_of, host_package
+from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+from be_toolchain.rules.coherence import judge_conda, judge_flags, judge_host, judge_libc, render_limits
+from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
+from be_toolchain.settings.preferences import Preferences, parse_preferences
+
+
+class Survey(NamedTuple):
+    """All that a search found.
+
+    Parameters
+    ----------
+    toolchain : Toolchain
+        As far as it was found.
+    cxx_probes, cuda_probes, host_probes : tuple of Probe
+        Every place looked at for a C++ compiler, a CUDA toolkit, and a host compiler for it.
+    cxx_problem, cuda_problem : ToolchainError, optional
+        Why there is none.
+    """
+
+    toolchain: Toolchain
+    cxx_probes: tuple[Probe, ...] = ()
+    cuda_probes: tuple[Probe, ...] = ()
+    host_probes: tuple[Probe, ...] = ()
+    cxx_problem: ToolchainError | None = None
+    cuda_problem: ToolchainError | None = None
+
+    @property
+    def problem(self) -> ToolchainError | None:
+        """The first thing that went wrong."""
+        return self.cxx_problem or self.cuda_problem
+
+
+def survey(
+    request: ToolchainRequest,
+    system: System,
+    configuration: ConfigurationFile | None = None,
+    *,
+    to_the_end: bool = False,
+) -> Survey:
+    """Search for all that a request needs.
+
+    Parameters
+    ----------
+    request : ToolchainRequest
+        What is needed.
+    system : System
+        The machine.
+    configuration : ConfigurationFile, optional
+        A project's wishes.
+    to_the_end : bool
+        Also list the places that come after the one that was chosen, unexamined; a record is the better without them.
+
+    Raises
+    ------
+    PreferenceError
+        An environment variable, or the file, that steers the search means nothing.
+    """
+    preferences = parse_preferences(system.environ, parse_configuration(configuration))
+    compilers = Compilers(system, preferences, request.cxx)
+    environment = tuple(
+        (name, system.environ[name]) for name in sorted(catalog.COMPILE_VARIABLES) if system.environ.get(name)
+    )
+    result = Survey(toolchain=Toolchain(environment=environment))
+    if request.need_cxx or request.need_cuda:
+        result = _with_cxx(result, system, compilers, who_named(request.cxx, preferences.cxx, "argument cxx"))
+    if request.need_cuda:
+        result = _with_cuda(result, system, preferences, request, compilers)
+    if to_the_end:
+        result = _with_the_rest(result, system, preferences, request)
+    return result._replace(toolchain=_finish(result, system))
+
+
+def _with_the_rest(result: Survey, system: System, preferences: Preferences, request: ToolchainRequest) -> Survey:
+    """Add the places after the chosen ones."""
+
+    def hosts(*, for_cuda: bool) -> Iterator[HostCandidate | Probe]:
+        return host_candidates(system, preferences, request.cxx, for_cuda=for_cuda)
+
+    toolkits = (
+        each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(place_of(each)))
+        for each in toolkit_candidates(system, preferences, request.nvcc)
+    )
+    return result._replace(
+        cxx_probes=_continued(result.cxx_probes, map(_as_probe, hosts(for_cuda=False))),
+        host_probes=_continued(result.host_probes, map(_as_probe, hosts(for_cuda=True))),
+        cuda_probes=_continued(result.cuda_probes, toolkits),
+    )
+
+
+def _as_probe(each: HostCandidate | Probe) -> Probe:
+    """A compiler that was not asked."""
+    return each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(each.path))
+
+
+def _continued(probes: tuple[Probe, ...], places: Iterator[Probe]) -> tuple[Probe, ...]:
+    """The probes up to the chosen one, then those places that come later in the order."""
+    winner = next((probe for probe in probes if probe.chosen), None)
+    if winner is None:
+        return probes
+    known = {(probe.found_via, probe.place) for probe in probes}
+
+    def reason(place: str) -> str:
+        return "the same as the chosen one" if place == winner.place else f"not needed: {winner.place} comes first"
+
+    rest = (each for each in dict.fromkeys(places) if (each.found_via, each.place) not in known)
+    return (*probes, *(each if each.reason else each._replace(reason=reason(each.place)) for each in rest))
+
+
+def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple[str, str] | None) -> Survey:
+    """Add the C++ compiler."""
+    probes: list[Probe] = []
+    for found in compilers.each(for_cuda=False):
+        if isinstance(found, Probe):
+            probes.append(found)
+            continue
+        reason = f"{found.family} {found.version}, the first that works in the order of search"
+        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=True))
+        toolchain = result.toolchain._replace(cxx=found)
+        return result._replace(toolchain=toolchain, cxx_probes=tuple(probes))
+    hints: tuple[str, ...] = (
+        f"install one, such as with: {host_package(distribution_of(system))}",
+        "or one for C++ kernels alone, from PyPI: python -m be_toolchain install --host-compiler",
+        "or name one with BE_CXX=/path/to/g++",
+    )
+    if not system.path_dirs:
+        hints = ("set PATH: it names no folder, so that no program is found by its name", *hints)
+    message = "no working C++ compiler was found"
+    if named is not None:
+        message = f"{named[0]} names {named[1]!r}, which is no working C++ compiler"
+        hints = (f"correct {named[0]}, or leave it out to search this machine",)
+    problem = HostCompilerNotFoundError(message, probes=tuple(probes), hints=hints)
+    return result._replace(cxx_probes=tuple(probes), cxx_problem=problem)
+
+
+def _with_cuda(
+    result: Survey, system: System, preferences: Preferences, request: ToolchainRequest, compilers: Compilers
+) -> Survey:
+    """Add the CUDA toolkit and its host compiler."""
+    any_host = result.toolchain.cxx or next(
+        (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe)), None
+    )
+    if any_host is None:
+        return result._replace(cuda_problem=result.cxx_problem)
+    found = find_toolkit(system, preferences, request.nvcc, any_host, compilers)
+    result = result._replace(cuda_probes=found.probes, cuda_problem=found.problem, host_probes=found.clang_probes)
+    if found.toolkit is None:
+        return result
+    if found.toolkit.nvcc is None:
+        return result._replace(toolchain=result.toolchain._replace(cuda=found.toolkit))
+    probes, host = _find_host(found.toolkit, compilers, preferences)
+    if host is None:
+        anything = Compilers(system, preferences._replace(cxx=None), None)
+        problem = _host_error(found.toolkit, probes, _newest_fitting(found.toolkit, anything))
+        return result._replace(host_probes=probes, cuda_problem=problem)
+    unknown = bool(judge_host(host, found.toolkit.host_limits))
+    toolkit = found.toolkit._replace(host_compiler=host, allow_unsupported_compiler=unknown)
+    return result._replace(toolchain=result.toolchain._replace(cuda=toolkit), host_probes=probes)
+
+
+def _find_host(
+    toolkit: CudaToolkit, compilers: Compilers, preferences: Preferences
+) -> tuple[tuple[Probe, ...], HostCompiler | None]:
+    """The first C++ compiler that a toolkit accepts, and every place looked at."""
+    probes: list[Probe] = []
+    named = dict(preferences.cuda_hosts)
+    for found in compilers.each(for_cuda=True):
+        if isinstance(found, Probe):
+            probes.append(found)
+            continue
+        refused = judge_host(found, toolkit.host_limits)
+        chosen = preferences.allow_unsupported_compiler or not refused
+        works = f"{found.family} {found.version}, the first in the order of search that nvcc accepts"
+        by_wish = f"{refused}; used because you asked for it"
+        reason = refused if not chosen else by_wish if refused else works
+        hint = correct(found.found_via) if found.found_via in named and not chosen else ""
+        probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, hint=hint, chosen=chosen))
+        if chosen:
+            return tuple(probes), found
+    return tuple(probes), None
+
+
+def _newest_fitting(toolkit: CudaToolkit, compilers: Compilers) -> HostCompiler | None:
+    """The newest C++ compiler of this machine that a toolkit accepts, of g++'s family before clang's."""
+    every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
+    fitting = [found for found in every if not judge_host(found, toolkit.host_limits)]
+    return max(fitting, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
+
+
+def _host_error(
+    toolkit: CudaToolkit, probes: tuple[Probe, ...], fitting: HostCompiler | None
+) -> UnsupportedHostCompilerError:
+    """The error for a toolkit that accepts no compiler; `fitting` is one outside of what the user allows."""
+    most = toolkit.host_limits.gcc_max
+    if fitting is not None:
+        named = f"{fitting.family} {fitting.version}"
+        repair = f"{named} is here and fits: {catalog.ENV_CXX}={fitting.path}"
+    else:
+        wanted = f"one that it accepts, such as g++-{most}" if most else "another C++ compiler"
+        repair = f"install {wanted}, and if it is not on PATH name it with {catalog.ENV_CXX}=/path/to/g++"
+    return UnsupportedHostCompilerError(
+        f"nvcc of CUDA {toolkit.release} accepts {render_limits(toolkit.host_limits)}, "
+        f"{'but not the compiler that was named' if fitting else 'and no such compiler is here'}",
+        probes=probes,
+        hints=(repair, f"or use the present one at your own risk: {catalog.ENV_ALLOW_UNSUPPORTED[0]}=1"),
+    )
+
+
+def _finish(result: Survey, system: System) -> Toolchain:
+    """One compiler for C++ and nvcc unless one was named for C++; and the warnings."""
+    toolchain = result.toolchain
+    cxx, cuda = toolchain.cxx, toolchain.cuda
+    if cuda is not None and cuda.nvcc is not None and cxx is not None and not _is_named(cxx):
+        cxx = cuda.host_compiler
+    used = [compiler for compiler in (cxx, cuda.host_compiler if cuda else None) if compiler is not None]
+    roots = tuple(str(prefix) for prefix in conda_prefixes(system))
+    rows = [row for compiler in used for row in judge_conda(compiler, roots)]
+    if cuda is not None:
+        rows.extend(judge_libc(system.libc, cuda))
+        if cuda.nvcc is not None:
+            rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
+    return toolchain._replace(cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
+
+
+def _is_named(compiler: HostCompiler) -> bool:
+    """Whether somebody named the C++ compiler: a caller, a variable or a project's file."""
+    return compiler.found_via in ("argument cxx", catalog.ENV_CXX, "CXX") or compiler.found_via.startswith("cxx in ")

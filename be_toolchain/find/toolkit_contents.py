@@ -1,0 +1,343 @@
+"""One nvcc, examined: where its toolkit is, whether it is complete, and which version each part has."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.arch import Arch
+from be_toolchain.find.hosts import identify_files
+from be_toolchain.find.layouts import recorded_versions
+from be_toolchain.find.search import ToolkitCandidate
+from be_toolchain.known import catalog
+from be_toolchain.known.catalog import Layout
+from be_toolchain.known.versions import (
+    DryRun,
+    parse_archs_listed,
+    parse_cccl_version,
+    parse_cudart_version,
+    parse_dryrun,
+    parse_host_limits,
+    parse_libc_below,
+    parse_tool_version,
+    release_of,
+)
+from be_toolchain.machine.store_paths import interrupted_marker
+from be_toolchain.machine.system import RunResult, System
+from be_toolchain.model import Component, CudaToolkit, HostCompiler
+from be_toolchain.rules.coherence import Mixture, find_strangers, judge_release, repair_hint
+
+
+class Rejection(NamedTuple):
+    """Why an nvcc can't be used, and what would repair it."""
+
+    reason: str
+    hint: str = ""
+    mixed: bool = False
+
+
+class Answers(NamedTuple):
+    """What an nvcc said about itself."""
+
+    nvcc: Path
+    version: str
+    build: str
+    places: DryRun
+
+
+class Parts(NamedTuple):
+    """The files and folders of a toolkit; `missing` names those that are not there."""
+
+    root: Path
+    layout: Layout
+    programs: dict[str, Path]
+    libdevice: Path
+    include_dirs: tuple[Path, ...]
+    library_dirs: tuple[Path, ...]
+    headers: dict[str, Path]
+    cudart_static: Path | None
+    cudart_shared: Path | None
+    missing: tuple[str, ...]
+
+
+PROBE = Path(__file__).with_name("probe.ci")
+"""A source of nothing, preprocessed as cicc wants it."""
+
+NO_RECORD = "nothing records it, and its files name no version"
+"""The source of an unknown version: crt's headers are compiled with the version of nvcc, and name none."""
+
+HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
+"""The header that shows that a component's headers are there."""
+
+
+def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
+    """Examine one nvcc.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    candidate : ToolkitCandidate
+        An nvcc, perhaps behind a script or a link.
+    host : HostCompiler
+        Any working compiler: nvcc's dry run does not start without one. It becomes the toolkit's host compiler until
+        the limits of the toolkit are applied.
+
+    Returns
+    -------
+    CudaToolkit or Rejection
+        A toolkit has every part that compiling and linking needs. What it tells when it runs is judged elsewhere; one
+        that is too old, or of different releases by its records, is rejected before it has run much.
+    """
+    nvcc = candidate.nvcc
+    answers = ask_nvcc(system, nvcc, host)
+    parts = None if isinstance(answers, Rejection) else find_parts(system, answers)
+    if parts is None or not _has_tools(parts):
+        linked = system.realpath(nvcc)
+        if linked != nvcc and linked.name == "nvcc":
+            behind = ask_nvcc(system, linked, host)
+            if not isinstance(behind, Rejection):
+                answers, parts = behind, find_parts(system, behind)
+    if isinstance(answers, Rejection):
+        return answers
+    assert parts is not None
+    too_old = judge_release(release_of(answers.version))
+    if too_old:
+        return Rejection(reason=too_old)
+    if parts.missing:
+        return _incomplete(parts, answers, candidate)
+    if system.is_file(interrupted_marker(parts.root)):
+        reason = "an installation of CUDA wheels into its folder was interrupted"
+        return Rejection(reason=reason, hint="python -m be_toolchain doctor --fix", mixed=True)
+    return _assemble(system, candidate, answers, parts, host)
+
+
+def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Rejection:
+    """Ask for version and places: all that a toolkit which is incomplete or mixed has to tell."""
+    path = str(nvcc)
+    dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
+    told, dry = system.run_all(((path, "--version"), dryrun), unset=catalog.PROBE_UNSET)
+    version = parse_tool_version(told.text)
+    if version is None:
+        return Rejection(reason=f"does not tell its version ({told.why_failed or 'unknown text'})")
+    return Answers(
+        nvcc=nvcc,
+        version=version.version,
+        build=version.build,
+        places=parse_dryrun(dry.text),
+    )
+
+
+def _root(top: Path | None, here: Path) -> Path:
+    """The toolkit's folder; conda-forge's nvcc.profile names that of its headers, ``targets/<machine>``."""
+    if top is None or top.parent == here.parent / "targets":
+        return here.parent
+    return top
+
+
+def find_parts(system: System, answers: Answers) -> Parts:
+    """Look for each part: first where nvcc says, then where the layout has it."""
+    places = answers.places
+    here = places.here or answers.nvcc.parent
+    root = _root(places.top, here)
+    layout = _layout_of(system, root)
+    system.stat(here / "nvcc.profile")
+    tool_dirs = _folders(system, root, (here,), layout.tools)
+    cicc_dirs = _folders(system, root, (places.cicc_dir,), layout.cicc)
+    wanted = dict.fromkeys(("nvcc", *catalog.TOOLS), tool_dirs) | {"cicc": cicc_dirs}
+    programs = {name: _first(system, folders, name, program=True) for name, folders in wanted.items()}
+    libdevice = _first(
+        system, _folders(system, root, (places.libdevice_dir,), layout.libdevice), "libdevice.10.bc", program=False
+    )
+    includes = _folders(system, root, places.include_dirs, ())
+    if not all(_find_headers(system, includes).values()):
+        includes = _folders(system, root, places.include_dirs, layout.includes)
+    headers = _find_headers(system, includes)
+    libraries = _folders(system, root, places.library_dirs, ())
+    if not _first(system, libraries, "libcudart_static.a", program=False):
+        libraries = _folders(system, root, places.library_dirs, layout.libraries)
+    static = _first(system, libraries, "libcudart_static.a", program=False)
+    shared = _shared_cudart(system, libraries, answers.version)
+    missing = [name for name, path in programs.items() if path is None]
+    missing += [HEADERS[name] for name, path in headers.items() if path is None]
+    missing += ["libdevice.10.bc"] if libdevice is None else []
+    missing += ["libcudart"] if static is None and shared is None else []
+    return Parts(
+        root=root,
+        layout=layout,
+        programs={name: path for name, path in programs.items() if path is not None},
+        libdevice=libdevice or root,
+        include_dirs=includes,
+        library_dirs=libraries,
+        headers={name: path for name, path in headers.items() if path is not None},
+        cudart_static=static,
+        cudart_shared=shared,
+        missing=tuple(missing),
+    )
+
+
+def _find_headers(system: System, folders: tuple[Path, ...]) -> dict[str, Path | None]:
+    """The header of each component."""
+    return {name: _first(system, folders, header, program=False) for name, header in HEADERS.items()}
+
+
+def _has_tools(parts: Parts) -> bool:
+    """Whether nvcc's neighbours are there: a bare link to an nvcc takes the link's folder for its own."""
+    return all(tool in parts.programs for tool in catalog.TOOLS)
+
+
+def _layout_of(system: System, root: Path) -> Layout:
+    """The first layout whose markers are all there."""
+    return next(
+        layout
+        for layout in catalog.LAYOUTS
+        if all(system.stat(os.path.normpath(root / marker)) is not None for marker in layout.marker)
+    )
+
+
+def _folders(system: System, root: Path, told: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
+    """The folders that are there, those that nvcc told first."""
+    targets = catalog.TARGETS.get(system.machine, (f"{system.machine}-linux",))
+    multiarch = f"{system.machine}-linux-gnu"
+    known = (root / row.format(target=target, multiarch=multiarch) for row in rows for target in targets)
+    wanted = dict.fromkeys((*(path for path in told if path is not None), *known))
+    return tuple(path for path in wanted if system.is_dir(path))
+
+
+def _first(system: System, folders: tuple[Path, ...], name: str, *, program: bool) -> Path | None:
+    """The first folder's file of that name."""
+    test = system.is_program if program else system.is_file
+    return next((folder / name for folder in folders if test(folder / name)), None)
+
+
+def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> Path | None:
+    """The shared CUDA runtime; wheels have it only under its versioned name."""
+    major = version.partition(".")[0]
+    for name in ("libcudart.so", f"libcudart.so.{major}", f"libcudart.so.{release_of(version)}"):
+        found = _first(system, folders, name, program=False)
+        if found is not None:
+            return found
+    return None
+
+
+def _incomplete(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
+    """Name what is missing and what brings it."""
+    release = release_of(answers.version)
+    hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
+    return Rejection(
+        reason=f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})",
+        hint=hint if parts.layout.name in ("pip", "conda") else "",
+    )
+
+
+def _mixed(strangers: tuple[Component, ...], parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
+    """Name the parts of other releases that records tell of."""
+    release = release_of(answers.version)
+    hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
+    return Rejection(reason=Mixture(release=release, strangers=strangers, hint=hint).reason, hint=hint, mixed=True)
+
+
+def _assemble(
+    system: System, candidate: ToolkitCandidate, answers: Answers, parts: Parts, host: HostCompiler
+) -> CudaToolkit | Rejection:
+    """The toolkit's value, once all parts are there; the rest is asked only if no record tells of another release."""
+    recorded = tuple(_recorded(system, parts))
+    strangers = find_strangers(recorded, release_of(answers.version))
+    if strangers:
+        return _mixed(strangers, parts, answers, candidate)
+    programs = parts.programs
+    archs, tools = _ask_tools(system, parts)
+    limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")
+    clash = parse_libc_below(system.read_text(parts.headers["crt"].parent / "math_functions.h") or "")
+    return CudaToolkit(
+        root=parts.root,
+        release=release_of(answers.version),
+        nvcc=programs["nvcc"],
+        nvcc_version=answers.version,
+        nvcc_build=answers.build,
+        nvcc_content=identify_files(system, programs["nvcc"], programs["nvcc"].with_name("nvcc.profile")),
+        layout=parts.layout.name,
+        include_dirs=parts.include_dirs,
+        library_dirs=parts.library_dirs,
+        cudart_static=parts.cudart_static,
+        cudart_shared=parts.cudart_shared,
+        cicc=programs["cicc"],
+        ptxas=programs["ptxas"],
+        cudafe=programs["cudafe++"],
+        fatbinary=programs["fatbinary"],
+        nvlink=programs["nvlink"],
+        libdevice=parts.libdevice,
+        components=(
+            Component(name="nvcc", path=programs["nvcc"], version=answers.version, source="nvcc --version"),
+            *tools,
+            *(_completed(system, part, archs) for part in recorded),
+        ),
+        archs=archs,
+        host_limits=limits._replace(libc_below=clash),
+        host_compiler=host,
+        found_via=candidate.found_via,
+    )
+
+
+def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Component, ...]]:
+    """What nvcc can target, and the tools with their versions, all asked at once."""
+    nvcc = str(parts.programs["nvcc"])
+    tools = [parts.programs[name] for name in catalog.TOOLS]
+    commands = ((nvcc, "--list-gpu-arch"), (nvcc, "--help"), *((str(tool), "--version") for tool in tools))
+    listed, helped, *told = system.run_all(commands, unset=catalog.PROBE_UNSET)
+    archs = tuple(sorted({*parse_archs_listed(listed.stdout), *parse_archs_listed(helped.stdout)}))
+    rows = zip(catalog.TOOLS, tools, told, strict=True)
+    return archs, tuple(
+        Component(name=name, path=tool, version=_told(result), source=f"{name} --version")
+        for name, tool, result in rows
+    )
+
+
+def _recorded(system: System, parts: Parts) -> Iterator[Component]:
+    """The parts that have no program to ask, with what the packaging's records and their headers tell."""
+    files = {"nvvm": parts.programs["cicc"], **parts.headers}
+    recorded = recorded_versions(system, parts.root, parts.layout)
+    header_release = _cudart_release(system, parts)
+    for name in ("nvvm", "crt", "cudart", "cccl"):
+        version, source = recorded.get(name, ("", ""))
+        if name == "cudart" and header_release and release_of(version) != header_release:
+            version, source = header_release, "CUDART_VERSION"
+        if name == "cccl" and not version:
+            version, source = _cccl_release(system, parts), "CCCL_VERSION"
+        yield Component(name=name, path=files[name], version=version, source=source if version else NO_RECORD)
+
+
+def _completed(system: System, part: Component, archs: tuple[Arch, ...]) -> Component:
+    """A part; cicc's version from itself where no record tells."""
+    if part.version or part.name != "nvvm":
+        return part
+    version = _cicc_version(system, part.path, archs)
+    return part._replace(version=version, source="cicc's output" if version else NO_RECORD)
+
+
+def _cicc_version(system: System, cicc: Path, archs: tuple[Arch, ...]) -> str:
+    """What cicc writes about itself at the head of its PTX: it has no ``--version``."""
+    arch = archs[0].compute if archs else "compute_75"
+    return _told(system.run((str(cicc), "-arch", arch, str(PROBE), "-o", "/dev/stdout"), unset=catalog.PROBE_UNSET))
+
+
+def _cccl_release(system: System, parts: Parts) -> str:
+    """The release that CCCL's headers name: a number of its own, not CUDA's."""
+    base = parts.headers["cccl"].parent.parent
+    places = (folder / name for folder in (base, base / "cccl") for name in catalog.CCCL_VERSION_HEADERS)
+    texts = (system.read_text(place, limit_bytes=16384) for place in places)
+    return next(filter(None, (parse_cccl_version(text) for text in texts if text)), "")
+
+
+def _told(result: RunResult) -> str:
+    """The version that a tool printed, empty when it printed none."""
+    version = parse_tool_version(result.text)
+    return version.version if version else ""
+
+
+def _cudart_release(system: System, parts: Parts) -> str:
+    """The release that the CUDA runtime's headers name."""
+    header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
+    return parse_cudart_version(system.read_text(header, limit_bytes=65536) or "")

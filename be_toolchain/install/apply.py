@@ -1,0 +1,211 @@
+"""Carry a plan out: download, verify, put in place, so that an interruption leaves the old state or the new one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from be_toolchain.errors import InstallError
+from be_toolchain.install.clang_tree import join_wheels, try_clang
+from be_toolchain.install.facts import parse_present
+from be_toolchain.install.installers import Installer
+from be_toolchain.install.managed import Store, flush
+from be_toolchain.install.model import Goal, InstallPlan, Situation
+from be_toolchain.install.plan import plan_install
+from be_toolchain.install.wheel_files import check_wheel, dist_info_of
+from be_toolchain.install.workplace import make_workplace
+from be_toolchain.install.zig import build_library, write_compiler
+from be_toolchain.machine.store_paths import INTERRUPTED
+from be_toolchain.machine.system import System
+
+Say = Callable[[str], None]
+
+
+def make_plan(goal: Goal, situation: Situation, installer: Installer) -> InstallPlan:
+    """Ask the index what a goal comes to, and check what is there already.
+
+    Raises
+    ------
+    InstallError
+        The index can't be asked, or its answer is no coherent set.
+    """
+    with make_workplace() as work:
+        wheels = installer.resolve(goal.requirement, work)
+    plan = plan_install(goal, wheels, situation)
+    site = plan.folder
+    if plan.is_done and any(True for wheel in plan.wheels for _ in check_wheel(site, wheel.name, wheel.version)):
+        return plan.forced()
+    return plan
+
+
+def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: None) -> Path:
+    """Carry out a plan.
+
+    Parameters
+    ----------
+    plan : InstallPlan
+        What to do; a plan that is done does nothing.
+    installer : Installer
+        What fetches wheels.
+    say : callable, optional
+        Is told each step.
+
+    Returns
+    -------
+    Path
+        The folder with the files.
+
+    Raises
+    ------
+    InstallError
+        It did not work. A managed toolchain is as before; an environment is as before, or marked as interrupted so
+        that no search takes a compiler from it, and the same installation repairs it.
+    """
+    if plan.is_done:
+        return plan.folder
+    _check_room(plan, installer.system)
+    if plan.goal.into == "managed":
+        return _apply_managed(plan, Store(plan.goal.folder), installer, say)
+    return _apply_env(plan, installer, say)
+
+
+def _check_room(plan: InstallPlan, system: System) -> None:
+    """Refuse what would fail half way."""
+    facts = system.folder_facts(plan.goal.folder)
+    if not facts.writable:
+        raise InstallError(f"{facts.standing} is not writable", hints=("name another folder with BE_TOOLCHAINS_DIR",))
+    if not facts.executable:
+        hints = ("name a folder on another file system with BE_TOOLCHAINS_DIR",)
+        raise InstallError(f"programs in {facts.standing} can't be run: it is mounted noexec", hints=hints)
+    needed = (plan.download_mb + plan.installed_mb) * 1_000_000
+    if facts.free_bytes is not None and facts.free_bytes < needed:
+        free = facts.free_bytes // 1_000_000
+        raise InstallError(f"{facts.standing} has {free} MB free, about {needed // 1_000_000} MB are needed")
+
+
+def _write_requirements(plan: InstallPlan, work: Path) -> Path:
+    """The requirements file that accepts exactly the plan's wheels."""
+    path = work / "requirements.txt"
+    path.write_text("".join(f"{wheel.requirement}\n" for wheel in plan.wheels), encoding="utf-8")
+    return path
+
+
+def _require_intact(plan: InstallPlan, site: Path) -> None:
+    """Compare what was installed with what the wheels hold."""
+    wrong = [text for wheel in plan.wheels for text in check_wheel(site, wheel.name, wheel.version)]
+    if wrong:
+        shown = "\n".join(f"  {text}" for text in wrong[:5])
+        raise InstallError(f"the installed files are not what the wheels hold ({len(wrong)} differ)\n{shown}")
+
+
+def _apply_managed(plan: InstallPlan, store: Store, installer: Installer, say: Say) -> Path:
+    """Build a toolchain beside the others and publish it by one rename."""
+    with store.stage() as work:
+        tree = work / "tree"
+        say(f"downloading and unpacking {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
+        installer.install_tree(_write_requirements(plan, work), tree, work)
+        say("verifying every file")
+        _require_intact(plan, tree)
+        _name_libraries(tree)
+        if plan.goal.kind == "host-compiler":
+            say("building its C++ library (a minute, once)")
+            write_compiler(tree, installer.system.machine)
+            problem = build_library(tree, work, installer.system)
+            if problem:
+                raise InstallError(f"the compiler of ziglang does not work here: {problem}")
+        wheels = tuple((wheel.name, wheel.version) for wheel in plan.wheels)
+        if plan.goal.kind == "cuda-clang":
+            say("joining them into one folder, and compiling a kernel")
+            problem = try_clang(plan.goal.clang, join_wheels(tree, dict(wheels)), work, installer.system)
+            if problem:
+                raise InstallError(f"{plan.goal.clang} does not compile with CUDA {plan.version}: {problem}")
+        return store.publish(tree, plan.name, wheels).path
+
+
+def _name_libraries(tree: Path) -> None:
+    """Name libraries as NVIDIA's own installer does: CMake's FindCUDAToolkit looks for ``lib64/libcudart.so``."""
+    for folder in tree.glob("nvidia/cu[0-9][0-9]/lib"):
+        rows = [(folder.parent / "lib64", folder)]
+        rows += [(folder / f"{path.name.partition('.so.')[0]}.so", path) for path in folder.glob("lib*.so.*")]
+        for link, target in rows:
+            if not link.exists():
+                link.symlink_to(target.name)
+
+
+def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
+    """Download all, then exchange the environment's wheels while a marker says that this goes on."""
+    site = plan.goal.folder
+    marker = site / INTERRUPTED
+    before = _installed(site)
+    with make_workplace() as work:
+        requirements = _write_requirements(plan, work)
+        say(f"downloading {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
+        installer.download(requirements, work)
+        say("exchanging the environment's wheels")
+        _write_marker(marker, plan)
+        try:
+            if plan.repairs:
+                wipe(site, tuple(wheel.name for wheel in plan.wheels))
+            installer.exchange(requirements, work, force=plan.repairs)
+        except InstallError:
+            if not plan.repairs and _installed(site) == before:
+                marker.unlink(missing_ok=True)
+            raise
+        say("verifying every file")
+        _require_intact(plan, site)
+        flush(site)
+        marker.unlink(missing_ok=True)
+    return site
+
+
+def _installed(site: Path) -> tuple[tuple[str, str], ...]:
+    """The CUDA wheels in a folder."""
+    return parse_present(tuple(sorted(entry.name for entry in site.iterdir())))
+
+
+def _write_marker(marker: Path, plan: InstallPlan) -> None:
+    """Say, durably, that an exchange goes on and what it goes to."""
+    data = {"version": plan.version, "wheels": {wheel.name: wheel.version for wheel in plan.wheels}}
+    marker.write_text(json.dumps(data), encoding="utf-8")
+    flush(marker.parent)
+
+
+def wipe(site: Path, names: tuple[str, ...]) -> None:
+    """Take distributions out that pip may no longer be able to uninstall: what each RECORD lists, and the record.
+
+    Parameters
+    ----------
+    site : Path
+        The folder of packages.
+    names : tuple of str
+        Distributions; other files stay.
+    """
+    root = site.resolve()
+    for name in names:
+        for folder in dist_info_of(site, name):
+            for path in _recorded(folder):
+                target = site / path
+                if root in target.resolve().parents:
+                    target.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+    _remove_stashes(site)
+
+
+def _recorded(folder: Path) -> tuple[str, ...]:
+    """The files in a RECORD, none when it is not there."""
+    try:
+        with (folder / "RECORD").open(encoding="utf-8", newline="") as file:
+            return tuple(row[0] for row in csv.reader(file) if row)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return ()
+
+
+def _remove_stashes(site: Path) -> None:
+    """Remove the folders, named with a tilde, in which a killed pip left the files that it was replacing."""
+    cuda = site / "nvidia"
+    places = [site.glob("~vidia*"), cuda.glob("~*"), cuda.glob("cu1?/~*"), cuda.glob("cu1?/*/~*")]
+    for stash in [path for place in places for path in place]:
+        shutil.rmtree(stash, ignore_errors=True)

@@ -1,0 +1,266 @@
+"""pip and uv, behind one port: resolve, download, install. They run as programs; their answers are parsed here."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from be_toolchain.errors import InstallError
+from be_toolchain.install.model import Wheel
+from be_toolchain.install.wheel_files import canonical_name
+from be_toolchain.machine.system import System
+
+TIMEOUT_S = 3600.0
+"""For one run of pip or uv; a slow line needs its time."""
+
+UNSET = (
+    "PIP_TARGET",
+    "PIP_USER",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+    "PIP_DRY_RUN",
+    "PIP_REPORT",
+    "PIP_QUIET",
+    "PIP_VERBOSE",
+    "PIP_LOG",
+    "PIP_CONSTRAINT",
+    "PIP_UPGRADE",
+    "UV_CONSTRAINT",
+    "UV_OVERRIDE",
+    "PYTHONPATH",
+)
+"""Variables that would send packages elsewhere, change which, or hide what pip says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installer(ABC):
+    """What fetches wheels for the running Python.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    python : Path
+        The Python whose environment it is.
+    wheels : Path, optional
+        A folder of downloaded wheels to use instead of an index.
+    """
+
+    system: System
+    python: Path
+    wheels: Path | None = None
+
+    @abstractmethod
+    def resolve(self, requirement: str, work: Path) -> tuple[Wheel, ...]:
+        """Ask the index what a requirement comes to; `work` is a folder for files.
+
+        Raises
+        ------
+        InstallError
+            Nothing fits, or the index can't be reached.
+        """
+
+    @abstractmethod
+    def install_tree(self, requirements: Path, tree: Path, work: Path) -> None:
+        """Install into a folder of its own, hashes verified; raises InstallError."""
+
+    @abstractmethod
+    def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
+        """Exchange packages of the environment for those that `download` fetched; raises InstallError."""
+
+    @abstractmethod
+    def download(self, requirements: Path, work: Path) -> None:
+        """Fetch all wheels, hashes verified, so that `exchange` is short; raises InstallError."""
+
+    def _source(self) -> tuple[str, ...]:
+        """The index, or the folder instead of it."""
+        return () if self.wheels is None else ("--no-index", "--find-links", str(self.wheels))
+
+    def _run(self, argv: tuple[str, ...], what: str, work: Path) -> str:
+        """Run it with temporary files in `work`; its standard output, or an error with the end of what it said."""
+        env = self.system.which("env") or Path("/usr/bin/env")
+        done = self.system.run((str(env), f"TMPDIR={work}", *argv), unset=UNSET, timeout_s=TIMEOUT_S)
+        if done.returncode != 0:
+            said = [line for line in done.text.splitlines() if line.strip() and not line.startswith("WARNING:")]
+            tail = "\n".join(f"  {line}" for line in said[-8:])
+            message = f"{what} failed ({done.problem or f'exit status {done.returncode}'})\n{tail}".rstrip()
+            raise InstallError(message, hints=(f"nothing was changed; {explain_failure(done.text, self.wheels)}",))
+        return done.stdout
+
+
+_UNREACHABLE = (
+    "connection broken by",
+    "Could not fetch URL",
+    "Failed to fetch",
+    "Request failed after",
+    "error sending request",
+)
+_NOT_OFFERED = ("No matching distribution found", "No solution found when resolving")
+
+
+def explain_failure(text: str, wheels: Path | None = None) -> str:
+    """What to do after pip or uv failed: an index that can't be reached, and one that has no such version, differ.
+
+    Parameters
+    ----------
+    text : str
+        All that it said. pip ends with "No matching distribution" also where it reached no index.
+    wheels : Path, optional
+        The folder that was asked instead of an index.
+
+    Examples
+    --------
+    >>> explain_failure("ERROR: No matching distribution found for cuda-toolkit<100,>=99")
+    'the package index has no such version for this Python and machine: name another one, or auto'
+    """
+    offline = any(words in text for words in _UNREACHABLE)
+    if any(words in text for words in _NOT_OFFERED) and not offline:
+        if wheels is not None:
+            return f"{wheels} lacks a wheel of that version for this Python and machine: add it, or leave --wheels out"
+        if "(from versions: none)" not in text:
+            return "the package index has no such version for this Python and machine: name another one, or auto"
+    if offline:
+        return "the package index can't be reached: give a folder of downloaded wheels with --wheels FOLDER"
+    return "without a network, give a folder of downloaded wheels with --wheels FOLDER"
+
+
+class Pip(Installer):
+    """``python -m pip``."""
+
+    @property
+    def _pip(self) -> tuple[str, ...]:
+        """The program."""
+        return (str(self.python), "-m", "pip", "--disable-pip-version-check", "--no-input")
+
+    def resolve(self, requirement: str, work: Path) -> tuple[Wheel, ...]:
+        """See `Installer.resolve`."""
+        argv = (*self._pip, "install", "--quiet", "--dry-run", "--ignore-installed", "--only-binary", ":all:")
+        text = self._run((*argv, "--report", "-", *self._source(), requirement), "asking pip for " + requirement, work)
+        return parse_pip_report(text, self.system)
+
+    def install_tree(self, requirements: Path, tree: Path, work: Path) -> None:
+        """See `Installer.install_tree`."""
+        argv = (*self._pip, "install", "--quiet", "--no-compile", "--no-deps", "--only-binary", ":all:")
+        options = ("--require-hashes", "--target", str(tree), *self._source(), "--requirement", str(requirements))
+        self._run((*argv, *options), "pip install", work)
+
+    def download(self, requirements: Path, work: Path) -> None:
+        """See `Installer.download`."""
+        argv = (*self._pip, "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes")
+        options = ("--dest", str(work / "wheels"), *self._source(), "--requirement", str(requirements))
+        self._run((*argv, *options), "pip download", work)
+
+    def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
+        """See `Installer.exchange`."""
+        argv = (*self._pip, "install", "--quiet", "--no-compile", "--no-deps", "--require-hashes", "--no-index")
+        forced = ("--force-reinstall",) if force else ()
+        options = ("--find-links", str(work / "wheels"), *forced, "--requirement", str(requirements))
+        self._run((*argv, *options), "pip install", work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uv(Installer):
+    """``uv pip``, for environments without pip.
+
+    Parameters
+    ----------
+    uv : Path
+        The program.
+    """
+
+    uv: Path
+
+    def resolve(self, requirement: str, work: Path) -> tuple[Wheel, ...]:
+        """See `Installer.resolve`."""
+        asked = work / "asked.in"
+        asked.write_text(f"{requirement}\n", encoding="utf-8")
+        argv = (str(self.uv), "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate")
+        options = ("--only-binary", ":all:", "--python", str(self.python), *self._source(), str(asked))
+        return parse_uv_compile(self._run((*argv, *options), "asking uv for " + requirement, work))
+
+    def install_tree(self, requirements: Path, tree: Path, work: Path) -> None:
+        """See `Installer.install_tree`."""
+        self._install(("--target", str(tree), *self._source()), requirements, work)
+
+    def download(self, requirements: Path, work: Path) -> None:
+        """See `Installer.download`: into uv's own cache, by installing into a folder that is thrown away."""
+        self.install_tree(requirements, work / "fetched", work)
+
+    def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
+        """See `Installer.exchange`."""
+        self._install((*(("--reinstall",) if force else ()), *self._source()), requirements, work)
+
+    def _install(self, options: tuple[str, ...], requirements: Path, work: Path) -> None:
+        """Run ``uv pip install`` with what all installations have in common."""
+        argv = (str(self.uv), "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy")
+        named = ("--only-binary", ":all:", "--python", str(self.python), "--requirement", str(requirements))
+        self._run((*argv, *options, *named), "uv pip install", work)
+
+
+def find_installer(system: System, python: Path, wheels: Path | None) -> Installer:
+    """Find pip in the running Python, else uv on PATH.
+
+    Raises
+    ------
+    InstallError
+        Neither is there.
+    """
+    asked = system.run((str(python), "-c", "import pip"), unset=UNSET)
+    if asked.returncode == 0:
+        return Pip(system=system, python=python, wheels=wheels)
+    uv = system.which("uv")
+    if uv is not None:
+        return Uv(system=system, python=python, wheels=wheels, uv=uv)
+    raise InstallError(
+        f"{python} has no pip, and no uv is on PATH ({asked.why_failed})",
+        hints=(f"{python} -m ensurepip", "or install uv"),
+    )
+
+
+def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
+    """Read what ``pip install --report`` wrote; sizes of local files are asked from `system`.
+
+    Raises
+    ------
+    InstallError
+        It is no report, or a wheel in it has no hash.
+    """
+    try:
+        data: Any = json.loads(text)
+        rows = [(row["metadata"]["name"], row["metadata"]["version"], row["download_info"]) for row in data["install"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InstallError(
+            f"pip's report can't be read ({error})", hints=("upgrade pip: pip install -U pip",)
+        ) from None
+    wheels = []
+    for name, version, source in rows:
+        digest = source.get("archive_info", {}).get("hashes", {}).get("sha256", "")
+        if not digest:
+            raise InstallError(f"the package index tells no SHA-256 of {name} {version}: it could not be verified")
+        parts = urlsplit(str(source.get("url", "")))
+        found = system.stat(unquote(parts.path)) if parts.scheme == "file" else None
+        size = found.size_bytes if found is not None else None
+        wheels.append(Wheel(name=canonical_name(name), version=version, hashes=(f"sha256:{digest}",), size_bytes=size))
+    return tuple(wheels)
+
+
+def parse_uv_compile(text: str) -> tuple[Wheel, ...]:
+    r"""Read the requirements that ``uv pip compile --generate-hashes`` prints.
+
+    Examples
+    --------
+    >>> parse_uv_compile("ziglang==0.15.1 \\\n    --hash=sha256:ab \\\n    --hash=sha256:cd\n")[0].hashes
+    ('sha256:ab', 'sha256:cd')
+    """
+    wheels = []
+    for line in text.replace("\\\n", " ").splitlines():
+        match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==(\S+)", line)
+        if match is not None:
+            hashes = tuple(re.findall(r"--hash=(\S+)", line))
+            wheels.append(Wheel(name=canonical_name(match[1]), version=match[2], hashes=hashes))
+    return tuple(wheels)

@@ -1,0 +1,254 @@
+"""The store of managed toolchains: whole versions side by side, each published by one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_toolchain.errors import StoreError
+from be_toolchain.install.wheel_files import check_wheel
+from be_toolchain.install.workplace import find_dead, make_workplace, sweep_dead
+from be_toolchain.known.versions import release_of, version_key
+from be_toolchain.machine.own_store import find_store
+from be_toolchain.machine.store_paths import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
+from be_toolchain.machine.system import System
+
+SCHEMA = 1
+"""Raised whenever a field of the manifest changes its meaning."""
+
+_STAGING, _REMOVED = ".staging-", ".removed-"
+
+
+class ManagedToolchain(NamedTuple):
+    """One version in the store.
+
+    Parameters
+    ----------
+    name : str
+        Its folder's, such as ``"cuda-13.0.2"``.
+    path : Path
+        Its folder.
+    version : str
+        Such as ``"13.0.2"``.
+    wheels : tuple of (name, version)
+        What it was made from.
+    selected : bool
+        Whether ``use`` chose it.
+    """
+
+    name: str
+    path: Path
+    version: str
+    wheels: tuple[tuple[str, str], ...]
+    selected: bool = False
+
+
+class Store:
+    """Managed toolchains below one folder. Nothing is made on disk before the first installation.
+
+    Parameters
+    ----------
+    root : Path
+        The folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def list(self) -> tuple[ManagedToolchain, ...]:
+        """Every complete toolchain: CUDA first, newest first."""
+        selected = self.selected()
+        found = (_read(entry, selected) for entry in self._entries() if entry.name.startswith(PREFIXES))
+        rows = [row for row in found if row is not None]
+        rows.sort(key=lambda row: version_key(row.version), reverse=True)
+        return tuple(sorted(rows, key=lambda row: not row.name.startswith(CUDA_PREFIX)))
+
+    def find(self, version: str, *, to_use: bool = False) -> ManagedToolchain:
+        """The newest toolchain whose name, version or release is `version`; one that is wanted can be installed.
+
+        Raises
+        ------
+        StoreError
+            There is none.
+        """
+        rows = self.list()
+        for row in rows:
+            if version in (row.name, row.version, release_of(row.version), row.version.split(".")[0]):
+                return row
+        present = ", ".join(row.name for row in rows) or "none"
+        hints: tuple[str, ...] = (f"name one of these: {present}",) if rows else ()
+        number = version.removeprefix(CUDA_PREFIX)
+        if to_use and number[:1].isdigit():
+            hints += (f"python -m be_toolchain install --cuda {number} --into managed",)
+        raise StoreError(f"no managed toolchain {version!r} in {self.root}; there: {present}", hints=hints)
+
+    def selected(self) -> str:
+        """The name that ``use`` wrote, empty when there is none."""
+        try:
+            return (self.root / SELECTED).read_text(encoding="utf-8").strip()
+        except OSError:
+            return ""
+
+    def select(self, row: ManagedToolchain | None) -> None:
+        """Make searches take one toolchain before all others, or none."""
+        with self._explained():
+            if row is None:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    (self.root / SELECTED).unlink()
+                return
+            handle, temporary = tempfile.mkstemp(dir=self.root, prefix=f".{SELECTED}.")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(f"{row.name}\n")
+            Path(temporary).replace(self.root / SELECTED)
+
+    def damage(self, row: ManagedToolchain) -> tuple[str, ...]:
+        """What differs from the wheels that a toolchain was made from; reads every file."""
+        return tuple(text for name, version in row.wheels for text in check_wheel(row.path, name, version))
+
+    @contextlib.contextmanager
+    def stage(self) -> Generator[Path]:
+        """A new folder to build in, removed at the end unless it was published; see `workplace`."""
+        with contextlib.ExitStack() as stack:
+            with self._explained():
+                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder = stack.enter_context(make_workplace(self.root, _STAGING))
+            yield folder
+
+    def publish(self, tree: Path, name: str, wheels: tuple[tuple[str, str], ...]) -> ManagedToolchain:
+        """Make a built folder a toolchain of the store: its manifest last, then one rename.
+
+        Parameters
+        ----------
+        tree : Path
+            The folder, in a staging folder of this store.
+        name : str
+            What it becomes.
+        wheels : tuple of (name, version)
+            What it was made from.
+
+        Returns
+        -------
+        ManagedToolchain
+            That of another process when it was quicker.
+        """
+        prefix = next(prefix for prefix in PREFIXES if name.startswith(prefix))
+        manifest = {"schema": SCHEMA, "version": name.removeprefix(prefix), "wheels": dict(wheels)}
+        (tree / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        tree.chmod(0o700)
+        flush(tree)
+        final = self.root / name
+        with self._explained():
+            present = _read(final, "")
+            if present is None or self.damage(present):
+                self._discard(final)
+            with contextlib.suppress(FileExistsError, NotADirectoryError):
+                _rename_folder(tree, final)
+        published = _read(final, self.selected())
+        if published is None:
+            raise StoreError(f"{final} is in the way of a managed toolchain", hints=(f"remove {final}",))
+        return published
+
+    def remove(self, row: ManagedToolchain) -> None:
+        """Take a toolchain out of the store: it is gone at once, its files follow."""
+        if self.selected() == row.name:
+            self.select(None)
+        with self._explained():
+            self._discard(row.path)
+
+    def leftovers(self) -> tuple[Path, ...]:
+        """Folders of installations and removals that were interrupted; those at work are not among them."""
+        return find_dead(self.root, (_STAGING, _REMOVED))
+
+    def superseded(self) -> tuple[ManagedToolchain, ...]:
+        """Toolchains of which a newer patch of the same release is there, but for the selected one."""
+        newest: set[tuple[str, str]] = set()
+        rows = []
+        for row in self.list():
+            family = (row.name.partition("-")[0], release_of(row.version))
+            if family in newest and not row.selected:
+                rows.append(row)
+            newest.add(family)
+        return tuple(rows)
+
+    def _entries(self) -> tuple[Path, ...]:
+        """What is in the store's folder."""
+        try:
+            return tuple(sorted(self.root.iterdir()))
+        except OSError:
+            return ()
+
+    def _discard(self, path: Path) -> None:
+        """Rename a folder out of sight, then delete it."""
+        if not path.is_dir():
+            return
+        with make_workplace(self.root, _REMOVED) as aside:
+            path.replace(aside / path.name)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Generator[None]:
+        """Turn a failure of the file system into an error that names the folder."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"the folder of managed toolchains, {self.root}, can't be changed: {error.strerror or error}",
+                hints=("name another one with BE_TOOLCHAINS_DIR",),
+            ) from error
+
+
+def sweep(system: System) -> tuple[str, ...]:
+    """Remove what killed installations left, in the store and in the temporary folder; a sentence for each."""
+    store = find_store(system)
+    left = Store(store.path).leftovers() if store.path is not None and not store.problem else ()
+    with contextlib.suppress(FileNotFoundError):  # no temporary folder can be written
+        left += find_dead(Path(tempfile.gettempdir()))
+    return sweep_dead(left)
+
+
+def _rename_folder(source: Path, target: Path) -> None:
+    """Rename a folder to a name that is free; FileExistsError when somebody else took it."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if target.is_dir():
+            raise FileExistsError(str(target)) from error
+        raise
+
+
+def flush(folder: Path) -> None:
+    """Have the file system write all it holds back, so that a power cut does not publish empty files."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).syncfs(handle)
+    finally:
+        os.close(handle)
+
+
+def _read(path: Path, selected: str) -> ManagedToolchain | None:
+    """A toolchain's value from its manifest; None for anything else."""
+    try:
+        data: Any = json.loads((path / MANIFEST).read_bytes())
+        if data["schema"] != SCHEMA:
+            return None
+        wheels = tuple((str(name), str(version)) for name, version in data["wheels"].items())
+        return ManagedToolchain(
+            name=path.name,
+            path=path,
+            version=str(data["version"]),
+            wheels=wheels,
+            selected=path.name == selected,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def toolchain_json(row: ManagedToolchain) -> dict[str, Any]:
+    """A toolchain as JSON data."""
+    return row._asdict() | {"path": str(row.path), "wheels": dict(row.wheels)}

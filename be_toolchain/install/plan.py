@@ -1,0 +1,360 @@
+"""What to install where, and why: decisions over values. Pure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.errors import CudaUnavailableError, InstallError, StoreError
+from be_toolchain.install.model import Goal, InstallPlan, InstallRequest, Situation, Target, Wheel
+from be_toolchain.known import catalog
+from be_toolchain.known.versions import release_of, version_key
+from be_toolchain.machine.store_paths import ENV_STORE
+from be_toolchain.machine.system_packages import clang_package, host_package
+from be_toolchain.rules.coherence import judge_driver
+
+DEFAULT_RELEASE = "13.0"
+"""Taken where no driver tells: what it builds runs on every driver that runs CUDA 13 at all."""
+
+FIRST_PIP_MAJOR = 13
+"""The first CUDA major version whose nvcc is on PyPI."""
+
+CLANG_MAJOR = 12
+"""The CUDA major version whose wheels hold no nvcc, so that clang compiles with them."""
+
+ZIG = "ziglang"
+
+PARTS = {row.pip: row for row in catalog.COMPONENTS}
+"""The component rows by their wheels' names."""
+
+SIZES_MB = {
+    "nvidia-cuda-nvcc": (37, 116),
+    "nvidia-nvvm": (62, 140),
+    "nvidia-cuda-crt": (1, 1),
+    "nvidia-cuda-runtime": (3, 8),
+    "nvidia-cuda-cccl": (4, 15),
+    "nvidia-cuda-nvcc-cu12": (41, 98),
+    "nvidia-cuda-runtime-cu12": (4, 8),
+    "nvidia-cuda-cccl-cu12": (3, 15),
+    ZIG: (101, 500),
+}
+"""About how many megabytes the wheels of release 13.0, and of ziglang 0.17, have: the download, the files."""
+
+
+class _Choice(NamedTuple):
+    """A CUDA release, as a requirement's version part; `clang` compiles with it where it has no nvcc."""
+
+    specifier: str
+    release: str
+    why: str
+    notes: tuple[str, ...] = ()
+    clang: str = ""
+
+    @property
+    def requirement(self) -> str:
+        """What pins all parts of it."""
+        return f"{catalog.PIP_TOOLKIT_12 if self.clang else catalog.PIP_TOOLKIT}{self.specifier}"
+
+
+def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, ...]:
+    """Decide what to ask the package index for.
+
+    Parameters
+    ----------
+    request : InstallRequest
+        What was asked.
+    situation : Situation
+        What is known.
+
+    Returns
+    -------
+    tuple of Goal
+
+    Raises
+    ------
+    CudaUnavailableError
+        The index has no such compiler, or the driver runs none that it has.
+    InstallError
+        The place that was named can't take it.
+    """
+    goals = []
+    if request.cuda:
+        goals.append(_cuda_goal(request, situation))
+    if request.host_compiler:
+        goals.append(_host_goal(situation))
+    return tuple(goals)
+
+
+def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
+    """A CUDA toolkit."""
+    into, why = _choose_target(request.into, situation)
+    choice = _choose_release(request.cuda, into, situation)
+    if choice.clang:
+        if request.into == "env":
+            raise InstallError(
+                f"CUDA {choice.release} can't go into this environment: clang needs its wheels joined into one folder",
+                hints=("use --into managed", 'the wheels alone: pip install "brainevent-toolchain[cuda12]"'),
+            )
+        into, why = "managed", "a folder of its own: clang needs the wheels joined into one"
+    return Goal(
+        kind="cuda-clang" if choice.clang else "cuda",
+        requirement=choice.requirement,
+        into=into,
+        folder=situation.site if into == "env" else _store(situation),
+        why=(choice.why, why),
+        notes=choice.notes,
+        clang=choice.clang,
+    )
+
+
+def _store(situation: Situation) -> Path:
+    """The store's folder."""
+    if situation.store is None:
+        raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
+    return situation.store
+
+
+def _choose_target(asked: Target | None, situation: Situation) -> tuple[Target, str]:
+    """Where to, and why."""
+    obstacle = _obstacle(situation)
+    if asked == "env":
+        if obstacle:
+            raise InstallError(f"CUDA can't go into this environment: {obstacle}", hints=("use --into managed",))
+        return "env", "this environment, as --into env says"
+    if asked == "managed":
+        return "managed", "a folder of its own, as --into managed says: no package of this environment changes"
+    if not obstacle and situation.is_virtual and not situation.is_conda:
+        return "env", "Python runs in a virtual environment: it goes with it (--into managed would share it)"
+    reason = obstacle or ("a conda prefix" if situation.is_conda else "Python is not in a virtual environment")
+    return "managed", f"a folder of its own, because {reason}"
+
+
+def _obstacle(situation: Situation) -> str:
+    """Why pip can't write to the environment, empty when it can."""
+    if situation.is_external:
+        return "its distribution manages this Python (PEP 668)"
+    return "" if situation.writable else f"{situation.site} is not writable"
+
+
+def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
+    """Which release, and why."""
+    least = _least_release(situation) if into == "env" else ""
+    if asked == "auto":
+        return _choose_auto(least, situation)
+    if re.fullmatch(r"\d+(\.\d+){0,3}", asked) is None:
+        raise InstallError(f"{asked!r} is no CUDA version", hints=("say auto, 13.0 or 13.0.2",))
+    numbers = version_key(asked)
+    if numbers[0] < CLANG_MAJOR or (numbers[0] == CLANG_MAJOR and not situation.clang):
+        raise _no_nvcc(f"CUDA {asked} was asked for", situation)
+    if len(numbers) == 1:
+        specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.{99}"
+    else:
+        release = release_of(asked)
+        specifier = f"=={release}.*" if len(numbers) == 2 else f"=={asked}"
+    notes = _driver_notes(release, situation) if len(numbers) > 1 else ()
+    if numbers[0] == CLANG_MAJOR:
+        return _for_clang(specifier, asked, f"CUDA {asked} was asked for", notes, situation)
+    if least and version_key(release) < version_key(least):
+        raise InstallError(
+            f"CUDA {asked} can't go into this environment: the jax in it needs {least} or newer",
+            hints=(f"use --into managed, or --cuda {least}",),
+        )
+    return _Choice(
+        specifier=specifier,
+        release=release,
+        why=f"CUDA {asked} was asked for",
+        notes=notes,
+    )
+
+
+def _for_clang(specifier: str, release: str, why: str, notes: tuple[str, ...], situation: Situation) -> _Choice:
+    """CUDA 12's wheels with the clang that is here."""
+    named = f"clang {situation.clang_version} ({situation.clang})"
+    reasons = f"{why}; PyPI has no nvcc for it, and {named} compiles with its ptxas, libdevice and headers"
+    own = ("an nvcc on this machine comes before it in the search, unless: python -m be_toolchain use " + release,)
+    return _Choice(specifier=specifier, release=release, why=reasons, notes=(*notes, *own), clang=situation.clang)
+
+
+def _driver_notes(release: str, situation: Situation) -> tuple[str, ...]:
+    """What the driver will not do with the products of a release."""
+    if not situation.driver_version:
+        return ()
+    rows = judge_driver(release, situation.driver_version, situation.driver_release)
+    return tuple("; ".join(filter(None, (row.message, row.hint))) for row in rows)
+
+
+def _choose_auto(least: str, situation: Situation) -> _Choice:
+    """The newest release that the driver and jax allow."""
+    beside = ("jax here is for CUDA 12; kernels of CUDA 13 load beside it on driver 580 or newer",)
+    notes = beside if situation.jax_cuda == "12" else ()
+    if not situation.driver_version:
+        release = max(least or DEFAULT_RELEASE, DEFAULT_RELEASE, key=version_key)
+        why = "no driver is here to ask; what it builds runs on the oldest drivers for CUDA 13"
+        if release != DEFAULT_RELEASE:
+            why = "no driver is here to ask; the jax in this environment needs it"
+        return _Choice(specifier=f"=={release}.*", release=release, why=f"CUDA {release}: {why}", notes=notes)
+    major, minor, *_ = (*version_key(situation.driver_version), 0)
+    if major == CLANG_MAJOR and situation.clang:
+        why = f"the newest release that the driver, which speaks CUDA {situation.driver_version}, runs in full"
+        return _for_clang(f">={major},<{major}.{minor + 1}", f"{major}.{minor}", why, (), situation)
+    if major < FIRST_PIP_MAJOR:
+        raise _no_nvcc(f"the driver speaks CUDA {situation.driver_version}", situation)
+    if least and version_key(least) > (major, minor):
+        raise CudaUnavailableError(
+            f"the jax in this environment needs CUDA {least}, the driver speaks {situation.driver_version}",
+            hints=("update the driver", "or use --into managed, which leaves jax's packages alone"),
+        )
+    return _Choice(
+        specifier=f">={FIRST_PIP_MAJOR},<{major}.{minor + 1}",
+        release=f"{major}.{minor}",
+        why=f"the newest release that the driver, which speaks CUDA {situation.driver_version}, runs in full",
+        notes=notes,
+    )
+
+
+def _least_release(situation: Situation) -> str:
+    """The oldest release that jax's plugin accepts in its environment, empty for any."""
+    releases = (release_of(version) for name, version in situation.minimums if name in PARTS)
+    return max(releases, key=version_key, default="")
+
+
+def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
+    """The error for CUDA 12, with all that works there."""
+    hints = []
+    if not situation.clang:
+        hints.append(
+            f"clang {catalog.MIN_CLANG_FOR_CUDA} or newer compiles with the CUDA 12 wheels: "
+            f"{clang_package(situation.distribution)}, then this command again"
+        )
+    driver = version_key(situation.driver_release)[:1]
+    if not situation.driver_version or driver >= (catalog.MIN_DRIVER_FOR_CUDA[13],):
+        seen = f"driver {situation.driver_release}" if driver else f"driver {catalog.MIN_DRIVER_FOR_CUDA[13]} or newer"
+        hints.append(
+            f"{seen} runs kernels of nvcc 13, also beside jax[cuda12]: "
+            f"python -m be_toolchain install --cuda {DEFAULT_RELEASE} --into managed"
+        )
+    hints.append('conda has an nvcc 12: conda install -c conda-forge cuda-nvcc cuda-cudart-dev "cuda-version=12.9"')
+    hints.append("so has NVIDIA's package repository: apt-get install cuda-toolkit-12-9, or dnf install the same")
+    without = "" if situation.clang else f"; {situation.clang_problem or 'no clang is here that would do without it'}"
+    return CudaUnavailableError(
+        f"{problem}, and PyPI has no nvcc before CUDA {FIRST_PIP_MAJOR}: nvidia-cuda-nvcc-cu12 holds ptxas and "
+        f"libdevice, but neither nvcc nor cicc{without}",
+        hints=tuple(hints),
+    )
+
+
+def _host_goal(situation: Situation) -> Goal:
+    """A C++ compiler from PyPI."""
+    return Goal(
+        kind="host-compiler",
+        requirement=ZIG,
+        into="managed",
+        folder=_store(situation),
+        why=("zig's clang brings its own headers and libc++, so that C++ kernels compile without a system compiler",),
+        notes=(f"nvcc's host side needs the system's compiler all the same: {host_package(situation.distribution)}",),
+    )
+
+
+def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) -> InstallPlan:
+    """Turn an index's answer into a plan.
+
+    Parameters
+    ----------
+    goal : Goal
+        What was asked of it.
+    wheels : tuple of Wheel
+        What it would install, the meta package included.
+    situation : Situation
+        What is known.
+
+    Returns
+    -------
+    InstallPlan
+
+    Raises
+    ------
+    InstallError
+        The answer lacks a part or mixes releases: nothing good would come of it.
+    """
+    if goal.kind != "host-compiler":
+        version = _short(next((wheel.version for wheel in wheels if wheel.name == "cuda-toolkit"), ""))
+        parts = _PARTS_OF[goal.kind]
+        kept = tuple(wheel for wheel in wheels if wheel.name in parts)
+        _check_parts(goal, kept, parts)
+    else:
+        kept = tuple(wheel for wheel in wheels if wheel.name == ZIG)
+        version = kept[0].version if kept else ""
+    if not version:
+        raise InstallError(f"the package index offers nothing for {goal.requirement}")
+    wanted = {wheel.name: wheel.version for wheel in kept}
+    plan = InstallPlan(goal=goal, version=version, wheels=kept)
+    repairs = goal.into == "env" and bool(situation.interrupted)
+    if goal.into == "managed":
+        is_done = plan.name in situation.stored
+    else:
+        is_done = not repairs and sorted(row for row in situation.present if row[0] in wanted) == sorted(wanted.items())
+    sizes = [SIZES_MB.get(wheel.name, (0, 0)) for wheel in kept]
+    known = [wheel.size_bytes / 1e6 if wheel.size_bytes else size[0] for wheel, size in zip(kept, sizes, strict=True)]
+    return InstallPlan(
+        goal=goal,
+        version=version,
+        wheels=kept,
+        replaces=tuple(row for row in situation.present if wanted.get(row[0], row[1]) != row[1])
+        if goal.into == "env"
+        else (),
+        repairs=repairs,
+        is_done=is_done,
+        download_mb=round(sum(known)),
+        installed_mb=sum(size[1] for size in sizes),
+    )
+
+
+def _short(version: str) -> str:
+    """A version without the zero that rebuilt meta packages have at the end.
+
+    Examples
+    --------
+    >>> _short("13.0.3.0")
+    '13.0.3'
+    """
+    words = version.split(".")
+    return ".".join(words[:3]) if words[3:] == ["0"] else version
+
+
+_PARTS_OF: dict[str, tuple[str, ...]] = {"cuda": tuple(PARTS), "cuda-clang": tuple(catalog.CUDA12_WHEELS)}
+_OWN_RELEASE = {name for name, row in PARTS.items() if not row.same_release} | {"nvidia-cuda-cccl-cu12"}
+
+
+def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) -> None:
+    """All parts, and all of one release: metadata of the past has let some float."""
+    missing = sorted(set(parts) - {wheel.name for wheel in wheels})
+    releases = {release_of(wheel.version) for wheel in wheels if wheel.name not in _OWN_RELEASE}
+    if missing or len(releases) != 1:
+        listed = ", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels) or "nothing"
+        problem = f"lacks {', '.join(missing)}" if missing else "mixes releases"
+        raise InstallError(f"the package index's answer to {goal.requirement} {problem}: {listed}")
+
+
+def mixture_of(present: tuple[tuple[str, str], ...]) -> str:
+    """What is wrong with the CUDA wheels of an environment, empty when nothing is, or when nvcc is not among them.
+
+    Examples
+    --------
+    >>> mixture_of((("nvidia-cuda-nvcc", "13.0.88"),))
+    'incomplete: no nvidia-nvvm, nvidia-cuda-crt, nvidia-cuda-runtime, nvidia-cuda-cccl'
+    """
+    rows = [(name, version) for name, version in present if name in PARTS]
+    names = [name for name, _ in rows]
+    if "nvidia-cuda-nvcc" not in names:
+        return ""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        return f"installed twice: {', '.join(twice)}"
+    missing = [name for name in PARTS if name not in names]
+    if missing:
+        return f"incomplete: no {', '.join(missing)}"
+    releases = {release_of(version) for name, version in rows if PARTS[name].same_release}
+    if len(releases) > 1:
+        return "of different releases: " + ", ".join(f"{name} {version}" for name, version in rows)
+    return ""

@@ -1,0 +1,1 @@
+"""What is known of toolkits without looking: layouts, versions, formats. Imports `machine` and values."""

@@ -1,0 +1,51 @@
+"""The folder of managed toolchains as it is here: programs in it run as the user, under the rules of the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.machine.store_paths import ENV_STORE, MANIFEST, store_dir
+from be_toolchain.machine.system import System
+
+OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of your own with {ENV_STORE}"
+"""What to do about a folder that is not trusted."""
+
+
+class StoreFolder(NamedTuple):
+    """Where managed toolchains are.
+
+    Parameters
+    ----------
+    path : Path or None
+        The user's own part of it where the folder is for all users; None when there is no home.
+    problem : str
+        Why nothing in it is used; empty when it is, or is not there yet.
+    """
+
+    path: Path | None
+    problem: str = ""
+
+
+def find_store(system: System) -> StoreFolder:
+    """Look at the folder of managed toolchains."""
+    named = store_dir(system.environ)
+    if named is None or not system.is_dir(named):
+        return StoreFolder(named)
+    facts = system.folder_facts(named)
+    return StoreFolder(facts.own_part or named, facts.obstacle and f"{named} {facts.obstacle}")
+
+
+def find_managed(system: System, prefix: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The names of what is in the store and begins with a prefix; none where the store is not trusted."""
+    store = find_store(system)
+    if store.path is None or store.problem:
+        return ()
+    return tuple(name for name in system.list_dir(store.path) if name.startswith(prefix))
+
+
+def distrust_managed(system: System, folder: Path) -> str:
+    """Why one toolchain in the store is not used: it was never finished, or others may write to it; else empty."""
+    if not system.is_file(folder / MANIFEST):
+        return f"not a managed toolchain: no {MANIFEST}"
+    return system.folder_facts(folder).obstacle

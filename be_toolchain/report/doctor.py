@@ -1,0 +1,294 @@
+"""What works here, what does not, and what to do next: the machine is examined, and a report made of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from be_toolchain.errors import Probe, ToolchainError
+from be_toolchain.find.devices import LIBCUDA, DeviceReport, ask_aside
+from be_toolchain.find.survey import Survey, survey
+from be_toolchain.machine.system import System
+from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
+from be_toolchain.report.model import Finding, Report, Status
+from be_toolchain.rules.coherence import (
+    judge_archs,
+    judge_cuda12_wheels,
+    judge_driver,
+    judge_folder,
+    judge_jax,
+    judge_room,
+    render_limits,
+)
+from be_toolchain.rules.runtime_settings import refused_settings
+from be_toolchain.rules.surroundings import Surroundings, probe_surroundings
+from be_toolchain.settings.configuration import PassedOver, find_configuration
+
+if TYPE_CHECKING:
+    from be_toolchain.report.smoke import SmokeResult
+
+
+def examine_machine(
+    system: System, *, smoke: bool = False, devices: Callable[[], DeviceReport] | None = None
+) -> Report:
+    """Look at compilers, CUDA toolkits, driver and GPUs, and judge how they fit.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    smoke : bool
+        Build and run programs with what was found, which takes seconds.
+    devices : callable, optional
+        What `devices.ask_aside` gave, where the driver is being asked already.
+
+    Returns
+    -------
+    Report
+        Never raises a `ToolchainError`: those are findings.
+    """
+    asked = devices or ask_aside(system)
+    surroundings = probe_surroundings(system)
+    home = system.environ.get("HOME", "").rstrip("/")
+    request = ToolchainRequest(need_cuda=True, need_cxx=True)
+    refused = refused_settings(system.environ, surroundings)
+    passed: list[PassedOver] = []
+    try:
+        found = survey(request, system, find_configuration(system, passed.append), to_the_end=True)
+    except ToolchainError as error:
+        report = _report_settings((error, *refused), asked(), surroundings, home)
+        return report._replace(findings=(*report.findings, *map(_file_finding, passed)))
+    seen = asked()
+    missing = dict.fromkeys(p for p in (found.cxx_problem, found.cuda_problem) if p is not None)
+    trials = _try_all(found.toolchain, seen, surroundings, system) if smoke else ()
+    failed = {trial.name for trial in trials if trial.outcome == "fail"}
+    no_cxx = bool(found.cxx_problem or refused) or not failed.isdisjoint({"C++", "FFI on the CPU"})
+    probes = (
+        ("C++ compiler", found.cxx_probes),
+        ("CUDA toolkit", found.cuda_probes),
+        ("nvcc's host compiler", found.host_probes),
+        ("driver and GPUs", tuple(_device_probes(seen))),
+    )
+    return Report(
+        findings=(
+            *_findings(found, seen, surroundings),
+            *map(_file_finding, passed),
+            *map(_refusal, refused),
+            *map(_smoke_finding, trials),
+        ),
+        toolchain=found.toolchain,
+        devices=seen,
+        probes=probes,
+        problems=(*missing, *refused),
+        surroundings=surroundings,
+        smoke=trials,
+        home=home,
+        exit_code=NO_CXX if no_cxx else NO_CUDA if found.cuda_problem or failed else WORKS,
+    )
+
+
+def _file_finding(passed: PassedOver) -> Finding:
+    """The line of a project's file that does not count."""
+    return Finding(status="warn", subject="project file", message=passed.reason, next_step=passed.remedy)
+
+
+def _refusal(error: ToolchainError) -> Finding:
+    """The line of a setting with which nothing can be loaded."""
+    return Finding(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
+
+
+def _report_settings(
+    errors: tuple[ToolchainError, ...], devices: DeviceReport, surroundings: Surroundings, home: str
+) -> Report:
+    """The report where a setting that steers the search means nothing: nothing was searched."""
+    return Report(
+        findings=tuple(map(_refusal, errors)),
+        toolchain=Toolchain(),
+        devices=devices,
+        probes=(),
+        problems=errors,
+        surroundings=surroundings,
+        home=home,
+        exit_code=NO_CXX,
+    )
+
+
+def _try_all(
+    toolchain: Toolchain, devices: DeviceReport, surroundings: Surroundings, system: System
+) -> tuple[SmokeResult, ...]:
+    """The trials; their module is not loaded without them."""
+    from be_toolchain.report.smoke import run_smoke
+
+    return run_smoke(toolchain, devices, system, jax=bool(surroundings.jaxlib))
+
+
+def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
+    """Who was asked for the driver: libcuda, and nvidia-smi where libcuda tells nothing."""
+    told = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
+    by_smi = devices.found_via == "nvidia-smi"
+    answered = devices.driver_version is not None
+    silent = "it told no driver version" if by_smi else devices.problem or "it told no driver version"
+    chosen = answered and not by_smi
+    yield Probe(found_via="libcuda", place=LIBCUDA, reason=told if chosen else silent, chosen=chosen)
+    if by_smi:
+        yield Probe(found_via="nvidia-smi", place="nvidia-smi", reason=told, chosen=True)
+    elif not answered:
+        yield Probe(found_via="nvidia-smi", place="nvidia-smi", reason="not on PATH, or it failed")
+
+
+def _smoke_finding(trial: SmokeResult) -> Finding:
+    """A trial's line."""
+    status: Status = "note" if trial.outcome == "skipped" else trial.outcome
+    message = f"{trial.message}\n{trial.detail}" if trial.detail else trial.message
+    next_step = "the end of its output is above" if trial.detail else ""
+    return Finding(status=status, subject=f"smoke: {trial.name}", message=message, next_step=next_step)
+
+
+def _surrounding_findings(
+    around: Surroundings, devices: DeviceReport, toolkit: CudaToolkit | None
+) -> Iterator[Finding]:
+    """Jax's CUDA and the folders, where something is to be said of them."""
+    if around.jaxlib:
+        plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
+        yield Finding(status="ok", subject="jax", message=f"jaxlib {around.jaxlib}, {plugins}")
+    if toolkit is not None:
+        for row in judge_jax(toolkit.release, around.jax_plugins, around.jaxlib, has_gpu=bool(devices.devices)):
+            yield Finding(status="warn", subject="jax", message=row.message, next_step=row.hint)
+    cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
+    for purpose, rows in (
+        ("cache", () if around.cache_variable else judge_folder("cache", around.cache, cache)),
+        ("cache", judge_room("cache", around.cache, cache)),
+        ("temporary", judge_folder("temporary", around.temporary, temporary, keeps_libraries=False)),
+        ("temporary", judge_room("temporary", around.temporary, temporary)),
+    ):
+        for row in rows:
+            yield Finding(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
+
+
+def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Finding]:
+    """Every line of the report."""
+    toolchain = found.toolchain
+    yield _compiler_finding("C++ compiler", toolchain.cxx, found.cxx_problem)
+    if toolchain.cuda is None:
+        yield _failed("CUDA toolkit", found.cuda_problem)
+    else:
+        yield from _toolkit_findings(toolchain.cuda)
+    yield from _all_passed_over(found)
+    yield from _wheel_findings(around, toolchain.cuda)
+    yield from _device_findings(devices, toolchain.cuda)
+    yield from _surrounding_findings(around, devices, toolchain.cuda)
+    for warning in toolchain.warnings:
+        yield Finding(status="warn", subject="compiler", message=warning.message, next_step=warning.hint)
+    for name, value in toolchain.environment:
+        yield Finding(status="note", subject="environment", message=f"{name}={value} changes what the compilers do")
+
+
+def _compiler_finding(subject: str, compiler: HostCompiler | None, problem: ToolchainError | None) -> Finding:
+    """A C++ compiler, or why there is none."""
+    if compiler is None:
+        return _failed(subject, problem)
+    text = f"{compiler.family} {compiler.version}, {compiler.path} (from {compiler.found_via})"
+    return Finding(status="ok", subject=subject, message=text)
+
+
+def _failed(subject: str, problem: ToolchainError | None) -> Finding:
+    """A part that is missing."""
+    if problem is None:
+        return Finding(status="fail", subject=subject, message="not found")
+    return Finding(status="fail", subject=subject, message=problem.message, next_step=_first(problem.hints))
+
+
+def _first(hints: tuple[str, ...]) -> str:
+    """The likeliest hint."""
+    return hints[0] if hints else ""
+
+
+def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
+    """The toolkit, its parts and its host compiler."""
+    yield Finding(
+        status="ok",
+        subject="CUDA toolkit",
+        message=f"{toolkit.release} ({_compiler_of(toolkit)}), {toolkit.root} (from {toolkit.found_via})",
+    )
+    known = [component for component in toolkit.components if component.version]
+    unknown = [component.name for component in toolkit.components if not component.version]
+    text = f"all of one release: {', '.join(f'{part.name} {part.version}' for part in known)}"
+    yield Finding(
+        status="ok",
+        subject="components",
+        message=text + (f"; version not recorded: {', '.join(unknown)}" if unknown else ""),
+    )
+    host = toolkit.host_compiler
+    named = f"{host.family} {host.version}, {host.path}"
+    limits = render_limits(toolkit.host_limits)
+    if toolkit.nvcc is None:
+        message = f"{named}; it compiles both sides, for what differs from nvcc see docs/toolchain.md, CUDA 12"
+        yield Finding(status="ok", subject="CUDA compiler", message=message)
+    elif toolkit.allow_unsupported_compiler:
+        message = f"{named} is outside of what nvcc accepts ({limits}) and used because you asked for it"
+        yield Finding(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
+    else:
+        yield Finding(status="ok", subject="host compiler", message=f"{named}; nvcc accepts {limits}")
+    if toolkit.archs:
+        first, last = toolkit.archs[0], toolkit.archs[-1].base
+        yield Finding(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
+
+
+def _compiler_of(toolkit: CudaToolkit) -> str:
+    """What compiles, and in which version."""
+    return (
+        f"nvcc {toolkit.nvcc_version}"
+        if toolkit.nvcc is not None
+        else f"no nvcc, clang {toolkit.host_compiler.version}"
+    )
+
+
+def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Finding]:
+    """What the CUDA 12 wheels of this environment can do, where no toolkit is in use that would make it idle."""
+    row = judge_cuda12_wheels(around.cuda12_wheels)
+    if row is not None and toolkit is None:
+        yield Finding(status="note", subject="CUDA 12 wheels", message=row.message, next_step=row.hint)
+
+
+def _all_passed_over(found: Survey) -> Iterator[Finding]:
+    """What was named, or is here, and would have come before what is used."""
+    cxx, cuda = found.toolchain.cxx, found.toolchain.cuda
+    hosts = tuple(probe for probe in found.host_probes if probe not in found.cxx_probes)
+    if cxx is not None:
+        yield from _passed_over("C++ compiler", found.cxx_probes, str(cxx.path))
+    if cuda is not None:
+        yield from _passed_over("CUDA toolkit", found.cuda_probes, str(cuda.nvcc or cuda.root))
+        yield from _passed_over("host compiler", hosts, str(cuda.host_compiler.path))
+
+
+def _passed_over(subject: str, probes: tuple[Probe, ...], used: str) -> Iterator[Finding]:
+    """The places before the chosen one that can be repaired."""
+    for probe in itertools.takewhile(lambda probe: not probe.chosen, probes):
+        if probe.hint:
+            message = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
+            yield Finding(status="warn", subject=subject, message=message, next_step=probe.hint)
+
+
+def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Finding]:
+    """The driver and the GPUs; their absence is no failure."""
+    if not devices.devices:
+        yield Finding(
+            status="note",
+            subject="GPU",
+            message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, not run",
+            next_step='compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here',
+        )
+    for device in devices.devices:
+        yield Finding(status="ok", subject=f"GPU {device.index}", message=f"{device.name}, {device.arch.sm}")
+    if devices.driver_version is None:
+        return
+    release = devices.driver_release or ""
+    number = f"{release}, " if release else ""
+    yield Finding(status="ok", subject="driver", message=f"{number}speaks CUDA {devices.driver_version}")
+    if toolkit is None:
+        return
+    present = tuple(sorted({device.arch for device in devices.devices}))
+    for row in (*judge_driver(toolkit.release, devices.driver_version, release), *judge_archs(present, toolkit)):
+        yield Finding(status="warn", subject="driver", message=row.message, next_step=row.hint)

@@ -1,0 +1,359 @@
+"""Whether parts fit together: rules over versions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.arch import Arch
+from be_toolchain.known import catalog
+from be_toolchain.known.versions import release_of, version_key
+from be_toolchain.machine.system import FolderFacts
+from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Warned
+from be_toolchain.settings.preferences import parse_ccbin
+
+
+class Mixture(NamedTuple):
+    """Parts of one toolkit that come from different CUDA releases."""
+
+    release: str
+    strangers: tuple[Component, ...]
+    hint: str
+    measure: str = "nvcc"
+
+    @property
+    def reason(self) -> str:
+        """One line that names the strangers."""
+        parts = ", ".join(f"{component.name} {component.version}" for component in self.strangers)
+        return f"parts of different releases: {self.measure} is of CUDA {self.release}, but {parts}"
+
+
+FIRST_FROM_PIP = (12,)
+"""The first release of which `install` can put something in place."""
+
+
+def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
+    """Find parts of another release than nvcc's; a part of unknown version is not judged.
+
+    Code that cicc of one release makes, ptxas of an older one refuses (``Unsupported .version``), and CUDA headers of
+    one release need the compiler headers (crt) of the same.
+    """
+    strangers = find_strangers(toolkit.components, toolkit.release)
+    if not strangers:
+        return None
+    measure = "ptxas" if toolkit.nvcc is None else "nvcc"
+    hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
+    return Mixture(release=toolkit.release, strangers=strangers, hint=hint, measure=measure)
+
+
+def find_strangers(components: tuple[Component, ...], release: str) -> tuple[Component, ...]:
+    """The components that are known to be of another release and that would not work with the rest."""
+    lenient = {row.name for row in catalog.COMPONENTS if not row.same_release}
+    return tuple(
+        component
+        for component in components
+        if component.version and component.name not in lenient and release_of(component.version) != release
+    )
+
+
+def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str:
+    """The command that makes a toolkit whole, and of one release.
+
+    Parameters
+    ----------
+    release : str
+        nvcc's.
+    layout, root, found_via
+        As in `CudaToolkit`.
+
+    Examples
+    --------
+    >>> repair_hint("13.0", layout="nvidia", root=Path("/usr/local/cuda"), found_via="managed")
+    'python -m be_toolchain install --cuda 13.0 --into managed'
+    """
+    ours = f"python -m be_toolchain install --cuda {release} --into managed"
+    if layout == "clang" or found_via in catalog.MANAGED_STEPS:
+        return ours
+    if layout == "pip":
+        return f'python -m be_toolchain doctor --fix, or python -m pip install "{catalog.PIP_TOOLKIT}=={release}.*"'
+    if layout == "conda":
+        return f'conda install -p {root} cuda-nvcc cuda-cudart-dev "cuda-version={release}"'
+    anew = f"install CUDA {release} anew in {root}"
+    return f"{ours}, or {anew}" if version_key(release) >= FIRST_FROM_PIP else anew
+
+
+def judge_release(release: str) -> str:
+    """Why a toolkit of a release is too old, empty when it is not."""
+    least = ".".join(map(str, catalog.MIN_CUDA_RELEASE))
+    if version_key(release) < catalog.MIN_CUDA_RELEASE:
+        return f"CUDA {release} is older than {least}, the first that compiles C++17"
+    return ""
+
+
+def judge_host(compiler: HostCompiler, limits: HostLimits) -> str:
+    """Why nvcc would refuse a host compiler, empty when it would not.
+
+    Parameters
+    ----------
+    compiler : HostCompiler
+        Any.
+    limits : HostLimits
+        Those of the toolkit.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> new = HostCompiler(path=Path("/usr/bin/g++-99"), family="gcc", version="99.1", target="", found_via="PATH")
+    >>> judge_host(new, HostLimits(gcc_max=15))
+    'gcc 99.1 is newer than gcc 15, the newest that this nvcc accepts'
+    """
+    least, most = (0, limits.gcc_max) if compiler.family == "gcc" else (limits.clang_min or 0, limits.clang_max)
+    named = f"{compiler.family} {compiler.version}"
+    if "zig" in compiler.banner:
+        return f"{named} is zig's and has libc++, which CUDA's headers refuse"
+    if most is not None and compiler.major > most:
+        return f"{named} is newer than {compiler.family} {most}, the newest that this nvcc accepts"
+    if compiler.major < least:
+        return f"{named} is older than {compiler.family} {least}, the oldest that this nvcc accepts"
+    return ""
+
+
+def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
+    """What the C library will not let a toolkit do.
+
+    Parameters
+    ----------
+    libc : str
+        ``"glibc 2.36"``; empty for another one.
+    toolkit : CudaToolkit
+        Whose headers may contradict it.
+
+    Returns
+    -------
+    tuple of Warned
+        NVIDIA's programs need glibc, and its headers declare functions that a newer glibc declares otherwise.
+    """
+    name, _, version = libc.partition(" ")
+    if name != "glibc":
+        message = f"the C library is not glibc, which the programs of CUDA {toolkit.release} need"
+        return (Warned(message=message, hint="use a system or a container with glibc"),)
+    clash = toolkit.host_limits.libc_below
+    if clash and version_key(version) >= version_key(clash):
+        return (
+            Warned(
+                message=f"glibc {version} contradicts CUDA {toolkit.release}'s crt/math_functions.h (which fits glibc "
+                f'below {clash}): nvcc fails with "exception specification is incompatible"',
+                hint="use a newer CUDA release, or a conda toolkit with its own sysroot",
+            ),
+        )
+    return ()
+
+
+def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *, has_gpu: bool) -> tuple[Warned, ...]:
+    """How a toolkit's kernels get on with the CUDA that jax itself brings.
+
+    Parameters
+    ----------
+    release : str
+        The toolkit's, ``"13.0"``.
+    plugins : tuple of (name, version)
+        jax's CUDA plugins, ``("jax-cuda13-plugin", "0.11.2")``.
+    jaxlib : str
+        The version of jaxlib; empty when jax is not installed.
+    has_gpu : bool
+        Whether there is anything to run on.
+
+    Examples
+    --------
+    >>> [row.message for row in judge_jax("13.0", (("jax-cuda12-plugin", "0.11.2"),), "0.11.2", has_gpu=True)]
+    ['jax runs on CUDA 12 (jax-cuda12-plugin), the toolkit is of CUDA 13.0: kernels bring a runtime of their own, which needs driver 580 or newer']
+    """  # noqa: E501 - a doctest's expected line cannot be broken
+    major = version_key(release)[0]
+    rows = []
+    for name, version in plugins:
+        theirs = int(name.removeprefix("jax-cuda").split("-")[0])
+        if theirs != major:
+            least = catalog.MIN_DRIVER_FOR_CUDA.get(major)
+            needs = f", which needs driver {least} or newer" if least and major > theirs else ""
+            rows.append(
+                Warned(
+                    message=f"jax runs on CUDA {theirs} ({name}), the toolkit is of CUDA {release}: "
+                    f"kernels bring a runtime of their own{needs}",
+                    hint=f'python -m pip install "jax[cuda{major}]", or use a CUDA {theirs} toolkit',
+                )
+            )
+        if jaxlib and version != jaxlib:
+            message = f"{name} {version} does not belong to jaxlib {jaxlib}: jax will not use the GPU"
+            rows.append(Warned(message=message, hint=f'python -m pip install "jax[cuda{theirs}]=={jaxlib}"'))
+    if jaxlib and has_gpu and not plugins:
+        message = "jax is installed without a CUDA plugin: it will not use the GPU"
+        rows.append(Warned(message=message, hint=f'python -m pip install "jax[cuda{major}]=={jaxlib}"'))
+    return tuple(rows)
+
+
+def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
+    """What an environment's CUDA 12 wheels can and can't do; None when the one with ptxas is not there.
+
+    Parameters
+    ----------
+    wheels : tuple of (name, version)
+        Those that are installed.
+
+    Examples
+    --------
+    >>> judge_cuda12_wheels((("nvidia-cuda-nvcc-cu12", "12.9.86"),)).message
+    'nvidia-cuda-nvcc-cu12 12.9.86 holds ptxas and libdevice, and neither nvcc nor cicc; nvidia-cuda-nvrtc-cu12, which compiles kernels without launchers, is not installed'
+    """  # noqa: E501 - a doctest's expected line cannot be broken
+    versions = dict(wheels)
+    version = versions.get("nvidia-cuda-nvcc-cu12")
+    if version is None:
+        return None
+    nvrtc = versions.get("nvidia-cuda-nvrtc-cu12")
+    compiles = "compiles kernels without launchers"
+    rest = f"NVRTC {nvrtc} {compiles}" if nvrtc else f"nvidia-cuda-nvrtc-cu12, which {compiles}, is not installed"
+    return Warned(
+        message=f"nvidia-cuda-nvcc-cu12 {version} holds ptxas and libdevice, and neither nvcc nor cicc; {rest}",
+        hint=f"python -m be_toolchain install --cuda {release_of(version)} puts a set of them in place for clang, "
+        "which compiles launchers too; or install --cuda 13.0 where the driver is 580 or newer",
+    )
+
+
+LEAST_ROOM_BYTES = 200 << 20
+"""What a few modules and their staging folders need."""
+
+
+def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_libraries: bool = True) -> tuple[Warned, ...]:
+    """What stands against building, or loading what was built, in a folder.
+
+    Parameters
+    ----------
+    purpose : str
+        ``"cache"``.
+    facts : FolderFacts
+        About it.
+    remedy : str
+        What to set instead.
+    keeps_libraries : bool
+        Whether what lies there is loaded later, so that nobody else may be able to put a file there.
+
+    Examples
+    --------
+    >>> facts = FolderFacts(path=Path("/c"), standing=Path("/c"), obstacle="can be written by other users (mode 777)")
+    >>> judge_folder("cache", facts, "")[0].message
+    'the cache folder /c can be written by other users (mode 777)'
+    """
+    rows = []
+    if keeps_libraries and facts.obstacle:
+        rows.append(Warned(message=f"the {purpose} folder {facts.path} {facts.obstacle}", hint=remedy))
+    elif not keeps_libraries and facts.standing != facts.path:
+        rows.append(Warned(message=f"the {purpose} folder {facts.path} is not there: nvcc fails", hint=remedy))
+    elif not facts.writable:
+        where = "" if facts.standing == facts.path else f" ({facts.standing} can't be written)"
+        rows.append(Warned(message=f"the {purpose} folder {facts.path} can't be written{where}", hint=remedy))
+    if not facts.executable:
+        message = f"the {purpose} folder {facts.path} is mounted noexec: what is built there can't be loaded"
+        rows.append(Warned(message=message, hint=remedy))
+    return tuple(rows)
+
+
+def judge_room(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, ...]:
+    """Whether a folder has room; parameters as of `judge_folder`."""
+    if facts.free_bytes is not None and facts.free_bytes < LEAST_ROOM_BYTES:
+        message = f"the {purpose} folder {facts.path} has {facts.free_bytes >> 20} MiB left"
+        return (Warned(message=message, hint=f"free some space, or {remedy}"),)
+    return ()
+
+
+def render_limits(limits: HostLimits) -> str:
+    """The accepted host compilers in words.
+
+    Examples
+    --------
+    >>> render_limits(HostLimits(gcc_max=15, clang_min=3, clang_max=20))
+    'gcc up to 15, clang up to 20'
+    """
+    rows = (("gcc", limits.gcc_max), ("clang", limits.clang_max))
+    return ", ".join(f"{family} up to {most}" for family, most in rows if most is not None) or "any compiler"
+
+
+def judge_driver(release: str, driver_version: str, driver_release: str) -> tuple[Warned, ...]:
+    """What a driver will not do with the products of a CUDA release.
+
+    Parameters
+    ----------
+    release : str
+        The toolkit's, ``"13.0"``.
+    driver_version : str
+        The CUDA version that the driver speaks, ``"12.8"``.
+    driver_release : str
+        The driver's own number, ``"570.86"``, or empty.
+
+    Returns
+    -------
+    tuple of Warned
+        Machine code runs within a major version; PTX only runs on a driver at least as new as what made it.
+
+    Examples
+    --------
+    >>> [row.message for row in judge_driver("13.1", "13.0", "580.82")]
+    ['the driver speaks CUDA 13.0 and cannot translate PTX of CUDA 13.1; machine code for its own GPUs runs']
+    """
+    ours, theirs = version_key(release), version_key(driver_version)
+    if ours <= theirs:
+        return ()
+    if ours[0] > theirs[0]:
+        least = catalog.MIN_DRIVER_FOR_CUDA.get(ours[0])
+        branch = f" (driver {driver_release})" if driver_release else ""
+        return (
+            Warned(
+                message=f"the driver speaks CUDA {driver_version}{branch}; kernels of CUDA {release} do not run on it",
+                hint=f"install driver {least} or newer, or use a CUDA {theirs[0]} toolkit" if least else "",
+            ),
+        )
+    return (
+        Warned(
+            message=f"the driver speaks CUDA {driver_version} and cannot translate PTX of CUDA {release}; "
+            "machine code for its own GPUs runs",
+            hint=f"name the GPU's architecture, or use CUDA {driver_version} or older",
+        ),
+    )
+
+
+def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned, ...]:
+    """Which GPUs here the toolkit has no machine code for."""
+    unknown = [arch for arch in present if arch not in toolkit.archs]
+    newer = "CUDA release" if toolkit.nvcc is not None else "clang, or nvcc"
+    return tuple(
+        Warned(
+            message=f"{toolkit.title} cannot target {arch.sm}, a GPU of this machine",
+            hint=f"use a newer {newer}" if arch > max(toolkit.archs) else "use an older CUDA release",
+        )
+        for arch in unknown
+        if toolkit.archs
+    )
+
+
+def judge_conda(compiler: HostCompiler, conda_roots: tuple[str, ...]) -> Iterator[Warned]:
+    """A compiler from outside the conda prefix that Python runs in."""
+    for root in conda_roots:
+        if not str(compiler.path).startswith(f"{root}/"):
+            yield Warned(
+                message=f"Python runs in the conda prefix {root}, but {compiler.path} does not belong to it: what it "
+                "builds may need a newer libstdc++ than conda's",
+                hint=f"conda install -p {root} gxx",
+            )
+
+
+def judge_flags(chosen: HostCompiler, appended_flags: str) -> Iterator[Warned]:
+    """A host compiler in NVCC_APPEND_FLAGS: nvcc takes the last ``-ccbin``, so that it beats the chosen one."""
+    named = parse_ccbin(appended_flags)
+    if named and named not in (str(chosen.path), chosen.path.name):
+        yield Warned(
+            message=f"NVCC_APPEND_FLAGS names the host compiler {named}, which nvcc will use instead of {chosen.path}",
+            hint="take -ccbin out of NVCC_APPEND_FLAGS",
+        )

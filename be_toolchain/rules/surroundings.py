@@ -1,0 +1,94 @@
+"""What a toolchain has to get on with here: jax's own CUDA, the C library, the cache's and the temporary folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from be_toolchain.known import catalog
+from be_toolchain.known.versions import parse_dist_infos
+from be_toolchain.machine.system import FolderFacts, System
+
+CACHE_VARIABLES = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR")
+CACHE_NAME = "brainevent-toolchain"
+"""The runtime's cache, below the user's cache folder; the runtime falls back to a temporary folder."""
+
+TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+
+_CUDA12 = frozenset((*catalog.CUDA12_WHEELS, "nvidia-cuda-nvrtc-cu12"))
+_PLUGIN = re.compile(r"jax-cuda\d+-plugin")
+
+
+class Surroundings(NamedTuple):
+    """Facts for `coherence`.
+
+    Parameters
+    ----------
+    jaxlib : str
+        Its version; empty when jax is not installed.
+    jax_plugins : tuple of (name, version)
+        jax's CUDA plugins.
+    cuda12_wheels : tuple of (name, version)
+        The CUDA 12 wheels with compilers or their parts.
+    libc : str
+        As `System.libc`.
+    cache_variable : str
+        The variable that names the cache's folder; empty where none does. The runtime uses a temporary folder in the
+        place of the usual one, and none in the place of one that was named.
+    cache, temporary : FolderFacts
+        Where built modules are kept, and where compilers put what they need for a moment.
+    """
+
+    jaxlib: str
+    jax_plugins: tuple[tuple[str, str], ...]
+    cuda12_wheels: tuple[tuple[str, str], ...]
+    libc: str
+    cache_variable: str
+    cache: FolderFacts
+    temporary: FolderFacts
+
+
+def probe_surroundings(system: System) -> Surroundings:
+    """Look at installed distributions by the names of their records, and at two folders; nothing is imported."""
+    installed: dict[str, str] = {}
+    for folder in system.site_dirs:
+        for name, version in parse_dist_infos(system.list_dir(folder)).items():
+            installed.setdefault(name, version)
+    return Surroundings(
+        jaxlib=installed.get("jaxlib", ""),
+        jax_plugins=tuple(sorted(item for item in installed.items() if _PLUGIN.fullmatch(item[0]))),
+        cuda12_wheels=tuple(sorted(item for item in installed.items() if item[0] in _CUDA12)),
+        libc=system.libc,
+        cache_variable=_named_cache(system.environ),
+        cache=system.folder_facts(cache_dir(system.environ)),
+        temporary=system.folder_facts(temporary_dir(system.environ)),
+    )
+
+
+def cache_dir(environ: Mapping[str, str]) -> Path:
+    """Where the runtime keeps modules unless that can't be used; below ``~`` where the environment has no home.
+
+    Examples
+    --------
+    >>> cache_dir({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.cache/brainevent-toolchain'
+    """
+    home = environ.get("HOME") or "~"
+    named = _named_cache(environ)
+    if named:
+        text = environ[named].strip()
+        return Path(home + text[1:] if text == "~" or text.startswith("~/") else text)
+    base = environ.get("XDG_CACHE_HOME", "")
+    return Path(base if base.startswith("/") else f"{home}/.cache") / CACHE_NAME
+
+
+def _named_cache(environ: Mapping[str, str]) -> str:
+    """The variable that names the cache's folder, or an empty text."""
+    return next((name for name in CACHE_VARIABLES if environ.get(name, "").strip()), "")
+
+
+def temporary_dir(environ: Mapping[str, str]) -> Path:
+    """Where gcc and nvcc put their intermediate files."""
+    return Path(next((environ[name] for name in TEMPORARY_VARIABLES if environ.get(name)), "/tmp"))  # noqa: S108 - looked at, not written

@@ -1,0 +1,260 @@
+"""A project's wishes: ``be-toolchain.toml``, or the table ``[tool.be-toolchain]`` of a ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_toolchain.errors import PreferenceError
+from be_toolchain.machine.safe_folders import are_safe, how_to_vouch
+from be_toolchain.machine.store_paths import FILE
+from be_toolchain.machine.system import System
+from be_toolchain.terminal import printable_line
+
+PYPROJECT = "pyproject.toml"
+
+_NAME = "be-toolchain"
+_TABLE = re.compile(r"""^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[ \t]*\]""", re.MULTILINE)
+
+PATHS = ("nvcc", "cxx", "host-cxx", "cuda-home")
+"""Keys whose value is a program or folder: a name for PATH, or a path, relative ones from the file's folder."""
+
+KEYS = (*PATHS, "prefer", "allow-unsupported-compiler")
+"""All keys of the table."""
+
+
+class ConfigurationFile(NamedTuple):
+    """The file that holds the wishes, unread: a record's key has its text.
+
+    Parameters
+    ----------
+    path : Path
+        Where it is.
+    text : str
+        All of it.
+    real : Path, optional
+        Where it really is, when `path` is a link: relative programs start there.
+    """
+
+    path: Path
+    text: str
+    real: Path | None = None
+
+
+class PassedOver(NamedTuple):
+    """A project's file that does not count.
+
+    Parameters
+    ----------
+    reason : str
+        Names the file, and why, in one line.
+    remedy : str
+        What would make it count.
+    """
+
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}"
+
+
+class PassedOverWarning(UserWarning):
+    """A project's file does not count, since another user may have written it, or since it can't be read."""
+
+
+class Configuration(NamedTuple):
+    """What a file asks for; empty texts where it is silent.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The file; None when there is none.
+    nvcc, cxx, host_cxx, cuda_home : str
+        Programs and a folder; see `PATHS`.
+    prefer : tuple of str
+        Groups of places for nvcc, see `preferences.GROUPS`.
+    allow_unsupported_compiler : bool, optional
+        None when the file does not say.
+    """
+
+    path: Path | None = None
+    nvcc: str = ""
+    cxx: str = ""
+    host_cxx: str = ""
+    cuda_home: str = ""
+    prefer: tuple[str, ...] = ()
+    allow_unsupported_compiler: bool | None = None
+
+    def label(self, key: str) -> str:
+        """How a key is called in messages.
+
+        Examples
+        --------
+        >>> Configuration(path=Path("/project/pyproject.toml")).label("cxx")
+        'cxx in /project/pyproject.toml'
+        """
+        return f"{key} in {self.path}"
+
+
+def find_configuration(
+    system: System, passed_over: Callable[[PassedOver], object] = lambda _: None
+) -> ConfigurationFile | None:
+    """The nearest file with wishes, from the working folder upwards; one that another user may have put there is not.
+
+    In one folder ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up add nothing.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    passed_over : callable, optional
+        Is told of each file with wishes that does not count.
+
+    Raises
+    ------
+    PreferenceError
+        A ``be-toolchain.toml`` can't be read: what it asks for would be left out without a word.
+    """
+    if system.cwd is None:
+        return None
+    for folder in (system.cwd, *system.cwd.parents):
+        for name in (FILE, PYPROJECT):
+            found = system.stat(f"{folder}/{name}")  # mostly there is none, and every load asks
+            if found is None or found.is_dir:
+                continue
+            path = folder / name
+            text = system.read_text(path, _LARGEST)
+            if name == PYPROJECT and not (text and _has_table(text)):
+                continue
+            real = system.realpath(path)
+            refused = _refuse_file(
+                system, path, real, is_large=found.size_bytes > _LARGEST, is_readable=text is not None
+            )
+            if refused is None:
+                # Once more: what was read before its owner was known may be another user's.
+                return ConfigurationFile(path, system.read_text(path) or "", None if real == path else real)
+            passed_over(refused)
+    return None
+
+
+def warn_of(passed: PassedOver) -> None:
+    """Say it as a warning of one line, without a line of source; Python shows each text once."""
+    import warnings
+
+    seen = globals().setdefault("__warningregistry__", {})
+    warnings.warn_explicit(str(passed), PassedOverWarning, "<be_toolchain>", 1, __name__, seen)
+
+
+_LARGEST = 1 << 20
+
+
+def _refuse_file(system: System, path: Path, real: Path, *, is_large: bool, is_readable: bool) -> PassedOver | None:
+    """Why a file with wishes does not count; None when it does."""
+    problem = system.distrust(path)
+    folders = (path.parent, real.parent)
+    if problem and not are_safe(system, folders):
+        reason = f"{path} is passed over: {problem}"
+        return PassedOver(printable_line(reason), printable_line(how_to_vouch(system, folders)))
+    if is_large:
+        reason, remedy = f"{path} is passed over: it is larger than {_LARGEST >> 20} MiB", "make it smaller"
+    elif is_readable:
+        return None
+    elif real == path:
+        raise PreferenceError(f"{path} can't be read", hints=(f"chmod +r {path}, or move it away",))
+    else:
+        reason, remedy = f"{path} is passed over: it leads to {real}, which can't be read", f"remove {path}"
+    return PassedOver(printable_line(reason), printable_line(remedy))
+
+
+def _has_table(text: str) -> bool:
+    """Whether a ``pyproject.toml`` holds the table: what reads like one inside a text is none."""
+    if _NAME not in text or _TABLE.search(text) is None:
+        return False
+    if '"""' not in text and "'''" not in text:  # then a line is what it reads like, and nothing is imported
+        return True
+    import tomllib
+
+    try:
+        return isinstance(_table_of(tomllib.loads(text)), dict)
+    except tomllib.TOMLDecodeError:
+        return True
+
+
+def _table_of(data: dict[str, Any]) -> Any:
+    """The table in a ``pyproject.toml``, or what stands in its place."""
+    tool = data.get("tool")
+    return tool.get(_NAME) if isinstance(tool, dict) else None
+
+
+def parse_configuration(file: ConfigurationFile | None) -> Configuration:
+    """Read the wishes.
+
+    Raises
+    ------
+    PreferenceError
+        The text is no TOML, a key is unknown, or a value has another type than its key.
+
+    Examples
+    --------
+    >>> file = ConfigurationFile(path=Path("/project/be-toolchain.toml"), text='nvcc = "cuda/bin/nvcc"')
+    >>> parse_configuration(file).nvcc
+    '/project/cuda/bin/nvcc'
+    """
+    if file is None:
+        return Configuration()
+    import tomllib
+
+    try:
+        data: Any = tomllib.loads(file.text)
+    except tomllib.TOMLDecodeError as error:
+        raise PreferenceError(f"{file.path} is no TOML: {error}", hints=("correct the file",)) from None
+    table = (_table_of(data) or {}) if file.path.name == PYPROJECT else data
+    unknown = [key for key in table if key not in KEYS]
+    if unknown:
+        raise PreferenceError(
+            f"{file.path} has unknown keys for be-toolchain: {', '.join(unknown)}",
+            hints=(f"the keys are {', '.join(KEYS)}",),
+        )
+    return Configuration(
+        path=file.path,
+        nvcc=_place(file, table, "nvcc"),
+        cxx=_place(file, table, "cxx"),
+        host_cxx=_place(file, table, "host-cxx"),
+        cuda_home=_place(file, table, "cuda-home"),
+        prefer=_words(file, table),
+        allow_unsupported_compiler=_switch(file, table),
+    )
+
+
+def _refuse(file: ConfigurationFile, key: str, value: object, wanted: str) -> PreferenceError:
+    """The error for a value of another type."""
+    return PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it has to be {wanted}",))
+
+
+def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
+    """A program or folder, made absolute where it is a path."""
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise _refuse(file, key, value, "a text")
+    relative = ("/" in value and not value.startswith("/")) or (key == "cuda-home" and value and value[0] != "/")
+    return str((file.real or file.path).parent / value) if relative else value
+
+
+def _words(file: ConfigurationFile, table: dict[str, Any]) -> tuple[str, ...]:
+    """The groups in ``prefer``, one text or a list of them."""
+    value = table.get("prefer", [])
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise _refuse(file, "prefer", value, "a list of texts")
+    return tuple(words)
+
+
+def _switch(file: ConfigurationFile, table: dict[str, Any]) -> bool | None:
+    """``allow-unsupported-compiler``."""
+    value = table.get("allow-unsupported-compiler")
+    if value is not None and not isinstance(value, bool):
+        raise _refuse(file, "allow-unsupported-compiler", value, "true or false")
+    return value

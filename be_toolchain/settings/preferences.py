@@ -1,0 +1,171 @@
+"""What the environment and a project's file ask for, in one value. Pure: a mapping and a value in, a value out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from be_toolchain.errors import PreferenceError
+from be_toolchain.known import catalog
+from be_toolchain.settings.configuration import Configuration
+
+GROUPS = ("env", "conda", "pip", "managed", "path", "system")
+"""The groups of places for a CUDA toolkit, in the order in which they are searched unless told otherwise.
+
+``env`` is CUDA_HOME and CUDA_PATH, ``conda`` the conda prefix, ``pip`` NVIDIA's wheels,
+``managed`` the toolchains that `install` keeps side by side, ``path`` PATH, and ``system``
+the variables of environment modules and the well-known folders.
+"""
+
+
+class Preferences(NamedTuple):
+    """What steers the search; a variable comes before the same wish in a file, and is named with its value.
+
+    Parameters
+    ----------
+    nvcc, cxx : (variable, value), optional
+        One program and no other.
+    homes : tuple of (variable, value)
+        Roots of CUDA toolkits.
+    modules : tuple of (variable, value)
+        Roots set by environment modules.
+    groups : tuple of str
+        All of `GROUPS`, preferred ones first.
+    cuda_hosts : tuple of (variable, value)
+        C++ compilers for nvcc, most binding first.
+    plain_cxx : (variable, value), optional
+        The usual ``CXX``.
+    conda_prefix : str
+        ``CONDA_PREFIX``, or empty.
+    allow_unsupported_compiler : bool
+        Let nvcc use a host compiler that it does not know.
+    """
+
+    nvcc: tuple[str, str] | None = None
+    cxx: tuple[str, str] | None = None
+    homes: tuple[tuple[str, str], ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
+    groups: tuple[str, ...] = GROUPS
+    cuda_hosts: tuple[tuple[str, str], ...] = ()
+    plain_cxx: tuple[str, str] | None = None
+    conda_prefix: str = ""
+    allow_unsupported_compiler: bool = False
+
+    @property
+    def compiler_names(self) -> frozenset[str]:
+        """The variables, and keys of a file, that name a C++ compiler."""
+        return frozenset(name for name, _ in filter(None, (*self.cuda_hosts, self.plain_cxx, self.cxx)))
+
+
+def parse_preferences(environ: Mapping[str, str], configuration: Configuration | None = None) -> Preferences:
+    """Read the variables that steer the search, and below them a project's file.
+
+    Parameters
+    ----------
+    environ : Mapping of str to str
+        Environment variables; empty ones count as unset.
+    configuration : Configuration, optional
+        A project's wishes.
+
+    Returns
+    -------
+    Preferences
+
+    Raises
+    ------
+    PreferenceError
+        ``BE_NVCC_PREFER``, ``BE_ALLOW_UNSUPPORTED_COMPILER`` or ``prefer`` holds a word that means nothing.
+
+    Examples
+    --------
+    >>> parse_preferences({"BE_NVCC_PREFER": "system,pip"}).groups
+    ('path', 'system', 'pip', 'env', 'conda', 'managed')
+    """
+    file = configuration or Configuration()
+
+    def wish(key: str, value: str) -> tuple[tuple[str, str], ...]:
+        return ((file.label(key), value),) if value else ()
+
+    def every(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, environ[name].strip()) for name in names if environ.get(name, "").strip())
+
+    def first(names: tuple[str, ...]) -> tuple[str, str] | None:
+        return next(iter(every(names)), None)
+
+    return Preferences(
+        nvcc=first(catalog.ENV_NVCC) or next(iter(wish("nvcc", file.nvcc)), None),
+        cxx=first((catalog.ENV_CXX,)) or next(iter(wish("cxx", file.cxx)), None),
+        homes=every(catalog.ENV_HOMES) + wish("cuda-home", file.cuda_home),
+        modules=every(catalog.MODULE_VARIABLES),
+        groups=_ordered_groups(first(catalog.ENV_PREFER) or next(iter(wish("prefer", ",".join(file.prefer))), None)),
+        cuda_hosts=_flagged_hosts(environ) + every(("NVCC_CCBIN", "CUDAHOSTCXX")) + wish("host-cxx", file.host_cxx),
+        plain_cxx=first(("CXX",)),
+        conda_prefix=environ.get("CONDA_PREFIX", "").strip(),
+        allow_unsupported_compiler=_switch(
+            first(catalog.ENV_ALLOW_UNSUPPORTED), otherwise=file.allow_unsupported_compiler or False
+        ),
+    )
+
+
+def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
+    """All groups, those named first; ``system`` names everything outside of Python's environment but CUDA_HOME."""
+    if preferred is None:
+        return GROUPS
+    name, value = preferred
+    named: list[str] = []
+    for word in value.lower().replace(",", " ").split():
+        if word not in GROUPS:
+            accepted = ", ".join(GROUPS)
+            raise PreferenceError(
+                f"{name} is {value!r}: {word!r} is no place for nvcc", hints=(f"use a comma list of {accepted}",)
+            )
+        named.extend(("path", "system") if word == "system" else (word,))
+    return tuple(dict.fromkeys((*named, *GROUPS)))
+
+
+def _switch(setting: tuple[str, str] | None, *, otherwise: bool) -> bool:
+    """A variable that is on or off."""
+    if setting is None:
+        return otherwise
+    name, value = setting
+    word = value.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise PreferenceError(f"{name}={value!r} is neither on nor off", hints=("set it to 1 or 0",))
+
+
+def _flagged_hosts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The ``-ccbin`` in nvcc's flag variables: appended flags win over any command line, prepended ones yield."""
+    found = []
+    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        path = parse_ccbin(environ.get(name, ""))
+        if path:
+            found.append((name, path))
+    return tuple(found)
+
+
+def parse_ccbin(flags: str) -> str:
+    """The last host compiler named in a text of nvcc flags, empty when there is none.
+
+    Examples
+    --------
+    >>> parse_ccbin("-O2 -ccbin=/usr/bin/g++-12")
+    '/usr/bin/g++-12'
+    >>> parse_ccbin("--compiler-bindir '/opt/my gcc/bin/g++' -O2")
+    '/opt/my gcc/bin/g++'
+    """
+    try:
+        words = shlex.split(flags)
+    except ValueError:  # a quote without its end
+        words = flags.split()
+    found = ""
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        for flag in ("-ccbin", "--compiler-bindir"):
+            if word == flag:
+                found = after
+            elif word.startswith(f"{flag}="):
+                found = word.removeprefix(f"{flag}=")
+    return found

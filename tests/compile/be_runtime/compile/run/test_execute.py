@@ -1,0 +1,207 @@
+"""Plans run by the real ninja and the real shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shlex
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
+from be_runtime.compile.run.execute import Step, execute, render_log
+from be_runtime.compile.run.programs import resolve_ninja
+from be_runtime.errors import BuildError, BuildTimeoutError
+from be_toolchain.machine.system import LocalSystem
+from tests.support.runtime import PRINTING, processes_with
+
+NINJA = resolve_ninja(LocalSystem())
+
+
+def edge(name: str, code: str, *args: str, inputs: tuple[str, ...] = (), description: str = "") -> Edge:
+    """A command that runs some Python and then makes a file of its name."""
+    script = f"import sys, os, time, json\n{code}\nopen({name!r}, 'a').close()"
+    argv = (sys.executable, "-S", "-c", script, *args)
+    return Edge(argv=argv, inputs=inputs, outputs=(name,), description=description or f"making {name}")
+
+
+def run(folder: Path, *edges: Edge, jobs: int = 2, timeout_s: float | None = 60, **options: object) -> tuple[Step, ...]:
+    return execute(
+        BuildPlan(files=(), edges=edges),
+        folder,
+        ninja=NINJA,
+        jobs=jobs,
+        timeout_s=timeout_s,
+        **{"environ": os.environ, **options},  # type: ignore[arg-type]
+    )
+
+
+def test_arguments_of_every_kind_arrive(tmp_path: Path):
+    """Every character below 256 alone, and random mixtures of the dangerous ones."""
+    chance = random.Random(1)  # noqa: S311 - the same texts in every run
+    dangerous = "\n\r\t \"'$\\`!*?;&|<>(){}[]#~%^=:@-,ä€\udcff\x01\x7fan"
+    texts = [chr(code) for code in range(1, 256)] + ["", "a\nb\nc", "\n", "\r\n", "$n", "${n}x", "$\n", "'\n'", "n=1"]
+    texts += ["".join(chance.choices(dangerous, k=chance.randint(1, 12))) for _ in range(300)]
+    code = "json.dump([os.fsencode(arg).hex() for arg in sys.argv[1:]], open('seen.json', 'w'))"
+    run(tmp_path, edge("done", code, *texts))
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen == [text.encode("utf-8", "surrogateescape").hex() for text in texts]
+
+
+def test_each_command_has_its_own_output(tmp_path: Path):
+    edges = [edge(f"f{number}", f"print('one {number}'); print(); print('two {number}')") for number in range(6)]
+    steps = run(tmp_path, *edges, jobs=4)
+    assert {step.edge.outputs[0]: step.output for step in steps} == {
+        f"f{number}": f"one {number}\n\ntwo {number}" for number in range(6)
+    }
+    assert not any(step.failed for step in steps)
+
+
+def test_inputs_come_first_and_every_end_is_told(tmp_path: Path):
+    told: list[str] = []
+    threads: set[int] = set()
+
+    def tell(edge: Edge) -> None:
+        told.append(edge.outputs[0])
+        threads.add(threading.get_ident())
+
+    edges = [edge("c", "", inputs=("b",)), edge("b", "", inputs=("a",)), edge("a", "")]
+    steps = run(tmp_path, *edges, on_finish=tell)
+    assert told == ["a", "b", "c"] == [step.edge.outputs[0] for step in steps]
+    assert threads == {threading.get_ident()}
+
+
+def test_each_success_is_told_at_once_and_no_failure(tmp_path: Path):
+    """At the latest when the next command ends: until then it is not known that there is no more to its output."""
+    told: dict[str, bool] = {}
+
+    def tell(edge: Edge) -> None:
+        told[edge.outputs[0]] = (tmp_path / "slow").exists()
+
+    edges = [edge("a", ""), edge("b", ""), edge("slow", "time.sleep(1)"), edge("bad", "sys.exit(3)", inputs=("slow",))]
+    with pytest.raises(BuildError, match="making bad failed"):
+        run(tmp_path, *edges, on_success=tell)
+    assert set(told) == {"a", "b", "slow"}
+    assert not (told["a"] and told["b"])
+
+
+def test_only_what_is_asked_for_is_made(tmp_path: Path):
+    edges = [edge("a", ""), edge("b", "", inputs=("a",)), edge("c", "")]
+    assert [step.edge.outputs[0] for step in run(tmp_path, *edges, targets=("a",))] == ["a"]
+    assert {step.edge.outputs[0] for step in run(tmp_path, *edges)} == {"b", "c"}, "the rest, and a not again"
+
+
+def test_the_first_failure_ends_the_build(tmp_path: Path):
+    edges = [edge("a", "print('before', flush=True); sys.exit('went wrong')"), edge("b", "", inputs=("a",))]
+    with pytest.raises(BuildError, match="making a failed") as caught:
+        run(tmp_path, *edges)
+    assert caught.value.output == "before\nwent wrong"
+    assert caught.value.command == edges[0].argv
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_failure_among_others_has_only_its_own_output(tmp_path: Path):
+    edges = [
+        edge("slow", "print('slow'); time.sleep(0.3); print('done')"),
+        edge("bad", "print('bad'); sys.exit(3)"),
+    ]
+    with pytest.raises(BuildError, match="making bad failed") as caught:
+        run(tmp_path, *edges)
+    assert caught.value.output == "bad"
+
+
+@pytest.mark.parametrize("name", PRINTING)
+def test_no_variable_steers_what_ninja_prints(tmp_path: Path, name: str):
+    good, bad = edge("a", ""), edge("b", "print('\33[31mred\33[0m'); sys.exit(3)", inputs=("a",))
+    succeeded: list[Edge] = []
+    with pytest.raises(BuildError, match="making b failed") as caught:
+        run(tmp_path, good, bad, environ={**os.environ, name: PRINTING[name]}, on_success=succeeded.append)
+    assert caught.value.output == "red"
+    assert succeeded == [good]
+
+
+@pytest.mark.parametrize("name", sorted({*PRINTING} - {"LANG", "LC_MESSAGES", "NINJA_STATUS"}))
+def test_no_variable_steers_what_commands_print(tmp_path: Path, name: str):
+    """LC_ALL settles what the others of the locale say; ninja's own status is ours."""
+    (step,) = run(tmp_path, edge("a", f"print(os.environ.get({name!r}))"), environ={**os.environ, **PRINTING})
+    assert step.output == {"TERM": "dumb"}.get(name, "None")
+
+
+def test_a_command_that_prints_what_ninja_says_of_failures_has_not_failed(tmp_path: Path):
+    (step,) = run(tmp_path, edge("a", "print('FAILED: [code=1] a', 'sh -c false', 'more', sep=chr(10))"))
+    assert not step.failed
+    assert step.output == "FAILED: [code=1] a\nsh -c false\nmore"
+
+
+def test_descriptions_may_repeat_what_ninja_says(tmp_path: Path):
+    """Whatever a file is called, its output is its own."""
+    names = ["linking", "FAILED: x", "ninja: error", "@be@making", "a $x 'b'", "a\udcff", "a\udcfe"]
+    edges = [edge(f"f{at}", f"print({name!a})", description=f"compiling {name}") for at, name in enumerate(names)]
+    steps = run(tmp_path, *edges)
+    assert {step.edge.description: step.edge.outputs[0] for step in steps} == {
+        f"compiling {name}": f"f{at}" for at, name in enumerate(names)
+    }
+
+
+def test_files_are_written_before_and_not_again(tmp_path: Path):
+    plan = BuildPlan(
+        files=(GeneratedFile(path="src/deep/a.txt", text="ä \udcff\n"),),
+        edges=(edge("copy", "open('copied', 'wb').write(open('src/deep/a.txt', 'rb').read())"),),
+    )
+    for _ in range(2):
+        execute(plan, tmp_path, ninja=NINJA, jobs=1, environ=os.environ)
+    assert (tmp_path / "copied").read_bytes() == "ä ".encode() + b"\xff\n"
+
+
+def test_a_graph_that_is_wrong(tmp_path: Path):
+    with pytest.raises(BuildError, match="ninja") as caught:
+        run(tmp_path, edge("a", "", inputs=("b",)), edge("b", "", inputs=("a",)))
+    assert "root nodes" in caught.value.output
+
+
+def test_no_ninja(tmp_path: Path):
+    with pytest.raises(BuildError, match="ninja can't be started"):
+        execute(BuildPlan(files=(), edges=()), tmp_path, ninja=tmp_path / "none", jobs=1, environ=os.environ)
+
+
+def test_commands_read_nothing_from_the_terminal(tmp_path: Path):
+    (step,) = run(tmp_path, edge("a", "print(repr(sys.stdin.read()))"))
+    assert step.output == "''"
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_time_limit_ends_every_command(tmp_path: Path, ignores: bool):
+    mark = f"be-execute-{tmp_path.name}-{ignores}"
+    deaf = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; " if ignores else ""
+    child = (
+        f"os.spawnlp(os.P_NOWAIT, sys.executable, sys.executable, '-S', '-c', 'import time; time.sleep(99) # {mark}')"
+    )
+    edges = [edge(f"f{at}", f"{deaf}{child}; time.sleep(98)", mark) for at in range(2)]
+    with pytest.raises(BuildTimeoutError, match=r"stopped after 0\.5 s"):
+        run(tmp_path, *edges, timeout_s=0.5)
+    assert not processes_with(mark)
+
+
+def test_an_error_in_the_listener_ends_every_command(tmp_path: Path):
+    mark = f"be-execute-{tmp_path.name}"
+
+    def fail(edge: Edge) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, edge("quick", ""), edge("slow", "time.sleep(97)", mark), on_finish=fail)
+    assert not processes_with(mark)
+
+
+def test_the_log_can_be_pasted_into_a_shell(tmp_path: Path):
+    plain = Edge(argv=("/bin/sh", "-c", "echo said > 'a b'; cat 'a b'"), inputs=(), outputs=("a b",), description="x")
+    log = render_log(run(tmp_path, plain))
+    title, command, said = log.splitlines()
+    assert re.fullmatch(r"# x: \d+\.\d\d s", title)
+    assert shlex.split(command.removeprefix("$ ")) == list(plain.argv)
+    assert said == "said"

@@ -1,0 +1,136 @@
+"""`numba_cuda_kernel` where it never comes to compiling: no kernel, no Numba, no GPU, no launch, no such inputs."""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from be_runtime import ArgumentError, BuildError, numba_cuda_callable, numba_cuda_kernel
+from be_toolchain import probe_devices
+from be_toolchain.machine.system import LocalSystem
+
+numba: Any = pytest.importorskip("numba")
+cuda: Any = pytest.importorskip("numba.cuda")
+
+OUT = jax.ShapeDtypeStruct((8,), np.float32)
+X = np.zeros(8, np.float32)
+
+
+def add(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + y[i]
+
+
+add_kernel = cuda.jit(add)
+
+NO_KERNELS: dict[str, tuple[Any, str]] = {
+    "a Python function": (add, r"must be a function decorated with @cuda\.jit, not <function add "),
+    "a CPU kernel": (numba.njit(add), r"not CPUDispatcher.*\(numba\.core\.registry\.CPUDispatcher\)"),
+    "a name": ("add", r"not 'add' \(builtins\.str\)"),
+    "a device function": (cuda.jit(device=True)(add), "add is a device function"),
+}
+
+
+@pytest.mark.parametrize("name", NO_KERNELS)
+def test_what_is_no_kernel_is_a_type_error(name: str):
+    kernel, message = NO_KERNELS[name]
+    with pytest.raises(TypeError, match=message) as caught:
+        numba_cuda_kernel(kernel, outs=OUT, launch_dims=8)
+    assert isinstance(caught.value, AssertionError), "as the reference has it"
+
+
+MODULES = ("numba", "numba.cuda", "numba.cuda.dispatcher")
+
+
+@pytest.mark.parametrize("absent", MODULES)
+def test_without_numba_an_import_error_says_what_to_install(absent: str, monkeypatch: pytest.MonkeyPatch):
+    for module in MODULES[MODULES.index(absent) + 1 :]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(ImportError, match="numba_cuda_kernel needs Numba with CUDA support") as caught:
+        numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)
+    assert "pip install 'brainevent-toolchain[numba]'" in str(caught.value)
+
+
+def test_numba_without_numba_cuda_is_not_enough(monkeypatch: pytest.MonkeyPatch):
+    """Numba has a numba.cuda of its own."""
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    with pytest.raises(ImportError, match=r"numba_cuda_kernel needs .*\n.*pip install 'brainevent-toolchain\[numba\]'"):
+        numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)
+    with pytest.raises(ImportError, match=r"numba_cuda_callable needs .*\n.*pip install 'brainevent-toolchain\["):
+        numba_cuda_callable(print, outs=OUT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file',
+        '"cuda" is an NVIDIA driver library and can only be found via system search.',
+    ],
+    ids=["NVRTC", "nvJitLink"],
+)
+def test_a_library_that_numba_lacks_is_named(text: str, monkeypatch: pytest.MonkeyPatch):
+    """Where there is none: what the loaders of numba-cuda and cuda-core say."""
+
+    def fail(*_args: Any, **_options: Any) -> None:
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(cuda, "compile_all", fail)
+    monkeypatch.setenv("BE_COMPUTE_CAPABILITIES", "9.0")
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)).lower(X, X)
+    assert "nvidia-cuda-nvrtc nvidia-nvjitlink" in caught.value.hints[0]
+
+
+LAUNCHES: dict[str, tuple[dict[str, Any], str]] = {
+    "neither": ({}, "neither of"),
+    "both": ({"grid": 1, "block": 8, "launch_dims": 8}, "both of"),
+    "no block": ({"grid": 1}, "grid is given without block"),
+    "no grid": ({"block": 8}, "block is given without grid"),
+    "zero": ({"grid": 0, "block": 8}, "grid=0 is not allowed"),
+    "nothing to launch": ({"launch_dims": 0}, "launches nothing, but there are outputs"),
+    "huge": ({"grid": 2**40, "block": 8}, "the most is 2147483647"),
+    "huge along y": ({"launch_dims": (1, 10**8)}, "the most is 65535"),
+    "large blocks": ({"grid": 1, "block": 2048}, "the most is 1024"),
+    "a string": ({"grid": "4", "block": 8}, "grid must be"),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_what_can_not_be_launched_is_a_value_error(name: str):
+    launch, message = LAUNCHES[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        numba_cuda_kernel(add_kernel, outs=OUT, **launch)
+    assert isinstance(caught.value, ArgumentError)
+
+
+INPUTS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "too few": ((X,), r"add\(x, y, out\) takes 3 arrays, but the call has 1 inputs and 1 outputs"),
+    "too many": ((X, X, X), "the call has 3 inputs"),
+    "none": ((), "the call has 0 inputs"),
+    "a string": (("x", X), "add: input 0 is 'x', which is no array"),
+    "strings": ((X, np.array(["x", "y"])), "add: input 1 is .*, which is no array"),
+    "objects": ((X, np.array([None])), "add: input 1 is .*, which is no array"),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_that_can_not_be_taken_are_refused_when_traced(name: str):
+    inputs, message = INPUTS[name]
+    with pytest.raises(ArgumentError, match=message):
+        numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)(*inputs)
+
+
+def test_no_gpu_is_said_when_traced(monkeypatch: pytest.MonkeyPatch):
+    if probe_devices(LocalSystem()).devices:
+        pytest.skip("there is a GPU")
+    monkeypatch.delenv("BE_COMPUTE_CAPABILITIES", raising=False)
+    with pytest.raises(ArgumentError, match="no GPU is visible"):
+        jax.jit(numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)).lower(X, X)

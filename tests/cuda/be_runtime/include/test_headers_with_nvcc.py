@@ -1,0 +1,110 @@
+"""The headers under nvcc, without a device: the GPU tests' programs, and sources as people write them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import requirements
+
+ROOT = Path(__file__).resolve().parents[4]
+INCLUDE = ROOT / "be_runtime" / "include"
+PROGRAMS = ROOT / "tests" / "gpu" / "headers" / "programs"
+EXPECT = ROOT / "tests" / "compile" / "headers" / "programs"
+STRICT = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror")
+
+RUNTIME = "#include <cuda_runtime.h>\n"
+COMMON = '#include "brainevent/common.h"\n'
+LAUNCHER = """
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+    int idx = blockIdx.x * blockDim.x + threadIdx.x;
+    if (idx < n) out[idx] = a[idx] + b[idx];
+}
+
+void vector_add(const BE::Tensor a, const BE::Tensor b, BE::Tensor out, int64_t stream) {
+    int n = a.numel();
+    add_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
+        static_cast<const float*>(a.data_ptr()),
+        static_cast<const float*>(b.data_ptr()),
+        static_cast<float*>(out.data_ptr()), n);
+    BE_CHECK(n >= 0) << "n is " << n << " of " << a.dtype();
+    BE_CUDA_CHECK(cudaStreamSynchronize((cudaStream_t)stream));
+    BE_CHECK_KERNEL_LAUNCH();
+    BE_CHECK_KERNEL_LAUNCH_SYNC();
+}
+"""
+# Half precision with the declarations of common.h alone, the definitions from CUDA's header.
+HALF = """
+template <class T>
+__global__ void twice(const T* in, T* out) { *out = *in + *in; }
+
+void entry(const BE::Tensor in, const BE::Tensor indptr, BE::Tensor out, int64_t stream) {
+    BE_DISPATCH_FLOATING_AND_HALF(in.dtype(), scalar_t, {
+        if (in.numel() == 0) return;
+        twice<scalar_t><<<1, 1, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
+            in.data_ptr<const scalar_t>(), out.data_ptr<scalar_t>());
+    });
+    BE_DISPATCH_SIGNED_INDEX_PAIR(in.dtype(), indptr.dtype(), IndexT, OffsetT, {
+        cudaMemsetAsync(out.data_ptr(), 0, sizeof(IndexT) * sizeof(OffsetT), reinterpret_cast<cudaStream_t>(stream));
+    });
+}
+"""
+# The types of CUDA's own that data_ptr<T>() takes, and a const tensor on the device.
+VIEWS = """
+#include <cuComplex.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda/std/complex>
+
+template <class T, class... DTypes>
+constexpr bool fits(DTypes... dtypes) {
+  return BE::internal::kPointedInto<T> == BE::internal::dtype_set(dtypes...);
+}
+using BE::DType;
+static_assert(fits<float4>(DType::Float32, DType::Complex64) && fits<float3>(DType::Float32), "");
+static_assert(fits<cuFloatComplex>(DType::Float32, DType::Complex64) && fits<longlong2>(DType::Int64), "");
+static_assert(fits<cuDoubleComplex>(DType::Float64, DType::Complex128) && fits<uint4>(DType::UInt32), "");
+static_assert(fits<__half>(DType::Float16) && fits<__half2>(DType::Float16), "");
+static_assert(fits<__nv_bfloat16>(DType::BFloat16) && fits<__nv_bfloat162>(DType::BFloat16), "");
+static_assert(fits<short2>(DType::Int16) && fits<ushort4>(DType::UInt16, DType::Float16, DType::BFloat16), "");
+static_assert(fits<char4>(DType::Int8, DType::Bool), "");
+static_assert(fits<cuda::std::complex<float>>(DType::Complex64), "");
+
+__global__ void copy(const BE::Tensor in, BE::Tensor out) {
+  const float4* from = in.data_ptr<float4>();
+  *out.data_ptr<float4>() = *from;
+}
+"""
+SOURCES = {
+    "runtime before": RUNTIME + COMMON + LAUNCHER,
+    "runtime after": COMMON + RUNTIME + LAUNCHER,
+    "half after": COMMON + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" + HALF,
+    "half before": "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" + COMMON + HALF,
+    "half by dispatch.h": '#include "brainevent/dispatch.h"\n' + COMMON + HALF,
+    "views": RUNTIME + COMMON + VIEWS,
+    "half by cuda_common.h": '#include "cuda_common.h"\n' + COMMON + HALF,
+}
+
+
+def compile_device(source: Path, folder: Path, *flags: str) -> None:
+    nvcc = requirements.nvcc()
+    assert nvcc is not None
+    includes = [f"-I{path}" for path in (INCLUDE, PROGRAMS, EXPECT)]
+    command = (nvcc, *flags, *STRICT, *includes, "-c", str(source), "-o", str(folder / "object.o"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("standard", "arch"), [("c++17", "sm_90"), ("c++20", "sm_90"), ("c++17", "sm_75")])
+@pytest.mark.parametrize("name", ["tensor", "cuda_common", "dispatch", "errors"])
+def test_programs_of_the_gpu_tier_compile(name: str, standard: str, arch: str, tmp_path: Path):
+    compile_device(PROGRAMS / f"{name}.cu", tmp_path, f"-std={standard}", f"-arch={arch}")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_source_compiles(name: str, tmp_path: Path):
+    source = tmp_path / "kernel.cu"
+    source.write_text(SOURCES[name])
+    compile_device(source, tmp_path, "-std=c++17", "-arch=sm_90")

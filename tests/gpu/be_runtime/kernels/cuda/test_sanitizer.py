@@ -1,0 +1,136 @@
+"""Launches under compute-sanitizer: every access lies in an array, and shared memory has no race."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime.kernels.cuda.describe import Kernel
+from be_runtime.kernels.cuda.launcher import Launcher
+from tests.support import launch_frame
+from tests.support.requirements import OPTIONAL
+
+numba_kernels = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
+
+SHARED = ("block_sum", "matmul", "transpose", "histogram", "heat", "block_scan", "odd_even_sort", "fill3d")
+FOUND = 77
+RAW = """
+__global__ void past(const float* x, float* y) { y[threadIdx.x + 1] = x[threadIdx.x]; }
+
+template <bool kWaits>
+__global__ void reverse(const float* x, float* y) {
+  extern __shared__ float shared[];
+  shared[threadIdx.x] = x[threadIdx.x];
+  if (kWaits) __syncthreads();
+  y[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
+}
+"""
+X = np.arange(256, dtype=np.float32)
+PLANTED = {
+    "memcheck": ("past", "Invalid __global__ write"),
+    "racecheck": ("reverse<false>", "Race reported between"),
+}
+CLEAN = {"memcheck": "ERROR SUMMARY: 0 errors", "racecheck": "RACECHECK SUMMARY: 0 hazards"}
+
+pytestmark = pytest.mark.needs("compute-sanitizer")
+
+
+class Recorder:
+    """Notes the kernels that the launcher is told about."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        define = Launcher.define
+
+        def noted(launcher: Launcher, kernel: Kernel) -> None:
+            self.kernels[kernel.id] = kernel
+            define(launcher, kernel)
+
+        monkeypatch.setattr(Launcher, "define", noted)
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    return Recorder(monkeypatch)
+
+
+def raw_job(name: str, recorder: Recorder, folder: Path) -> dict[str, Any]:
+    """A launch of a kernel of `RAW`."""
+    shared_mem = X.nbytes if name.startswith("reverse") else 0
+    kernel = be_runtime.cuda_kernel(RAW, name, lambda x: x, grid=1, block=X.size, shared_mem=shared_mem)
+    return as_job(kernel, (X,), recorder, folder / name)
+
+
+def as_job(function: Any, inputs: tuple[np.ndarray, ...], recorder: Recorder, folder: Path) -> dict[str, Any]:
+    """One launch for `launch_frame`."""
+    import jax
+
+    (equation,) = jax.make_jaxpr(function)(*inputs).eqns
+    attributes = {
+        name: value if isinstance(value, str) else np.asarray(value.val).tolist()
+        for name, value in equation.params["attributes"]
+    }
+    folder.mkdir()
+    images = []
+    for number, image in enumerate(recorder.kernels[attributes["kernel"]].images):
+        data = folder / f"image{number}"
+        data.write_bytes(image.data)
+        arch = image.arch.major * 10 + image.arch.minor
+        row = {"arch": arch, "is_ptx": image.is_ptx, "form": int(image.form), "entry": image.entry}
+        images.append(row | {"data": str(data), "words": image.words})
+    arguments = []
+    for number, array in enumerate(inputs):
+        path = folder / f"input{number}"
+        path.write_bytes(array.tobytes())
+        arguments.append({"file": str(path), "shape": array.shape})
+    outs = [{"bytes": var.aval.size * var.aval.dtype.itemsize, "shape": var.aval.shape} for var in equation.outvars]
+    return {"images": images, "attributes": attributes, "inputs": arguments, "outs": outs}
+
+
+def sanitize(tool: str, jobs: list[dict[str, Any]], folder: Path) -> tuple[int, str]:
+    """The exit status and the report of some launches under a tool of compute-sanitizer."""
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    mapped = {line.rsplit(maxsplit=1)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    (launcher,) = filter(_is_launcher, mapped)
+    program = (sys.executable, "-S", launch_frame.__file__, launcher, str(folder / "jobs.json"))
+    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND), *program)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    report = done.stdout + done.stderr
+    if "device not supported" in report.lower():
+        pytest.skip(f"{OPTIONAL}a compute-sanitizer that knows this device: {report[-600:]}")
+    return done.returncode, report
+
+
+def _is_launcher(path: str) -> bool:
+    return path.endswith("/module.so") and b"be_launch_define" in Path(path).read_bytes()
+
+
+@pytest.mark.parametrize("tool", PLANTED)
+def test_a_planted_fault_is_found(tool: str, tmp_path: Path, recorder: Recorder):
+    """What the test of clean launches relies on."""
+    name, message = PLANTED[tool]
+    status, report = sanitize(tool, [raw_job(name, recorder, tmp_path)], tmp_path)
+    assert status == FOUND, report
+    assert message in report, report
+
+
+@pytest.mark.parametrize("tool", CLEAN)
+def test_launches_are_clean(tool: str, tmp_path: Path, recorder: Recorder):
+    import jax
+
+    jobs = [raw_job("reverse<true>", recorder, tmp_path)]
+    for name in SHARED:
+        case = numba_kernels.CASES[name]
+        outs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in case.outs]
+        function = be_runtime.numba_cuda_kernel(case.kernel, outs, **case.launch)
+        jobs.append(as_job(function, case.inputs, recorder, tmp_path / name))
+    status, report = sanitize(tool, jobs, tmp_path)
+    assert status == 0, report
+    assert CLEAN[tool] in report, report

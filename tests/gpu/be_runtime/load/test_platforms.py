@@ -1,0 +1,114 @@
+"""One name for CPU and GPU, the device's own architecture, and what a load in a new process starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import be_runtime
+from be_toolchain.find.devices import probe_devices
+from be_toolchain.machine.system import LocalSystem
+from tests.support.cuda import KERNELS, call, device_code, run_json, source
+
+CPP_DECAY = """
+#include "brainevent/common.h"
+// @BE decay
+void decay(const BE::Tensor v, const BE::Tensor input, BE::Tensor out, float leak) {
+  for (int64_t i = 0; i < out.numel(); ++i)
+    out.data_ptr<float>()[i] = leak * v.data_ptr<float>()[i] + input.data_ptr<float>()[i] + 1000.0f;
+}
+"""
+LOAD = """
+import json, sys
+
+import jax
+
+started = []
+events = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
+sys.addaudithook(lambda event, args: started.append([event, str(args)]) if event in events else None)
+
+import be_runtime
+
+be_runtime.set_cache_dir(sys.argv[1])
+module = be_runtime.load_cuda_file(sys.argv[2])
+
+from jax._src import xla_bridge
+
+print(json.dumps({
+    "path": str(module.path),
+    "started": started,
+    "backend": xla_bridge.backends_are_initialized(),
+    "targets": be_runtime.list_registered_targets(),
+}))
+"""
+HIDDEN = """
+import json, sys, warnings
+
+import be_runtime
+
+be_runtime.set_cache_dir(sys.argv[1])
+with warnings.catch_warnings(record=True) as caught:
+    be_runtime.load_cuda_file(sys.argv[2])
+print(json.dumps(" ".join(str(each.message) for each in caught)))
+"""
+
+
+@pytest.mark.parametrize("first", ["cpu", "cuda"])
+def test_one_name_serves_cpu_and_gpu(first: str):
+    name = f"{first}_first"
+    loads = {
+        "cpu": lambda: be_runtime.load_cpp_inline(name, CPP_DECAY),
+        "cuda": lambda: be_runtime.load_cuda_inline(name, source("transforms"), functions=["decay"]),
+    }
+    for platform in sorted(loads, key=lambda platform: platform != first):
+        loads[platform]()
+
+    @jax.jit
+    def run(v: jax.Array) -> jax.Array:
+        out = jax.ShapeDtypeStruct(v.shape, v.dtype)
+        return jax.ffi.ffi_call(f"{name}.decay", out)(v, jnp.ones_like(v), leak=np.float32(0.5))
+
+    v = np.arange(10, dtype=np.float32)
+    for platform, extra in (("gpu", 0), ("cpu", 1000), ("gpu", 0)):
+        device = jax.devices(platform)[0]
+        out = run(jax.device_put(v, device))
+        assert out.devices() == {device}
+        np.testing.assert_array_equal(out, v / 2 + 1 + extra)
+    assert f"{name}.decay" in be_runtime.list_registered_targets()
+
+
+def test_changing_the_trait_of_a_live_target_is_refused():
+    module = be_runtime.load_cuda_inline("traits", source("half"))
+    again = be_runtime.load_cuda_inline("traits", source("half"))
+    assert again.path == module.path
+    with pytest.raises(be_runtime.RegistrationError, match=r"traits\.fused.*already registered for CUDA"):
+        be_runtime.load_cuda_inline("traits", source("half"), allow_cuda_graph=False)
+    x = np.ones(4, np.float16)
+    np.testing.assert_array_equal(call("traits.fused", jax.ShapeDtypeStruct(x.shape, x.dtype), x), 3 * x)
+
+
+def test_code_is_for_the_devices_present():
+    module = be_runtime.load_cuda_inline("present", source("half"), auto_register=False)
+    archs = {device.arch for device in probe_devices(LocalSystem()).devices}
+    found = {code.arch for code in device_code(module.path) if code.kind == "elf"}
+    assert found == {arch.major * 10 + arch.minor for arch in archs}
+
+
+def test_a_new_process_loads_without_starting_anything(tmp_path: Path):
+    """Neither the first load nor a later one starts a JAX backend, and a later one starts no process at all."""
+    cold, warm = (run_json(LOAD, str(tmp_path), str(KERNELS / "sibling.cu")) for _ in range(2))
+    assert cold["started"]
+    assert warm["started"] == []
+    assert (cold["backend"], warm["backend"]) == (False, False)
+    assert cold["path"] == warm["path"]
+    assert warm["targets"] == ["sibling.transform"]
+
+
+def test_a_hidden_device_is_explained(tmp_path: Path):
+    message = run_json(HIDDEN, str(tmp_path), str(KERNELS / "sibling.cu"), CUDA_VISIBLE_DEVICES="")
+    assert "no GPU is visible" in message
+    assert "compute_capability='sm_90'" in message

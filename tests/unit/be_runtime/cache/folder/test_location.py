@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from be_runtime.cache.folder.location import (
+    CacheWarning,
+    default_cache_dir,
+    mounted_noexec,
+    private_problem,
+    temporary_dirs,
+    usable_cache_dir,
+)
+from be_runtime.errors import CacheError
+from be_runtime.settings import Settings
+
+NOBODY = 65534
+
+
+class Place:
+    """A machine's folders, as `usable_cache_dir` is told of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home" / ".cache" / "app"
+        self.temporary = root / "tmp" / "app-1000"
+        (root / "home").mkdir()
+        (root / "tmp").mkdir()
+        self.noexec: tuple[Path, ...] = ()
+        self.warnings: list[str] = []
+
+    def choose(self, configured: Path | None = None) -> Path:
+        """The folder, with all that happens recorded."""
+        return usable_cache_dir(
+            Settings(cache_dir=configured),
+            default=lambda: self.home,
+            fallbacks=lambda: (self.temporary,),
+            is_noexec=lambda path: any(path.is_relative_to(folder) for folder in self.noexec),
+            warn=self.warnings.append,
+        )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_the_usual_folder_is_chosen_and_not_made(place: Place):
+    assert place.choose() == place.home
+    assert not place.home.parent.exists()
+    assert place.warnings == []
+
+
+def test_the_configured_folder_is_chosen(place: Place, tmp_path: Path):
+    assert place.choose(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_home_that_is_no_folder_falls_back_with_one_warning(place: Place, tmp_path: Path):
+    (tmp_path / "home").rmdir()
+    (tmp_path / "home").write_text("")
+    assert place.choose() == place.temporary
+    assert not place.temporary.exists()
+    (warning,) = place.warnings
+    assert str(place.home) in warning
+    assert f"{tmp_path / 'home'} is not a folder" in warning
+    assert str(place.temporary) in warning
+    assert "BE_CACHE_DIR" in warning
+
+
+def test_a_noexec_home_falls_back(place: Place, tmp_path: Path):
+    place.noexec = (tmp_path / "home",)
+    assert place.choose() == place.temporary
+    assert "noexec" in place.warnings[0]
+    assert "set BE_CACHE_DIR" in place.warnings[0]
+
+
+def test_an_unknown_home_falls_back(place: Place):
+    place.home = Path("~/.cache/app")
+    assert place.choose() == place.temporary
+    assert "home folder is unknown" in place.warnings[0]
+
+
+def test_an_open_usual_folder_falls_back(place: Place):
+    place.home.mkdir(parents=True)
+    place.home.chmod(0o777)
+    assert place.choose() == place.temporary
+    assert "can be written by other users" in place.warnings[0]
+
+
+def test_an_unusable_configured_folder_is_an_error(place: Place, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    place.noexec = (tmp_path / "tmp",)
+    for folder, reason in (
+        (tmp_path / "file", "is not a folder"),
+        (tmp_path / "file" / "x", "is not a folder"),
+        (tmp_path / "tmp" / "x", "noexec"),
+    ):
+        with pytest.raises(CacheError, match=reason) as caught:
+            place.choose(folder)
+        assert str(folder) in caught.value.message
+    assert place.warnings == []
+
+
+@pytest.mark.parametrize("name", ["$ORIGIN", "a/${LIB}", "x$PLATFORM-y"])
+def test_a_name_that_the_loader_replaces_is_refused(place: Place, tmp_path: Path, name: str):
+    """dlopen would look elsewhere for what is built there."""
+    with pytest.raises(CacheError, match=r"holds \$.* the loader of shared libraries"):
+        place.choose(tmp_path / name)
+    assert place.choose(tmp_path / "$LIBRARY") == tmp_path / "$LIBRARY"
+
+
+def test_a_configured_relative_folder_is_below_the_working_folder(place: Place):
+    assert place.choose(Path("cache")) == Path.cwd() / "cache"
+
+
+@pytest.mark.parametrize("squat", ["file", "link", "open"])
+def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, tmp_path: Path, squat: str):
+    place.noexec = (tmp_path / "home",)
+    if squat == "file":
+        place.temporary.write_text("")
+    elif squat == "link":
+        (tmp_path / "target").mkdir(mode=0o700)
+        place.temporary.symlink_to(tmp_path / "target")
+    else:
+        place.temporary.mkdir()
+        place.temporary.chmod(0o755)
+    with pytest.raises(CacheError, match="no folder can hold the cache") as caught:
+        place.choose()
+    assert str(place.home) in caught.value.message
+    assert str(place.temporary) in caught.value.message
+    assert place.warnings == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
+def test_a_fallback_of_another_user_is_refused(place: Place):
+    place.temporary.mkdir(mode=0o700)
+    os.chown(place.temporary, NOBODY, NOBODY)
+    assert private_problem(place.temporary) == f"belongs to another user (uid {NOBODY})"
+
+
+def test_the_defaults_are_the_platforms(tmp_path: Path):
+    assert default_cache_dir().name == "brainevent-toolchain"
+    assert all(folder.name == f"brainevent-toolchain-{os.geteuid()}" for folder in temporary_dirs())
+    assert isinstance(mounted_noexec(tmp_path), bool)
+
+
+def test_without_a_temporary_folder_the_usual_names_are_still_looked_at(monkeypatch: pytest.MonkeyPatch):
+    def none() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("tempfile.gettempdir", none)
+    assert [str(folder.parent) for folder in temporary_dirs()] == ["/tmp", "/var/tmp"]  # noqa: S108
+
+
+_ON_A_NOEXEC_MOUNT = """
+import subprocess, sys
+sys.path[:0] = eval(sys.argv[2])
+from pathlib import Path
+from be_runtime.cache.folder.location import mounted_noexec
+folder = Path(sys.argv[1])
+assert not mounted_noexec(folder)
+subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", str(folder)], check=True)
+assert mounted_noexec(folder)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
+def test_a_noexec_mount_is_seen(tmp_path: Path):
+    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespaces here")
+    subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", _ON_A_NOEXEC_MOUNT, str(tmp_path), repr(sys.path)],
+        check=True,
+        timeout=60,
+    )
+
+
+def test_the_warning_is_shown_once(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+
+    def choose() -> Path:
+        return usable_cache_dir(
+            Settings(), default=lambda: tmp_path / "file" / "x", fallbacks=lambda: (tmp_path / "t",)
+        )
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            choose()
+    assert [item.category for item in shown] == [CacheWarning]
+
+
+# All is imported first: the other user may not be able to read the interpreter's files.
+_AS_NOBODY = """
+import os, sys
+sys.path[:0] = eval(sys.argv[4])
+os.environ["HOME"] = sys.argv[2]
+os.environ["TMPDIR"] = sys.argv[3]
+os.environ.pop("XDG_CACHE_HOME", None)
+import warnings
+from pathlib import Path
+from be_runtime.cache.folder.location import default_cache_dir, temporary_dirs, usable_cache_dir
+from be_runtime.settings import Settings
+default_cache_dir(), temporary_dirs()
+uid = int(sys.argv[1])
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(uid); os.setuid(uid)
+warnings.simplefilter("always")
+print(usable_cache_dir(Settings()))
+try:
+    usable_cache_dir(Settings(cache_dir=Path(sys.argv[2], "mine")))
+except Exception as error:
+    print(type(error).__name__, error.message)
+"""
+
+
+def test_a_read_only_home_of_a_real_user(tmp_path: Path, run_as_user: Callable[..., str]):
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(0o555)
+    writable = tmp_path / "tmp"
+    writable.mkdir()
+    writable.chmod(0o1777)
+    output = run_as_user(home, writable)
+    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
+    assert f"{writable}/brainevent-toolchain-{uid}\n" in output
+    assert f"{home} can't be written" in output
+    assert "CacheError" in output
+
+
+@pytest.fixture
+def run_as_user(tmp_path: Path) -> Callable[..., str]:
+    """Run `_AS_NOBODY` in a process of a user for whom permissions hold, which root is not."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o011)
+
+    def run(home: Path, temporary: Path) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", _AS_NOBODY, str(NOBODY), str(home), str(temporary), repr(sys.path)],
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            cwd="/",
+        ).stdout
+
+    return run

@@ -1,0 +1,144 @@
+"""The generated text: golden files for the whole, properties for its parts."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from be_runtime.dtypes import DTYPES
+from be_runtime.generate.codegen import (
+    Binding,
+    c_string,
+    line_directive,
+    render_include,
+    render_inline_source,
+    render_unit,
+)
+from be_runtime.request.options import Language
+from be_runtime.source_text import SourceText
+from be_runtime.spec import discover
+from be_runtime.spec.model import EntryPoint, Param, Role
+
+GOLDEN = Path(__file__).parent / "golden"
+UPDATE = "BE_UPDATE_GOLDEN"
+
+SOURCE = SourceText(
+    name='kernels/a "b".cc',
+    text="""
+// @BE scale attr.factor:float32 arg ret stream attr.Count
+void scale(float factor, const BE::Tensor x, BE::Tensor out, int64_t stream, int Count) {}
+namespace ops {
+// @BE fill
+void fill(BE::Tensor first, BE::Tensor second) {}
+}
+// @BE every
+void every(BE::Tensor out, bool a, std::complex<double> b, uint64_t c, std::complex<float> d) {}
+// @BE halves ret attr.h:float16 attr.b:bfloat16
+void halves(BE::Tensor out, uint16_t h, uint16_t b) {}
+""",
+)
+
+
+def bindings() -> list[Binding]:
+    entries = discover([SOURCE])
+    return [Binding(entry=entry, symbol=f"file_{entry.name}", export=f"file.{entry.name}") for entry in entries]
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_golden_files(language: Language):
+    """The text decides every user's binary: a change of it should be seen, and meant."""
+    text = render_unit(render_include("/src/a.cc"), "module", bindings(), language=language)
+    path = GOLDEN / f"unit_{language}.txt"
+    if os.environ.get(UPDATE):
+        path.write_text(text)
+    assert text == path.read_text(), (
+        f"the generated text differs from {path.name}. If that is meant, look at the difference, then run\n"
+        f"  {UPDATE}=1 python -m pytest {Path(__file__).name} && git diff {path.name}\n"
+        "and commit the new file. Every cached module of every user will be built again."
+    )
+
+
+def binding(*params: Param, name: str = "f") -> Binding:
+    entry = EntryPoint(name=name, call_name=f"::{name}", params=params, source="m", line=7)
+    return Binding(entry=entry, symbol=name, export=name)
+
+
+def test_arguments_follow_the_tokens():
+    roles = [Role.RET, Role.ARG, Role.STREAM, Role.ARG, Role.RET]
+    text = render_unit("", "m", [binding(*(Param(role=role) for role in roles))], language="cpp")
+    arguments = (
+        "be_call.be_rets[0], be_call.be_args[0], ::BE::detail::StreamValue{be_call.be_stream}, be_call.be_args[1], "
+    )
+    assert f"::f({arguments}be_call.be_rets[1]);" in text
+
+
+def test_only_cuda_asks_for_a_stream_and_for_failed_launches():
+    bound = [binding(Param(role=Role.RET), Param(role=Role.STREAM))]
+    cpp, cuda = (render_unit("", "m", bound, language=language) for language in ("cpp", "cuda"))
+    assert '{"m.f", 0, 1, 0, false, nullptr, "none"}' in cpp
+    assert '{"m.f", 0, 1, 0, true, nullptr, "none"}' in cuda
+    assert "BE_CHECK_KERNEL_LAUNCH" not in cpp
+    assert "BE_CHECK_KERNEL_LAUNCH();" in cuda
+
+
+@settings(deadline=None)
+@given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True), unique=True, min_size=1))
+def test_attributes_are_sorted_as_xla_sorts_them(names: list[str]):
+    params = [Param(role=Role.RET), *(Param(role=Role.ATTR, name=name, dtype=DTYPES[4]) for name in names)]
+    text = render_unit("", "m", [binding(*params)], language="cpp")
+    rows = re.findall(r'\{"(\w+)", (\d+), \d+, 0, true, (\d+)\}', text)
+    assert [row[0] for row in rows] == sorted(names)
+    assert [(row[0], int(row[2])) for row in rows] == sorted((name, at) for at, name in enumerate(names))
+    assert all(int(size) == len(name) for name, size, _ in rows)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda row: row.name)
+def test_the_usage_says_what_to_pass(dtype: object):
+    row = next(row for row in DTYPES if row is dtype)
+    text = render_unit(
+        "", "m", [binding(Param(role=Role.RET), Param(role=Role.ATTR, name="v", dtype=row))], language="cpp"
+    )
+    assert c_string(f"v={row.attr_usage}") in text
+    ast.parse(row.attr_usage)
+
+
+@pytest.mark.parametrize(
+    ("entries", "tensors", "body"),
+    [(6, 8, "BE_INTERNAL_HANDLE"), (7, 7, "be_handle"), (1, 9, "be_handle"), (48, 1, "BE_INTERNAL_HANDLE")],
+)
+def test_two_handlers_differ_in_their_trait(entries: int, tensors: int, body: str):
+    """And handlers of many tensors are not compiled with their entry points."""
+    bound = binding(*[Param(role=Role.RET)] * tensors)
+    text = render_unit("", "m", [bound] * entries, language="cuda")
+    for allow, trait in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
+        name = bound.handler(allow_cuda_graph=allow)
+        assert (
+            f"{name}(XLA_FFI_CallFrame* be_frame) {{\n  return {body}(be_frame, be_entry_f, be_call_f, {trait});"
+            in text
+        )
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_c_strings_are_python_literals_too(text: str):
+    """Octal escapes of three digits, quotes and backslashes mean the same in both languages."""
+    literal = c_string(text)
+    assert literal.isascii()
+    assert "\n" not in literal
+    assert ast.literal_eval(f"b{literal}") == text.encode("utf-8", "surrogateescape")
+
+
+def test_surrogates_become_the_bytes_that_they_stand_for():
+    assert c_string("a\udcff") == '"a\\377"'
+
+
+def test_several_texts_each_begin_a_line_of_their_own():
+    parts = [SourceText(name="m[0]", text="int x;"), SourceText(name="m[1]", text="int y;\n")]
+    assert render_inline_source(parts) == '#line 1 "m[0]"\nint x;\n#line 1 "m[1]"\nint y;\n\n'
+    assert line_directive(3, 'a"b') == '#line 3 "a\\"b"\n'

@@ -1,0 +1,82 @@
+"""What a module's key depends on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_runtime.load.identity import module_key
+from be_runtime.request.options import BuildRequest, CompileOptions, Unit
+from be_runtime.request.tools import Tools
+from be_runtime.source_text import SourceText
+from be_toolchain.arch import Arch
+from be_toolchain.model import HostCompiler, Toolchain
+
+CXX = HostCompiler(
+    path=Path("/usr/bin/g++"), family="gcc", version="12.2.0", target="x86_64-linux-gnu", found_via="PATH"
+)
+TOOLS = Tools(cxx=CXX, cuda=None, archs=(), ffi_include=Path("/site/jaxlib/include"))
+TOOLCHAIN = Toolchain(cxx=CXX)
+REQUEST = BuildRequest(
+    name="kernels",
+    language="cpp",
+    units=(Unit(stem="kernels", sources=(SourceText(name="kernels", text="void f();"),)),),
+    functions={"f": ["arg", "ret"]},
+    compile=CompileOptions(),
+)
+
+OTHER_OPTIONS: dict[str, Any] = {
+    "optimization_level": 1,
+    "use_fast_math": True,
+    "cflags": ("-g",),
+    "ldflags": ("-lm",),
+    "include_paths": (Path("/include"),),
+}
+
+
+def key_of(
+    request: BuildRequest = REQUEST, tools: Tools = TOOLS, toolchain: Toolchain = TOOLCHAIN, ffi: str = "0.3"
+) -> str:
+    return module_key(request, tools, toolchain, ffi).digest
+
+
+def test_the_same_inputs_have_the_same_key():
+    assert key_of(REQUEST._replace()) == key_of()
+
+
+@pytest.mark.parametrize("field", CompileOptions._fields)
+def test_every_compile_option_changes_the_key(field: str):
+    changed = REQUEST._replace(compile=REQUEST.compile._replace(**{field: OTHER_OPTIONS[field]}))
+    assert key_of(changed) != key_of()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        REQUEST._replace(name="other"),
+        REQUEST._replace(language="cuda"),
+        REQUEST._replace(functions=None),
+        REQUEST._replace(functions={"f": ["ret", "arg"]}),
+        REQUEST._replace(functions=["f"]),
+        REQUEST._replace(units=(REQUEST.units[0]._replace(path=Path("/a/kernels.cc")),)),
+        REQUEST._replace(units=(REQUEST.units[0]._replace(sources=(SourceText(name="kernels", text="void g();"),)),)),
+    ],
+    ids=lambda request: repr(request)[:80],
+)
+def test_the_request_changes_the_key(changed: BuildRequest):
+    assert key_of(changed) != key_of()
+
+
+def test_the_tools_change_the_key():
+    assert key_of(tools=TOOLS._replace(archs=(Arch(9, 0),))) != key_of()
+    assert key_of(tools=TOOLS._replace(ffi_include=Path("/other"))) != key_of()
+    assert key_of(toolchain=TOOLCHAIN._replace(cxx=CXX._replace(version="13.1.0"))) != key_of()
+    assert key_of(toolchain=TOOLCHAIN._replace(environment=(("CPATH", "/x"),))) != key_of()
+    assert key_of(ffi="0.4") != key_of()
+
+
+def test_functions_that_are_not_well_formed_have_a_key_too():
+    assert key_of(REQUEST._replace(functions={"f": object()})) != key_of()
+    assert key_of(REQUEST._replace(functions=3)) != key_of()

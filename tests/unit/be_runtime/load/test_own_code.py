@@ -1,0 +1,105 @@
+"""What identifies our own code: contents alone, in every folder, and the same in a checkout and in a wheel."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from be_runtime.load.own_code import checkout_digest
+from be_toolchain import __version__
+from tests.support.runtime import environment, run_python
+
+SITE = Path(__file__).parents[4]
+CODE = "from be_runtime.load.own_code import own_code_digest; print(own_code_digest())"
+
+
+@pytest.fixture(name="site")
+def _site(tmp_path: Path) -> Path:
+    """A copy of the packages."""
+    copied = tmp_path / "site"
+    for package in ("be_runtime", "be_toolchain"):
+        shutil.copytree(SITE / package, copied / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return copied
+
+
+def digest(site: Path, memo: Path, later_s: int = 0) -> str:
+    return checkout_digest(site, memo, time.time_ns() + later_s * 10**9)
+
+
+def add_file(site: Path) -> None:
+    (site / "be_runtime" / "spec" / "more" / "deep").mkdir(parents=True)
+    (site / "be_runtime" / "spec" / "more" / "deep" / "module.py").write_text("x = 1\n")
+
+
+def move(site: Path) -> None:
+    (site / "be_runtime" / "aside").mkdir()
+    (site / "be_runtime" / "api.py").rename(site / "be_runtime" / "aside" / "api.py")
+
+
+def append(name: str) -> Callable[[Path], None]:
+    def change(site: Path) -> None:
+        with (site / name).open("a") as file:
+            file.write("\n")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        append("be_toolchain/arch.py"),
+        append("be_runtime/native/xla_call.h"),
+        append("be_runtime/native/looked_at.c"),
+        append("be_runtime/native/with_kept_headers.sh"),
+        append("be_runtime/include/brainevent/detail/call.h"),
+        add_file,
+        move,
+    ],
+)
+def test_a_change_anywhere_is_another_identity(site: Path, tmp_path: Path, change: Callable[[Path], None]):
+    before = digest(site, tmp_path / "memo")
+    change(site)
+    assert digest(site, tmp_path / "memo") != before
+
+
+def test_two_checkouts_of_one_commit_have_one_identity(site: Path, tmp_path: Path):
+    assert digest(site, tmp_path / "memo") == digest(SITE, tmp_path / "other")
+
+
+def test_a_wheel_has_the_identity_of_its_checkout(site: Path, tmp_path: Path):
+    files = [path for path in site.rglob("*") if path.is_file()]
+    record = site / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
+    record.parent.mkdir()
+    hashes = (base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode() for path in files)
+    rows = [f"{path.relative_to(site)},sha256={each.rstrip('=')},1" for path, each in zip(files, hashes, strict=True)]
+    record.write_text("\n".join([*rows, f"{record.parent.name}/RECORD,,", "be_runtime/__pycache__/api.pyc,,", ""]))
+    installed = run_python(CODE, cwd=site, env=environment(PYTHONPATH=str(site))).stdout.strip()
+    assert installed == digest(site, tmp_path / "memo")
+
+
+def test_what_is_kept_serves_until_a_file_changes(site: Path, tmp_path: Path):
+    memo, file = tmp_path / "memo", site / "be_runtime" / "api.py"
+    true = digest(site, memo)
+    assert not memo.exists(), "files that changed just now may change again and keep their stat"
+    assert digest(site, memo, later_s=3) == true
+    memo.write_text(memo.read_text().replace(true, "kept"))
+    assert digest(site, memo) == "kept"
+    times, text = file.stat(), file.read_text()
+    file.write_text(text.replace("CUDA", "cuda", 1))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert digest(site, memo) not in (true, "kept")
+
+
+def test_what_is_kept_is_of_no_use_when_damaged(tmp_path: Path):
+    memo = tmp_path / "memo"
+    true = digest(SITE, memo)
+    for text in ("", "[]", "{}", '{"seen": 1, "digest": 2}', "\0"):
+        memo.write_text(text)
+        assert digest(SITE, memo) == true

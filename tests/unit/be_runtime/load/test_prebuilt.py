@@ -1,0 +1,251 @@
+"""Which prebuilt module serves a request, and why none does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from be_runtime.cache import BuildOutput, Store
+from be_runtime.errors import CacheError
+from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
+from be_runtime.load import prebuilt
+from be_runtime.load.identity import module_key
+from be_runtime.request.options import BuildRequest, CompileOptions, Unit
+from be_runtime.request.tools import Tools
+from be_runtime.source_text import SourceText
+from be_toolchain.arch import parse_archs
+from be_toolchain.model import HostCompiler, Toolchain
+from tests.support.accounts import STRANGER, needs_root
+
+FFI = "0.3"
+REQUEST = BuildRequest(
+    name="kernels",
+    language="cuda",
+    units=(Unit(stem="kernels", sources=(SourceText(name="kernels", text="void f();"),)),),
+    functions=None,
+    compile=CompileOptions(),
+)
+KEY = prebuilt.request_key(REQUEST, FFI)
+FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
+
+Fill = Callable[..., Path]
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> Path:
+    path = tmp_path / "author.h"
+    path.write_text("#define N 1\n")
+    return path
+
+
+@pytest.fixture
+def fill(tmp_path: Path, header: Path) -> Fill:
+    """Builds modules into a cache with some compiler, and exports all of them."""
+    store, folder = Store(tmp_path / "cache"), tmp_path / "prebuilt"
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / LIBRARY).write_bytes(b"code")
+        (staging / CONTENTS).write_text(render_contents(FUNCTIONS))
+        return BuildOutput(outputs=(LIBRARY, CONTENTS), dependencies=(header,))
+
+    def run(*archs: str, request: BuildRequest = REQUEST, version: str = "12.2.0") -> Path:
+        cxx = HostCompiler(path=Path("/usr/bin/g++"), family="gcc", version=version, target="x86_64", found_via="PATH")
+        for text in archs:
+            built = parse_archs(text) if text else ()
+            tools = Tools(cxx=cxx, cuda=None, archs=built, ffi_include=Path("/site/jaxlib/include"))
+            store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx), FFI), build)
+        prebuilt.export(store, folder)
+        return folder
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("built", "wanted", "expected"),
+    [
+        ("9.0", "9.0", True),
+        ("8.0", "8.6", True),  # machine code of an earlier minor version
+        ("8.6", "8.0", False),
+        ("8.0", "9.0", True),  # by its PTX
+        ("7.5,12.0", "8.6", False),  # there is PTX for 12.0 only
+        ("9.0a", "9.0", True),
+        ("9.0a", "10.0", False),
+        ("10.0a", "10.3", False),
+        ("9.0", "9.0a", False),
+        ("10.0f", "10.3", True),
+        ("10.0f", "12.0", False),
+        ("8.0,9.0", "8.6,9.0", True),
+        ("9.0", "8.6,9.0", False),
+    ],
+)
+def test_code_serves_the_devices_that_can_run_it(built: str, wanted: str, *, expected: bool):
+    assert prebuilt.serves(parse_archs(built), parse_archs(wanted)) is expected
+
+
+def test_a_module_is_found_whatever_compiler_made_it(fill: Fill):
+    folder = fill("9.0", version="99.0")
+    found = prebuilt.find(folder, KEY, parse_archs("9.0"))
+    assert found is not None
+    assert found.library.read_bytes() == b"code"
+    assert found.functions == FUNCTIONS
+
+
+def test_of_several_exports_the_one_for_the_device_is_taken(fill: Fill):
+    folder = fill("7.5", "9.0a")
+    found = prebuilt.find(folder, KEY, parse_archs("9.0a"))
+    assert found is not None
+    assert "sm_90a" in str(found.library)
+
+
+def test_any_module_serves_where_nothing_says_what_it_runs_on(fill: Fill):
+    assert prebuilt.find(fill("9.0"), KEY, ()) is not None
+
+
+def test_exporting_again_keeps_one_copy(fill: Fill):
+    before = sorted(fill("9.0").rglob("*"))
+    assert sorted(fill("9.0").rglob("*")) == before
+
+
+def test_every_user_can_read_what_was_exported(fill: Fill):
+    before = os.umask(0o077)
+    try:
+        folder = fill("9.0")
+    finally:
+        os.umask(before)
+    assert all(path.stat().st_mode & 0o004 for path in (folder, *folder.rglob("*")))
+
+
+@pytest.mark.parametrize(
+    ("changed", "label"),
+    [
+        (REQUEST._replace(compile=CompileOptions(use_fast_math=True)), "use_fast_math"),
+        (REQUEST._replace(functions=["g"]), "functions"),
+        (REQUEST._replace(language="cpp"), "language"),
+    ],
+)
+def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: BuildRequest, label: str):
+    folder, key = fill("9.0"), prebuilt.request_key(changed, FFI)
+    assert prebuilt.find(folder, key, ()) is None
+    assert f"kernels is there with other {label}" in prebuilt.explain(folder, key, ())
+
+
+def test_another_version_of_the_interface_finds_nothing(fill: Fill):
+    assert prebuilt.find(fill("9.0"), prebuilt.request_key(REQUEST, "0.4"), ()) is None
+
+
+def test_the_explanation_names_both_architectures(fill: Fill):
+    why = prebuilt.explain(fill("9.0"), KEY, parse_archs("8.0"))
+    assert "for sm_90" in why
+    assert "sm_80" in why
+
+
+def test_the_explanation_of_an_unknown_name(fill: Fill):
+    key = prebuilt.request_key(REQUEST._replace(name="strange"), FFI)
+    assert prebuilt.explain(fill("9.0"), key, ()).endswith("none named strange")
+
+
+def test_a_changed_header_makes_a_module_stale(fill: Fill, header: Path):
+    folder = fill("9.0")
+    header.write_text("#define N 2\n")
+    assert prebuilt.find(folder, KEY, ()) is None
+    assert f"{header} changed" in prebuilt.explain(folder, KEY, ())
+
+
+def test_a_header_that_is_not_there_does_not_matter(fill: Fill, header: Path):
+    folder = fill("9.0")
+    header.unlink()
+    assert prebuilt.find(folder, KEY, ()) is not None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop"])
+def test_what_is_no_file_in_the_place_of_a_header_is_none(fill: Fill, header: Path, kind: str):
+    """It may be where anyone can put one, and a pipe or a device would never end."""
+    folder = fill("9.0")
+    header.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(header)
+        case "device":
+            header.symlink_to("/dev/zero")
+        case "folder":
+            header.mkdir()
+        case _:
+            header.symlink_to(header.name)
+    assert prebuilt.find(folder, KEY, ()) is not None
+
+
+def test_a_damaged_library_is_never_loaded(fill: Fill):
+    folder = fill("9.0")
+    (library,) = folder.rglob(LIBRARY)
+    library.write_bytes(b"cod")
+    assert prebuilt.find(folder, KEY, ()) is None
+    assert "is damaged" in prebuilt.explain(folder, KEY, ())
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 99}'])
+def test_a_record_that_means_nothing_is_passed_over(fill: Fill, text: str):
+    folder = fill("9.0")
+    (record,) = folder.rglob(prebuilt.RECORD)
+    record.write_text(text)
+    assert prebuilt.find(folder, KEY, ()) is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_folder_that_everybody_can_write_is_refused(fill: Fill, mode: int):
+    folder = fill("9.0")
+    folder.chmod(mode)
+    with pytest.raises(CacheError, match="can be written by other users"):
+        prebuilt.find(folder, KEY, ())
+
+
+LEVELS = ("", "kernels", "kernels/*", f"kernels/*/{prebuilt.RECORD}", f"kernels/*/{CONTENTS}", f"kernels/*/{LIBRARY}")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_that_others_can_write_is_refused(fill: Fill, level: str):
+    folder = fill("9.0")
+    (place,) = folder.glob(level) if level else (folder,)
+    place.chmod(0o775)
+    with pytest.raises(CacheError, match=r"can be written by other users \(mode 775\)") as caught:
+        prebuilt.find(folder, KEY, ())
+    assert caught.value.hints == (f"chmod -R go-w {place}",)
+
+
+@needs_root
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_of_another_user_is_refused(fill: Fill, level: str):
+    folder = fill("9.0")
+    (place,) = folder.glob(level) if level else (folder,)
+    os.chown(place, STRANGER, STRANGER)
+    with pytest.raises(CacheError, match=f"{place} belongs to another user") as caught:
+        prebuilt.find(folder, KEY, ())
+    assert caught.value.hints
+
+
+@needs_root
+def test_a_link_of_another_user_is_refused_and_ones_own_is_followed(fill: Fill, tmp_path: Path):
+    (tmp_path / "link").symlink_to(fill("9.0"))
+    assert prebuilt.find(tmp_path / "link", KEY, ()) is not None
+    os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
+    with pytest.raises(CacheError, match="link is a symbolic link made by another user"):
+        prebuilt.find(tmp_path / "link", KEY, ())
+
+
+def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):
+    with pytest.raises(CacheError, match="BE_PREBUILT_DIR"):
+        prebuilt.find(tmp_path / "nowhere", KEY, ())
+
+
+def test_an_empty_cache_has_nothing_to_export(tmp_path: Path):
+    with pytest.raises(CacheError, match="nothing to export"):
+        prebuilt.export(Store(tmp_path / "cache"), tmp_path / "out")
+
+
+def test_a_folder_that_cannot_be_made_is_named(fill: Fill, tmp_path: Path):
+    fill("9.0")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CacheError, match="file"):
+        prebuilt.export(Store(tmp_path / "cache"), tmp_path / "file")

@@ -1,0 +1,217 @@
+"""Installing from the command line: asking, refusing, and what the tools behind it are told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from be_toolchain.cli import install_commands as cli_install
+from be_toolchain.cli import main as cli
+from be_toolchain.errors import InstallError
+from be_toolchain.install.facts import gather_situation
+from be_toolchain.install.installers import Pip, Uv, explain_failure, find_installer, parse_pip_report, parse_uv_compile
+from be_toolchain.machine.system import RunResult
+from be_toolchain.report.doctor import examine_machine
+from be_toolchain.report.exit_codes import USAGE_ERROR
+from tests.support.machines import SITE, MemorySystem
+
+VERSIONS = {
+    "cuda-toolkit": "13.0.2",
+    "nvidia-cuda-nvcc": "13.0.88",
+    "nvidia_nvvm": "13.0.88",
+    "nvidia-cuda-crt": "13.0.88",
+    "nvidia-cuda-runtime": "13.0.96",
+    "nvidia-cuda-cccl": "13.0.85",
+}
+
+
+def report_of(versions: dict[str, str]) -> str:
+    rows = [
+        {
+            "metadata": {"name": name, "version": version},
+            "download_info": {"url": f"file:///w/{name}.whl", "archive_info": {"hashes": {"sha256": "ab"}}},
+        }
+        for name, version in versions.items()
+    ]
+    return json.dumps({"version": "1", "install": rows})
+
+
+def machine() -> MemorySystem:
+    made = MemorySystem()
+    made.environ = {**made.environ, "HOME": "/home/ada"}
+    made.gxx("/usr/bin/g++")
+
+    def run_env(inner: MemorySystem, argv: tuple[str, ...]) -> RunResult:
+        return inner.run_one(argv[2:])
+
+    def python(_: MemorySystem, argv: tuple[str, ...]) -> RunResult:
+        if "--version" in argv:
+            return RunResult(argv=argv, returncode=0, stdout="pip 26.0")
+        return RunResult(argv=argv, returncode=0, stdout=report_of(VERSIONS))
+
+    made.program("/usr/bin/env", run_env)
+    made.program(sys.executable, python)
+    made.links.clear()
+    return made
+
+
+def run(made: MemorySystem, *arguments: str) -> int:
+    return cli.main(list(arguments), system=made)
+
+
+def test_a_dry_run_shows_the_plan_and_runs_nothing_else(capsys: pytest.CaptureFixture[str]):
+    made = machine()
+    assert run(made, "install", "--into", "managed", "--dry-run", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["applied"] is False
+    assert [wheel["name"] for wheel in data["plans"][0]["wheels"]][1] == "nvidia-nvvm"
+    pips = [argv for argv in made.commands if "pip" in argv and "--version" not in argv]
+    assert all("--dry-run" in argv for argv in pips)
+    assert pips
+
+
+def test_without_a_person_and_without_yes_nothing_happens(capsys: pytest.CaptureFixture[str]):
+    made = machine()
+    assert run(made, "install", "--cuda", "13.0", "--into", "managed") == cli_install.NOT_CONFIRMED
+    said = capsys.readouterr()
+    assert "install CUDA 13.0.2 into the store" in said.out
+    assert "say --yes" in said.err
+    assert not any("--target" in argv for argv in made.commands)
+
+
+def test_cuda_12_is_explained(capsys: pytest.CaptureFixture[str]):
+    assert run(machine(), "install", "--cuda", "12.9") == cli_install.FAILED
+    assert "TC402" in capsys.readouterr().err
+    assert run(machine(), "install", "--cuda", "12.9", "--json") == cli_install.FAILED
+    assert json.loads(capsys.readouterr().out)["problem"]["code"] == "TC402"
+
+
+def test_the_store_without_anything_in_it(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    made = machine()
+    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "none")}
+    assert run(made, "list") == 0
+    assert "no managed toolchains" in capsys.readouterr().out
+    assert run(made, "use", "13.0") == cli_install.FAILED
+    assert run(made, "remove", "13.0") == cli_install.FAILED
+    capsys.readouterr()
+    assert run(made, "prune") == 0
+    assert "nothing to remove" in capsys.readouterr().out
+    assert run(made, "use", "none") == 0
+
+
+def test_fix_without_a_defect_installs_nothing(capsys: pytest.CaptureFixture[str]):
+    made = machine()
+    made.runfile("/usr/local/cuda")
+    assert run(made, "doctor", "--fix") == 0
+    assert "nothing to repair" in capsys.readouterr().out
+
+
+def test_fix_offers_cuda_where_there_is_none(capsys: pytest.CaptureFixture[str]):
+    made = machine()
+    assert examine_machine(made).exit_code == 1
+    assert run(made, "doctor", "--fix") == cli_install.NOT_CONFIRMED
+    assert "install CUDA 13.0.2" in capsys.readouterr().out
+
+
+def test_fix_and_json_exclude_each_other():
+    with pytest.raises(SystemExit) as caught:
+        run(machine(), "doctor", "--fix", "--json")
+    assert caught.value.code == USAGE_ERROR
+
+
+def test_the_situation():
+    made = machine()
+    made.pip_cu13(nvvm="13.5")
+    made.write(
+        f"{SITE}/jax_cuda13_plugin-0.10.2.dist-info/METADATA",
+        'Requires-Dist: nvidia-cuda-runtime>=13.0.48; extra == "with-cuda"\nRequires-Dist: nvidia-cublas>=13.0.0.19\n',
+    )
+    made.write("/etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
+    found = gather_situation(made, site=Path(SITE))
+    assert dict(found.present)["nvidia-nvvm"].startswith("13.5")
+    assert (found.jax_cuda, found.minimums) == ("13", (("nvidia-cuda-runtime", "13.0.48"),))
+    assert (found.distribution, found.is_virtual, found.is_conda, found.interrupted) == ("debian", True, False, "")
+    made.write(f"{SITE}/.be-toolchain-installing.json", '{"version": "13.0.2"}')
+    assert gather_situation(made, site=Path(SITE)).interrupted == "13.0.2"
+    made.write(f"{SITE}/.be-toolchain-installing.json", "")
+    assert gather_situation(made, site=Path(SITE)).interrupted == "unknown"
+
+
+def test_a_store_that_is_named_by_a_relative_path_is_refused(capsys: pytest.CaptureFixture[str]):
+    made = machine()
+    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": "store"}
+    for command in (("list",), ("use", "13.0"), ("install", "--cuda", "13.0", "--dry-run")):
+        assert run(made, *command) == 1
+        captured = capsys.readouterr()
+        assert "BE_TOOLCHAINS_DIR is 'store', which is not an absolute path" in captured.err
+
+
+def test_pip_then_uv_then_what_to_do():
+    made = machine()
+    python = Path(sys.executable)
+    assert isinstance(find_installer(made, python, None), Pip)
+    made.program(sys.executable, lambda _, argv: RunResult(argv=argv, returncode=1, stderr="No module named pip"))
+    with pytest.raises(InstallError, match="no pip, and no uv") as caught:
+        find_installer(made, python, None)
+    assert "ensurepip" in caught.value.hints[0]
+    made.program("/usr/bin/uv", lambda _, argv: RunResult(argv=argv, returncode=0, stdout="ziglang==1 \\\n --hash=h\n"))
+    found = find_installer(made, python, Path("/w"))
+    assert isinstance(found, Uv)
+
+
+def test_a_report_without_hashes_is_refused():
+    text = report_of(VERSIONS).replace("sha256", "md5")
+    with pytest.raises(InstallError, match="no SHA-256"):
+        parse_pip_report(text, MemorySystem())
+    for broken in ("", "{}", '{"install": [{}]}'):
+        with pytest.raises(InstallError, match="report can't be read"):
+            parse_pip_report(broken, MemorySystem())
+
+
+def test_uvs_answer():
+    text = (
+        "cuda-toolkit[nvcc]==13.0.2 \\\n    --hash=sha256:aa\nnvidia-nvvm==13.0.88 \\\n    --hash=sha256:bb\n# via x\n"
+    )
+    assert [(wheel.name, wheel.version) for wheel in parse_uv_compile(text)] == [
+        ("cuda-toolkit", "13.0.2"),
+        ("nvidia-nvvm", "13.0.88"),
+    ]
+
+
+def test_a_failing_pip_is_quoted():
+    made = machine()
+    made.program(
+        sys.executable,
+        lambda _, argv: RunResult(
+            argv=argv, returncode=1, stderr="WARNING: x\nERROR: No matching distribution found\n"
+        ),
+    )
+    with pytest.raises(InstallError, match="No matching distribution found") as caught:
+        Pip(system=made, python=Path(sys.executable)).resolve("cuda-toolkit", Path("/project"))
+    assert "WARNING" not in str(caught.value)
+    assert "has no such version" in caught.value.hints[0]
+
+
+PIP_NONE = "ERROR: No matching distribution found for cuda-toolkit<100,>=99\n"
+PIP_RETRIED = "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/x/\n"
+UV_NONE = "error: No solution found when resolving dependencies\n  cause: Because only cuda-toolkit<=13.5.0 is ...\n"
+UV_RETRIED = "error: Request failed after 3 retries in 10.7s\n  cause: Failed to fetch: http://index/simple/x/\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "wheels", "hint"),
+    [
+        (f"ERROR: Could not find a version (from versions: 13.0.3.0)\n{PIP_NONE}", None, "has no such version"),
+        (f"ERROR: Could not find a version (from versions: none)\n{PIP_NONE}", None, "without a network"),
+        (PIP_RETRIED + PIP_NONE, None, "can't be reached"),
+        (PIP_NONE, Path("/w"), "/w lacks a wheel of that version"),
+        (UV_NONE, None, "has no such version"),
+        (UV_RETRIED, None, "can't be reached"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", None, "without a network"),
+    ],
+)
+def test_no_such_version_and_no_network_are_told_apart(said: str, wheels: Path | None, hint: str):
+    assert hint in explain_failure(said, wheels)

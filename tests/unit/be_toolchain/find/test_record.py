@@ -1,0 +1,286 @@
+"""The record: used without a process while nothing that was looked at changed, and never trusted when damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from be_toolchain import Toolchain, ToolchainRequest, resolve
+from be_toolchain.errors import ToolchainError
+from be_toolchain.find.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
+from be_toolchain.known import catalog
+from be_toolchain.machine.system import LocalSystem
+from tests.support.machines import SITE, MemorySystem
+from tests.support.requirements import OPTIONAL
+
+CUDA = ToolchainRequest(need_cuda=True)
+
+
+@pytest.fixture
+def machine() -> MemorySystem:
+    machine = MemorySystem()
+    machine.gxx("/usr/bin/g++")
+    machine.pip_cu13()
+    machine.runfile("/usr/local/cuda")
+    return machine
+
+
+def again(machine: MemorySystem, folder: Path, request: ToolchainRequest = CUDA) -> tuple[Toolchain, bool]:
+    """Resolve once more; whether a program was run for it."""
+    machine.commands.clear()
+    toolchain = resolve(request, system=machine, record_dir=folder)
+    return toolchain, bool(machine.commands)
+
+
+def test_nothing_is_run_or_listed_when_nothing_changed(machine: MemorySystem, tmp_path: Path):
+    first, searched = again(machine, tmp_path / "records")
+    assert searched
+    machine.listings.clear()
+
+    second, searched = again(machine, tmp_path / "records")
+
+    assert not searched
+    assert (second.key_fields(), second.fingerprint) == (first.key_fields(), first.fingerprint)
+    assert second._replace(cuda=None).key_fields() == first._replace(cuda=None).key_fields()
+    assert machine.listings == []
+    assert second == first
+    assert second.fingerprint == first.fingerprint == resolve(CUDA, system=machine).fingerprint
+
+
+def change_environ(name: str, value: str) -> Callable[[MemorySystem], None]:
+    def change(machine: MemorySystem) -> None:
+        machine.environ = {**machine.environ, name: value}
+
+    return change
+
+
+CHANGES: dict[str, Callable[[MemorySystem], object]] = {
+    "nvcc": lambda m: m.touch(f"{SITE}/nvidia/cu13/bin/nvcc"),
+    "ptxas": lambda m: m.touch(f"{SITE}/nvidia/cu13/bin/ptxas"),
+    "cicc": lambda m: m.touch(f"{SITE}/nvidia/cu13/nvvm/bin/cicc"),
+    "libdevice": lambda m: m.touch(f"{SITE}/nvidia/cu13/nvvm/libdevice/libdevice.10.bc"),
+    "nvcc.profile": lambda m: m.touch(f"{SITE}/nvidia/cu13/bin/nvcc.profile"),
+    "host_config.h": lambda m: m.touch(f"{SITE}/nvidia/cu13/include/crt/host_config.h"),
+    "cuda_runtime.h": lambda m: m.touch(f"{SITE}/nvidia/cu13/include/cuda_runtime.h"),
+    "g++": lambda m: m.touch("/usr/bin/g++"),
+    "the compiler behind g++": lambda m: m.write("/usr/lib/gcc/12.2.0/lto-wrapper"),
+    "an upgraded component": lambda m: m.write(f"{SITE}/nvidia_nvvm-13.0.99.dist-info/METADATA"),
+    "a compiler earlier on PATH": lambda m: m.gxx("/usr/local/bin/g++", "13.1.0"),
+    "CUDA_HOME": change_environ("CUDA_HOME", "/usr/local/cuda"),
+    "CPATH": change_environ("CPATH", "/opt/include"),
+    "NVCC_APPEND_FLAGS": change_environ("NVCC_APPEND_FLAGS", "-O1"),
+    "PATH": change_environ("PATH", "/usr/bin"),
+    "another Python": lambda m: setattr(m, "prefixes", (Path("/other"),)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_noticed(machine: MemorySystem, tmp_path: Path, name: str):
+    again(machine, tmp_path)
+    CHANGES[name](machine)
+
+    toolchain, searched = again(machine, tmp_path)
+
+    assert searched
+    assert toolchain == resolve(CUDA, system=machine)
+
+
+def test_a_better_place_that_appears_is_noticed(machine: MemorySystem, tmp_path: Path):
+    machine.files = {path: file for path, file in machine.files.items() if not path.startswith(SITE)}
+    machine.write(f"{SITE}/pip/__init__.py")
+    first, _ = again(machine, tmp_path)
+    machine.pip_cu13()
+    second, searched = again(machine, tmp_path)
+
+    assert first.cuda is not None
+    assert second.cuda is not None
+    assert searched
+    assert (first.cuda.found_via, second.cuda.found_via) == ("well-known folder", "pip wheels")
+
+
+def test_what_does_not_matter_is_ignored(machine: MemorySystem, tmp_path: Path):
+    again(machine, tmp_path)
+    machine.write("/home/me/notes")
+    change_environ("EDITOR", "vi")(machine)
+    _, searched = again(machine, tmp_path)
+    assert not searched
+
+
+def test_each_request_has_its_own_record(machine: MemorySystem, tmp_path: Path):
+    again(machine, tmp_path)
+    toolchain, searched = again(machine, tmp_path, ToolchainRequest())
+    assert searched
+    assert toolchain.cuda is None
+    assert not again(machine, tmp_path)[1]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def damage_field(text: str) -> str:
+    data = json.loads(text)
+    del data["toolchain"]["cuda"]["ptxas"]
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: "",
+        lambda text: text[: len(text) // 2],
+        lambda _: "null",
+        lambda _: "[]",
+        lambda _: "{}",
+        lambda _: "[" * 100_000,
+        damage_field,
+    ],
+)
+def test_a_damaged_record_is_ignored_and_replaced(machine: MemorySystem, tmp_path: Path, damage: Callable[[str], str]):
+    first, _ = again(machine, tmp_path)
+    (record,) = tmp_path.iterdir()
+    record.write_text(damage(record.read_text()))
+
+    second, searched = again(machine, tmp_path)
+
+    assert searched
+    assert second == first
+    assert not again(machine, tmp_path)[1]
+
+
+def test_a_record_is_private_and_leaves_nothing_else(machine: MemorySystem, tmp_path: Path):
+    folder = tmp_path / "a" / "b"
+    again(machine, folder)
+    (record,) = folder.iterdir()
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(machine: MemorySystem, tmp_path: Path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    assert again(machine, blocked / "records")[0].cuda is not None
+
+
+def test_errors_are_not_recorded(tmp_path: Path):
+    machine = MemorySystem()
+    with pytest.raises(ToolchainError):
+        resolve(CUDA, system=machine, record_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Watched(dict[str, str]):
+    """Environment variables that remember which were read."""
+
+    def __init__(self) -> None:
+        super().__init__(PATH="/usr/bin")
+        self.read: set[str] = set()
+
+    def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        self.read.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> str:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+
+def test_every_variable_that_the_search_reads_is_part_of_the_record(machine: MemorySystem):
+    watched = Watched()
+    machine.environ = watched
+    resolve(CUDA, system=machine)
+    assert watched.read
+    assert watched.read <= set(catalog.RECORD_VARIABLES)
+
+
+@pytest.mark.parametrize("name", catalog.COMPILE_VARIABLES)
+def test_variables_that_change_a_compile_change_the_fingerprint(machine: MemorySystem, name: str):
+    plain = resolve(CUDA, system=machine)
+    change_environ(name, "/usr/bin/g++")(machine)
+    changed = resolve(CUDA, system=machine)
+    assert dict(changed.environment) == {name: "/usr/bin/g++"}
+    assert changed.fingerprint != plain.fingerprint
+
+
+def test_key_fields_have_unique_labels_and_hold_every_version(machine: MemorySystem):
+    toolchain = resolve(CUDA, system=machine)
+    fields = toolchain.key_fields()
+    labels = [label for label, _ in fields]
+    assert len(set(labels)) == len(labels)
+    values = " ".join(value for _, value in fields)
+    assert toolchain.cuda is not None
+    for component in toolchain.cuda.components:
+        assert component.version in values
+        assert str(component.path) in values
+    assert "Debian 12.2.0-14" in values
+
+
+def test_old_records_are_pruned_and_other_files_stay(machine: MemorySystem, tmp_path: Path):
+    for number in range(KEPT_RECORDS + 5):
+        old = tmp_path / f"toolchain-{number}.json"
+        old.write_text("{}")
+        os.utime(old, (number, number))
+    (tmp_path / "devices.json").write_text("{}")
+    for name, age_s in ((".toolchain-x.json.killed", 7200), (".toolchain-y.json.writing", 1)):
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+
+    again(machine, tmp_path)
+
+    left = {path.name for path in tmp_path.iterdir()}
+    assert len([name for name in left if name.startswith("toolchain-")]) == KEPT_RECORDS
+    assert {"devices.json", ".toolchain-y.json.writing"} <= left
+    assert not {"toolchain-5.json", ".toolchain-x.json.killed"} & left
+    assert not again(machine, tmp_path)[1]
+
+
+@pytest.mark.parametrize("name", ["g++", "bin/g++"])
+def test_an_edit_whose_modification_time_is_set_back_is_seen(tmp_path: Path, name: str):
+    """As rsync, tar and cp -p do, of a file and of a folder that gets a new name."""
+    (tmp_path / "g++").write_text("one")
+    (tmp_path / "bin").mkdir()
+    observed = ObservingSystem(LocalSystem())
+    observed.stat(tmp_path / "g++")
+    observed.list_dir(tmp_path / "bin")
+    save_record(tmp_path / "records", [], Toolchain(cxx=None, cuda=None), observed)
+    assert load_record(tmp_path / "records", [], LocalSystem()) is not None
+
+    changed = (tmp_path / name).parent if "/" in name else tmp_path / name
+    times = changed.stat()
+    time.sleep(0.02)
+    (tmp_path / name).write_text("two")
+    os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    assert load_record(tmp_path / "records", [], LocalSystem()) is None
+
+
+@pytest.mark.parametrize("kind", ["mine", "a stranger's", "a link", "a pipe"])
+def test_only_a_record_of_the_users_own_is_believed(tmp_path: Path, kind: str):
+    save_record(tmp_path, [], Toolchain(cxx=None, cuda=None), ObservingSystem(LocalSystem()))
+    (record,) = tmp_path.iterdir()
+    if kind == "a stranger's":
+        if os.geteuid() != 0:
+            pytest.skip(f"{OPTIONAL}root, to give files to another user")
+        os.chown(record, 54321, 54321)
+    elif kind != "mine":
+        record.rename(tmp_path / "real")
+        record.symlink_to("real") if kind == "a link" else os.mkfifo(record)
+    assert (load_record(tmp_path, [], LocalSystem()) is not None) == (kind == "mine")
+
+
+def test_what_was_edited_is_another_toolchain_also_where_its_version_stays(machine: MemorySystem, tmp_path: Path):
+    seen = {resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint}
+    for path in ("/usr/bin/g++", f"{SITE}/nvidia/cu13/bin/nvcc", f"{SITE}/nvidia/cu13/bin/nvcc.profile"):
+        machine.files[path].text += "\nedited"
+        machine.touch(path)
+        seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
+    assert len(seen) == 4
+    script = "#!/bin/sh\n" + "#\n" * 50_000
+    for last in ("exec g++ -DA", "exec g++ -DB"):
+        machine.files["/usr/bin/g++"].text = script + last
+        machine.touch("/usr/bin/g++")
+        seen.add(resolve(CUDA, system=machine, record_dir=tmp_path).fingerprint)
+    assert len(seen) == 6

@@ -1,0 +1,319 @@
+"""The store of managed toolchains, and what a search makes of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.cli import main as cli
+from be_toolchain.errors import StoreError, ToolchainError
+from be_toolchain.install.apply import wipe
+from be_toolchain.install.managed import Store
+from be_toolchain.install.wheel_files import check_wheel
+from be_toolchain.machine.own_store import distrust_managed, find_managed, find_store
+from be_toolchain.machine.store_paths import APP, INTERRUPTED, SELECTED, store_dir
+from be_toolchain.machine.system import FolderFacts, LocalSystem
+from be_toolchain.report.doctor import examine_machine
+from tests.support.accounts import STRANGER, needs_root
+from tests.support.machines import SITE, MemorySystem
+
+WHEEL = (("nvidia-nvvm", "13.0.88"),)
+HOME_STORE = "/home/ada/.local/share/be_toolchain/toolchains"
+
+
+def fake_wheel(site: Path, name: str, version: str, files: dict[str, str]) -> None:
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    rows = []
+    for path, text in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(text)}\n")
+    (info / "RECORD").write_text("".join(rows) + f"{info.name}/RECORD,,\n")
+
+
+def publish(store: Store, name: str) -> None:
+    with store.stage() as work:
+        fake_wheel(work / "tree", *WHEEL[0], {"nvidia/cu13/nvvm/bin/cicc": "program"})
+        store.publish(work / "tree", name, WHEEL)
+
+
+def names(store: Store) -> list[str]:
+    return [row.name for row in store.list()]
+
+
+def test_the_store_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    expected = Path(platformdirs.user_data_dir(APP, appauthor=False)) / "toolchains"
+    assert store_dir({"HOME": str(Path.home())}) == expected
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path(
+        platformdirs.user_data_dir(APP, appauthor=False), "toolchains"
+    )
+    assert store_dir({"BE_TOOLCHAINS_DIR": "/big/disk", "HOME": "/home/ada"}) == Path("/big/disk")
+    assert store_dir({}) is None
+    assert store_dir({"HOME": "relative"}) is None
+
+
+def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
+    store = Store(tmp_path / "data" / "toolchains")
+    assert names(store) == []
+    assert not store.root.exists()
+    for name in ("cuda-13.0.2", "zig-0.17.1", "cuda-13.10.0", "cuda-13.0.3"):
+        publish(store, name)
+    assert names(store) == ["cuda-13.10.0", "cuda-13.0.3", "cuda-13.0.2", "zig-0.17.1"]
+    assert {path.stat().st_mode & 0o777 for path in (store.root, *store.root.iterdir())} == {0o700}
+    assert store.find("13.0").name == "cuda-13.0.3"
+    assert store.find("cuda-13.0.2").version == "13.0.2"
+    assert [row.name for row in store.superseded()] == ["cuda-13.0.2"]
+    store.select(store.find("13.0.2"))
+    assert store.superseded() == ()
+    assert store.find("13.0.2").selected
+    with pytest.raises(StoreError, match=r"no managed toolchain '14\.0'") as caught:
+        store.find("14.0")
+    named = "name one of these: cuda-13.10.0, cuda-13.0.3, cuda-13.0.2, zig-0.17.1"
+    assert caught.value.hints == (named,)
+    with pytest.raises(StoreError) as caught:
+        store.find("cuda-14.0", to_use=True)
+    assert caught.value.hints == (named, "python -m be_toolchain install --cuda 14.0 --into managed")
+    with pytest.raises(StoreError) as caught:
+        Store(tmp_path / "empty").find("13.0")
+    assert caught.value.hints == ()
+
+
+def test_removing_forgets_the_selection(tmp_path: Path):
+    store = Store(tmp_path)
+    publish(store, "cuda-13.0.2")
+    store.select(store.find("13.0"))
+    store.remove(store.find("13.0"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_build_leaves_nothing(tmp_path: Path):
+    store = Store(tmp_path)
+    with pytest.raises(StoreError), store.stage():
+        raise StoreError("no room")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_second_of_two_builders_takes_the_firsts(tmp_path: Path):
+    store = Store(tmp_path)
+    with store.stage() as work:
+        fake_wheel(work / "tree", *WHEEL[0], {"nvidia/cu13/nvvm/bin/cicc": "program"})
+        publish(store, "cuda-13.0.2")
+        inode = (tmp_path / "cuda-13.0.2").stat().st_ino
+        store.publish(work / "tree", "cuda-13.0.2", WHEEL)
+    assert (tmp_path / "cuda-13.0.2").stat().st_ino == inode
+    assert [path.name for path in tmp_path.iterdir()] == ["cuda-13.0.2"]
+
+
+def test_a_damaged_toolchain_is_replaced(tmp_path: Path):
+    store = Store(tmp_path)
+    publish(store, "cuda-13.0.2")
+    (tmp_path / "cuda-13.0.2" / "nvidia" / "cu13" / "nvvm" / "bin" / "cicc").write_text("prog")
+    assert len(store.damage(store.find("13.0"))) == 1
+    publish(store, "cuda-13.0.2")
+    assert store.damage(store.find("13.0")) == ()
+
+
+def test_leftovers_are_those_of_dead_builders(tmp_path: Path):
+    store = Store(tmp_path)
+    with store.stage():
+        assert store.leftovers() == ()
+    dead = tmp_path / ".staging-dead"
+    dead.mkdir()
+    (dead / "lock").touch()
+    assert store.leftovers() == (dead,)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="needs, which is optional here: a user that permissions bind")
+def test_a_store_that_cannot_be_written(tmp_path: Path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreError, match="can't be changed"), Store(tmp_path / "store").stage():
+        pass
+
+
+def test_forgetting_a_selection_where_there_is_no_store(tmp_path: Path):
+    (tmp_path / "file").touch()
+    Store(tmp_path / "file").select(None)
+    Store(tmp_path / "absent").select(None)
+    (tmp_path / "selected").mkdir()
+    with pytest.raises(StoreError, match="can't be changed"):
+        Store(tmp_path).select(None)
+
+
+def test_a_store_in_the_way_of_a_file(tmp_path: Path):
+    (tmp_path / "store").touch()
+    with pytest.raises(StoreError, match="BE_TOOLCHAINS_DIR"), Store(tmp_path / "store").stage():
+        pass
+
+
+def test_wiping_takes_what_the_records_list_and_pips_stashes(tmp_path: Path):
+    site = tmp_path / "site"
+    fake_wheel(site, "nvidia-nvvm", "13.5.37", {"nvidia/cu13/nvvm/bin/cicc": "new", "../outside": "not ours"})
+    fake_wheel(site, "numpy", "2.0", {"numpy/core": "kept"})
+    (site / "nvidia_cuda_crt-13.5.37.dist-info").mkdir()
+    (site / "nvidia" / "cu13" / "~vvm").mkdir(parents=True)
+    (site / "~vidia_nvvm-13.0.88.dist-info").mkdir()
+    wipe(site, ("nvidia-nvvm", "nvidia-cuda-crt"))
+    assert sorted(path.name for path in site.rglob("*") if path.is_file()) == ["RECORD", "core"]
+    assert (tmp_path / "outside").exists()
+    assert not [path for path in site.rglob("*") if "vidia_" in path.name or path.name.startswith("~")]
+    assert list(check_wheel(site, "numpy", "2.0")) == []
+
+
+def machine() -> MemorySystem:
+    made = MemorySystem()
+    made.environ = {**made.environ, "HOME": "/home/ada"}
+    made.gxx("/usr/bin/g++")
+    return made
+
+
+def store_cuda(made: MemorySystem, version: str, *, finished: bool = True) -> str:
+    folder = f"{HOME_STORE}/cuda-{version}"
+    made.pip_cu13(folder)
+    if finished:
+        made.write(f"{folder}/toolchain.json", "{}")
+    return folder
+
+
+def root_of(made: MemorySystem) -> str:
+    toolchain = resolve(ToolchainRequest(need_cuda=True), system=made)
+    assert toolchain.cuda is not None
+    return str(toolchain.cuda.root)
+
+
+def test_managed_comes_before_the_system_and_after_the_environment():
+    made = machine()
+    made.runfile("/usr/local/cuda")
+    older, newer = store_cuda(made, "13.0.2"), store_cuda(made, "13.0.10")
+    assert root_of(made) == f"{newer}/nvidia/cu13"
+    made.write(f"{HOME_STORE}/{SELECTED}", "cuda-13.0.2\n")
+    made.pip_cu13()
+    assert root_of(made) == f"{older}/nvidia/cu13"
+    made.environ = {**made.environ, "BE_NVCC_PREFER": "system"}
+    assert root_of(made) == "/usr/local/cuda"
+    del made.files[f"{HOME_STORE}/{SELECTED}"]
+    made.environ = {"PATH": "/usr/bin", "HOME": "/home/ada"}
+    assert root_of(made) == f"{SITE}/nvidia/cu13"
+
+
+def test_a_toolchain_without_its_manifest_is_none():
+    made = machine()
+    made.runfile("/usr/local/cuda")
+    store_cuda(made, "13.0.2", finished=False)
+    assert root_of(made) == "/usr/local/cuda"
+
+
+def test_an_interrupted_exchange_is_refused_however_it_is_found():
+    made = machine()
+    made.pip_cu13()
+    made.write(f"{SITE}/{INTERRUPTED}", "{}")
+    made.runfile("/usr/local/cuda")
+    assert root_of(made) == "/usr/local/cuda"
+    made.environ = {**made.environ, "CUDA_HOME": f"{SITE}/nvidia/cu13", "PATH": f"{SITE}/nvidia/cu13/bin:/usr/bin"}
+    assert root_of(made) == "/usr/local/cuda"
+
+
+def test_a_managed_cxx_is_for_machines_without_another_and_never_for_nvcc():
+    made = machine()
+    zig = f"{HOME_STORE}/zig-0.17.1"
+    made.gxx(f"{zig}/bin/clang++", "22.1.8", "clang")
+    made.write(f"{zig}/toolchain.json", "{}")
+    found = resolve(system=made).cxx
+    assert found is not None
+    assert found.path == Path("/usr/bin/g++")
+    del made.files["/usr/bin/g++"]
+    found = resolve(system=made).cxx
+    assert found is not None
+    assert (str(found.path), found.family, found.found_via) == (f"{zig}/bin/clang++", "clang", "managed")
+    made.runfile("/usr/local/cuda")
+    with pytest.raises(RuntimeError, match="libc\\+\\+") as caught:
+        resolve(ToolchainRequest(need_cuda=True), system=made)
+    assert caught.value.code == "TC302"  # type: ignore[attr-defined]
+
+
+def closed(made: MemorySystem, path: str, obstacle: str) -> None:
+    made.folders[path] = FolderFacts(path=Path(path), standing=Path(path), obstacle=obstacle)
+
+
+@pytest.mark.parametrize("level", ["", "/cuda-13.0.2"])
+def test_programs_of_a_store_that_others_can_write_do_not_run(level: str, tmp_path: Path):
+    made = machine()
+    made.runfile("/usr/local/cuda")
+    store_cuda(made, "13.0.2")
+    made.write(f"{HOME_STORE}/{SELECTED}", "cuda-13.0.2\n")
+    assert root_of(made) == f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13"
+    resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
+    closed(made, f"{HOME_STORE}{level}", "can be written by other users (mode 777)")
+    assert root_of(made) == "/usr/local/cuda"
+    report = examine_machine(made)
+    told = [row.message for row in report.findings if "can be written by other users" in row.message]
+    assert told
+    assert HOME_STORE in told[0]
+
+
+def test_a_record_does_not_outlive_the_trust_in_a_store(tmp_path: Path):
+    made = machine()
+    made.runfile("/usr/local/cuda")
+    store_cuda(made, "13.0.2")
+    first = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
+    closed(made, HOME_STORE, "belongs to another user (uid 1001)")
+    second = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
+    assert [str(found.cuda and found.cuda.root) for found in (first, second)] == [
+        f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13",
+        "/usr/local/cuda",
+    ]
+
+
+def test_a_cxx_in_a_store_that_others_can_write_does_not_run():
+    made = MemorySystem()
+    made.environ = {**made.environ, "HOME": "/home/ada"}
+    made.gxx(f"{HOME_STORE}/zig-0.17.1/bin/clang++", "22.1.8", "clang")
+    made.write(f"{HOME_STORE}/zig-0.17.1/toolchain.json", "{}")
+    closed(made, HOME_STORE, "can be written by other users (mode 777)")
+    with pytest.raises(ToolchainError, match="can be written by other users") as caught:
+        resolve(system=made)
+    assert caught.value.code == "TC301"
+
+
+@pytest.mark.parametrize("command", [["list"], ["use", "13.0"], ["prune"], ["install", "--host-compiler"]])
+def test_commands_refuse_a_store_that_others_can_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+):
+    tmp_path.chmod(0o777)
+    assert cli.main(command, system=LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path), "PATH": "/nowhere"})) == 1
+    told = capsys.readouterr().err
+    assert f"{tmp_path} can be written by other users (mode 777)" in told
+    assert "chmod -R go-w" in told
+
+
+def test_in_a_folder_for_all_users_each_has_a_store(tmp_path: Path):
+    tmp_path.chmod(0o1777)
+    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path)})
+    own = tmp_path / f"user-{os.geteuid()}"
+    assert find_store(system) == (own, "")
+    publish(Store(own), "cuda-13.0.2")
+    assert find_managed(system, "cuda-") == ("cuda-13.0.2",)
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o770)
+    assert "can be written by other users" in find_store(system).problem
+    assert find_managed(system, "cuda-") == ()
+
+
+@needs_root
+def test_a_store_of_another_user_is_not_used(tmp_path: Path):
+    publish(Store(tmp_path / "store"), "cuda-13.0.2")
+    system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path / "store")})
+    assert distrust_managed(system, tmp_path / "store" / "cuda-13.0.2") == ""
+    os.chown(tmp_path / "store" / "cuda-13.0.2", STRANGER, STRANGER)
+    assert "belongs to another user" in distrust_managed(system, tmp_path / "store" / "cuda-13.0.2")
+    os.chown(tmp_path / "store", STRANGER, STRANGER)
+    assert "belongs to another user" in find_store(system).problem

@@ -1,0 +1,59 @@
+"""What the doctor says of the runtime's variables is what a load function would say."""
+
+from __future__ import annotations
+
+import pytest
+
+from be_runtime.errors import ArgumentError
+from be_runtime.settings import TABLE, Settings
+from be_toolchain.report.doctor import examine_machine
+from be_toolchain.report.report_text import render_report
+from be_toolchain.rules.runtime_settings import VARIABLES, find_bad_settings
+from tests.unit.be_toolchain.report.test_doctor import healthy
+
+NUMBERS = ("1", "0", "-1", "4.5", "nan", "inf", "²", "86")
+TEXTS = (*NUMBERS, "ninety", "yes", "OFF", "sm_90a, 8.6", "'", "ccache -x", "~/cache", " ")
+
+
+def test_the_variables_are_the_runtimes():
+    assert sorted(names for names, _ in VARIABLES) == sorted(row.variables for row in TABLE.values())
+
+
+@pytest.mark.parametrize("variable", [name for names, _ in VARIABLES for name in names])
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_value_is_refused_by_both_or_none(variable: str, text: str):
+    environ = {variable: text}
+    refused = [error.message for error in find_bad_settings(environ)]
+    try:
+        Settings.from_environ(environ)
+    except ArgumentError:
+        assert len(refused) == 1
+        assert variable in refused[0]
+        assert repr(text.strip()) in refused[0]
+    else:
+        assert refused == []
+
+
+def test_the_first_of_two_variables_counts():
+    environ = {"BE_COMPUTE_CAPABILITIES": "9.0", "BRAINEVENT_COMPUTE_CAPABILITIES": "ninety"}
+    assert list(find_bad_settings(environ)) == []
+
+
+def test_the_doctor_names_every_one_and_says_that_nothing_can_be_loaded():
+    machine = healthy()
+    machine.environ = {**machine.environ, "BE_COMPUTE_CAPABILITIES": "ninety", "BE_MAX_JOBS": "many"}
+    report = examine_machine(machine)
+    text = render_report(report)
+    assert report.exit_code == 2
+    assert "BE_COMPUTE_CAPABILITIES is 'ninety'" in text
+    assert text.count("BE_MAX_JOBS is 'many', expected a whole number above 0") == 1
+    assert "next: unset BE_MAX_JOBS" in text
+    assert text.endswith("With these settings neither C++ nor CUDA builds can work here.")
+    assert [problem.code for problem in report.problems] == ["TC102", "TC102"]
+
+
+def test_a_setting_that_stops_the_search_is_shown_with_the_others():
+    machine = healthy()
+    machine.environ = {**machine.environ, "BE_NVCC_PREFER": "moon", "BE_MAX_JOBS": "many"}
+    report = examine_machine(machine)
+    assert [finding.message.split()[0] for finding in report.findings] == ["BE_NVCC_PREFER", "BE_MAX_JOBS"]

@@ -1,0 +1,128 @@
+"""Folders, jax and the C library, as the real machine shows them, and the rules over them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from be_toolchain.machine.system import FolderFacts, LocalSystem
+from be_toolchain.rules.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax, judge_room
+from be_toolchain.rules.surroundings import cache_dir, probe_surroundings, temporary_dir
+from tests.support.machines import MemorySystem
+from tests.support.requirements import OPTIONAL
+
+ROOT = Path(__file__).parents[4]
+TMP = "/tmp"  # noqa: S108 - a name, nothing is written there
+
+
+def test_a_folder_that_has_to_be_made_is_judged_by_what_stands(tmp_path: Path):
+    facts = LocalSystem().folder_facts(tmp_path / "a" / "b")
+    assert (facts.path, facts.standing) == (tmp_path / "a" / "b", tmp_path)
+    assert facts.writable
+    assert facts.free_bytes is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_noexec_mount_is_noticed():
+    rows = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    folders = [Path(row[1]) for row in rows if "noexec" in row[3].split(",") and Path(row[1]).is_dir()]
+    if not folders:
+        pytest.skip(f"{OPTIONAL}a noexec mount")
+    assert not LocalSystem().folder_facts(folders[0]).executable
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason=f"{OPTIONAL}not to be root, who may write anywhere")
+def test_a_folder_that_cannot_be_written_is_noticed(tmp_path: Path):
+    tmp_path.chmod(0o555)
+    assert not LocalSystem().folder_facts(tmp_path / "cache").writable
+    tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("environ", "cache", "temporary"),
+    [
+        ({"HOME": "/home/me"}, "/home/me/.cache/brainevent-toolchain", TMP),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "/fast"}, "/fast/brainevent-toolchain", TMP),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "rel"}, "/home/me/.cache/brainevent-toolchain", TMP),
+        ({"BRAINEVENT_CACHE_DIR": "/b", "TMPDIR": "/scratch"}, "/b", "/scratch"),
+        ({"BE_CACHE_DIR": "/a", "BRAINEVENT_CACHE_DIR": "/b", "TMP": "/t"}, "/a", "/t"),
+    ],
+)
+def test_which_folders(environ: dict[str, str], cache: str, temporary: str):
+    assert (str(cache_dir(environ)), str(temporary_dir(environ))) == (cache, temporary)
+
+
+def test_the_runtimes_own_rule_is_the_same(monkeypatch: pytest.MonkeyPatch):
+    from be_runtime.cache.folder.location import default_cache_dir
+
+    for environ in ({"HOME": "/home/me"}, {"HOME": "/home/me", "XDG_CACHE_HOME": "/fast"}):
+        for name in ("HOME", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        assert cache_dir(environ) == default_cache_dir()
+
+
+def test_jax_is_read_from_its_records():
+    machine = MemorySystem()
+    for name in ("jaxlib", "jax_cuda12_plugin", "jax_cuda12_pjrt"):
+        machine.dist_info(name, "0.11.2")
+    found = probe_surroundings(machine)
+    assert (found.jaxlib, found.jax_plugins, found.libc) == (
+        "0.11.2",
+        (("jax-cuda12-plugin", "0.11.2"),),
+        "glibc 2.36",
+    )
+
+
+def test_folders_that_do_and_do_not():
+    here = Path("/a/b")
+    assert judge_folder("cache", FolderFacts(path=here, standing=here, free_bytes=LEAST_ROOM_BYTES), "x") == ()
+    all_wrong = FolderFacts(path=here, standing=Path("/a"), writable=False, executable=False, free_bytes=0)
+    messages = [row.message for judge in (judge_folder, judge_room) for row in judge("cache", all_wrong, "x")]
+    assert len(messages) == 3
+    assert "(/a can't be written)" in messages[0]
+
+
+def test_a_jax_that_fits_is_no_news():
+    assert judge_jax("13.0", (("jax-cuda13-plugin", "0.11.2"),), "0.11.2", has_gpu=True) == ()
+    assert judge_jax("13.0", (), "", has_gpu=True) == ()
+    assert judge_jax("13.0", (), "0.11.2", has_gpu=False) == ()
+    older = judge_jax("12.9", (("jax-cuda13-plugin", "0.11.2"),), "0.11.2", has_gpu=True)
+    assert "needs driver" not in older[0].message
+
+
+def test_compilers_need_a_temporary_folder_that_is_there():
+    gone = FolderFacts(path=Path("/gone"), standing=Path("/"))
+    assert judge_folder("cache", gone, "x") == ()
+    (row,) = judge_folder("temporary", gone, "x", keeps_libraries=False)
+    assert row.message == "the temporary folder /gone is not there: nvcc fails"
+    shared = FolderFacts(path=Path("/t"), standing=Path("/t"), obstacle="can be written by other users (mode 777)")
+    assert judge_folder("temporary", shared, "x", keeps_libraries=False) == ()
+
+
+AS_ANOTHER = """
+import os, sys
+from pathlib import Path
+import be_toolchain.machine.folder_trust
+from be_toolchain.machine.system import LocalSystem
+os.setgid(54321), os.setuid(54321)
+facts = LocalSystem({}).folder_facts(Path(sys.argv[1]))
+print(facts.writable)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason=f"{OPTIONAL}root, to become another user")
+@pytest.mark.parametrize("below", ["", "cache", "cache/a/b"])
+def test_a_folder_that_cannot_be_looked_into_is_no_defect(tmp_path: Path, below: str):
+    closed = tmp_path / "closed"
+    (closed / "cache").mkdir(parents=True)
+    closed.chmod(0o700)
+    command = [sys.executable, "-c", AS_ANOTHER, str(closed / below)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == "False\n"

@@ -1,0 +1,141 @@
+"""Escape sequences from files and paths do not reach a terminal as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pty
+import time
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
+from be_runtime.compile.plan.build_plan import Edge
+from be_runtime.compile.run.progress import Progress
+from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan, error_codes
+from be_runtime.settings import Settings
+from be_toolchain.cli import main as cli
+from be_toolchain.errors import Probe, error_types
+from be_toolchain.terminal import printable, printable_line
+from tests.support.machines import MemorySystem
+
+EVIL = "\x1b]0;owned\x07\x9b31m\r\u202egnirts\u2066\udc9b"
+HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def is_safe(text: str) -> bool:
+    return not [char for char in text if unicodedata.category(char) in HARMFUL and char not in "\n\t"]
+
+
+def test_what_steers_a_terminal_is_spelt_out_and_nothing_else_is_changed():
+    assert printable(EVIL) == r"\x1b]0;owned\x07\x9b31m\x0d\u202egnirts\u2066\x9b"
+    plain = "a\tb\nc\u2018d\u2019 \u4f60\u597d \U0001f642 \\x1b"
+    assert printable(plain) == plain
+    assert printable("a\r\nb\n") == "a\nb\n"
+    assert printable_line("a\nb\tc") == r"a\x0ab\x09c"
+    assert printable(printable(EVIL)) == printable(EVIL)
+    every = "".join(map(chr, (*range(0x300), *range(0x2000, 0x2070))))
+    assert not [char for char in printable(every) if unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t"]
+    assert not [char for char in printable(every) if unicodedata.bidirectional(char) in {"RLO", "LRO", "RLI", "PDF"}]
+
+
+def test_no_errors_text_steers_a_terminal():
+    for kind in error_types():
+        error = kind(EVIL, probes=(Probe(EVIL, EVIL, EVIL),), hints=(EVIL,))
+        assert is_safe(str(error))
+        assert EVIL in error.message
+    span = SourceSpan(file=EVIL, line=1, column=3, length=2, text=EVIL)
+    for row in error_codes():
+        assert is_safe(
+            str(row.type(EVIL, hints=(EVIL,)) if issubclass(row.type, BuildError) else row.type(EVIL, span=span))
+        )
+    built = BuildError(EVIL, command=(EVIL,), output=f"{EVIL}\n\tline", first_error=EVIL, further=EVIL)
+    assert is_safe(str(built))
+    assert built.output == f"{EVIL}\n\tline"
+    assert "\n\tline" in str(built)
+    assert is_safe(str(ArgumentError(EVIL * 100)))
+    assert isinstance(built, BeRuntimeError)
+
+
+def machine() -> MemorySystem:
+    """Its compiler and the file of a project have such names."""
+    made = MemorySystem(cwd=Path(f"/home/me/{EVIL}"))
+    made.environ = {"PATH": "/usr/bin", "CXX": f"/opt/{EVIL}/g++", "CPATH": EVIL}
+    made.gxx(f"/opt/{EVIL}/g++")
+    made.write(f"/home/me/{EVIL}/be-toolchain.toml", "")
+    made.plant(f"/home/me/{EVIL}")
+    return made
+
+
+@pytest.mark.parametrize("options", [[], ["--verbose"]])
+def test_the_doctors_text(capsys: pytest.CaptureFixture[str], options: list[str]):
+    cli.main(["doctor", *options], system=machine())
+    shown = capsys.readouterr().out
+    assert is_safe(shown)
+    assert r"\x1b]0;owned" in shown
+    assert "BE_SAFE_FOLDERS" in shown
+
+
+def test_json_has_what_is_there(capsys: pytest.CaptureFixture[str]):
+    cli.main(["doctor", "--json"], system=machine())
+    assert json.loads(capsys.readouterr().out)["toolchain"]["cxx"]["path"] == f"/opt/{EVIL}/g++"
+
+
+def on_a_terminal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command writes to one."""
+    leader, follower = pty.openpty()
+    with capsys.disabled(), open(follower, "w", encoding="utf-8", errors="surrogateescape") as terminal:
+        with contextlib.redirect_stdout(terminal), contextlib.redirect_stderr(io.StringIO()):
+            cli.main(arguments, system=machine())
+        shown = os.read(leader, 1 << 16)
+    os.close(leader)
+    return shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+
+
+@pytest.mark.filterwarnings("ignore::be_toolchain.settings.configuration.PassedOverWarning")
+@pytest.mark.parametrize("command", [("which", "cxx"), ("env",)])
+def test_what_is_for_programs_is_whole_but_on_a_terminal(
+    capfdbinary: pytest.CaptureFixture[bytes], command: tuple[str, ...]
+):
+    cli.main(command, system=machine())
+    assert EVIL[:-1].encode() in capfdbinary.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::be_toolchain.settings.configuration.PassedOverWarning")
+@pytest.mark.parametrize("command", [("which", "cxx"), ("env",)])
+def test_on_a_terminal_it_is_spelt_out(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]):
+    shown = on_a_terminal(capsys, *command)
+    assert r"\x1b]0;owned" in shown
+    assert is_safe(shown)
+
+
+def test_the_doctor_on_a_terminal_has_its_own_colours_alone(capsys: pytest.CaptureFixture[str]):
+    shown = on_a_terminal(capsys, "doctor", "--verbose")
+    assert "\x1b]0;" not in shown
+    assert "\x9b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_the_progress_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    leader, follower = pty.openpty()
+    with capsys.disabled(), open(follower, "w", encoding="utf-8", errors="surrogateescape") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        with Progress(EVIL, [Edge(argv=("true",), inputs=(), outputs=(), description=EVIL)]):
+            time.sleep(1.3)
+    shown = os.read(leader, 1 << 16).decode("utf-8", "surrogateescape")
+    os.close(leader)
+    assert r"building \x1b]0;owned" in shown
+    assert r"built \x1b]0;owned" in shown
+    assert not [text for text in ("\x1b]0;", "\x9b", "\u202e", "\udc9b") if text in shown]
+
+
+def test_a_warning_about_the_cache(tmp_path: Path):
+    usual = tmp_path / EVIL
+    usual.write_text("")
+    with pytest.warns(CacheWarning) as caught:
+        usable_cache_dir(Settings(), default=lambda: usual, fallbacks=lambda: (tmp_path / "other",))
+    assert is_safe(str(caught[0].message))

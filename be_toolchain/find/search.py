@@ -161,7 +161,7 @@ def from_managed(system: System, _: Preferences) -> Iterator[Found]:
         yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
     elif not names:
         yield Probe(found_via="managed", place=str(store.path or "store"), reason="no managed CUDA toolkit")
-    for name in sorted(names, key=version_key, reverse=True):
+    for name in names:
         yield from _in_store(system, _MANAGED, name)
 
 

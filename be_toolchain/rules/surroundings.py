@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from be_toolchain.known import catalog
-from be_toolchain.known.versions import parse_dist_infos
+from be_toolchain.known.distributions import JAX_PLUGIN, parse_dist_infos
 from be_toolchain.machine.system import FolderFacts, System
 
 CACHE_VARIABLES = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR")
@@ -18,7 +17,6 @@ CACHE_NAME = "brainevent-toolchain"
 TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
 
 _CUDA12 = frozenset((*catalog.CUDA12_WHEELS, "nvidia-cuda-nvrtc-cu12"))
-_PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
 class Surroundings(NamedTuple):
@@ -58,7 +56,7 @@ def probe_surroundings(system: System) -> Surroundings:
             installed.setdefault(name, version)
     return Surroundings(
         jaxlib=installed.get("jaxlib", ""),
-        jax_plugins=tuple(sorted(item for item in installed.items() if _PLUGIN.fullmatch(item[0]))),
+        jax_plugins=tuple(sorted(item for item in installed.items() if JAX_PLUGIN.fullmatch(item[0]))),
         cuda12_wheels=tuple(sorted(item for item in installed.items() if item[0] in _CUDA12)),
         libc=system.libc,
         cache_variable=_named_cache(system.environ),

@@ -15,7 +15,8 @@ from be_toolchain.find import search
 from be_toolchain.known import catalog
 from be_toolchain.settings import configuration, preferences
 
-HEAVY = ("subprocess", "rich", "packaging", "platformdirs", "json", "hashlib", "ctypes", "jax", "numpy", "dataclasses")
+LIBRARIES = ("jax", "numpy", "packaging", "platformdirs", "rich", "shtab")
+HEAVY = (*LIBRARIES, "ctypes", "dataclasses", "hashlib", "json", "subprocess")
 
 
 def test_codes_are_unique_and_every_error_is_documented():

@@ -88,6 +88,26 @@ def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
     assert caught.value.hints == ()
 
 
+def test_a_pre_release_is_older_than_its_release(tmp_path: Path):
+    store = Store(tmp_path)
+    ordered = ["cuda-13.1.0.post1", "cuda-13.1.0", "cuda-13.1.0rc1", "cuda-13.1.0.dev3", "cuda-13.0.2", "cuda-mine"]
+    for name in sorted(ordered):
+        publish(store, name)
+    assert names(store) == ordered
+    machine = MemorySystem()
+    machine.environ = {"HOME": "/home/ada"}
+    for name in sorted(ordered):
+        machine.write(f"{HOME_STORE}/{name}/toolchain.json", "{}")
+    assert list(find_managed(machine, "cuda-")) == ordered
+
+
+def test_a_wheel_is_found_by_its_normalized_name_and_version(tmp_path: Path):
+    fake_wheel(tmp_path, "Nvidia.NVVM", "13.1.0.RC1+Local_1", {"a": "1"})
+    assert list(check_wheel(tmp_path, "nvidia-nvvm", "13.1.0rc1+local.1")) == []
+    (found,) = check_wheel(tmp_path, "nvidia-nvvm", "13.1.0")
+    assert "(found: Nvidia.NVVM-13.1.0.RC1+Local_1.dist-info)" in found
+
+
 def test_removing_forgets_the_selection(tmp_path: Path):
     store = Store(tmp_path)
     publish(store, "cuda-13.0.2")

@@ -45,8 +45,8 @@ def render_completion(shell: str) -> str:
 
     Examples
     --------
-    >>> render_completion("bash").splitlines()[-1]
-    'complete -o bashdefault -F _shtab_be_toolchain be-toolchain'
+    >>> render_completion("bash").split()[-3:]
+    ['-F', '_shtab_be_toolchain', 'be-toolchain']
     """
     parser = build_parser()
     parser.prog = COMMAND

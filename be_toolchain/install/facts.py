@@ -100,7 +100,7 @@ def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     >>> parse_present(("nvidia_nvvm-13.0.88.dist-info", "numpy-2.3.0.dist-info"))
     (('nvidia-nvvm', '13.0.88'),)
     """
-    return _of_cuda(row for row in map(parse_dist_info, names) if row is not None)
+    return _of_cuda(normalize(*row) for row in map(parse_dist_info, names) if row is not None)
 
 
 def _of_cuda(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

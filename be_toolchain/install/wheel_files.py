@@ -8,8 +8,6 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from be_toolchain.known.distributions import normalize, parse_dist_info
 
 _CHUNK = 1 << 20
@@ -17,10 +15,12 @@ _CHUNK = 1 << 20
 
 def dist_infos_of(site: Path, name: str) -> tuple[tuple[Path, str], ...]:
     """Every dist-info folder of a distribution and its version: one, more after an interrupted exchange, or none."""
-    wanted = canonicalize_name(name)
+    from packaging.utils import canonicalize_name
+
     paths = sorted(site.glob("*.dist-info")) if site.is_dir() else ()
     found = ((path, parse_dist_info(path.name)) for path in paths)
-    return tuple((path, row[1]) for path, row in found if row is not None and row[0] == wanted)
+    rows = ((path, normalize(*row)) for path, row in found if row is not None)
+    return tuple((path, version) for path, (each, version) in rows if each == canonicalize_name(name))
 
 
 def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""Names, versions and requirements of Python distributions, read by `packaging`. Pure: text in, values out."""
+"""Names, versions and requirements of Python distributions, read by `packaging`. Pure: text in, values out.
+
+`packaging` takes some milliseconds to load, so a search does without it wherever records are named as wheels name them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,12 @@ if TYPE_CHECKING:
 
 JAX_PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 """jax's CUDA plugin by its normalized name, and the CUDA major version that it is for."""
+
+OWNERS = ("jax", "nvidia")
+"""How the names of all distributions begin that a search looks for."""
+
+_WHEEL_NAME = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
+"""A name as the specification of wheels has it: normalized, with underscores."""
 
 
 def normalize(name: str, version: str) -> tuple[str, str]:
@@ -26,34 +35,36 @@ def normalize(name: str, version: str) -> tuple[str, str]:
 
 
 def parse_dist_info(folder: str) -> tuple[str, str] | None:
-    """The distribution, and its version, in the name of a ``*.dist-info`` folder; None for any other name.
+    """The normalized name and the version in the name of a ``*.dist-info`` folder; None for any other folder.
 
     Examples
     --------
     >>> parse_dist_info("nvidia_nvvm-13.0.88.dist-info")
     ('nvidia-nvvm', '13.0.88')
     """
-    from packaging.utils import InvalidName, canonicalize_name
-
     name, dash, version = folder.removesuffix(".dist-info").rpartition("-")
     if not dash or not folder.endswith(".dist-info"):
         return None
+    if _WHEEL_NAME.fullmatch(name):
+        return name.replace("_", "-"), version
+    from packaging.utils import InvalidName, canonicalize_name
+
     try:
-        canonicalize_name(name, validate=True)
+        return canonicalize_name(name, validate=True), version
     except InvalidName:  # such as a folder that pip has put aside
         return None
-    return normalize(name, version)
 
 
 def parse_dist_infos(folders: tuple[str, ...]) -> dict[str, str]:
-    """Installed distributions and versions from the names in a folder of packages.
+    """NVIDIA's and JAX's distributions, with their versions, from the names in a folder of packages.
 
     Examples
     --------
-    >>> parse_dist_infos(("nvidia_nvvm-13.0.88.dist-info", "pip"))
+    >>> parse_dist_infos(("nvidia_nvvm-13.0.88.dist-info", "numpy-2.3.0.dist-info", "nvidia"))
     {'nvidia-nvvm': '13.0.88'}
     """
-    return dict(filter(None, map(parse_dist_info, folders)))
+    rows = (parse_dist_info(folder) for folder in folders if folder.lower().startswith(OWNERS))
+    return dict(filter(None, rows))
 
 
 def parse_requirement(text: str) -> Requirement | None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from be_toolchain.known import catalog
 from be_toolchain.known.versions import parse_dist_infos
 from be_toolchain.machine.system import FolderFacts, System
+from be_toolchain.settings.table import RUNTIME, set_variables
 
-CACHE_VARIABLES = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR")
 CACHE_NAME = "brainevent-toolchain"
 """The runtime's cache, below the user's cache folder; the runtime falls back to a temporary folder."""
 
@@ -86,7 +86,7 @@ def cache_dir(environ: Mapping[str, str]) -> Path:
 
 def _named_cache(environ: Mapping[str, str]) -> str:
     """The variable that names the cache's folder, or an empty text."""
-    return next((name for name in CACHE_VARIABLES if environ.get(name, "").strip()), "")
+    return next((name for name, _ in set_variables(RUNTIME["cache_dir"].variables, environ)), "")
 
 
 def temporary_dir(environ: Mapping[str, str]) -> Path:

@@ -1,4 +1,4 @@
-"""The settings of be_runtime, from the environment that it is given; `be_toolchain.settings.table` names the variables."""
+"""The settings of be_runtime, read from the variables that `be_toolchain.settings.table` names. Pure."""
 
 from __future__ import annotations
 

@@ -1,16 +1,23 @@
-"""What leads to a path, link by link, and what stands against using a folder."""
+"""What leads to a path, link by link, and what stands against keeping libraries in a folder."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from be_toolchain.machine.folder_trust import distrust, distrust_own_part, is_shared, own_part
 
+if TYPE_CHECKING:
+    from be_toolchain.machine.system import FolderFacts
+
 _MOST_LINKS = 40
+_LOADER_TOKENS = re.compile(r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+"""Names that dlopen replaces in a path: https://man7.org/linux/man-pages/man8/ld.so.8.html, dynamic string tokens."""
 
 
 def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -37,6 +44,33 @@ def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
         left += target.split("/")[::-1]
 
 
+def against_libraries(facts: FolderFacts) -> Iterator[str]:
+    """What stands against building libraries in a folder and loading them from there; each follows the folder's name.
+
+    Examples
+    --------
+    >>> from be_toolchain.machine.system import FolderFacts
+    >>> list(against_libraries(FolderFacts(path=Path("/a/b"), standing=Path("/a"), writable=False)))
+    ["can't be made: /a can't be written"]
+    """
+    token = _LOADER_TOKENS.search(str(facts.path))
+    if token is not None:
+        yield f"holds {token[0]}, which the loader of shared libraries replaces"
+    if facts.obstacle:
+        yield facts.obstacle
+    else:
+        yield from against_building(facts)
+
+
+def against_building(facts: FolderFacts) -> Iterator[str]:
+    """What stands against making files in a folder and running them, whoever else may write to it."""
+    if not facts.writable:
+        is_there = facts.standing == facts.path
+        yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
+    if not facts.executable:
+        yield "is mounted noexec: what is built there can't be loaded"
+
+
 def judge_folder_at(folder: Path, standing: Path) -> tuple[str, Path | None]:
     """Why a folder can't be used, empty when it can, and the part of a shared one that is the user's own.
 
@@ -56,7 +90,7 @@ def judge_folder_at(folder: Path, standing: Path) -> tuple[str, Path | None]:
     problem = distrust(status, uid, link=link if stat.S_ISLNK(link.st_mode) else None)
     if problem or not is_shared(status):
         return problem, None
-    own = own_part(folder, uid)
+    own = Path(own_part(str(folder), uid))
     try:
         problem = distrust_own_part(own.lstat(), uid)
     except OSError:

@@ -1,7 +1,14 @@
 """Who else could change what is loaded or believed: the stats of files and folders in, a reason out. Pure.
 
 The user and root are trusted. A library that lies in a folder is loaded from it, and a project's file names programs
-that are run: both only where nobody else owns them or may write to them.
+that are run: both only where nobody else owns them or may write to them. So a folder for libraries or toolchains
+
+- is used as it is where it is the user's own or root's, and writable by no one else; one that is writable by the user's
+  private group counts as such (group id equal to the user's id, the default of several distributions);
+- has a folder ``user-<uid>`` where everybody may write to it and it is sticky (mode 1777, as for a cache shared by a
+  container's users); that has to be a real folder of the user's own, closed to all others;
+- may be a symbolic link that the user or root made;
+- is refused otherwise.
 """
 
 from __future__ import annotations
@@ -9,14 +16,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from pathlib import Path
 
 _ROOT_UID = 0
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
 
 
 def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = None) -> str:
-    """Why the runtime refuses a folder that exists as its cache, empty when it doesn't.
+    """Why libraries are not loaded from a folder, empty when they are.
 
     Parameters
     ----------
@@ -118,13 +124,13 @@ def is_shared(status: os.stat_result) -> bool:
     return status.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL
 
 
-def own_part(folder: Path, uid: int) -> Path:
+def own_part(folder: str, uid: int) -> str:
     """The user's folder in one that is shared."""
-    return folder / f"user-{uid}"
+    return f"{folder}/user-{uid}"
 
 
 def distrust_own_part(status: os.stat_result, uid: int) -> str:
-    """Why the runtime refuses the user's folder in a shared one, links not followed; empty when it doesn't."""
+    """Why libraries are not loaded from the user's folder in a shared one, empty when they are; links not followed."""
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
     if status.st_uid != uid:

@@ -15,7 +15,7 @@ from be_toolchain.find import search
 from be_toolchain.known import catalog
 from be_toolchain.settings import configuration, preferences, table
 
-HEAVY = ("subprocess", "rich", "packaging", "platformdirs", "json", "hashlib", "ctypes", "jax", "numpy", "dataclasses")
+HEAVY = ("subprocess", "rich", "packaging", "json", "hashlib", "ctypes", "jax", "numpy", "dataclasses")
 
 
 def test_codes_are_unique_and_every_error_is_documented():

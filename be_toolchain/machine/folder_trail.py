@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from be_toolchain.machine.folder_trust import distrust, distrust_own_part, is_shared, own_part
 
-if TYPE_CHECKING:
-    from be_toolchain.machine.system import FolderFacts
-
 _MOST_LINKS = 40
-_LOADER_TOKENS = re.compile(r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
-"""Names that dlopen replaces in a path: https://man7.org/linux/man-pages/man8/ld.so.8.html, dynamic string tokens."""
 
 
 def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -42,33 +35,6 @@ def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         place = "" if target.startswith("/") else place
         left += target.split("/")[::-1]
-
-
-def against_libraries(facts: FolderFacts) -> Iterator[str]:
-    """What stands against building libraries in a folder and loading them from there; each follows the folder's name.
-
-    Examples
-    --------
-    >>> from be_toolchain.machine.system import FolderFacts
-    >>> list(against_libraries(FolderFacts(path=Path("/a/b"), standing=Path("/a"), writable=False)))
-    ["can't be made: /a can't be written"]
-    """
-    token = _LOADER_TOKENS.search(str(facts.path))
-    if token is not None:
-        yield f"holds {token[0]}, which the loader of shared libraries replaces"
-    if facts.obstacle:
-        yield facts.obstacle
-    else:
-        yield from against_building(facts)
-
-
-def against_building(facts: FolderFacts) -> Iterator[str]:
-    """What stands against making files in a folder and running them, whoever else may write to it."""
-    if not facts.writable:
-        is_there = facts.standing == facts.path
-        yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
-    if not facts.executable:
-        yield "is mounted noexec: what is built there can't be loaded"
 
 
 def judge_folder_at(folder: Path, standing: Path) -> tuple[str, Path | None]:

@@ -14,11 +14,18 @@ that are run: both only where nobody else owns them or may write to them. So a f
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from be_toolchain.machine.system import FolderFacts
 
 _ROOT_UID = 0
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
+_LOADER_TOKENS = r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))"
+"""Names that dlopen replaces in a path: https://man7.org/linux/man-pages/man8/ld.so.8.html, dynamic string tokens."""
 
 
 def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = None) -> str:
@@ -138,3 +145,31 @@ def distrust_own_part(status: os.stat_result, uid: int) -> str:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
     return ""
+
+
+def against_libraries(facts: FolderFacts) -> Iterator[str]:
+    """What stands against building libraries in a folder and loading them from there; each follows the folder's name.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from be_toolchain.machine.system import FolderFacts
+    >>> list(against_libraries(FolderFacts(path=Path("/a/b"), standing=Path("/a"), writable=False)))
+    ["can't be made: /a can't be written"]
+    """
+    token = re.search(_LOADER_TOKENS, str(facts.path))  # compiled on first use, not by an import
+    if token is not None:
+        yield f"holds {token[0]}, which the loader of shared libraries replaces"
+    if facts.obstacle:
+        yield facts.obstacle
+    else:
+        yield from against_building(facts)
+
+
+def against_building(facts: FolderFacts) -> Iterator[str]:
+    """What stands against making files in a folder and running them, whoever else may write to it."""
+    if not facts.writable:
+        is_there = facts.standing == facts.path
+        yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
+    if not facts.executable:
+        yield "is mounted noexec: what is built there can't be loaded"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from be_toolchain.arch import Arch
 from be_toolchain.known import catalog
 from be_toolchain.known.versions import release_of, version_key
-from be_toolchain.machine.folder_trail import against_building, against_libraries
+from be_toolchain.machine.folder_trust import against_building, against_libraries
 from be_toolchain.machine.system import FolderFacts
 from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Warned
 from be_toolchain.settings.preferences import parse_ccbin

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from be_runtime.cache.folder.guard import find_base, unusable
 from be_runtime.errors import CacheError
-from be_toolchain.machine.folder_trail import against_libraries
-from be_toolchain.machine.folder_trust import distrust_own_part
+from be_toolchain.machine.folder_trust import against_libraries, distrust_own_part
 from be_toolchain.machine.store_paths import CACHE, usual_cache
 from be_toolchain.terminal import printable_line
 

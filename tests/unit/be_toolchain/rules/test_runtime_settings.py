@@ -31,3 +31,10 @@ def test_a_setting_that_stops_the_search_is_shown_with_the_others():
     machine.environ = {**machine.environ, "BE_NVCC_PREFER": "moon", "BE_MAX_JOBS": "many"}
     report = examine_machine(machine)
     assert [finding.message.split()[0] for finding in report.findings] == ["BE_NVCC_PREFER", "BE_MAX_JOBS"]
+
+
+def test_a_cache_folder_that_means_nothing_is_reported_once():
+    machine = healthy()
+    machine.environ = {name: text for name, text in machine.environ.items() if name != "HOME"} | {"BE_CACHE_DIR": "~/c"}
+    failed = [finding.message for finding in examine_machine(machine).findings if finding.status == "fail"]
+    assert failed == ["BE_CACHE_DIR is '~/c', expected a path without ~, since HOME is not set"]

@@ -76,6 +76,8 @@ def test_folders_that_do_and_do_not():
     messages = [row.message for judge in (judge_folder, judge_room) for row in judge("cache", all_wrong, "x")]
     assert len(messages) == 3
     assert "can't be made: /a can't be written" in messages[0]
+    (row,) = judge_folder("cache", FolderFacts(path=Path("/a/$ORIGIN"), standing=Path("/a/$ORIGIN")), "x")
+    assert "holds $ORIGIN, which the loader of shared libraries replaces" in row.message
 
 
 def test_a_jax_that_fits_is_no_news():

@@ -7,7 +7,6 @@ import hashlib
 import os
 from pathlib import Path
 
-import platformdirs
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
@@ -49,14 +48,10 @@ def names(store: Store) -> list[str]:
     return [row.name for row in store.list()]
 
 
-def test_the_store_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    expected = Path(platformdirs.user_data_dir(APP, appauthor=False)) / "toolchains"
-    assert store_dir({"HOME": str(Path.home())}) == expected
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path(
-        platformdirs.user_data_dir(APP, appauthor=False), "toolchains"
-    )
+def test_the_store_is_in_the_users_data_folder():
+    assert store_dir({"HOME": "/home/ada"}) == Path("/home/ada/.local/share", APP, "toolchains")
+    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path("/data", APP, "toolchains")
+    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "data"}) == store_dir({"HOME": "/home/ada"})
     assert store_dir({"BE_TOOLCHAINS_DIR": "/big/disk", "HOME": "/home/ada"}) == Path("/big/disk")
     assert store_dir({}) is None
     assert store_dir({"HOME": "relative"}) is None

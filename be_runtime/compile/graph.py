@@ -8,6 +8,7 @@ from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 
+from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile, UnitBuild
 from be_runtime.generate.codegen import Binding, render_include, render_inline_source, render_unit
@@ -93,8 +94,9 @@ def plan_build(
     if handler is None:
         edges.append(handler_edge(tools))
     objects.append(handler or HANDLER_OBJECT)
-    if request.language == "cuda" and flags.is_relocatable(request.compile.cflags):
-        edges.append(_device_link_edge(request, tools, objects))
+    device_link = cuda_compiler(tools).device_link(request.compile) if request.language == "cuda" else None
+    if device_link is not None:
+        edges.append(_device_link_edge(device_link, objects))
         objects += edges[-1].outputs
     edges.append(link_edge(link, objects))
     library_path = next((build.library_path for build in units.values() if build.library_path), "")
@@ -193,12 +195,7 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
         texts = [source.text for unit in request.units for source in unit.sources]
         closed = flags.whole_program(tools.cxx, options.ldflags, texts) if len(request.units) == 1 else ()
         return flags.host_compile(tools.cxx, options, includes) + closed
-    assert tools.cuda is not None
-    if tools.cuda.nvcc is None:
-        from be_runtime.compile.clang.plan_clang import clang_compile
-
-        return clang_compile(tools.cuda, options, tools.archs, includes)
-    return flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
+    return cuda_compiler(tools).command(options, includes)
 
 
 def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitIntoPhases | None) -> UnitBuild:
@@ -224,10 +221,8 @@ def _compile_edge(command: Sequence[str], source: str, stem: str, description: s
     )
 
 
-def _device_link_edge(request: BuildRequest, tools: Tools, objects: Sequence[str]) -> Edge:
-    assert tools.cuda is not None
+def _device_link_edge(command: Sequence[str], objects: Sequence[str]) -> Edge:
     target = "obj/be_device_link.o"
-    command = flags.nvcc_device_link(tools.cuda, tools.cxx, request.compile, tools.archs)
     return Edge(
         argv=(*command, *objects, "-o", target),
         inputs=tuple(objects),

@@ -15,9 +15,11 @@ from be_runtime.cache import BuildOutput, Recorded, Store
 from be_runtime.cache.publish import build_began
 from be_runtime.compile import graph, handler_object
 from be_runtime.compile.built import Built, UnitNotes
+from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.graph import HANDLER_OBJECT
 from be_runtime.compile.inputs.header_search import include_folders
 from be_runtime.compile.inputs.observe import LookedAt, Observer, make_observer
+from be_runtime.compile.machine import Machine
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, UnitBuild
 from be_runtime.compile.run.execute import Run, Step, execute, render_log
@@ -157,7 +159,7 @@ class Maker(NamedTuple):
         apart = [*units.values(), *((preamble.making,) if preamble is not None and preamble.making is not None else ())]
         others = {HANDLER_OBJECT, *(name for build in apart for edge in build.edges for name in edge.outputs)}
         linking = observer.looked_at(step.edge for step in built.steps if others.isdisjoint(step.edge.outputs))
-        whole = LookedAt.merged((built.looked_at, linking, self._asked_nvcc()))
+        whole = LookedAt.merged((built.looked_at, linking, self._asked()))
         return built._replace(looked_at=whole, linked=linking.others)
 
     def _observer(self, staging: Path) -> Observer:
@@ -174,12 +176,9 @@ class Maker(NamedTuple):
             folders=(*sources, *options.include_paths, *map(Path, include_folders(options.cflags))),
         )
 
-    def _asked_nvcc(self) -> LookedAt:
-        """What nvcc was asked beforehand, for the phases that run without it."""
-        toolkit = self.tools.cuda
-        if toolkit is None or toolkit.nvcc is None:
-            return LookedAt()
-        files = (toolkit.nvcc, toolkit.nvcc.parent / "nvcc.profile")
+    def _asked(self) -> LookedAt:
+        """What the CUDA compiler was asked beforehand, for the phases that run without it."""
+        files = () if self.tools.cuda is None else cuda_compiler(self.tools).asked()
         return LookedAt(others=tuple(str(path) for path in files if self.system.is_file(path)))
 
     def _runner(self, observer: Observer, progress: Progress) -> Run:
@@ -216,30 +215,17 @@ class Maker(NamedTuple):
         return flags.link(self.tools.cxx, toolkit, ldflags, folders, self.system.list_dir)
 
     def _split(self, command: Sequence[str], source: str, target: str) -> UnitBuild | None:
-        toolkit = self.tools.cuda
-        assert toolkit is not None, "only CUDA sources have phases"
-        if toolkit.nvcc is None:
-            from be_runtime.compile.clang.probe_clang import clang_phases
-
-            compiler = self.tools.cxx.path
-            return clang_phases(command, source, target, ptxas=toolkit.ptxas, compiler=compiler, system=self.system)
-        from be_runtime.compile.nvcc.keep_phases import phases_for
-
-        stem = Path(source).stem
-        return phases_for(command, stem, toolchain=self.toolchain, system=self.system, store=self.store)
+        return cuda_compiler(self.tools).phases(command, source, target, self._machine())
 
     def _find_preamble(self) -> Preamble | None:
-        """The precompiled beginning of CUDA sources, for g++ behind nvcc's phases."""
-        toolkit, options = self.tools.cuda, self.request.compile
-        if toolkit is None or toolkit.nvcc is None or not flags.allows_phases(options.cflags):
+        """The precompiled beginning of CUDA sources."""
+        if self.tools.cuda is None or not flags.allows_phases(self.request.compile.cflags):
             return None
-        if self.tools.cxx.family != "gcc":
-            return None
-        from be_runtime.compile.nvcc.keep_preamble import find_preamble
-
         command = graph.compile_command(self.request, self.tools)
-        store, toolchain = self.store, self.toolchain
-        return find_preamble(command, self.request, self.tools, toolchain=toolchain, system=self.system, store=store)
+        return cuda_compiler(self.tools).preamble(command, self.request, self.tools, self._machine())
+
+    def _machine(self) -> Machine:
+        return Machine(self.toolchain, self.system, self.store)
 
     def _explained(self, error: BuildError, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
         """The same failure with the module's name, its first real error and what may have been meant."""

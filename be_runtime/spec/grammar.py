@@ -11,8 +11,7 @@
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
     AXIS  = an identifier | an extent     an output's names are also an input's
     NAME  = an identifier; no two attributes have the same
-    TYPE  = bool | int8 .. int64 | uint8 .. uint64 | float16 | bfloat16 | float32 | float64
-          | complex64 | complex128
+    TYPE  = a name in `be_runtime.dtypes.BY_NAME`, such as float32
                                           left out: the type of the C++ parameter NAME
 
 :func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.

@@ -14,7 +14,7 @@ from be_toolchain.known import catalog
 from be_toolchain.known.distributions import parse_dist_infos
 from be_toolchain.known.versions import parse_sm_listed, parse_tool_version, release_of
 from be_toolchain.machine.system import System
-from be_toolchain.model import Component, CudaToolkit, HostCompiler
+from be_toolchain.model import ClangCuda, Component, CudaToolkit, HostCompiler
 
 _FILES = {
     "ptxas": "bin/ptxas",
@@ -131,22 +131,17 @@ def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) 
     return CudaToolkit(
         root=root,
         release=release,
-        nvcc=None,
-        nvcc_version="",
+        compiler=ClangCuda(host=clang.compiler),
         layout="clang",
         include_dirs=(root / "include",),
         library_dirs=(root / "lib",),
         cudart_static=files["static"],
         cudart_shared=shared if system.is_file(shared := root / "lib" / "libcudart.so.12") else None,
-        cicc=None,
         ptxas=files["ptxas"],
-        cudafe=None,
         fatbinary=files["fatbinary"],
-        nvlink=None,
         libdevice=files["libdevice"],
         components=tuple(_components(system, root, files, version.version)),
         archs=tuple(sorted(archs)),
-        host_compiler=clang.compiler,
         found_via=candidate.found_via,
     )
 

@@ -26,7 +26,7 @@ from be_toolchain.known.versions import (
 )
 from be_toolchain.machine.store_paths import interrupted_marker
 from be_toolchain.machine.system import RunResult, System
-from be_toolchain.model import Component, CudaToolkit, HostCompiler
+from be_toolchain.model import Component, CudaToolkit, HostCompiler, Nvcc
 from be_toolchain.rules.coherence import Mixture, find_strangers, judge_release, repair_hint
 
 
@@ -254,20 +254,24 @@ def _assemble(
     return CudaToolkit(
         root=parts.root,
         release=release_of(answers.version),
-        nvcc=programs["nvcc"],
-        nvcc_version=answers.version,
-        nvcc_build=answers.build,
-        nvcc_content=identify_files(system, programs["nvcc"], programs["nvcc"].with_name("nvcc.profile")),
+        compiler=Nvcc(
+            path=programs["nvcc"],
+            version=answers.version,
+            build=answers.build,
+            content=identify_files(system, programs["nvcc"], programs["nvcc"].with_name("nvcc.profile")),
+            cicc=programs["cicc"],
+            cudafe=programs["cudafe++"],
+            nvlink=programs["nvlink"],
+            host=host,
+            host_limits=limits._replace(libc_below=clash),
+        ),
         layout=parts.layout.name,
         include_dirs=parts.include_dirs,
         library_dirs=parts.library_dirs,
         cudart_static=parts.cudart_static,
         cudart_shared=parts.cudart_shared,
-        cicc=programs["cicc"],
         ptxas=programs["ptxas"],
-        cudafe=programs["cudafe++"],
         fatbinary=programs["fatbinary"],
-        nvlink=programs["nvlink"],
         libdevice=parts.libdevice,
         components=(
             Component(name="nvcc", path=programs["nvcc"], version=answers.version, source="nvcc --version"),
@@ -275,8 +279,6 @@ def _assemble(
             *(_completed(system, part, archs) for part in recorded),
         ),
         archs=archs,
-        host_limits=limits._replace(libc_below=clash),
-        host_compiler=host,
         found_via=candidate.found_via,
     )
 

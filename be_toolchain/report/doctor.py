@@ -10,7 +10,7 @@ from be_toolchain.errors import Probe, ToolchainError
 from be_toolchain.find.devices import LIBCUDA, DeviceReport, ask_aside
 from be_toolchain.find.survey import Survey, survey
 from be_toolchain.machine.system import System
-from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain, ToolchainRequest
 from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.report.model import Finding, Report, Status
 from be_toolchain.rules.coherence import (
@@ -210,7 +210,7 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     yield Finding(
         status="ok",
         subject="CUDA toolkit",
-        message=f"{toolkit.release} ({_compiler_of(toolkit)}), {toolkit.root} (from {toolkit.found_via})",
+        message=f"{toolkit.release} ({toolkit.compiler.label}), {toolkit.root} (from {toolkit.found_via})",
     )
     known = [component for component in toolkit.components if component.version]
     unknown = [component.name for component in toolkit.components if not component.version]
@@ -220,29 +220,27 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
         subject="components",
         message=text + (f"; version not recorded: {', '.join(unknown)}" if unknown else ""),
     )
-    host = toolkit.host_compiler
-    named = f"{host.family} {host.version}, {host.path}"
-    limits = render_limits(toolkit.host_limits)
-    if toolkit.nvcc is None:
-        message = f"{named}; it compiles both sides, for what differs from nvcc see docs/toolchain.md, CUDA 12"
-        yield Finding(status="ok", subject="CUDA compiler", message=message)
-    elif toolkit.allow_unsupported_compiler:
-        message = f"{named} is outside of what nvcc accepts ({limits}) and used because you asked for it"
-        yield Finding(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
-    else:
-        yield Finding(status="ok", subject="host compiler", message=f"{named}; nvcc accepts {limits}")
+    yield _host_finding(toolkit.compiler)
     if toolkit.archs:
         first, last = toolkit.archs[0], toolkit.archs[-1].base
         yield Finding(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
 
 
-def _compiler_of(toolkit: CudaToolkit) -> str:
-    """What compiles, and in which version."""
-    return (
-        f"nvcc {toolkit.nvcc_version}"
-        if toolkit.nvcc is not None
-        else f"no nvcc, clang {toolkit.host_compiler.version}"
-    )
+def _host_finding(compiler: Nvcc | ClangCuda) -> Finding:
+    """The compiler of the host side."""
+    host = compiler.host
+    named = f"{host.family} {host.version}, {host.path}"
+    match compiler:
+        case Nvcc(allow_unsupported_compiler=True, host_limits=limits):
+            accepted = render_limits(limits)
+            message = f"{named} is outside of what nvcc accepts ({accepted}) and used because you asked for it"
+            return Finding(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
+        case Nvcc(host_limits=limits):
+            message = f"{named}; nvcc accepts {render_limits(limits)}"
+            return Finding(status="ok", subject="host compiler", message=message)
+        case ClangCuda():
+            message = f"{named}; it compiles both sides, for what differs from nvcc see docs/toolchain.md, CUDA 12"
+            return Finding(status="ok", subject="CUDA compiler", message=message)
 
 
 def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from be_toolchain.known import catalog
 from be_toolchain.known.versions import release_of, version_key
 from be_toolchain.machine.folder_trust import against_building, against_libraries
 from be_toolchain.machine.system import FolderFacts
-from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Warned
+from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Nvcc, Warned
 from be_toolchain.settings.preferences import parse_ccbin
 
 
@@ -43,9 +43,8 @@ def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
     strangers = find_strangers(toolkit.components, toolkit.release)
     if not strangers:
         return None
-    measure = "ptxas" if toolkit.nvcc is None else "nvcc"
     hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
-    return Mixture(release=toolkit.release, strangers=strangers, hint=hint, measure=measure)
+    return Mixture(release=toolkit.release, strangers=strangers, hint=hint, measure=toolkit.compiler.measure)
 
 
 def find_strangers(components: tuple[Component, ...], release: str) -> tuple[Component, ...]:
@@ -143,7 +142,7 @@ def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
     if name != "glibc":
         message = f"the C library is not glibc, which the programs of CUDA {toolkit.release} need"
         return (Warned(message=message, hint="use a system or a container with glibc"),)
-    clash = toolkit.host_limits.libc_below
+    clash = toolkit.compiler.host_limits.libc_below if isinstance(toolkit.compiler, Nvcc) else ""
     if clash and version_key(version) >= version_key(clash):
         return (
             Warned(
@@ -323,11 +322,10 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
 def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned, ...]:
     """Which GPUs here the toolkit has no machine code for."""
     unknown = [arch for arch in present if arch not in toolkit.archs]
-    newer = "CUDA release" if toolkit.nvcc is not None else "clang, or nvcc"
     return tuple(
         Warned(
             message=f"{toolkit.title} cannot target {arch.sm}, a GPU of this machine",
-            hint=f"use a newer {newer}" if arch > max(toolkit.archs) else "use an older CUDA release",
+            hint=f"use a newer {toolkit.compiler.newer}" if arch > max(toolkit.archs) else "use an older CUDA release",
         )
         for arch in unknown
         if toolkit.archs

@@ -18,6 +18,9 @@ from be_runtime.spec.cpp.lexer import Kind, significant
 from be_runtime.spec.cpp.outline import outline
 
 _EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
+_LARGEST_SCALAR = 8
+"""Bytes that the launcher has for a scalar."""
+
 _DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
 
 
@@ -218,7 +221,7 @@ def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelPa
     if pointers:
         star = words.index("*")
         return KernelParam(param.name, param.type, True, "const" in words[:star], dtype)
-    if dtype is None or dtype.name in ("float16", "bfloat16", "complex128"):
+    if dtype is None or dtype.is_narrow or dtype.size_bytes > _LARGEST_SCALAR:
         raise SpecError(
             f"{name.base}: the scalar {param.type} {param.name} can't be passed",
             hints=(

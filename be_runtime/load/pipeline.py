@@ -236,7 +236,7 @@ def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
     import warnings
 
     frame, level = sys._getframe(), 1  # noqa: SLF001  # inspect takes 10 ms to import
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("be_runtime."):
         frame, level = frame.f_back, level + 1
     for text in texts:
         warnings.warn(text, StreamWarning, stacklevel=level)

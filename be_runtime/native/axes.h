@@ -3,6 +3,8 @@
 /// \file
 /// Compares the arrays of a call with the axes that an author declares for them: `arg[n k] arg[k] ret[n]`.
 
+#include <stdarg.h>
+
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
 
@@ -16,6 +18,25 @@ struct BoundAxis {
   int axis;
 };
 
+/// Compiled once: what `size` does with an index that is out of range takes a while each time it is inlined.
+__attribute__((noinline)) int64_t extent(const Tensor& tensor, int axis) { return tensor.size(axis); }
+
+/// Text of a limited length: appending to a `BE::internal::Text` here would take as long to compile as the handler.
+struct Message {
+  char text[600];
+  int used = 0;
+
+  __attribute__((cold, noinline, format(printf, 2, 3))) Message& add(const char* format, ...) noexcept {
+    va_list values;
+    va_start(values, format);
+    const int room = static_cast<int>(sizeof(text)) - used;
+    const int size = __builtin_vsnprintf(text + used, static_cast<size_t>(room), format, values);
+    used += size < room ? size : room - 1;
+    va_end(values);
+    return *this;
+  }
+};
+
 /// The arrays of one call, and what is known of their axes so far.
 struct AxesCheck {
   const Call& call;
@@ -24,45 +45,41 @@ struct AxesCheck {
   BoundAxis* bound;
 
   const Tensor& array(int index) const { return index < args ? call.be_args[index] : call.be_rets[index - args]; }
+  const char* kind(int index) const { return index < args ? "argument" : "result"; }
+  int place(int index) const { return index < args ? index : index - args; }
 
-  internal::Text& name_array(internal::Text& text, int index) const {
-    return text.append(index < args ? "argument " : "result ").append(index < args ? index : index - args);
+  void add_axis(Message& message, const BoundAxis& at) const noexcept {
+    message.add("%lld in %s %d (axis %d)", static_cast<long long>(at.extent), kind(at.array), place(at.array), at.axis);
   }
 
-  internal::Text& name_axis(internal::Text& text, const BoundAxis& at) const {
-    return name_array(text.append(at.extent).append(" in "), at.array).append(" (axis ").append(at.axis).append(")");
-  }
-
-  /// Appends one of the names, which are separated by spaces.
-  internal::Text& name(internal::Text& text, int64_t number) const {
-    const char* begin = names;
-    for (; number > 0; ++begin) number -= *begin == ' ';
-    size_t size = 0;
-    while (begin[size] != 0 && begin[size] != ' ') ++size;
-    return text.append(begin, size);
-  }
-
-  [[noreturn]] __attribute__((cold)) void fail_rank(int index, const AxesSpec& declared) const {
+  [[noreturn]] __attribute__((cold, noinline)) void fail_rank(int index, const AxesSpec& declared) const {
     const Tensor& tensor = array(index);
-    internal::Text text;
-    name_array(text, index).append(" has the shape (");
-    for (int i = 0; i < tensor.ndim(); ++i) text.append(i == 0 ? "" : ", ").append(tensor.size(i));
-    text.append(tensor.ndim() == 1 ? ",)" : ")").append(", but its axes are declared as [").append(declared.text).append("]");
+    Message message;
+    message.add("%s %d has the shape (", kind(index), place(index));
+    for (int i = 0; i < tensor.ndim(); ++i)
+      message.add(i == 0 ? "%lld" : ", %lld", static_cast<long long>(extent(tensor, i)));
+    message.add("%s), but its axes are declared as [%s]", tensor.ndim() == 1 ? "," : "", declared.text);
     if (tensor.ndim() > declared.count && !declared.has_leading)
-      text.append("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...")
-          .append(declared.count > 0 ? " " : "").append(declared.text).append("] says that it takes leading axes");
-    throw CheckError(text);
+      message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] says "
+                  "that it takes leading axes", declared.count > 0 ? " " : "", declared.text);
+    throw CheckError(message.text);
   }
 
-  [[noreturn]] __attribute__((cold)) void fail_extent(const BoundAxis& at, int64_t expected) const {
-    internal::Text text;
+  [[noreturn]] __attribute__((cold, noinline)) void fail_extent(const BoundAxis& at, int64_t expected) const {
+    Message message;
     if (expected < 0) {
-      name(text.append("axis "), ~expected).append(" is ");
-      name_axis(name_axis(text, bound[~expected]).append(" and "), at);
+      const char* name = names;
+      for (int64_t number = ~expected; number > 0; ++name) number -= *name == ' ';
+      const char* end = name;
+      while (*end != 0 && *end != ' ') ++end;
+      message.add("axis %.*s is ", static_cast<int>(end - name), name);
+      add_axis(message, bound[~expected]);
+      message.add(" and ");
     } else {
-      name_axis(text.append("an axis is declared as ").append(expected).append(" and is "), at);
+      message.add("an axis is declared as %lld and is ", static_cast<long long>(expected));
     }
-    throw CheckError(text);
+    add_axis(message, at);
+    throw CheckError(message.text);
   }
 
   void check(int index, const AxesSpec& declared) const {
@@ -70,7 +87,7 @@ struct AxesCheck {
     const int leading = tensor.ndim() - declared.count;
     if (leading < 0 || (leading > 0 && !declared.has_leading)) fail_rank(index, declared);
     for (int i = 0; i < declared.count; ++i) {
-      const BoundAxis at{tensor.size(leading + i), index, leading + i};
+      const BoundAxis at{extent(tensor, leading + i), index, leading + i};
       const int64_t expected = declared.extents[i];
       if (expected >= 0) {
         if (at.extent != expected) fail_extent(at, expected);
@@ -87,11 +104,11 @@ struct AxesCheck {
     const Tensor &one = array(first), &other = array(index);
     const int count = one.ndim() - declared[first].count;
     bool is_same = other.ndim() - declared[index].count == count;
-    for (int i = 0; is_same && i < count; ++i) is_same = one.size(i) == other.size(i);
+    for (int i = 0; is_same && i < count; ++i) is_same = extent(one, i) == extent(other, i);
     if (is_same) return;
-    internal::Text text;
-    name_array(name_array(text.append("the leading axes of "), first).append(" and "), index).append(" differ");
-    throw CheckError(text);
+    Message message;
+    message.add("the leading axes of %s %d and %s %d differ", kind(first), place(first), kind(index), place(index));
+    throw CheckError(message.text);
   }
 };
 

@@ -16,14 +16,24 @@
 
 #include <stddef.h>
 
-#include <limits>
 #include <new>
 
+// What only runs when a call is wrong is not optimised: g++ would spend twice the handler's own time on it.
+#if defined(__GNUC__) && !defined(__clang__)
+#define BE_BEGIN_COLD _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0\")")
+#define BE_END_COLD _Pragma("GCC pop_options")
+#else
+#define BE_BEGIN_COLD
+#define BE_END_COLD
+#endif
+
 #include "brainevent/check.h"
-#include "brainevent/detail/element_type_error.h"
 #include "brainevent/detail/entry.h"
 #include "brainevent/detail/xla_frame.h"
+BE_BEGIN_COLD
 #include "axes.h"
+#include "brainevent/detail/element_type_error.h"
+BE_END_COLD
 #include "xla_call.h"
 
 namespace BE::detail {
@@ -60,6 +70,7 @@ const char* element_type_name(XLA_FFI_DataType dtype) noexcept {
   return kElementTypeNames[code < sizeof(kElementTypeNames) / sizeof(kElementTypeNames[0]) ? code : 0];
 }
 
+BE_BEGIN_COLD
 /// Says why a buffer can't be a Tensor.
 __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                         const char* what, int index, const void* buffer) noexcept {
@@ -81,16 +92,26 @@ long double number_at(const void* value) noexcept {
   return static_cast<long double>(number);
 }
 
+/// The greatest number that a T holds.
+template <class T>
+constexpr long double kGreatest = sizeof(T) == 8 ? (T(-1) < T(0) ? __INT64_MAX__ : __UINT64_MAX__)
+                                                 : (1ULL << (8 * sizeof(T) - (T(-1) < T(0) ? 1 : 0))) - 1;
+template <>
+constexpr long double kGreatest<bool> = 1;
+template <>
+constexpr long double kGreatest<float> = __FLT_MAX__;
+template <>
+constexpr long double kGreatest<double> = __DBL_MAX__;
+
 /// Writes a number as a T, if a T holds it; one that `may_round` is rounded in a T that has fractions.
 template <class T>
 bool write_number(long double number, bool may_round, void* room) noexcept {
-  using Limits = std::numeric_limits<T>;
+  constexpr bool kHasFractions = T(0.5) != T(0) && T(2) != T(1);
+  constexpr long double kLeast = kHasFractions ? -kGreatest<T> : T(-1) < T(0) ? -kGreatest<T> - 1 : 0;
   const bool is_finite = number - number == 0;
-  const bool is_within = number >= static_cast<long double>(Limits::lowest()) &&
-                         number <= static_cast<long double>(Limits::max());
-  if (is_finite ? !is_within : !Limits::has_infinity) return false;
+  if (is_finite ? number < kLeast || number > kGreatest<T> : !kHasFractions) return false;
   const T value = static_cast<T>(number);
-  if (is_finite && static_cast<long double>(value) != number && !(may_round && Limits::has_infinity)) return false;
+  if (is_finite && static_cast<long double>(value) != number && !(may_round && kHasFractions)) return false;
   memcpy(room, &value, sizeof(T));
   return true;
 }
@@ -171,6 +192,7 @@ __attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
               "%s: takes the attributes (%s), but the call passes (%s)", entry.name, entry.usage, given);
 }
 
+BE_END_COLD
 /// Places tensors over `count` XLA buffers; false when one of them can't be a Tensor.
 ///
 /// `elements` is 0 when all of them are empty. It is written once: a flag that is updated in memory for every tensor
@@ -202,6 +224,7 @@ const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& 
   return fits ? array->data : nullptr;
 }
 
+BE_BEGIN_COLD
 /// The index of the first of `count` buffers at an address, of an element type; -1 where there is none.
 int index_of(void* const* buffers, int64_t count, const BE::ElementTypeError& error) noexcept {
   for (int64_t i = 0; i < count && error.data() != nullptr; ++i) {
@@ -221,6 +244,7 @@ __attribute__((cold)) XLA_FFI_Error* fail_element_type(const XLA_FFI_CallFrame* 
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s %d: %s", entry.name,
               arg < 0 ? "result" : "argument", arg < 0 ? ret : arg, error.what());
 }
+BE_END_COLD
 
 }  // namespace
 }  // namespace BE::detail
@@ -248,6 +272,7 @@ bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, cons
   return true;
 }
 
+BE_BEGIN_COLD
 /// Says what of a call isn't as the entry point wants it.
 __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   const XLA_FFI_Args& args = frame->args;
@@ -283,6 +308,7 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
   }
 }
 
+BE_END_COLD
 /// The body of every handler but those that are compiled with their entry point: brainevent/detail/inline_handler.h.
 ///
 /// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no

@@ -26,8 +26,6 @@ struct be_launch_image {
   const char* entry;
   const void* data;
   int64_t size;
-  const int32_t* words;  ///< The places of the words it takes among those of the call's parameters.
-  int64_t word_count;    ///< -1: it takes all of them.
 };
 }
 
@@ -131,15 +129,7 @@ XLA_FFI_Error* launch(const Target& target, int form, uint64_t* words, int64_t c
                   problem.c_str());
   }
   void** params = static_cast<void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(count + 1)));
-  if (loaded->image->takes_all) {
-    for (int64_t i = 0; i < count; ++i) params[i] = words + i;
-  } else {
-    void** param = params;
-    for (const int32_t place : loaded->image->words) {
-      if (static_cast<uint64_t>(place) >= static_cast<uint64_t>(count)) return fail_attrs(target.frame);
-      *param++ = words + place;
-    }
-  }
+  for (int64_t i = 0; i < count; ++i) params[i] = words + i;
   unsigned grid[3];
   for (int i = 0; i < 3; ++i) grid[i] = static_cast<unsigned>(g.grid[i]);
   if (form == 1) grid[g.batch_axis] = batch;
@@ -312,10 +302,8 @@ BE_EXPORT void be_launch_define(const char* id, const char* name, const be_launc
   kernel->name = name;
   for (int64_t i = 0; i < count; ++i) {
     const be_launch_image& image = images[i];
-    const int64_t word_count = image.word_count < 0 ? 0 : image.word_count;
     kernel->images.push_back({image.arch, image.is_ptx != 0, image.is_exact != 0, image.form, image.entry,
-                              std::string(static_cast<const char*>(image.data), static_cast<size_t>(image.size)),
-                              image.word_count < 0, std::vector<int32_t>(image.words, image.words + word_count)});
+                              std::string(static_cast<const char*>(image.data), static_cast<size_t>(image.size))});
   }
   kernels().add(std::move(kernel));
 }

@@ -25,7 +25,6 @@ class Image(Structure):
     _fields_ = (
         ("arch", c_int32), ("is_ptx", c_int32), ("is_exact", c_int32), ("form", c_int32),
         ("entry", c_char_p), ("data", c_char_p), ("size", c_int64),
-        ("words", POINTER(c_int32)), ("word_count", c_int64),
     )  # fmt: skip
 
 
@@ -177,11 +176,7 @@ def _define(launcher: Any, job: dict[str, Any]) -> None:
     images = []
     for row in job["images"]:
         data = Path(row["data"]).read_bytes()
-        image = Image(row["arch"], row["is_ptx"], 0, row["form"], row["entry"].encode(), data, len(data), None, -1)
-        if row["words"] is not None:
-            image.word_count = len(row["words"])
-            image.words = (c_int32 * image.word_count)(*row["words"])
-        images.append(image)
+        images.append(Image(row["arch"], row["is_ptx"], 0, row["form"], row["entry"].encode(), data, len(data)))
     kernel = job["attributes"]["kernel"].encode()
     launcher.be_launch_define(
         kernel, job["attributes"]["name"].encode(), (Image * len(images))(*images), c_int64(len(images))

@@ -202,7 +202,7 @@ class _NoLibraryError(Exception):
 
 def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
     """The path of the preloaded library; empty where this compiler's programs don't load it."""
-    command = (str(compiler.path), "-x", "c", "-O2", "-shared", "-fPIC", str(_SOURCE), "-o")
+    command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
     key = make_key("native", ("name", _SOURCE.stem), ("command", command), ("toolchain", toolchain.fingerprint))
 
     def build(staging: Path) -> BuildOutput:

@@ -42,8 +42,6 @@ class Image(NamedTuple):
         That axis, 1 or 2.
     is_cooperative : bool
         Whether it waits for its whole grid.
-    words : tuple of int or None
-        The places of the words it takes among those of all its parameters, an array being several words; None for all.
     """
 
     arch: Arch
@@ -53,7 +51,6 @@ class Image(NamedTuple):
     form: Form = Form.SINGLE
     batch_axis: int = 0
     is_cooperative: bool = False
-    words: tuple[int, ...] | None = None
 
 
 class Kernel(NamedTuple):
@@ -174,7 +171,7 @@ def content_id(images: Sequence[Image]) -> str:
     """An id from the images themselves, for a kernel whose source has no stable identity."""
     digest = hashlib.sha256()
     for image in images:
-        kind = f"{image.arch} {image.is_ptx} {image.form} {image.words}"
+        kind = f"{image.arch} {image.is_ptx} {image.form}"
         for part in (kind.encode(), image.entry.encode(), image.data):
             digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()[:ID_DIGITS]

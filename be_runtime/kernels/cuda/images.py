@@ -135,7 +135,6 @@ def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[Image, ..
             arch=Arch.parse(row["arch"]),
             data=entry.output(row["data"]).read_bytes(),
             form=Form(row["form"]),
-            words=None if row["words"] is None else tuple(row["words"]),
         )
         for row in rows
     )

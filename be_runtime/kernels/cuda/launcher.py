@@ -27,8 +27,6 @@ class _Image(ctypes.Structure):
         ("entry", ctypes.c_char_p),
         ("data", ctypes.c_char_p),
         ("size", ctypes.c_int64),
-        ("words", ctypes.POINTER(ctypes.c_int32)),
-        ("word_count", ctypes.c_int64),
     )
 
 
@@ -71,6 +69,4 @@ def _as_struct(image: Image) -> _Image:
     data = image.data + b"\0" if image.is_ptx else image.data
     arch = image.arch.major * 10 + image.arch.minor
     is_exact = image.arch.suffix == "a"
-    count = -1 if image.words is None else len(image.words)
-    words = (ctypes.c_int32 * max(count, 0))(*image.words or ())
-    return _Image(arch, image.is_ptx, is_exact, image.form, image.entry.encode(), data, len(data), words, count)
+    return _Image(arch, image.is_ptx, is_exact, image.form, image.entry.encode(), data, len(data))

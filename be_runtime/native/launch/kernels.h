@@ -25,8 +25,6 @@ struct Image {
   int form;
   std::string entry;
   std::string data;
-  bool takes_all;              ///< Of the words of a call's parameters; else `words` has their places.
-  std::vector<int32_t> words;
 };
 
 /// A kernel on one device.

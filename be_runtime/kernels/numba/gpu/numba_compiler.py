@@ -1,4 +1,4 @@
-"""A Numba CUDA kernel becomes machine code. The only file of this package that knows Numba.
+"""A Numba CUDA kernel becomes machine code. The only file of this folder that knows Numba.
 
 ``numba.cuda.compile_all`` makes PTX of the kernel and of what it calls, libdevice included; ``cuda.core``, which
 numba-cuda brings, links that to a cubin.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.kernels.cuda.describe import Form, Image
-from be_runtime.kernels.numba.gpu.ptx_params import pack_params
+from be_runtime.kernels.numba.gpu.ptx_words import check_words
 from be_runtime.kernels.numba.numba_hints import hints
 from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, installed_version
 from be_runtime.kernels.numba.numba_source import batched_source, entry_in_ptx, free_axis, missing_functions
@@ -120,9 +120,9 @@ def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[Image, ..
 
 
 def _image(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch, *, extra_axis: bool) -> Image:
-    """Machine code that takes no more than it reads."""
-    ptx, words = pack_params(codes[0], [spec.ndim + extra_axis for spec in _arrays(kernel)])
-    return _link(kernel, (ptx, *codes[1:]), arch)._replace(words=words)
+    """Machine code of a kernel that takes arrays as the launcher passes them."""
+    check_words(codes[0], [spec.ndim + extra_axis for spec in _arrays(kernel)])
+    return _link(kernel, codes, arch)
 
 
 def _arrays(kernel: NumbaKernel) -> tuple[ArraySpec, ...]:

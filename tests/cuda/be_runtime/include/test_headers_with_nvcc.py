@@ -11,8 +11,8 @@ from tests.support import requirements
 
 ROOT = Path(__file__).resolve().parents[4]
 INCLUDE = ROOT / "be_runtime" / "include"
-PROGRAMS = ROOT / "tests" / "gpu" / "headers" / "programs"
-EXPECT = ROOT / "tests" / "compile" / "headers" / "programs"
+PROGRAMS = ROOT / "tests" / "gpu" / "be_runtime" / "include" / "programs"
+EXPECT = ROOT / "tests" / "compile" / "be_runtime" / "include" / "programs"
 STRICT = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror")
 
 RUNTIME = "#include <cuda_runtime.h>\n"

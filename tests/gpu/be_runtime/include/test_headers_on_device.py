@@ -11,7 +11,11 @@ from tests.support import requirements
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAMS = Path(__file__).parent / "programs"
-FOLDERS = (ROOT / "be_runtime" / "include", PROGRAMS, ROOT / "tests" / "compile" / "headers" / "programs")
+FOLDERS = (
+    ROOT / "be_runtime" / "include",
+    PROGRAMS,
+    ROOT / "tests" / "compile" / "be_runtime" / "include" / "programs",
+)
 
 
 @pytest.mark.parametrize("name", ["tensor", "cuda_common", "dispatch", "errors"])

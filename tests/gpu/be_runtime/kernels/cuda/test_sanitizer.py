@@ -84,7 +84,7 @@ def as_job(function: Any, inputs: tuple[np.ndarray, ...], recorder: Recorder, fo
         data.write_bytes(image.data)
         arch = image.arch.major * 10 + image.arch.minor
         row = {"arch": arch, "is_ptx": image.is_ptx, "form": int(image.form), "entry": image.entry}
-        images.append(row | {"data": str(data), "words": image.words})
+        images.append(row | {"data": str(data)})
     arguments = []
     for number, array in enumerate(inputs):
         path = folder / f"input{number}"

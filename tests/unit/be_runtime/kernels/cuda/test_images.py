@@ -11,7 +11,7 @@ from be_runtime.kernels.cuda.images import Compiled, Origin, obtain_kernel
 from be_toolchain.arch import Arch
 
 IMAGES = (
-    Image(Arch(9, 0, "a"), "f", b"\x7fELF", words=(0, 4)),
+    Image(Arch(9, 0, "a"), "f", b"\x7fELF"),
     Image(Arch(9, 0, "a"), "g", b"// PTX", is_ptx=True, form=Form.BATCH, batch_axis=2, is_cooperative=True),
 )
 SAID = ("NVRTC 13.0", "Cuda compilation tools, release 13.0, V13.0.88")

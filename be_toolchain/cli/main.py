@@ -43,7 +43,7 @@ PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
     "cccl": lambda toolkit: _component(toolkit, "cccl"),
     "host": lambda toolkit: toolkit.host_compiler.path,
 }
-"""Where `grammar.PARTS` are, but for ``cxx``."""
+"""Where `parser.PARTS` are, but for ``cxx``."""
 
 
 def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> int:

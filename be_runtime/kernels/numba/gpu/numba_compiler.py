@@ -1,4 +1,4 @@
-"""A Numba CUDA kernel becomes machine code. The only file of this package that knows Numba.
+"""A Numba CUDA kernel becomes machine code. The only file of this folder that knows Numba.
 
 ``numba.cuda.compile_all`` makes PTX of the kernel and of what it calls, libdevice included; ``cuda.core``, which
 numba-cuda brings, links that to a cubin.

@@ -120,7 +120,7 @@ def choose_archs(
         generic = max(_GENERIC, min(toolkit.archs, default=_GENERIC))
         warnings.warn(
             f"no GPU is visible, so CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use; "
-            "compute_capability='sm_90' or BE_COMPUTE_CAPABILITIES=9.0 names another one, "
+            "compute_capability='sm_90' or BE_COMPUTE_CAPABILITIES=9.0 names another one; "
             "`python -m be_toolchain doctor` says why a GPU isn't seen",
             stacklevel=_PUBLIC_CALL,
         )

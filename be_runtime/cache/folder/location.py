@@ -74,7 +74,7 @@ def folder_problem(folder: Path, is_noexec: Callable[[Path], bool], *, filled_se
         return "is not absolute: the home folder is unknown"
     token = _LOADER_TOKENS.search(str(folder))
     if token is not None:
-        return f"holds {token[0]}, which the loader of shared libraries replaces"
+        return f"holds {token[0]}, which the dynamic loader replaces"
     uid = os.geteuid()
     try:
         existing = _existing_part(folder)
@@ -88,7 +88,7 @@ def folder_problem(folder: Path, is_noexec: Callable[[Path], bool], *, filled_se
         if problem is None and is_noexec(existing):
             problem = "is mounted noexec: libraries in it can't be loaded"
     except OSError as error:
-        problem = f"can't be looked at: {error.strerror}"
+        problem = f"can't be examined: {error.strerror}"
     return problem
 
 

@@ -37,9 +37,9 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
     )
     if not archs:
         raise ArgumentError(
-            "no GPU is visible, so the architecture to compile for is not known",
+            "no GPU is visible, so the architecture to compile for is unknown",
             hints=(
-                "set BE_COMPUTE_CAPABILITIES=9.0, or call set_compute_capabilities('9.0'), to compile all the same",
+                "set BE_COMPUTE_CAPABILITIES=9.0, or call set_compute_capabilities('9.0'), to compile anyway",
                 "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
             ),
         )

@@ -100,7 +100,7 @@ def test_compilers_need_a_temporary_folder_that_is_there():
     gone = FolderFacts(path=Path("/gone"), standing=Path("/"))
     assert judge_folder("cache", gone, "x") == ()
     (row,) = judge_folder("temporary", gone, "x", keeps_libraries=False)
-    assert row.message == "the temporary folder /gone is not there: nvcc fails"
+    assert row.message == "the temporary folder /gone does not exist: nvcc fails"
     shared = FolderFacts(path=Path("/t"), standing=Path("/t"), obstacle="can be written by other users (mode 777)")
     assert judge_folder("temporary", shared, "x", keeps_libraries=False) == ()
 

@@ -223,11 +223,11 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
     (token,) = render_spec([param])
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
     if not _fits(param, cpp):
-        return f"the token {token!r} is at the place of {which}, which is {cpp.shape.value} ({cpp.type!r})"
+        return f"the token {token!r} is at the position of {which}, which is {cpp.shape.value} ({cpp.type!r})"
     if param.role is Role.RET and cpp.shape is Shape.INPUT:
         return f"the token {token!r} makes {which} a result, but it is {cpp.shape.value} ({cpp.type!r}), an input"
     if param.role is Role.ATTR and param.name in other_names:
-        return f"the token {token!r} is at the place of {which}; tokens follow the order of the C++ call"
+        return f"the token {token!r} is at the position of {which}; tokens follow the order of the C++ call"
     if param.dtype is not None and cpp.dtype is not None and not _converts(param.dtype, cpp.dtype):
         return f"the token {token!r} can't be passed to {which}: {cpp.type!r} does not hold every {param.dtype.name}"
     return ""
@@ -240,7 +240,7 @@ def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cp
             other.role is Role.ARG and its.shape is Shape.OUTPUT
             for other, its in zip(params, function.params, strict=False)
         )
-        order = ("an 'arg' stands over a BE::Tensor that is not const: the order may be swapped",) if swapped else ()
+        order = ("an 'arg' is at the position of a mutable BE::Tensor: the order may be swapped",) if swapped else ()
         return ("a result must not be const: take it as a BE::Tensor", *order)
     if param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not param.dtype.is_narrow:
         return (f"or make the parameter a type that holds every {param.dtype.name}",)

@@ -129,7 +129,7 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
     name, type_name = match[1], match[2]
     if not is_identifier(name):
         raise SpecError(
-            f"{function}: {token!r} names the attribute {name!r}, which is no identifier",
+            f"{function}: {token!r} names the attribute {name!r}, which is not an identifier",
             span=locate(index),
             hints=("write attr.NAME or attr.NAME:TYPE",),
         )

@@ -130,7 +130,7 @@ def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple
         if isinstance(found, Probe):
             probes.append(found)
             continue
-        reason = f"{found.family} {found.version}, the first that works in the order of search"
+        reason = f"{found.family} {found.version}, the first that works in the search order"
         probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=True))
         toolchain = result.toolchain._replace(cxx=found)
         return result._replace(toolchain=toolchain, cxx_probes=tuple(probes))
@@ -140,10 +140,10 @@ def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple
         "or name one with BE_CXX=/path/to/g++",
     )
     if not system.path_dirs:
-        hints = ("set PATH: it names no folder, so that no program is found by its name", *hints)
+        hints = ("set PATH: it names no folder, so no program can be found by name", *hints)
     message = "no working C++ compiler was found"
     if named is not None:
-        message = f"{named[0]} names {named[1]!r}, which is no working C++ compiler"
+        message = f"{named[0]} names {named[1]!r}, which is not a working C++ compiler"
         hints = (f"correct {named[0]}, or leave it out to search this machine",)
     problem = HostCompilerNotFoundError(message, probes=tuple(probes), hints=hints)
     return result._replace(cxx_probes=tuple(probes), cxx_problem=problem)
@@ -191,7 +191,7 @@ def _find_host(
             continue
         refused = judge_host(found, limits)
         chosen = preferences.allow_unsupported_compiler or not refused
-        works = f"{found.family} {found.version}, the first in the order of search that nvcc accepts"
+        works = f"{found.family} {found.version}, the first in the search order that nvcc accepts"
         by_wish = f"{refused}; used because you asked for it"
         reason = refused if not chosen else by_wish if refused else works
         hint = correct(found.found_via) if found.found_via in named and not chosen else ""
@@ -221,7 +221,7 @@ def _host_error(
         repair = f"install {wanted}, and if it is not on PATH name it with {table.CXX.variable}=/path/to/g++"
     return UnsupportedHostCompilerError(
         f"{nvcc} accepts {render_limits(limits)}, "
-        f"{'but not the compiler that was named' if fitting else 'and no such compiler is here'}",
+        f"{'but not the compiler that was named' if fitting else 'and no such compiler was found'}",
         probes=probes,
         hints=(repair, f"or use the present one at your own risk: {table.ALLOW_UNSUPPORTED.variable}=1"),
     )

@@ -65,7 +65,7 @@ class Parts(NamedTuple):
 PROBE = Path(__file__).with_name("probe.ci")
 """A source of nothing, preprocessed as cicc wants it."""
 
-NO_RECORD = "nothing records it, and its files name no version"
+NO_RECORD = "no record states it, and its files contain no version"
 """The source of an unknown version: crt's headers are compiled with the version of nvcc, and name none."""
 
 HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
@@ -121,7 +121,7 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
     told, dry = system.run_all(((path, "--version"), dryrun), unset=catalog.PROBE_UNSET)
     version = parse_tool_version(told.text)
     if version is None:
-        return Rejection(reason=f"does not tell its version ({told.why_failed or 'unknown text'})")
+        return Rejection(reason=f"does not report its version ({told.why_failed or 'unknown text'})")
     return Answers(
         nvcc=nvcc,
         version=version.version,

@@ -129,7 +129,7 @@ def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
     told = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
     by_smi = devices.found_via == "nvidia-smi"
     answered = devices.driver_version is not None
-    silent = "it told no driver version" if by_smi else devices.problem or "it told no driver version"
+    silent = "it reported no driver version" if by_smi else devices.problem or "it reported no driver version"
     chosen = answered and not by_smi
     yield Probe(found_via="libcuda", place=LIBCUDA, reason=told if chosen else silent, chosen=chosen)
     if by_smi:
@@ -239,7 +239,7 @@ def _host_finding(compiler: Nvcc | ClangCuda) -> Finding:
             message = f"{named}; nvcc accepts {render_limits(limits)}"
             return Finding(status="ok", subject="host compiler", message=message)
         case ClangCuda():
-            message = f"{named}; it compiles both sides, for what differs from nvcc see docs/toolchain.md, CUDA 12"
+            message = f"{named}; it compiles both sides; docs/toolchain.md, CUDA 12, lists the differences from nvcc"
             return Finding(status="ok", subject="CUDA compiler", message=message)
 
 
@@ -275,7 +275,7 @@ def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iter
         yield Finding(
             status="note",
             subject="GPU",
-            message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, not run",
+            message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, but not run",
             next_step='compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here',
         )
     for device in devices.devices:
@@ -284,7 +284,7 @@ def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iter
         return
     release = devices.driver_release or ""
     number = f"{release}, " if release else ""
-    yield Finding(status="ok", subject="driver", message=f"{number}speaks CUDA {devices.driver_version}")
+    yield Finding(status="ok", subject="driver", message=f"{number}supports CUDA {devices.driver_version}")
     if toolkit is None:
         return
     present = tuple(sorted({device.arch for device in devices.devices}))

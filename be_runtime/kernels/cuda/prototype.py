@@ -83,7 +83,7 @@ def parse_name(text: str) -> KernelName:
     """
     match = _EXPRESSION.fullmatch(text)
     if match is None:
-        raise SpecError(f"{text!r} is no kernel's name", hints=("write it as in C++: 'f', 'ns::f' or 'f<float, 4>'",))
+        raise SpecError(f"{text!r} is not a kernel name", hints=("write it as in C++: 'f', 'ns::f' or 'f<float, 4>'",))
     arguments = _split(match[3]) if match[3] is not None else ()
     return KernelName(text.strip(), match[2], arguments, tuple(match[1].replace("::", " ").split()))
 
@@ -189,7 +189,7 @@ def _template_types(function: Function, name: KernelName) -> dict[str, str]:
     """What each of a template's type parameters stands for."""
     if function.template is None:
         if name.arguments:
-            raise SpecError(f"{name.base} is no template, so it takes no arguments {', '.join(name.arguments)}")
+            raise SpecError(f"{name.base} is not a template, so it takes no arguments {', '.join(name.arguments)}")
         return {}
     names = [
         part.split("=")[0].split()[-1]
@@ -198,7 +198,7 @@ def _template_types(function: Function, name: KernelName) -> dict[str, str]:
     ]
     if not name.arguments:
         raise SpecError(
-            f"{name.base} is a template: say which instance, such as name='{name.base}<float>'",
+            f"{name.base} is a template: name an instance, such as name='{name.base}<float>'",
         )
     kinds = [part.split()[:1] in (["typename"], ["class"]) for part in _split(" ".join(function.template))]
     values = [argument for argument, is_type in zip(name.arguments, kinds, strict=False) if is_type]

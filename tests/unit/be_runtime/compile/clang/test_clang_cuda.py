@@ -140,9 +140,9 @@ def test_nvcc_s_flags(given: list[str], wanted: list[str]):
         ("-dlto", "needs nvlink"),
         ("-ccbin=/usr/bin/g++", "clang compiles both sides"),
         ("--default-stream=per-thread", "no default stream for each thread"),
-        ("-code=sm_90", "say compute_capability="),
+        ("-code=sm_90", "use compute_capability="),
         ("--keep", "there is no nvcc"),
-        ("-ftz=maybe", "none that nvcc knows"),
+        ("-ftz=maybe", "nvcc does not know"),
     ],
 )
 def test_flags_without_a_counterpart_are_refused(flag: str, reason: str):

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from be_runtime.cache import BuildOutput, CacheKey, make_key
-from be_runtime.compile.machine import Machine
+from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.compile.nvcc.dry_run import parse_dryrun
 from be_runtime.compile.nvcc.plan_phases import rename, split_phases
 from be_runtime.compile.plan.build_plan import UnitBuild
+from be_runtime.compile.plan.unit_files import UnitFiles, files_named
 from be_toolchain import Toolchain
+from be_toolchain.machine.system import System
 from be_toolchain.model import Nvcc
 
 
@@ -20,38 +21,37 @@ class _NoAnswerError(Exception):
     """The dry run failed: nothing is kept, and nvcc itself says why when it is run."""
 
 
-_PLACEHOLDER = "be_dry_run_source"
+_PLACEHOLDER = files_named("be_dry_run_source", "cuda")
 _MODULE_ID = "be_dry_run_module"
-_SOURCE = f"src/{_PLACEHOLDER}.cu"
-_OBJECT = f"obj/{_PLACEHOLDER}.o"
 _TEXT = "dryrun.txt"
 
 
-def is_known(command: Sequence[str], machine: Machine) -> bool:
+def is_known(command: Sequence[str], *, toolchain: Toolchain, toolchain_store: Store) -> bool:
     """Whether nvcc was asked before about these flags."""
-    return machine.store.get(_key(_dry_run(command), machine.toolchain)) is not None
+    return toolchain_store.get(_key(_dry_run(command), toolchain)) is not None
 
 
-def phases_for(command: Sequence[str], stem: str, machine: Machine) -> UnitBuild | None:
+def phases_for(
+    command: Sequence[str], unit: UnitFiles, *, toolchain: Toolchain, system: System, toolchain_store: Store
+) -> UnitBuild | None:
     """The phases of nvcc for one source, or None when it has to be run as a whole.
 
     Parameters
     ----------
     command : sequence of str
         Nvcc with its flags, without files.
-    stem : str
-        Names the source, ``src/<stem>.cu`` in the build folder, and the object, ``obj/<stem>.o``.
-    machine : Machine
-        Its toolchain's CUDA toolkit has an nvcc.
+    unit : UnitFiles
+    toolchain : Toolchain
+        Holds a CUDA toolkit.
     """
-    toolkit = machine.toolchain.cuda
+    toolkit = toolchain.cuda
     assert toolkit is not None, "only nvcc has a dry run"
     nvcc = toolkit.compiler
     assert isinstance(nvcc, Nvcc), "only nvcc has a dry run"
     argv = _dry_run(command)
 
     def ask(staging: Path) -> BuildOutput:
-        answer = machine.system.run(argv)
+        answer = system.run(argv)
         if answer.returncode != 0:
             raise _NoAnswerError
         (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
@@ -60,7 +60,7 @@ def phases_for(command: Sequence[str], stem: str, machine: Machine) -> UnitBuild
 
     try:
         text = (
-            machine.store.get_or_build(_key(argv, machine.toolchain), ask)
+            toolchain_store.get_or_build(_key(argv, toolchain), ask)
             .output(_TEXT)
             .read_text(encoding="utf-8", errors="surrogateescape")
         )
@@ -68,7 +68,11 @@ def phases_for(command: Sequence[str], stem: str, machine: Machine) -> UnitBuild
         return None
     tools = (nvcc.cudafe, nvcc.cicc, toolkit.ptxas, toolkit.fatbinary)
     phases = _phases(text, *map(str, tools))
-    return None if phases is None else rename(rename(phases, _PLACEHOLDER, stem), _MODULE_ID, _module_id(stem))
+    return (
+        None
+        if phases is None
+        else rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, _module_id(unit.stem))
+    )
 
 
 @lru_cache(maxsize=8)
@@ -76,12 +80,13 @@ def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> Un
     """The phases of the placeholder, which the sources of a folder share."""
     dry = parse_dryrun(text)
     tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
-    return None if dry is None else split_phases(dry, tools, _SOURCE, _OBJECT, _MODULE_ID)
+    return None if dry is None else split_phases(dry, tools, _PLACEHOLDER, _MODULE_ID)
 
 
 def _dry_run(command: Sequence[str]) -> tuple[str, ...]:
     """The command that asks nvcc what it would do."""
-    return (*command, "--dryrun", "--keep", "--keep-dir", f"{_OBJECT}.phases", "-c", _SOURCE, "-o", _OBJECT)
+    target = _PLACEHOLDER.object
+    return (*command, "--dryrun", "--keep", "--keep-dir", f"{target}.phases", "-c", _PLACEHOLDER.source, "-o", target)
 
 
 def _key(argv: Sequence[str], toolchain: Toolchain) -> CacheKey:

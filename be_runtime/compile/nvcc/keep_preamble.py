@@ -16,7 +16,6 @@ from be_runtime.cache.validity.examine import proven_records
 from be_runtime.cache.validity.manifest import FileRecord
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.inputs.observe import LookedAt, Observer
-from be_runtime.compile.machine import Machine
 from be_runtime.compile.nvcc.keep_headers import HeaderSearch, KeptHeaders
 from be_runtime.compile.nvcc.keep_phases import is_known, phases_for
 from be_runtime.compile.nvcc.plan_headers import preprocessing, use_kept_headers
@@ -24,16 +23,18 @@ from be_runtime.compile.nvcc.plan_preamble import (
     DEPFILE,
     FILES,
     FOLDER,
-    STEM,
+    UNIT,
     make_preamble,
     preamble_text,
     use_preamble,
 )
 from be_runtime.compile.plan.build_plan import UnitBuild
-from be_runtime.compile.run.execute import Run
+from be_runtime.compile.run.execute import Runner
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
+from be_toolchain import Toolchain
+from be_toolchain.machine.system import System
 
 _FILES_OF_A_PROJECT = 4
 """With this many sources the preamble is made at once: beside them it costs little."""
@@ -63,7 +64,7 @@ class Preamble(NamedTuple):
 
     def use(self, build: UnitBuild) -> UnitBuild:
         """A unit's commands with the preamble, if there is one."""
-        if self.entry is None:
+        if self.entry is None or not build.edges:
             return build
         folder = str(self.entry.path)
         precompiled = use_preamble(build, str(NATIVE_DIR / "with_preamble.sh"), folder)
@@ -87,24 +88,33 @@ class Preamble(NamedTuple):
         """What is known of the files it was made from, by path."""
         return {} if self.entry is None else proven_records(self.entry.manifest)
 
-    def keep(self, store: Store, staging: Path, run: Run, observer: Observer) -> None:
-        """Keep what the commands have made; `run` runs more of them there."""
+    def keep(self, toolchain_store: Store, runner: Runner, observer: Observer) -> None:
+        """Keep what the commands have made; `runner` runs more of them there."""
+        staging = runner.folder
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
             return
         read, making = read_from_outside((DEPFILE,), staging), observer.looked_at(self.making.edges)
 
         def collect(target: Path) -> BuildOutput:
-            written, nowhere = self.headers.write(staging, read, run)
+            written, nowhere = self.headers.write(runner, read)
             listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
             looked_at = LookedAt.merged((listed, making))
             for name in (*FILES, *written):
                 shutil.move(staging / FOLDER / name, target / name)
             return BuildOutput((*FILES, *written), *looked_at)
 
-        store.keep(self.key, collect)
+        toolchain_store.keep(self.key, collect)
 
 
-def find_preamble(command: Sequence[str], request: BuildRequest, tools: Tools, machine: Machine) -> Preamble | None:
+def find_preamble(
+    command: Sequence[str],
+    request: BuildRequest,
+    tools: Tools,
+    *,
+    toolchain: Toolchain,
+    system: System,
+    toolchain_store: Store,
+) -> Preamble | None:
     """The preamble for nvcc's flags, None where nvcc has to be run as a whole.
 
     Parameters
@@ -114,24 +124,26 @@ def find_preamble(command: Sequence[str], request: BuildRequest, tools: Tools, m
     request : BuildRequest
     tools : Tools
         With a CUDA toolkit.
-    machine : Machine
     """
     assert tools.cuda is not None, "only nvcc has such a preamble"
-    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(command, machine)
-    phases = phases_for(command, STEM, machine)
+    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(
+        command, toolchain=toolchain, toolchain_store=toolchain_store
+    )
+    phases = phases_for(command, UNIT, toolchain=toolchain, system=system, toolchain_store=toolchain_store)
     if phases is None:
         return None
-    search = HeaderSearch.of(request.compile, tools, machine.system)
-    headers = KeptHeaders(preprocessing(phases), search, tools.cuda.root, machine.system)
+    headers = KeptHeaders(
+        preprocessing(phases), HeaderSearch.of(request.compile, tools, system), tools.cuda.root, system
+    )
     dropped = [f"-I{path}" for path in request.compile.include_paths]
     key = make_key(
         "preamble",
-        ("name", STEM),
+        ("name", UNIT.stem),
         ("commands", preamble_text(phases, dropped)),
         ("library_path", phases.library_path),
-        ("toolchain", machine.toolchain.fingerprint),
+        ("toolchain", toolchain.fingerprint),
     )
-    entry = machine.store.get(key)
+    entry = toolchain_store.get(key)
     return Preamble(
         key=key,
         entry=entry,

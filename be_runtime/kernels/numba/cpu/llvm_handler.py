@@ -29,7 +29,7 @@ _ORDINARY = f"""
 """
 
 
-class Layout(ctypes.Structure):
+class HandlerLayout(ctypes.Structure):
     """``Layout`` of ``native/host_call.cc``: which 64-bit word of XLA's structures holds what a handler reads."""
 
     _fields_ = tuple(
@@ -49,13 +49,13 @@ class Native(NamedTuple):
         Of a function of the call frame and the kernel: all that a handler does.
     failed : int
         Of a function of the call frame, the kernel and a message: an error.
-    layout : Layout
+    layout : HandlerLayout
     """
 
     kernel: int
     call: int
     failed: int
-    layout: Layout
+    layout: HandlerLayout
 
 
 def compile_handler(native: Native, signature: Signature, guarded: Any | None) -> Any:
@@ -85,7 +85,7 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None) -
     return numba.cfunc(types.uint64(types.uint64))(namespace["handle"])
 
 
-def _direct(signature: Signature, layout: Layout) -> Any:
+def _direct(signature: Signature, layout: HandlerLayout) -> Any:
     """``direct(guarded, frame, message)`` for compiled code: makes an ordinary call, and says what became of it."""
     from numba import types
     from numba.extending import intrinsic
@@ -115,10 +115,10 @@ class _Frame:
     builder : llvmlite.ir.IRBuilder
     address : llvmlite.ir.Value
         Of the frame.
-    layout : Layout
+    layout : HandlerLayout
     """
 
-    def __init__(self, builder: Any, address: Any, layout: Layout) -> None:
+    def __init__(self, builder: Any, address: Any, layout: HandlerLayout) -> None:
         from llvmlite import ir
 
         self._builder = builder

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from be_runtime.compile.machine import Machine
+from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import UnitFiles
-from be_runtime.request.options import BuildRequest, CompileOptions
+from be_runtime.request.options import CompileOptions
 from be_runtime.request.tools import Tools
 from be_toolchain.model import ClangCuda, Nvcc
 
@@ -26,12 +26,10 @@ class CudaCompiler(Protocol):
     def device_link(self, options: CompileOptions, /) -> tuple[str, ...] | None:
         """The command that links relocatable device code, up to the files; None where none is asked for."""
 
-    def phases(self, command: Sequence[str], unit: UnitFiles, machine: Machine, /) -> UnitBuild | None:
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
         """The steps of `command` for one source as commands of their own; None to run it as a whole."""
 
-    def preamble(
-        self, command: Sequence[str], request: BuildRequest, tools: Tools, machine: Machine, /
-    ) -> Preamble | None:
+    def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
         """The precompiled beginning of all sources; None where there is none."""
 
     def asked(self) -> tuple[Path, ...]:

@@ -73,7 +73,7 @@ def _find_phases(order: BuildOrder, command: Sequence[str]) -> dict[str, UnitBui
         return {}
     files = {unit.stem: unit_files(unit.stem, order.request.language) for unit in order.request.units}
     compiler = cuda_compiler(order.tools)
-    found = {stem: compiler.phases(command, unit, order.machine) for stem, unit in files.items()}
+    found = {stem: compiler.phases(command, unit, order) for stem, unit in files.items()}
     return {stem: phases for stem, phases in found.items() if phases is not None}
 
 
@@ -81,7 +81,7 @@ def _find_preamble(order: BuildOrder, command: Sequence[str]) -> Preamble | None
     """The precompiled beginning of CUDA sources."""
     if order.tools.cuda is None or not _has_phases(order):
         return None
-    return cuda_compiler(order.tools).preamble(command, order.request, order.tools, order.machine)
+    return cuda_compiler(order.tools).preamble(command, order)
 
 
 def _link_command(order: BuildOrder) -> flags.LinkCommand:

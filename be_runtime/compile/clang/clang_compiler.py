@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.clang.plan_clang import Packer, clang_compile, split_clang
-from be_runtime.compile.machine import Machine
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import UnitFiles
 from be_runtime.compile.run.programs import find_objcopy
-from be_runtime.request.options import BuildRequest, CompileOptions
-from be_runtime.request.tools import Tools
+from be_runtime.request.options import CompileOptions
 from be_toolchain.arch import Arch
 from be_toolchain.known import fatbin
 from be_toolchain.model import CudaToolkit
@@ -38,15 +37,14 @@ class ClangCompiler(NamedTuple):
     def device_link(self, _options: CompileOptions, /) -> None:
         """None: an author's flag that asks for relocatable device code is refused."""
 
-    def phases(self, command: Sequence[str], unit: UnitFiles, machine: Machine, /) -> UnitBuild | None:
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
         """Both sides; None where objcopy, which joins them, is missing."""
-        objcopy = find_objcopy(self.toolkit.host_compiler.path, machine.system)
+        objcopy = find_objcopy(self.toolkit.host_compiler.path, order.system)
         if objcopy is None:
             return None
-        packer = Packer(sys.executable, fatbin.__file__, objcopy)
-        return split_clang(command, unit, str(self.toolkit.ptxas), packer)
+        return split_clang(command, unit, str(self.toolkit.ptxas), Packer(sys.executable, fatbin.__file__, objcopy))
 
-    def preamble(self, _command: Sequence[str], _request: BuildRequest, _tools: Tools, _machine: Machine, /) -> None:
+    def preamble(self, _command: Sequence[str], _order: BuildOrder, /) -> None:
         """None: clang's sides share no preprocessed text."""
 
     def asked(self) -> tuple[Path, ...]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from be_runtime.cache import BuildOutput, CacheKey, make_key
-from be_runtime.compile.machine import Machine
+from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.compile.nvcc.dry_run import parse_dryrun
 from be_runtime.compile.nvcc.plan_phases import rename, split_phases
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import UnitFiles, files_named
 from be_toolchain import Toolchain
+from be_toolchain.machine.system import System
 from be_toolchain.model import Nvcc
 
 
@@ -26,12 +26,14 @@ _MODULE_ID = "be_dry_run_module"
 _TEXT = "dryrun.txt"
 
 
-def is_known(command: Sequence[str], machine: Machine) -> bool:
+def is_known(command: Sequence[str], *, toolchain: Toolchain, toolchain_store: Store) -> bool:
     """Whether nvcc was asked before about these flags."""
-    return machine.toolchain_store.get(_key(_dry_run(command), machine.toolchain)) is not None
+    return toolchain_store.get(_key(_dry_run(command), toolchain)) is not None
 
 
-def phases_for(command: Sequence[str], unit: UnitFiles, machine: Machine) -> UnitBuild | None:
+def phases_for(
+    command: Sequence[str], unit: UnitFiles, *, toolchain: Toolchain, system: System, toolchain_store: Store
+) -> UnitBuild | None:
     """The phases of nvcc for one source, or None when it has to be run as a whole.
 
     Parameters
@@ -39,17 +41,17 @@ def phases_for(command: Sequence[str], unit: UnitFiles, machine: Machine) -> Uni
     command : sequence of str
         Nvcc with its flags, without files.
     unit : UnitFiles
-    machine : Machine
-        Its toolchain's CUDA toolkit has an nvcc.
+    toolchain : Toolchain
+        Holds a CUDA toolkit.
     """
-    toolkit = machine.toolchain.cuda
+    toolkit = toolchain.cuda
     assert toolkit is not None, "only nvcc has a dry run"
     nvcc = toolkit.compiler
     assert isinstance(nvcc, Nvcc), "only nvcc has a dry run"
     argv = _dry_run(command)
 
     def ask(staging: Path) -> BuildOutput:
-        answer = machine.system.run(argv)
+        answer = system.run(argv)
         if answer.returncode != 0:
             raise _NoAnswerError
         (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
@@ -58,7 +60,7 @@ def phases_for(command: Sequence[str], unit: UnitFiles, machine: Machine) -> Uni
 
     try:
         text = (
-            machine.toolchain_store.get_or_build(_key(argv, machine.toolchain), ask)
+            toolchain_store.get_or_build(_key(argv, toolchain), ask)
             .output(_TEXT)
             .read_text(encoding="utf-8", errors="surrogateescape")
         )

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from be_runtime.compile.machine import Machine
+from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.nvcc.nvcc_flags import is_relocatable, nvcc_compile, nvcc_device_link
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import UnitFiles
-from be_runtime.request.options import BuildRequest, CompileOptions
-from be_runtime.request.tools import Tools
+from be_runtime.request.options import CompileOptions
 from be_toolchain.arch import Arch
 from be_toolchain.model import Nvcc
 
@@ -33,21 +32,23 @@ class NvccCompiler(NamedTuple):
         """``nvcc -dlink``, for the author's ``-rdc=true`` and the like."""
         return nvcc_device_link(self.nvcc, options, self.archs) if is_relocatable(options.cflags) else None
 
-    def phases(self, command: Sequence[str], unit: UnitFiles, machine: Machine, /) -> UnitBuild | None:
+    def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
         """The phases of nvcc's dry run."""
         from be_runtime.compile.nvcc.keep_phases import phases_for
 
-        return phases_for(command, unit, machine)
+        toolchain, store = order.toolchain, order.toolchain_store
+        return phases_for(command, unit, toolchain=toolchain, system=order.system, toolchain_store=store)
 
-    def preamble(
-        self, command: Sequence[str], request: BuildRequest, tools: Tools, machine: Machine, /
-    ) -> Preamble | None:
+    def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
         """The preamble, for g++ behind nvcc's phases."""
         if self.nvcc.host.family != "gcc":
             return None
         from be_runtime.compile.nvcc.keep_preamble import find_preamble
 
-        return find_preamble(command, request, tools, machine)
+        toolchain, store = order.toolchain, order.toolchain_store
+        return find_preamble(
+            command, order.request, order.tools, toolchain=toolchain, system=order.system, toolchain_store=store
+        )
 
     def asked(self) -> tuple[Path, ...]:
         """Nvcc and its profile, which decide the dry run."""

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import Store
+from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.cuda_compiler import CudaCompiler, cuda_compiler
-from be_runtime.compile.machine import Machine
 from be_runtime.errors import ArgumentError
 from be_runtime.request.options import BuildRequest, CompileOptions
 from be_runtime.request.tools import Tools
+from be_runtime.settings import Settings
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
 from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain
@@ -75,5 +76,11 @@ def test_a_preamble_is_for_gcc_behind_nvcc(tmp_path: Path):
         host = HostCompiler(Path("/usr/bin/clang++"), "clang", "19.1.7", "x86_64-linux-gnu", "PATH")
         toolkit = toolkit._replace(compiler=toolkit.compiler._replace(host=host))
         tools = Tools(host, toolkit, parse_archs("9.0"), Path("/jaxlib"))
-        place = Machine(Toolchain(cuda=toolkit), machine(kind), Store(tmp_path))
-        assert cuda_compiler(tools).preamble(("nvcc",), request, tools, place) is None
+        store = Store(tmp_path)
+        order = BuildOrder(
+            *(request, tools, Toolchain(cuda=toolkit), machine(kind), Settings(), store, store),
+            jobs=None,
+            verbose=False,
+            force=False,
+        )
+        assert cuda_compiler(tools).preamble(("nvcc",), order) is None

@@ -1,4 +1,4 @@
-"""A raw kernel becomes machine code: by NVRTC where there is one, else by nvcc."""
+"""Compilation of a raw kernel to machine code, by NVRTC if it is installed, else by nvcc."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _LARGEST_HEADER = 1 << 28
 
 
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> CacheKey:
-    """The key of a compiled kernel.
+    """Make the key of a compiled kernel.
 
-    Finding the key opens no compiler: the NVRTC libraries that may be used are known by their files. Where none of them
-    serves, the compiler that did is among the files that the entry depends on.
+    No compiler is opened for the key: it has the files of the NVRTC libraries that may be used. If none of them can
+    compile the kernel, the entry depends on the files of the compiler that did.
     """
     system = session.system
     compilers = [_file_text(path, system) for path in _candidates(system)]
@@ -52,7 +52,7 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Cache
 
 
 def raw_origin(kernel: RawKernel, archs: Sequence[Arch]) -> Origin:
-    """What the kernel's id says of its source: nothing of where headers and compilers lie."""
+    """Make the part of the kernel's id that is about its source, without paths of headers and compilers."""
     options, places = placeless(kernel.options())
     return Origin(make_key("kernel", *_fields(kernel, archs), ("options", options)), places)
 
@@ -67,7 +67,7 @@ def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:
 
 
 def _environment(system: System) -> list[str]:
-    """What of the environment changes what nvcc does."""
+    """List the environment variables that affect nvcc, with their values."""
     return [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
 
 
@@ -93,7 +93,7 @@ def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, stag
 
 
 def _candidates(system: System) -> list[Path]:
-    """The NVRTC libraries in the places that need no search."""
+    """List the NVRTC libraries in the locations that need no search for a toolkit."""
     return [path for place in nvrtc.places(system) for path in nvrtc.libraries(place.folder, system)]
 
 
@@ -103,7 +103,7 @@ def _file_text(path: Path, system: System) -> str:
 
 
 def _nvrtc_of_toolkit(session: Session, driver: str | None, archs: Sequence[Arch]) -> nvrtc.Nvrtc | None:
-    """The NVRTC beside the toolkit that a search finds; None where there is no toolkit, or it has none."""
+    """Return the NVRTC of the toolkit that a search finds; None if there is no toolkit, or it has none."""
     try:
         cuda = _toolchain(session).cuda
     except ToolchainError:
@@ -145,7 +145,7 @@ def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, syst
 
 
 def _nvcc_toolkit(session: Session, archs: Sequence[Arch]) -> CudaToolkit:
-    """The toolkit whose nvcc compiles for the architectures."""
+    """Return the toolkit whose nvcc compiles for the architectures."""
     toolkit = _toolchain(session).cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
     check_nvcc(toolkit, archs)
@@ -154,12 +154,12 @@ def _nvcc_toolkit(session: Session, archs: Sequence[Arch]) -> CudaToolkit:
 
 
 def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> None:
-    """A toolkit can compile a raw kernel where there is no NVRTC.
+    """Check that a toolkit can compile a raw kernel without NVRTC.
 
     Raises
     ------
     CudaNotFoundError
-        It is one that clang compiles with.
+        The toolkit has no nvcc: clang compiles with it.
     """
     if toolkit.nvcc is None:
         raise CudaNotFoundError(
@@ -194,7 +194,7 @@ def _by_nvcc(
 
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit) -> BuildPlan:
-    """One command for each architecture, which also writes what it read."""
+    """Plan one command for each architecture, which also writes a depfile."""
     head = (str(toolkit.nvcc), "-cubin", "-ccbin", str(toolkit.host_compiler.path), *kernel.options())
     source = GeneratedFile(path=f"src/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(
@@ -211,7 +211,7 @@ def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit) -
 
 
 def _explained(error: BuildError, kernel: RawKernel) -> BuildError:
-    """The same failure with its first real error."""
+    """Return the same failure with its first real error."""
     from be_runtime.compile.messages.diagnose import explained
 
     return explained(error, {kernel.file_name: kernel.source}) if error.output else error

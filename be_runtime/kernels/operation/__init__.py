@@ -1,1 +1,1 @@
-"""One operation, a kernel for each platform, and its rules under transformations; see `be_runtime.XLACustomKernel`."""
+"""Operations with a kernel for each platform, and their rules under transformations: `be_runtime.XLACustomKernel`."""

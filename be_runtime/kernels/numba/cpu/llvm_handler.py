@@ -87,7 +87,7 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None) -
 
 
 def _direct(signature: Signature, layout: Layout) -> Any:
-    """Define ``direct(guarded, frame, message)`` for compiled code: it makes an ordinary call and returns its outcome."""
+    """Define ``direct(guarded, frame, message)`` for compiled code: an ordinary call, whose outcome it returns."""
     from numba import types
     from numba.extending import intrinsic
 

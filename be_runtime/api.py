@@ -9,6 +9,7 @@ from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import (
     CppOptions,
+    CudaLoadArguments,
     CudaOptions,
     Functions,
     StrPath,
@@ -20,19 +21,7 @@ from be_runtime.request.arguments import (
     inline_units,
     load_options,
 )
-from be_runtime.request.options import BuildRequest, LoadOptions
-
-_LOAD_KEYS = frozenset(
-    {
-        "build_directory",
-        "verbose",
-        "force_rebuild",
-        "auto_register",
-        "target_prefix",
-        "ninja_workers",
-        "allow_cuda_graph",
-    }
-)
+from be_runtime.request.options import Unit
 
 
 def load_cuda_inline(
@@ -108,28 +97,24 @@ def load_cuda_inline(
     RegistrationError
         A target of that name is live with other content.
     """
-    request = cuda_request(
+    return _load_cuda(
         name,
         inline_units(name, cuda_sources, "cuda_sources"),
         functions,
         extra_cuda_cflags=extra_cuda_cflags,
         extra_ldflags=extra_ldflags,
         extra_include_paths=extra_include_paths,
-        compute_capability=compute_capability,
-        optimization_level=optimization_level,
-        use_fast_math=use_fast_math,
-    )
-    options = load_options(
-        name,
         build_directory=build_directory,
         verbose=verbose,
+        compute_capability=compute_capability,
         force_rebuild=force_rebuild,
         auto_register=auto_register,
         target_prefix=target_prefix,
         ninja_workers=ninja_workers,
+        optimization_level=optimization_level,
+        use_fast_math=use_fast_math,
         allow_cuda_graph=allow_cuda_graph,
     )
-    return _load(request, options)
 
 
 def load_cuda_file(
@@ -157,9 +142,8 @@ def load_cuda_file(
     SourceNotFoundError
         There is no such file. Else as `load_cuda_inline`.
     """
-    chosen = default_name(path, name)
-    compile_options, rest = _split(dict(options), CudaOptions, "load_cuda_file")
-    return _load(cuda_request(chosen, file_units(path), functions, **compile_options), load_options(chosen, **rest))
+    _refuse_unknown(options, CudaOptions, "load_cuda_file")
+    return _load_cuda(default_name(path, name), file_units(path), functions, **options)
 
 
 def load_cuda_dir(
@@ -191,11 +175,9 @@ def load_cuda_dir(
     SourceNotFoundError
         There is no such folder, or no source in it. Else as `load_cuda_inline`.
     """
+    _refuse_unknown(options, CudaOptions, "load_cuda_dir")
     chosen = default_name(directory, name, "directory")
-    compile_options, rest = _split(dict(options), CudaOptions, "load_cuda_dir")
-    return _load(
-        cuda_request(chosen, dir_units(directory, "cuda"), functions, **compile_options), load_options(chosen, **rest)
-    )
+    return _load_cuda(chosen, dir_units(directory, "cuda"), functions, **options)
 
 
 def load_cpp_inline(
@@ -266,58 +248,66 @@ def load_cpp_inline(
     >>> jax.jit(jax.ffi.ffi_call("doc_double.twice", jax.ShapeDtypeStruct(x.shape, x.dtype)))(x).tolist()
     [0.0, 2.0, 4.0]
     """
-    request = cpp_request(
+    return _load_cpp(
         name,
         inline_units(name, cpp_sources, "cpp_sources"),
         functions,
         extra_cflags=extra_cflags,
         extra_ldflags=extra_ldflags,
         extra_include_paths=extra_include_paths,
-        optimization_level=optimization_level,
-        use_fast_math=use_fast_math,
-    )
-    options = load_options(
-        name,
         build_directory=build_directory,
         verbose=verbose,
         force_rebuild=force_rebuild,
         auto_register=auto_register,
         target_prefix=target_prefix,
         ninja_workers=ninja_workers,
+        optimization_level=optimization_level,
+        use_fast_math=use_fast_math,
     )
-    return _load(request, options)
 
 
 def load_cpp_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
 ) -> CompiledModule:
     """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
-    chosen = default_name(path, name)
-    compile_options, rest = _split(dict(options), CppOptions, "load_cpp_file")
-    return _load(cpp_request(chosen, file_units(path), functions, **compile_options), load_options(chosen, **rest))
+    _refuse_unknown(options, CppOptions, "load_cpp_file")
+    return _load_cpp(default_name(path, name), file_units(path), functions, **options)
 
 
 def load_cpp_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
 ) -> CompiledModule:
     """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
+    _refuse_unknown(options, CppOptions, "load_cpp_dir")
     chosen = default_name(directory, name, "directory")
-    compile_options, rest = _split(dict(options), CppOptions, "load_cpp_dir")
-    return _load(
-        cpp_request(chosen, dir_units(directory, "cpp"), functions, **compile_options), load_options(chosen, **rest)
-    )
+    return _load_cpp(chosen, dir_units(directory, "cpp"), functions, **options)
 
 
-def _split(options: dict[str, Any], known: type, function: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword arguments for the request, and those for the loading; an unknown one is Python's usual error."""
+def _load_cuda(
+    name: str, units: tuple[Unit, ...], functions: Functions, **options: Unpack[CudaOptions]
+) -> CompiledModule:
+    compile_options, rest = _split(options)
+    return PROCESS.load(cuda_request(name, units, functions, **compile_options), load_options(name, **rest))
+
+
+def _load_cpp(
+    name: str, units: tuple[Unit, ...], functions: Functions, **options: Unpack[CppOptions]
+) -> CompiledModule:
+    compile_options, rest = _split(options)
+    return PROCESS.load(cpp_request(name, units, functions, **compile_options), load_options(name, **rest))
+
+
+def _refuse_unknown(options: CppOptions | CudaOptions, known: type, function: str) -> None:
+    """Raise Python's usual error for a keyword argument that a function does not take."""
     for name in options:
         if name not in known.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
+def _split(options: CppOptions | CudaOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments for the request, and those that `load_options` takes."""
+    load_keys = CudaLoadArguments.__annotations__
     return (
-        {name: value for name, value in options.items() if name not in _LOAD_KEYS},
-        {name: value for name, value in options.items() if name in _LOAD_KEYS},
+        {name: value for name, value in options.items() if name not in load_keys},
+        {name: value for name, value in options.items() if name in load_keys},
     )
-
-
-def _load(request: BuildRequest, options: LoadOptions) -> CompiledModule:
-    return PROCESS.load(request, options)

@@ -14,7 +14,7 @@ from .toolkit import nvcc_path
 
 VARIABLE = "BE_BENCH_PEERS"
 OWN = HERE.parent / ".bench-peers" / "bin" / "python"
-NEEDED = ("jax", "platformdirs", "rich")
+NEEDED = ("jax", "packaging", "rich")
 """What this checkout itself runs with, apart from ninja, which may be a program on PATH."""
 
 

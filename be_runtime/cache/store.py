@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,9 +83,8 @@ class Store(NamedTuple):
         CacheError
             Another user could put files into the cache's folder.
         """
-        base = find_base(str(self.root))
-        found = None if base is None else look_up(base, key.digest)
-        return None if found is None or found.manifest is None else _entry(found, built=False)
+        found = look_up(find_base(str(self.root)), key.digest)
+        return None if found.manifest is None else _entry(found, built=False)
 
     def get_or_build(
         self,
@@ -143,8 +143,6 @@ class Store(NamedTuple):
         from be_runtime.cache.upkeep.entries import clear
 
         base = find_base(str(self.root))
-        if base is None:
-            return 0
         with cache_errors(base):
             return clear(base, name)
 
@@ -152,8 +150,7 @@ class Store(NamedTuple):
         """Iterate over all entries, valid or not, in no particular order."""
         from be_runtime.cache.upkeep.entries import scan
 
-        base = find_base(str(self.root))
-        return iter(()) if base is None else scan(base)
+        return scan(find_base(str(self.root)))
 
     def prune(
         self,
@@ -189,7 +186,7 @@ class Store(NamedTuple):
         from be_runtime.cache.upkeep.pruning import prune
 
         base = find_base(str(self.root))
-        if base is None:
+        if not os.path.isdir(base):
             return True
         with cache_errors(base):
             now_s = time.time() if now_s is None else now_s
@@ -202,8 +199,7 @@ class Store(NamedTuple):
         """
         from be_runtime.cache.upkeep.entries import newest_key
 
-        base = find_base(str(self.root))
-        older = None if base is None else newest_key(base, key)
+        older = newest_key(find_base(str(self.root)), key)
         return () if older is None else older.explain(key)
 
 

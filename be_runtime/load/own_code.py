@@ -23,7 +23,7 @@ from be_toolchain import __version__
 
 _SITE = Path(__file__).parents[2]
 _PACKAGES = ("be_runtime", "be_toolchain")
-_ENDINGS = (".py", ".c", ".cc", ".h", ".sh")
+_ENDINGS = (".py", ".c", ".cc", ".h", ".sh", ".ci")
 _TICK_NS = 2_000_000_000
 """A file that changed less than this ago may change again and keep its stat."""
 

@@ -65,7 +65,7 @@ class Process:
             if self._chosen_cache is not None:
                 return self._chosen_cache
             if self._located is None or self._located[0] != settings.cache_dir:
-                self._located = (settings.cache_dir, usable_cache_dir(settings))
+                self._located = (settings.cache_dir, usable_cache_dir(settings, LocalSystem()))
             return self._located[1]
 
     def session(self, build_directory: Path | None = None) -> Session:

@@ -38,38 +38,43 @@ _ENDINGS = (*SUFFIXES["cuda"], *SUFFIXES["cpp"], ".cuh", ".h", ".hpp")
 _FROM_FILES = "load a file with load_cuda_file or load_cpp_file, a folder with load_cuda_dir or load_cpp_dir"
 
 
-class CppOptions(TypedDict, total=False):
+class LoadArguments(TypedDict, total=False):
+    """The keyword arguments that `load_options` takes, but those of CUDA."""
+
+    build_directory: StrPath | None
+    verbose: bool
+    force_rebuild: bool
+    auto_register: bool
+    target_prefix: str | None
+    ninja_workers: int | None
+
+
+class CudaLoadArguments(LoadArguments, total=False):
+    """The keyword arguments that `load_options` takes."""
+
+    allow_cuda_graph: bool
+
+
+class CompileArguments(TypedDict, total=False):
+    """The keyword arguments that `cpp_request` and `cuda_request` both take."""
+
+    extra_ldflags: Sequence[str] | None
+    extra_include_paths: Sequence[StrPath] | None
+    optimization_level: int
+    use_fast_math: bool
+
+
+class CppOptions(CompileArguments, LoadArguments, total=False):
     """The keyword arguments of `be_runtime.load_cpp_inline`."""
 
     extra_cflags: Sequence[str] | None
-    extra_ldflags: Sequence[str] | None
-    extra_include_paths: Sequence[StrPath] | None
-    build_directory: StrPath | None
-    verbose: bool
-    force_rebuild: bool
-    auto_register: bool
-    target_prefix: str | None
-    ninja_workers: int | None
-    optimization_level: int
-    use_fast_math: bool
 
 
-class CudaOptions(TypedDict, total=False):
+class CudaOptions(CompileArguments, CudaLoadArguments, total=False):
     """The keyword arguments of `be_runtime.load_cuda_inline`."""
 
     extra_cuda_cflags: Sequence[str] | None
-    extra_ldflags: Sequence[str] | None
-    extra_include_paths: Sequence[StrPath] | None
-    build_directory: StrPath | None
-    verbose: bool
     compute_capability: str | None
-    force_rebuild: bool
-    auto_register: bool
-    target_prefix: str | None
-    ninja_workers: int | None
-    optimization_level: int
-    use_fast_math: bool
-    allow_cuda_graph: bool
 
 
 def cpp_request(

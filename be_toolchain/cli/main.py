@@ -94,7 +94,7 @@ def _main(argv: Sequence[str] | None, system: System | None) -> int:
         parser.print_help()
         return WORKS
     try:
-        return _run(parser, arguments, system or LocalSystem())
+        return _run(arguments, system or LocalSystem())
     except Exception as error:
         if isinstance(error, OSError) and _is_about_output(error):
             raise
@@ -121,7 +121,7 @@ def _drop_output() -> None:
             os.dup2(silence, stream.fileno())
 
 
-def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system: System) -> int:
+def _run(arguments: argparse.Namespace, system: System) -> int:
     """Run the command of parsed arguments."""
     if arguments.command == "doctor":
         from be_toolchain.find.devices import ask_aside
@@ -135,9 +135,9 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, system:
     if arguments.command == "env":
         return _env(arguments.shell, system)
     if arguments.command == "completion":
-        from be_toolchain.cli.completion import list_commands, render_completion
+        from be_toolchain.cli.completion import render_completion
 
-        say(render_completion(list_commands(parser), arguments.shell))
+        say(render_completion(arguments.shell))
         return WORKS
     if arguments.command == "list" and arguments.names:
         return _list_names(system)

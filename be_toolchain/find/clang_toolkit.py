@@ -11,7 +11,8 @@ from be_toolchain.errors import Probe
 from be_toolchain.find.search import ClangCandidate
 from be_toolchain.find.toolkit_contents import Rejection
 from be_toolchain.known import catalog
-from be_toolchain.known.versions import parse_dist_infos, parse_sm_listed, parse_tool_version, release_of
+from be_toolchain.known.distributions import parse_dist_infos
+from be_toolchain.known.versions import parse_sm_listed, parse_tool_version, release_of
 from be_toolchain.machine.system import System
 from be_toolchain.model import Component, CudaToolkit, HostCompiler
 

@@ -113,7 +113,7 @@ def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Pro
     store = find_store(system)
     if store.problem:
         yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
-    for name in sorted(find_managed(system, ZIG_PREFIX), key=version_key, reverse=True):
+    for name in find_managed(system, ZIG_PREFIX):
         assert store.path is not None
         path = store.path / name / "bin" / "clang++"
         if system.is_program(path) and not distrust_managed(system, store.path / name):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from be_toolchain.arch import Arch
-from be_toolchain.known import catalog
 from be_toolchain.machine.folder_trust import is_trusted_owner
 from be_toolchain.machine.own_store import find_store
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
 from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Toolchain, ToolchainRequest, Warned
 from be_toolchain.settings.configuration import ConfigurationFile
+from be_toolchain.settings.table import RECORD_VARIABLES
 
 SCHEMA = 6
 """Raised whenever the meaning of a stored field changes."""
@@ -98,7 +98,7 @@ def record_key(request: ToolchainRequest, system: System, configuration: Configu
         ["libc", system.libc],
         ["store", find_store(system).problem],
         ["configuration", f"{configuration.path}\n{configuration.real}\n{configuration.text}" if configuration else ""],
-        *([name, environ[name]] for name in catalog.RECORD_VARIABLES if name in environ),
+        *([name, environ[name]] for name in RECORD_VARIABLES if name in environ),
     ]
 
 

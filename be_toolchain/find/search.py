@@ -13,6 +13,7 @@ from be_toolchain.known.versions import version_key
 from be_toolchain.machine.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.machine.store_paths import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
 from be_toolchain.machine.system import System
+from be_toolchain.settings import table
 from be_toolchain.settings.preferences import GROUPS, Preferences
 
 
@@ -91,7 +92,7 @@ def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCan
 def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
     """CUDA_HOME, then CUDA_PATH."""
     set_names = {name for name, _ in preferences.homes}
-    for name in catalog.ENV_HOMES:
+    for name in table.HOMES.variables:
         if name not in set_names:
             yield Probe(found_via=name, place="environment", reason="not set")
     for name, value in preferences.homes:
@@ -161,7 +162,7 @@ def from_managed(system: System, _: Preferences) -> Iterator[Found]:
         yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
     elif not names:
         yield Probe(found_via="managed", place=str(store.path or "store"), reason="no managed CUDA toolkit")
-    for name in sorted(names, key=version_key, reverse=True):
+    for name in names:
         yield from _in_store(system, _MANAGED, name)
 
 

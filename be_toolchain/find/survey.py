@@ -16,6 +16,7 @@ from be_toolchain.machine.system import System
 from be_toolchain.machine.system_packages import distribution_of, host_package
 from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
 from be_toolchain.rules.coherence import judge_conda, judge_flags, judge_host, judge_libc, render_limits
+from be_toolchain.settings import table
 from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
 from be_toolchain.settings.preferences import Preferences, parse_preferences
 
@@ -209,15 +210,15 @@ def _host_error(
     most = toolkit.host_limits.gcc_max
     if fitting is not None:
         named = f"{fitting.family} {fitting.version}"
-        repair = f"{named} is here and fits: {catalog.ENV_CXX}={fitting.path}"
+        repair = f"{named} is here and fits: {table.CXX.variable}={fitting.path}"
     else:
         wanted = f"one that it accepts, such as g++-{most}" if most else "another C++ compiler"
-        repair = f"install {wanted}, and if it is not on PATH name it with {catalog.ENV_CXX}=/path/to/g++"
+        repair = f"install {wanted}, and if it is not on PATH name it with {table.CXX.variable}=/path/to/g++"
     return UnsupportedHostCompilerError(
         f"nvcc of CUDA {toolkit.release} accepts {render_limits(toolkit.host_limits)}, "
         f"{'but not the compiler that was named' if fitting else 'and no such compiler is here'}",
         probes=probes,
-        hints=(repair, f"or use the present one at your own risk: {catalog.ENV_ALLOW_UNSUPPORTED[0]}=1"),
+        hints=(repair, f"or use the present one at your own risk: {table.ALLOW_UNSUPPORTED.variable}=1"),
     )
 
 
@@ -239,4 +240,5 @@ def _finish(result: Survey, system: System) -> Toolchain:
 
 def _is_named(compiler: HostCompiler) -> bool:
     """Whether somebody named the C++ compiler: a caller, a variable or a project's file."""
-    return compiler.found_via in ("argument cxx", catalog.ENV_CXX, "CXX") or compiler.found_via.startswith("cxx in ")
+    named = ("argument cxx", *table.CXX.variables, *table.PLAIN_CXX.variables)
+    return compiler.found_via in named or compiler.found_via.startswith("cxx in ")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.find.hosts import identify_files
-from be_toolchain.find.layouts import recorded_versions
+from be_toolchain.find.package_records import recorded_versions
 from be_toolchain.find.search import ToolkitCandidate
 from be_toolchain.known import catalog
 from be_toolchain.known.catalog import Layout

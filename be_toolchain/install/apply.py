@@ -15,7 +15,7 @@ from be_toolchain.install.installers import Installer
 from be_toolchain.install.managed import Store, flush
 from be_toolchain.install.model import Goal, InstallPlan, Situation
 from be_toolchain.install.plan import plan_install
-from be_toolchain.install.wheel_files import check_wheel, dist_info_of
+from be_toolchain.install.wheel_files import check_wheel, dist_infos_of
 from be_toolchain.install.workplace import make_workplace
 from be_toolchain.install.zig import build_library, write_compiler
 from be_toolchain.machine.store_paths import INTERRUPTED
@@ -185,7 +185,7 @@ def wipe(site: Path, names: tuple[str, ...]) -> None:
     """
     root = site.resolve()
     for name in names:
-        for folder in dist_info_of(site, name):
+        for folder, _ in dist_infos_of(site, name):
             for path in _recorded(folder):
                 target = site / path
                 if root in target.resolve().parents:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 from be_toolchain.find.clang_toolkit import find_clang
@@ -11,8 +12,8 @@ from be_toolchain.find.compilers import Compilers
 from be_toolchain.find.devices import probe_devices
 from be_toolchain.install.managed import Store
 from be_toolchain.install.model import Situation
-from be_toolchain.install.wheel_files import canonical_name
 from be_toolchain.known import catalog
+from be_toolchain.known.distributions import JAX_PLUGIN, normalize, parse_dist_info, parse_requirement
 from be_toolchain.machine.own_store import find_store
 from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.machine.system import System
@@ -20,7 +21,6 @@ from be_toolchain.machine.system_packages import distribution_of
 from be_toolchain.settings.preferences import parse_preferences
 
 _CUDA_WHEELS = frozenset(row.pip for row in catalog.COMPONENTS)
-_PLUGIN = re.compile(r"jax[-_]cuda(\d+)[-_]plugin-.+\.dist-info")
 
 
 def gather_situation(system: System, *, site: Path | None = None) -> Situation:
@@ -41,9 +41,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
     devices = probe_devices(system)
     store = find_store(system).path
     names = system.list_dir(site)
-    plugin = next((name for name in sorted(names, reverse=True) if _PLUGIN.fullmatch(name)), "")
-    metadata = system.read_text(site / plugin / "METADATA") or "" if plugin else ""
-    match = _PLUGIN.fullmatch(plugin)
+    jax_cuda, metadata = _jax_plugin(system, site, names)
     probes, clang = find_clang(system, Compilers(system, parse_preferences(system.environ), None).each(for_cuda=True))
     return Situation(
         machine=system.machine,
@@ -56,7 +54,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
         writable=system.folder_facts(site).writable,
         driver_version=devices.driver_version or "",
         driver_release=devices.driver_release or "",
-        jax_cuda=match[1] if match else "",
+        jax_cuda=jax_cuda,
         minimums=parse_minimums(metadata),
         present=parse_present(names),
         interrupted=_interrupted(system.read_text(site / INTERRUPTED)),
@@ -70,6 +68,14 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
     )
 
 
+def _jax_plugin(system: System, site: Path, names: tuple[str, ...]) -> tuple[str, str]:
+    """The CUDA major version of jax's newest plugin, and its METADATA; both empty without one."""
+    rows = ((name, parse_dist_info(name)) for name in names)
+    matches = ((name, JAX_PLUGIN.fullmatch(row[0])) for name, row in rows if row is not None)
+    cuda, name = max(((int(match[1]), name) for name, match in matches if match is not None), default=(0, ""))
+    return (str(cuda), system.read_text(site / name / "METADATA") or "") if name else ("", "")
+
+
 def parse_minimums(metadata: str) -> tuple[tuple[str, str], ...]:
     """What the METADATA of jax's CUDA plugin asks of CUDA wheels.
 
@@ -78,8 +84,12 @@ def parse_minimums(metadata: str) -> tuple[tuple[str, str], ...]:
     >>> parse_minimums('Requires-Dist: nvidia-cuda-nvcc>=13.0.48; sys_platform == "linux" and extra == "with-cuda"')
     (('nvidia-cuda-nvcc', '13.0.48'),)
     """
-    rows = re.findall(r"^Requires-Dist: ([A-Za-z0-9_.-]+) *\(?[^;\n]*>= *([0-9.]+)", metadata, re.MULTILINE)
-    return tuple((canonical_name(name), version) for name, version in rows if canonical_name(name) in _CUDA_WHEELS)
+    from packaging.metadata import parse_email
+
+    written = parse_email(metadata)[0].get("requires_dist", [])
+    found = [requirement for requirement in map(parse_requirement, written) if requirement is not None]
+    rows = [(each.name, bound) for each in found for bound in each.specifier if bound.operator == ">="]
+    return _of_cuda(normalize(name, bound.version) for name, bound in rows)
 
 
 def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -90,8 +100,11 @@ def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     >>> parse_present(("nvidia_nvvm-13.0.88.dist-info", "numpy-2.3.0.dist-info"))
     (('nvidia-nvvm', '13.0.88'),)
     """
-    found = (name.removesuffix(".dist-info").rpartition("-") for name in names if name.endswith(".dist-info"))
-    rows = ((canonical_name(name), version) for name, _, version in found)
+    return _of_cuda(normalize(*row) for row in map(parse_dist_info, names) if row is not None)
+
+
+def _of_cuda(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Those of the CUDA wheels that a toolkit is made of."""
     return tuple(row for row in rows if row[0] in _CUDA_WHEELS)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from be_toolchain.errors import InstallError
 from be_toolchain.install.model import Wheel
-from be_toolchain.install.wheel_files import canonical_name
+from be_toolchain.known.distributions import normalize, parse_requirement
 from be_toolchain.machine.system import System
 
 TIMEOUT_S = 3600.0
@@ -245,7 +244,7 @@ def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
         parts = urlsplit(str(source.get("url", "")))
         found = system.stat(unquote(parts.path)) if parts.scheme == "file" else None
         size = found.size_bytes if found is not None else None
-        wheels.append(Wheel(name=canonical_name(name), version=version, hashes=(f"sha256:{digest}",), size_bytes=size))
+        wheels.append(Wheel(*normalize(name, version), hashes=(f"sha256:{digest}",), size_bytes=size))
     return tuple(wheels)
 
 
@@ -257,10 +256,12 @@ def parse_uv_compile(text: str) -> tuple[Wheel, ...]:
     >>> parse_uv_compile("ziglang==0.15.1 \\\n    --hash=sha256:ab \\\n    --hash=sha256:cd\n")[0].hashes
     ('sha256:ab', 'sha256:cd')
     """
-    wheels = []
+    wheels: list[Wheel] = []
     for line in text.replace("\\\n", " ").splitlines():
-        match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==(\S+)", line)
-        if match is not None:
-            hashes = tuple(re.findall(r"--hash=(\S+)", line))
-            wheels.append(Wheel(name=canonical_name(match[1]), version=match[2], hashes=hashes))
+        written, *hashes = line.split("--hash=")
+        requirement = parse_requirement(written)
+        if requirement is not None:
+            pins = [pin.version for pin in requirement.specifier if pin.operator == "=="]
+            digests = tuple(digest.strip() for digest in hashes)
+            wheels.extend(Wheel(*normalize(requirement.name, pin), hashes=digests) for pin in pins)
     return tuple(wheels)

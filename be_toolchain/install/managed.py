@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from be_toolchain.errors import StoreError
 from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.install.workplace import find_dead, make_workplace, sweep_dead
-from be_toolchain.known.versions import release_of, version_key
-from be_toolchain.machine.own_store import find_store
+from be_toolchain.known.versions import release_of
+from be_toolchain.machine.own_store import find_store, version_in
 from be_toolchain.machine.store_paths import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
 from be_toolchain.machine.system import System
 
@@ -66,7 +66,7 @@ class Store:
         selected = self.selected()
         found = (_read(entry, selected) for entry in self._entries() if entry.name.startswith(PREFIXES))
         rows = [row for row in found if row is not None]
-        rows.sort(key=lambda row: version_key(row.version), reverse=True)
+        rows.sort(key=lambda row: version_in(row.name), reverse=True)
         return tuple(sorted(rows, key=lambda row: not row.name.startswith(CUDA_PREFIX)))
 
     def find(self, version: str, *, to_use: bool = False) -> ManagedToolchain:

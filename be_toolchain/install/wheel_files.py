@@ -5,29 +5,22 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from be_toolchain.known.distributions import normalize, parse_dist_info
 
 _CHUNK = 1 << 20
 
 
-def canonical_name(name: str) -> str:
-    """A distribution's name as indexes compare it.
+def dist_infos_of(site: Path, name: str) -> tuple[tuple[Path, str], ...]:
+    """Every dist-info folder of a distribution and its version: one, more after an interrupted exchange, or none."""
+    from packaging.utils import canonicalize_name
 
-    Examples
-    --------
-    >>> canonical_name("nvidia_CUDA.nvcc")
-    'nvidia-cuda-nvcc'
-    """
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def dist_info_of(site: Path, name: str) -> tuple[Path, ...]:
-    """Every dist-info folder of a distribution: one, more after an interrupted exchange, or none."""
-    wanted = canonical_name(name)
-    found = site.glob("*.dist-info") if site.is_dir() else ()
-    return tuple(sorted(path for path in found if canonical_name(path.stem.rpartition("-")[0]) == wanted))
+    paths = sorted(site.glob("*.dist-info")) if site.is_dir() else ()
+    found = ((path, parse_dist_info(path.name)) for path in paths)
+    rows = ((path, normalize(*row)) for path, row in found if row is not None)
+    return tuple((path, version) for path, (each, version) in rows if each == canonicalize_name(name))
 
 
 def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
@@ -45,13 +38,13 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
     str
         What is wrong; nothing when all is right.
     """
-    folders = dist_info_of(site, name)
-    if [entry.stem.rpartition("-")[2] for entry in folders] != [version]:
-        found = ", ".join(entry.name for entry in folders) or "none"
-        yield f"{name} {version} is not what is installed in {site} (found: {found})"
+    folders = dist_infos_of(site, name)
+    if [found for _, found in folders] != [normalize(name, version)[1]]:
+        listed = ", ".join(folder.name for folder, _ in folders) or "none"
+        yield f"{name} {version} is not what is installed in {site} (found: {listed})"
         return
     try:
-        with (folders[0] / "RECORD").open(encoding="utf-8", newline="") as file:
+        with (folders[0][0] / "RECORD").open(encoding="utf-8", newline="") as file:
             rows = [row for row in csv.reader(file) if len(row) == 3]
     except OSError as error:
         yield f"{name}: no readable RECORD ({error.strerror})"

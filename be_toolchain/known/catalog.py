@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from be_toolchain.machine.store_paths import STORE_VARIABLES
-
 MIN_CUDA_RELEASE = (11, 0)
 """The first nvcc that compiles C++17."""
 
@@ -219,11 +217,8 @@ MODULE_VARIABLES = (
 )
 """Set by environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
 
-ENV_NVCC = ("BE_NVCC", "BRAINEVENT_NVCC_PATH")
-ENV_PREFER = ("BE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER")
-ENV_CXX = "BE_CXX"
-ENV_ALLOW_UNSUPPORTED = ("BE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER")
-ENV_HOMES = ("CUDA_HOME", "CUDA_PATH")
+PLACE_VARIABLES = ("PATH", *MODULE_VARIABLES, "CONDA_PREFIX", "LD_LIBRARY_PATH")
+"""What others set: where programs and libraries are."""
 
 COMPILE_VARIABLES = (
     "NVCC_PREPEND_FLAGS",
@@ -258,21 +253,3 @@ PROBE_UNSET = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "DEPENDENCIES_OUTPUT",
 
 OUTPUT_VARIABLES = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 """They make gcc write files beside its output."""
-
-SEARCH_VARIABLES = (
-    "PATH",
-    *ENV_NVCC,
-    *ENV_PREFER,
-    ENV_CXX,
-    *ENV_ALLOW_UNSUPPORTED,
-    *ENV_HOMES,
-    *MODULE_VARIABLES,
-    "CXX",
-    "CONDA_PREFIX",
-    "LD_LIBRARY_PATH",
-    *STORE_VARIABLES,
-)
-"""Variables that steer the search, or the tools while they are asked."""
-
-RECORD_VARIABLES = tuple(sorted({*SEARCH_VARIABLES, *COMPILE_VARIABLES}))
-"""All that a recorded answer depends on."""

@@ -23,7 +23,9 @@ def release_of(version: str) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """The numbers of a version, for comparing.
+    """The numbers in the version of a compiler, a driver or a CUDA release, for comparing.
+
+    Versions of Python distributions, which may be pre-releases, are compared by `packaging`.
 
     Examples
     --------
@@ -288,18 +290,6 @@ def parse_version_json(text: str) -> dict[str, str]:
         return {}
     rows = data.items() if isinstance(data, dict) else ()
     return {key: row["version"] for key, row in rows if isinstance(row, dict) and isinstance(row.get("version"), str)}
-
-
-def parse_dist_infos(names: tuple[str, ...]) -> dict[str, str]:
-    """Installed distributions and versions from the names of ``*.dist-info`` folders.
-
-    Examples
-    --------
-    >>> parse_dist_infos(("nvidia_nvvm-13.0.88.dist-info", "pip"))
-    {'nvidia-nvvm': '13.0.88'}
-    """
-    found = (re.fullmatch(r"([A-Za-z0-9_.]+)-([^-]+)\.dist-info", name) for name in names)
-    return {re.sub(r"[-_.]+", "-", match[1]).lower(): match[2] for match in found if match}
 
 
 def parse_conda_meta(names: tuple[str, ...]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What leads to a path, link by link, and what stands against using a folder."""
+"""What leads to a path, link by link, and what stands against keeping libraries in a folder."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def judge_folder_at(folder: Path, standing: Path) -> tuple[str, Path | None]:
     problem = distrust(status, uid, link=link if stat.S_ISLNK(link.st_mode) else None)
     if problem or not is_shared(status):
         return problem, None
-    own = own_part(folder, uid)
+    own = Path(own_part(str(folder), uid))
     try:
         problem = distrust_own_part(own.lstat(), uid)
     except OSError:

@@ -1,22 +1,35 @@
 """Who else could change what is loaded or believed: the stats of files and folders in, a reason out. Pure.
 
 The user and root are trusted. A library that lies in a folder is loaded from it, and a project's file names programs
-that are run: both only where nobody else owns them or may write to them.
+that are run: both only where nobody else owns them or may write to them. So a folder for libraries or toolchains
+
+- is used as it is where it is the user's own or root's, and writable by no one else; one that is writable by the user's
+  private group counts as such (group id equal to the user's id, the default of several distributions);
+- has a folder ``user-<uid>`` where everybody may write to it and it is sticky (mode 1777, as for a cache shared by a
+  container's users); that has to be a real folder of the user's own, closed to all others;
+- may be a symbolic link that the user or root made;
+- is refused otherwise.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from be_toolchain.machine.system import FolderFacts
 
 _ROOT_UID = 0
 _STICKY_FOR_ALL = stat.S_ISVTX | stat.S_IWOTH
+_LOADER_TOKENS = r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))"
+"""Names that dlopen replaces in a path: https://man7.org/linux/man-pages/man8/ld.so.8.html, dynamic string tokens."""
 
 
 def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = None) -> str:
-    """Why the runtime refuses a folder that exists as its cache, empty when it doesn't.
+    """Why libraries are not loaded from a folder, empty when they are.
 
     Parameters
     ----------
@@ -118,13 +131,13 @@ def is_shared(status: os.stat_result) -> bool:
     return status.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL
 
 
-def own_part(folder: Path, uid: int) -> Path:
+def own_part(folder: str, uid: int) -> str:
     """The user's folder in one that is shared."""
-    return folder / f"user-{uid}"
+    return f"{folder}/user-{uid}"
 
 
 def distrust_own_part(status: os.stat_result, uid: int) -> str:
-    """Why the runtime refuses the user's folder in a shared one, links not followed; empty when it doesn't."""
+    """Why libraries are not loaded from the user's folder in a shared one, empty when they are; links not followed."""
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
     if status.st_uid != uid:
@@ -132,3 +145,31 @@ def distrust_own_part(status: os.stat_result, uid: int) -> str:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
     return ""
+
+
+def against_libraries(facts: FolderFacts) -> Iterator[str]:
+    """What stands against building libraries in a folder and loading them from there; each follows the folder's name.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from be_toolchain.machine.system import FolderFacts
+    >>> list(against_libraries(FolderFacts(path=Path("/a/b"), standing=Path("/a"), writable=False)))
+    ["can't be made: /a can't be written"]
+    """
+    token = re.search(_LOADER_TOKENS, str(facts.path))  # compiled on first use, not by an import
+    if token is not None:
+        yield f"holds {token[0]}, which the loader of shared libraries replaces"
+    if facts.obstacle:
+        yield facts.obstacle
+    else:
+        yield from against_building(facts)
+
+
+def against_building(facts: FolderFacts) -> Iterator[str]:
+    """What stands against making files in a folder and running them, whoever else may write to it."""
+    if not facts.writable:
+        is_there = facts.standing == facts.path
+        yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
+    if not facts.executable:
+        yield "is mounted noexec: what is built there can't be loaded"

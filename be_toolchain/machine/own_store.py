@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from be_toolchain.machine.store_paths import ENV_STORE, MANIFEST, store_dir
 from be_toolchain.machine.system import System
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of your own with {ENV_STORE}"
 """What to do about a folder that is not trusted."""
@@ -37,11 +40,28 @@ def find_store(system: System) -> StoreFolder:
 
 
 def find_managed(system: System, prefix: str | tuple[str, ...]) -> tuple[str, ...]:
-    """The names of what is in the store and begins with a prefix; none where the store is not trusted."""
+    """The names in the store that begin with a prefix, newest first; none where the store is not trusted."""
     store = find_store(system)
     if store.path is None or store.problem:
         return ()
-    return tuple(name for name in system.list_dir(store.path) if name.startswith(prefix))
+    names = [name for name in system.list_dir(store.path) if name.startswith(prefix)]
+    return tuple(sorted(names, key=version_in, reverse=True))
+
+
+def version_in(name: str) -> Version:
+    """The version in the name of a managed toolchain, for comparing; below all others for what is not a version.
+
+    Examples
+    --------
+    >>> version_in("cuda-13.1.0rc1") < version_in("cuda-13.1.0")
+    True
+    """
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(name.partition("-")[2])
+    except InvalidVersion:
+        return Version("0.dev0")
 
 
 def distrust_managed(system: System, folder: Path) -> str:

@@ -1,4 +1,7 @@
-"""Where managed toolchains and the user's own file are, and their names. Pure: an environment in, paths out."""
+"""Where managed toolchains, the user's own file and the usual cache are, and their names.
+
+Pure: an environment in, paths out.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from pathlib import Path
 
 APP = "be_toolchain"
 """The folder below the user's data folder, and below that of the user's settings."""
+
+CACHE = "brainevent-toolchain"
+"""The folder below the user's cache folder, where the runtime keeps what it compiled."""
 
 FILE = "be-toolchain.toml"
 """A project's wishes; in the folder of the user's settings, what is the user's alone to say."""
@@ -41,8 +47,7 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
     Returns
     -------
     Path or None
-        ``BE_TOOLCHAINS_DIR``, else ``toolchains`` in the user's data folder, as platformdirs has it on Linux; None
-        when there is no home.
+        ``BE_TOOLCHAINS_DIR``, else ``toolchains`` in the user's data folder; None when there is no home.
 
     Examples
     --------
@@ -52,25 +57,39 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
     named = environ.get(ENV_STORE, "").strip()
     if named.startswith("/"):
         return Path(named)
-    data = environ.get("XDG_DATA_HOME", "").strip()
-    if data.startswith("/"):
-        return Path(data, APP, "toolchains")
-    home = environ.get("HOME", "").strip()
-    return Path(home, ".local", "share", APP, "toolchains") if home.startswith("/") else None
+    data = _user_folder(environ, "XDG_DATA_HOME", ".local/share")
+    return data and data / APP / "toolchains"
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
-    """The user's own file, in the folder that platformdirs has for settings on Linux; None when there is no home.
+    """The user's own file, in the folder of the user's settings; None when there is no home.
 
     Examples
     --------
     >>> user_file({"HOME": "/home/ada"}).as_posix()
     '/home/ada/.config/be_toolchain/be-toolchain.toml'
     """
-    named, home = (environ.get(name, "").strip() for name in ("XDG_CONFIG_HOME", "HOME"))
+    settings = _user_folder(environ, "XDG_CONFIG_HOME", ".config")
+    return settings and settings / APP / FILE
+
+
+def usual_cache(environ: Mapping[str, str]) -> Path:
+    """The folder of what the runtime compiled, unless a setting names another; below ``~`` when there is no home.
+
+    Examples
+    --------
+    >>> usual_cache({"HOME": "/home/ada"}).as_posix()
+    '/home/ada/.cache/brainevent-toolchain'
+    """
+    return (_user_folder(environ, "XDG_CACHE_HOME", ".cache") or Path("~/.cache")) / CACHE
+
+
+def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path | None:
+    """A folder of the user's by https://specifications.freedesktop.org/basedir-spec: relative paths do not count."""
+    named, home = (environ.get(name, "").strip() for name in (variable, "HOME"))
     if named.startswith("/"):
-        return Path(named, APP, FILE)
-    return Path(home, ".config", APP, FILE) if home.startswith("/") else None
+        return Path(named)
+    return Path(home, usual) if home.startswith("/") else None
 
 
 def misnamed_store(environ: Mapping[str, str]) -> str:

@@ -288,8 +288,11 @@ class LocalSystem(System):
         """See `System.folder_facts`."""
         from be_toolchain.machine.folder_trail import judge_folder_at
 
-        path = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
-        path = path if path.is_absolute() or self.cwd is None else self.cwd / path
+        expanded = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
+        if expanded.is_absolute():
+            path = expanded
+        elif path.parts[:1] != ("~",) and self.cwd is not None:
+            path = self.cwd / path
         standing = next((place for place in (path, *path.parents) if os.path.exists(place)), Path("/"))  # noqa: PTH110 - Path.exists raises below a folder that can't be read
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)

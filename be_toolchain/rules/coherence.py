@@ -9,6 +9,7 @@ from typing import NamedTuple
 from be_toolchain.arch import Arch
 from be_toolchain.known import catalog
 from be_toolchain.known.versions import release_of, version_key
+from be_toolchain.machine.folder_trust import against_building, against_libraries
 from be_toolchain.machine.system import FolderFacts
 from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Warned
 from be_toolchain.settings.preferences import parse_ccbin
@@ -247,18 +248,13 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_librari
     >>> judge_folder("cache", facts, "")[0].message
     'the cache folder /c can be written by other users (mode 777)'
     """
-    rows = []
-    if keeps_libraries and facts.obstacle:
-        rows.append(Warned(message=f"the {purpose} folder {facts.path} {facts.obstacle}", hint=remedy))
-    elif not keeps_libraries and facts.standing != facts.path:
-        rows.append(Warned(message=f"the {purpose} folder {facts.path} is not there: nvcc fails", hint=remedy))
-    elif not facts.writable:
-        where = "" if facts.standing == facts.path else f" ({facts.standing} can't be written)"
-        rows.append(Warned(message=f"the {purpose} folder {facts.path} can't be written{where}", hint=remedy))
-    if not facts.executable:
-        message = f"the {purpose} folder {facts.path} is mounted noexec: what is built there can't be loaded"
-        rows.append(Warned(message=message, hint=remedy))
-    return tuple(rows)
+    if keeps_libraries:
+        reasons = tuple(against_libraries(facts))
+    elif facts.standing != facts.path:
+        reasons = ("is not there: nvcc fails",)
+    else:
+        reasons = tuple(against_building(facts))
+    return tuple(Warned(message=f"the {purpose} folder {facts.path} {reason}", hint=remedy) for reason in reasons)
 
 
 def judge_room(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, ...]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from be_toolchain.errors import PreferenceError
 from be_toolchain.known import catalog
-from be_toolchain.known.versions import parse_dist_infos
+from be_toolchain.known.distributions import JAX_PLUGIN, parse_dist_infos
+from be_toolchain.machine.store_paths import usual_cache
 from be_toolchain.machine.system import FolderFacts, System
-
-CACHE_VARIABLES = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR")
-CACHE_NAME = "brainevent-toolchain"
-"""The runtime's cache, below the user's cache folder; the runtime falls back to a temporary folder."""
+from be_toolchain.settings.table import RUNTIME, read_setting, set_variables
 
 TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
 
 _CUDA12 = frozenset((*catalog.CUDA12_WHEELS, "nvidia-cuda-nvrtc-cu12"))
-_PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
 class Surroundings(NamedTuple):
@@ -52,41 +49,40 @@ class Surroundings(NamedTuple):
 
 def probe_surroundings(system: System) -> Surroundings:
     """Look at installed distributions by the names of their records, and at two folders; nothing is imported."""
+    cache_variable, cache = find_cache(system.environ)
     installed: dict[str, str] = {}
     for folder in system.site_dirs:
         for name, version in parse_dist_infos(system.list_dir(folder)).items():
             installed.setdefault(name, version)
     return Surroundings(
         jaxlib=installed.get("jaxlib", ""),
-        jax_plugins=tuple(sorted(item for item in installed.items() if _PLUGIN.fullmatch(item[0]))),
+        jax_plugins=tuple(sorted(item for item in installed.items() if JAX_PLUGIN.fullmatch(item[0]))),
         cuda12_wheels=tuple(sorted(item for item in installed.items() if item[0] in _CUDA12)),
         libc=system.libc,
-        cache_variable=_named_cache(system.environ),
-        cache=system.folder_facts(cache_dir(system.environ)),
+        cache_variable=cache_variable,
+        cache=system.folder_facts(cache),
         temporary=system.folder_facts(temporary_dir(system.environ)),
     )
 
 
-def cache_dir(environ: Mapping[str, str]) -> Path:
-    """Where the runtime keeps modules unless that can't be used; below ``~`` where the environment has no home.
+def find_cache(environ: Mapping[str, str]) -> tuple[str, Path]:
+    """The variable that names the runtime's cache, empty where none does, and the folder.
+
+    A variable that means nothing names none: it is reported with the other settings.
 
     Examples
     --------
-    >>> cache_dir({"HOME": "/home/ada"}).as_posix()
-    '/home/ada/.cache/brainevent-toolchain'
+    >>> find_cache({"HOME": "/home/ada", "BE_CACHE_DIR": "~/kernels"})
+    ('BE_CACHE_DIR', PosixPath('/home/ada/kernels'))
     """
-    home = environ.get("HOME") or "~"
-    named = _named_cache(environ)
-    if named:
-        text = environ[named].strip()
-        return Path(home + text[1:] if text == "~" or text.startswith("~/") else text)
-    base = environ.get("XDG_CACHE_HOME", "")
-    return Path(base if base.startswith("/") else f"{home}/.cache") / CACHE_NAME
-
-
-def _named_cache(environ: Mapping[str, str]) -> str:
-    """The variable that names the cache's folder, or an empty text."""
-    return next((name for name in CACHE_VARIABLES if environ.get(name, "").strip()), "")
+    setting = RUNTIME["cache_dir"]
+    try:
+        named = read_setting(setting, environ)
+    except PreferenceError:
+        named = None
+    if named is None:
+        return "", usual_cache(environ)
+    return set_variables(setting.variables, environ)[0][0], named
 
 
 def temporary_dir(environ: Mapping[str, str]) -> Path:

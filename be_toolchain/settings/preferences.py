@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from be_toolchain.errors import PreferenceError
 from be_toolchain.known import catalog
+from be_toolchain.settings import table
 from be_toolchain.settings.configuration import Configuration
 
 GROUPS = ("env", "conda", "pip", "managed", "path", "system")
@@ -87,24 +88,23 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
     def wish(key: str, value: str) -> tuple[tuple[str, str], ...]:
         return ((file.label(key), value),) if value else ()
 
-    def every(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        return tuple((name, environ[name].strip()) for name in names if environ.get(name, "").strip())
+    def every(*rows: table.Setting) -> tuple[tuple[str, str], ...]:
+        return tuple(found for row in rows for found in table.set_variables(row.variables, environ))
 
-    def first(names: tuple[str, ...]) -> tuple[str, str] | None:
-        return next(iter(every(names)), None)
+    def first(row: table.Setting) -> tuple[str, str] | None:
+        return next(iter(every(row)), None)
 
+    allowed = table.read_setting(table.ALLOW_UNSUPPORTED, environ)
     return Preferences(
-        nvcc=first(catalog.ENV_NVCC) or next(iter(wish("nvcc", file.nvcc)), None),
-        cxx=first((catalog.ENV_CXX,)) or next(iter(wish("cxx", file.cxx)), None),
-        homes=every(catalog.ENV_HOMES) + wish("cuda-home", file.cuda_home),
-        modules=every(catalog.MODULE_VARIABLES),
-        groups=_ordered_groups(first(catalog.ENV_PREFER) or next(iter(wish("prefer", ",".join(file.prefer))), None)),
-        cuda_hosts=_flagged_hosts(environ) + every(("NVCC_CCBIN", "CUDAHOSTCXX")) + wish("host-cxx", file.host_cxx),
-        plain_cxx=first(("CXX",)),
+        nvcc=first(table.NVCC) or next(iter(wish("nvcc", file.nvcc)), None),
+        cxx=first(table.CXX) or next(iter(wish("cxx", file.cxx)), None),
+        homes=every(table.HOMES) + wish("cuda-home", file.cuda_home),
+        modules=table.set_variables(catalog.MODULE_VARIABLES, environ),
+        groups=_ordered_groups(first(table.PREFER) or next(iter(wish("prefer", ",".join(file.prefer))), None)),
+        cuda_hosts=_flagged_hosts(environ) + every(table.CUDA_HOSTS) + wish("host-cxx", file.host_cxx),
+        plain_cxx=first(table.PLAIN_CXX),
         conda_prefix=environ.get("CONDA_PREFIX", "").strip(),
-        allow_unsupported_compiler=_switch(
-            first(catalog.ENV_ALLOW_UNSUPPORTED), otherwise=file.allow_unsupported_compiler or False
-        ),
+        allow_unsupported_compiler=(file.allow_unsupported_compiler or False) if allowed is None else allowed,
     )
 
 
@@ -122,19 +122,6 @@ def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
             )
         named.extend(("path", "system") if word == "system" else (word,))
     return tuple(dict.fromkeys((*named, *GROUPS)))
-
-
-def _switch(setting: tuple[str, str] | None, *, otherwise: bool) -> bool:
-    """A variable that is on or off."""
-    if setting is None:
-        return otherwise
-    name, value = setting
-    word = value.strip().lower()
-    if word in ("1", "true", "yes", "on"):
-        return True
-    if word in ("0", "false", "no", "off"):
-        return False
-    raise PreferenceError(f"{name}={value!r} is neither on nor off", hints=("set it to 1 or 0",))
 
 
 def _flagged_hosts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

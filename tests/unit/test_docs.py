@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from be_runtime.errors import error_codes
 from be_runtime.settings import render_settings_docs
+from be_toolchain.settings.table import render_search_docs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def test_the_page_of_settings_has_the_table_of_settings():
-    assert render_settings_docs() in (DOCS / "settings.md").read_text()
+@pytest.mark.parametrize("render", [render_settings_docs, render_search_docs])
+def test_the_page_of_settings_has_the_tables_of_settings(render: Callable[[], str]):
+    assert render() in (DOCS / "settings.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_settings_names_every_variable_of_ours():

@@ -1,13 +1,7 @@
-"""Who may own and write the folders that libraries are loaded from.
+"""Folders that libraries are loaded from: found, made and refused as `be_toolchain.machine.folder_trust` says.
 
-A library found in the cache runs as the user, so nobody else may be able to put one there:
-
-- a folder of the user's own (or root's), writable by no one else, is used as it is; a folder writable by the user's
-  private group counts as such (group id equal to the user's id, the default of several distributions);
-- a sticky folder that everybody may write (mode 1777, as for a cache shared by a container's users) gets a folder
-  ``user-<uid>`` below it, which must be a real folder of the user's own, closed to all others;
-- a symbolic link is followed only where the user or root made it;
-- everything else is refused, also the folder in it that holds the entries.
+A library found in the cache runs as the user, so nobody else may be able to put one there: neither into the cache's
+root nor into the folder in it that holds the entries.
 """
 
 from __future__ import annotations
@@ -20,7 +14,7 @@ from collections.abc import Iterator
 
 from be_runtime.cache.folder.layout import base_folder, staging_root
 from be_runtime.errors import CacheError
-from be_toolchain.machine.folder_trust import is_open, is_shared, is_trusted_owner
+from be_toolchain.machine.folder_trust import distrust, distrust_own_part, is_shared, own_part
 
 _TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -34,40 +28,36 @@ _HINTS_FULL = (
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def find_base(root: str) -> str | None:
-    """The folder below `root` that holds our entries, or None while the root does not exist.
+def find_base(root: str) -> str:
+    """The folder below `root` that holds our entries; it need not exist.
 
     Raises
     ------
     CacheError
         Somebody else could put files there.
     """
-    uid = os.geteuid()
-    shared = _require_safe_root(root, uid)
-    if shared is None:
-        return None
-    home = f"{root}/user-{uid}" if shared else root
-    if shared and not _require_own_home(home, uid):
-        return None
-    base = base_folder(home)
-    _require_safe_root(base, uid)  # it may have been made while the root was open to others
+    base = base_folder(own_folder(root))
+    _look(base)  # it may have been made while the root was open to others
     return base
 
 
 def own_folder(root: str) -> str:
-    """The part of the cache's folder that is the user's alone, for files beside our entries; it need not exist.
+    """The part of the cache's folder that is the user's alone; it need not exist.
 
     Raises
     ------
     CacheError
         Somebody else could put files there.
     """
-    uid = os.geteuid()
-    if not _require_safe_root(root, uid):
+    status = _look(root)
+    if status is None or not is_shared(status):
         return root
-    home = f"{root}/user-{uid}"
-    _require_own_home(home, uid)
-    return home
+    own = own_part(root, os.geteuid())
+    with contextlib.suppress(FileNotFoundError):
+        problem = distrust_own_part(os.lstat(own), os.geteuid())
+        if problem:
+            raise unusable(own, problem)
+    return own
 
 
 def prepare_base(root: str) -> str:
@@ -78,17 +68,13 @@ def prepare_base(root: str) -> str:
     CacheError
         It can't be made or written, or somebody else could put files there.
     """
-    uid = os.geteuid()
     with cache_errors(root):
         os.makedirs(root, mode=0o700, exist_ok=True)
-        home = root
-        if _require_safe_root(root, uid):
-            home = f"{root}/user-{uid}"
-            make_folder(home)
-            _require_own_home(home, uid)
-        base = base_folder(home)
-        make_folder(base)
-        _require_safe_root(base, uid)
+        own = own_folder(root)
+        if own != root:
+            make_folder(own)
+        make_folder(base_folder(own))
+        base = find_base(root)  # as it is now, whoever made it
         make_folder(staging_root(base))
         _write_tag(f"{base}/CACHEDIR.TAG")
     return base
@@ -145,17 +131,6 @@ def _from(error: OSError, path: str) -> CacheError:
     return found
 
 
-def root_problem(status: os.stat_result, uid: int) -> str | None:
-    """Why a folder with this stat is unfit as a cache's root for the user; None when it is fit. Pure."""
-    if not stat.S_ISDIR(status.st_mode):
-        return "is not a folder"
-    if not is_trusted_owner(status, uid):
-        return f"belongs to {_user(status.st_uid)}, not to {_user(uid)}"
-    if is_shared(status) or not is_open(status, uid):
-        return None
-    return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o}, owner {_user(status.st_uid)})"
-
-
 def unusable(path: str, problem: str) -> CacheError:
     """The error for a cache folder that can't be used."""
     hints = [_HINT_OTHER]
@@ -167,47 +142,20 @@ def unusable(path: str, problem: str) -> CacheError:
     return CacheError(f"the cache folder {path} {link}{problem}", hints=tuple(hints))
 
 
-def _require_safe_root(root: str, uid: int) -> bool | None:
-    """Whether the root is shared by all users; None while it does not exist."""
+def _look(folder: str) -> os.stat_result | None:
+    """The state of a folder that libraries may be loaded from; None while it does not exist."""
     try:
-        status = os.lstat(root)
-        if stat.S_ISLNK(status.st_mode):
-            if not is_trusted_owner(status, uid):
-                raise unusable(root, f"is a symbolic link made by {_user(status.st_uid)}")
-            status = os.stat(root)
+        link = status = os.lstat(folder)
+        if stat.S_ISLNK(link.st_mode):
+            status = os.stat(folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise unusable(root, error.strerror or repr(error)) from error
-    problem = root_problem(status, uid)
-    if problem is not None:
-        raise unusable(root, problem)
-    return is_shared(status)
-
-
-def _require_own_home(home: str, uid: int) -> bool:
-    """Whether the user's folder below a shared root exists; it must be the user's, and closed."""
-    try:
-        status = os.lstat(home)
-    except FileNotFoundError:
-        return False
-    if not stat.S_ISDIR(status.st_mode):
-        raise unusable(home, f"is not a folder, and was made by {_user(status.st_uid)}")
-    if status.st_uid != uid:
-        raise unusable(home, f"belongs to {_user(status.st_uid)}, not to {_user(uid)}")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise unusable(home, f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})")
-    return True
-
-
-def _user(uid: int) -> str:
-    """A user for a message."""
-    import pwd
-
-    try:
-        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
-    except KeyError:
-        return f"uid {uid}"
+        raise unusable(folder, error.strerror or repr(error)) from error
+    problem = distrust(status, os.geteuid(), link=link)
+    if problem:
+        raise unusable(folder, problem)
+    return status
 
 
 def _write_tag(path: str) -> None:

@@ -189,7 +189,7 @@ def make_observer(
         See `Observer`.
     """
     library = _find_library(compiler, toolchain, system, stores[0])
-    roots = (str(staging), *filter(None, (find_base(str(store.root)) for store in stores)))
+    roots = (str(staging), *(find_base(str(store.root)) for store in stores))
     outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
     preloaded = system.environ.get("LD_PRELOAD", "")
     temporary = ("/tmp", "/var/tmp", *(system.environ.get(name, "").rstrip("/") for name in _TEMPORARY))  # noqa: S108

@@ -19,6 +19,7 @@ from be_runtime.compile.messages.cuda_headers import wheel_of
 from be_runtime.errors import BuildError
 from be_toolchain.arch import Arch
 from be_toolchain.known.catalog import TARGETS
+from be_toolchain.known.versions import version_key
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import System
 
@@ -104,7 +105,7 @@ def find_nvrtc(
     system: System, toolkits: Sequence[Path] = (), driver_version: str | None = None, archs: Sequence[Arch] = ()
 ) -> Nvrtc | None:
     """Find the first NVRTC that compiles for all of `archs` and whose major release is not newer than the driver's."""
-    newest = int(driver_version.split(".")[0]) if driver_version else None
+    newest = version_key(driver_version)[0] if driver_version else None
     seen: set[Path] = set()
     for place in places(system, toolkits):
         for path in libraries(place.folder, system):

@@ -91,9 +91,13 @@ def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version; empty if it has none."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return () if found is None else (int(found[1]), int(found[2]))
+    """Return the numbers of a release, without pre-release and other suffixes; empty if nothing is installed."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version).release
+    except InvalidVersion:
+        return ()
 
 
 def installed_version(package: str) -> str:

@@ -39,7 +39,7 @@ def launches_out_of_order(body: str, stream: str) -> bool:
 
 
 def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:
-    """Return whether a launch is on CUDA's default stream, the argument after two of a configuration or four of a call."""
+    """Return whether the stream, the fourth argument of ``<<<>>>`` or the sixth of a call, is CUDA's default."""
     config = launch["config"]
     arguments = _arguments(body, launch.end()) if config is None else _arguments(f"{config})", 0)
     leading = 4 if config is None else 2

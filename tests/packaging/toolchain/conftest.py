@@ -1,4 +1,4 @@
-"""Downloaded CUDA wheels, and fresh environments in which nothing but them and this checkout is."""
+"""Downloaded CUDA wheels, and fresh environments in which nothing but them, this checkout and `packaging` is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import packaging
 import pytest
 
 from be_toolchain.machine.system import FileStamp, LocalSystem
@@ -105,6 +106,7 @@ def new_environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., E
         folder = tmp_path_factory.mktemp("fresh")
         subprocess.run((sys.executable, "-m", "venv", *options, str(folder / "env")), check=True, capture_output=True)
         (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+        (site / "packaging").symlink_to(Path(packaging.__file__).parent)
         return Environment(python=folder / "env" / "bin" / "python", site=site, store=folder / "store")
 
     return make

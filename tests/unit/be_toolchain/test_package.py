@@ -13,9 +13,10 @@ import be_toolchain
 from be_toolchain.errors import Probe, ToolchainError, error_types
 from be_toolchain.find import search
 from be_toolchain.known import catalog
-from be_toolchain.settings import configuration, preferences
+from be_toolchain.settings import configuration, preferences, table
 
-HEAVY = ("subprocess", "rich", "packaging", "platformdirs", "json", "hashlib", "ctypes", "jax", "numpy", "dataclasses")
+LIBRARIES = ("jax", "numpy", "packaging", "rich", "shtab")
+HEAVY = (*LIBRARIES, "ctypes", "dataclasses", "hashlib", "json", "subprocess")
 
 
 def test_codes_are_unique_and_every_error_is_documented():
@@ -77,9 +78,7 @@ def test_component_rows():
     assert len(extras) == len(catalog.COMPONENTS)
 
 
-def test_variables_are_named_once():
-    names = (*catalog.SEARCH_VARIABLES, *catalog.COMPILE_VARIABLES)
-    assert len(set(names)) == len(names)
+def test_what_is_unset_for_a_probe_is_known():
     assert set(catalog.PROBE_UNSET) <= set(catalog.COMPILE_VARIABLES)
 
 
@@ -88,5 +87,6 @@ def test_the_documented_order_and_wishes_are_the_real_ones():
     assert tuple(re.findall(r"^\d\. `([a-z]+)`: ", text, re.MULTILINE)) == preferences.GROUPS
     keys = re.findall(r"^\|.*\| `([a-z-]+)` \|$", text, re.MULTILINE)
     assert set(keys) == set(configuration.KEYS)
-    variables = (*catalog.ENV_HOMES, *catalog.MODULE_VARIABLES, catalog.ENV_NVCC[0], catalog.ENV_PREFER[0])
-    assert all(f"`{name}`" in text for name in (*variables, catalog.ENV_CXX, catalog.ENV_ALLOW_UNSUPPORTED[0]))
+    rows = (table.NVCC, table.PREFER, table.CXX, table.ALLOW_UNSUPPORTED)
+    variables = (*table.HOMES.variables, *catalog.MODULE_VARIABLES, *(row.variable for row in rows))
+    assert all(f"`{name}`" in text for name in variables)

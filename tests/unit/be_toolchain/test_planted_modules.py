@@ -13,7 +13,8 @@ import be_toolchain
 
 NAMES = (
     "__future__ argparse json re tomllib rich typing pathlib collections enum shlex hashlib tempfile subprocess string "
-    "platformdirs fcntl_ ctypes threading socket select be_runtime jax numpy dataclasses inspect traceback copy"
+    "packaging shtab fcntl_ ctypes threading socket select be_runtime jax numpy dataclasses inspect "
+    "traceback copy"
 )
 ENVIRON = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
 COMMAND = ["-m", "be_toolchain", "doctor"]

@@ -20,6 +20,7 @@ from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceS
 from be_runtime.settings import Settings
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import Probe, error_types
+from be_toolchain.machine.system import LocalSystem
 from be_toolchain.terminal import printable, printable_line
 from tests.support.machines import MemorySystem
 
@@ -137,5 +138,5 @@ def test_a_warning_about_the_cache(tmp_path: Path):
     usual = tmp_path / EVIL
     usual.write_text("")
     with pytest.warns(CacheWarning) as caught:
-        usable_cache_dir(Settings(), default=lambda: usual, fallbacks=lambda: (tmp_path / "other",))
+        usable_cache_dir(Settings(), LocalSystem({"HOME": str(usual)}), fallbacks=lambda: (tmp_path / "other",))
     assert is_safe(str(caught[0].message))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import be_toolchain
 from release import ROOT
@@ -34,7 +35,8 @@ FEEDSTOCK = feedstock_recipe(
 
 def spaced(requirement: str) -> str:
     """A requirement of pip as conda writes it: a space before the version."""
-    return re.sub(r"^([\w-]+)", r"\1 ", requirement).strip()
+    found = Requirement(requirement)
+    return f"{found.name} {found.specifier}".strip()
 
 
 def requirements(name: str, section: str) -> list[str]:

@@ -64,8 +64,8 @@ sys.addaudithook(note)
 import be_runtime
 assert be_runtime.load_cpp_inline("shared", {SOURCE!r}).path == module.path
 print("started", started)
-heavy = sorted({{"be_runtime.compile.make", "rich", "be_runtime.compile.run.execute"}} & set(sys.modules))
-print("imported", heavy)
+heavy = {{"be_runtime.compile.make", "be_runtime.compile.run.execute", "packaging", "rich", "shtab"}} & set(sys.modules)
+print("imported", sorted(heavy))
 """
 
 

@@ -16,6 +16,7 @@ from be_runtime.api import load_cpp_file, load_cuda_file
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.request.arguments import (
     CppOptions,
+    CudaLoadArguments,
     CudaOptions,
     cpp_request,
     cuda_request,
@@ -297,6 +298,7 @@ def test_files_and_folders_take_the_options_of_inline():
     assert set(CppOptions.__annotations__) == options_of(load_cpp_inline)
     assert set(CudaOptions.__annotations__) == options_of(load_cuda_inline)
     assert options_of(load_cpp_file) == options_of(load_cuda_file) == {"name"}
+    assert set(CudaLoadArguments.__annotations__) == options_of(load_options)
 
 
 SEED_DEFAULTS = {

@@ -11,7 +11,7 @@ import pytest
 from be_toolchain.cli import install_commands as cli_install
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import InstallError
-from be_toolchain.install.facts import gather_situation
+from be_toolchain.install.facts import gather_situation, parse_minimums, parse_present
 from be_toolchain.install.installers import Pip, Uv, explain_failure, find_installer, parse_pip_report, parse_uv_compile
 from be_toolchain.machine.system import RunResult
 from be_toolchain.report.doctor import examine_machine
@@ -179,6 +179,60 @@ def test_uvs_answer():
         ("cuda-toolkit", "13.0.2"),
         ("nvidia-nvvm", "13.0.88"),
     ]
+
+
+def test_uvs_answer_in_other_spellings():
+    text = """
+--index-url https://example.org
+torch==2.9.0+cu130 ; sys_platform == 'linux' \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+NVIDIA.Nvvm[a,b]==13.1.0rc1
+epoch==1!2.0
+floating>=1
+other @ https://example.org/other-1.0-py3-none-any.whl
+"""
+    rows = [(wheel.name, wheel.version, wheel.hashes) for wheel in parse_uv_compile(text)]
+    assert rows == [
+        ("torch", "2.9.0+cu130", ("sha256:aa", "sha256:bb")),
+        ("nvidia-nvvm", "13.1.0rc1", ()),
+        ("epoch", "1!2.0", ()),
+    ]
+
+
+def test_a_report_s_names_and_versions_are_normalized():
+    text = report_of({"Nvidia_NVVM": "13.1.0-RC1"})
+    assert [(wheel.name, wheel.version) for wheel in parse_pip_report(text, MemorySystem())] == [
+        ("nvidia-nvvm", "13.1.0rc1")
+    ]
+
+
+def test_what_jax_asks_of_its_environment_in_other_spellings():
+    metadata = """Metadata-Version: 2.1
+Name: jax-cuda13-plugin
+Requires-Dist: nvidia_CUDA.nvcc[x] (<14,>=13.0.0rc1) ; extra == "with-cuda"
+Requires-Dist: nvidia-nvvm ~=13.0
+Requires-Dist: nvidia-cuda-crt
+Requires-Dist: nvidia-cuda-runtime>=1!13.0
+Requires-Dist: not a requirement
+Requires-Dist: nvidia-cublas>=13.0
+
+Requires-Dist: nvidia-cuda-cccl>=13.0, says the description
+"""
+    assert parse_minimums(metadata) == (("nvidia-cuda-nvcc", "13.0.0rc1"), ("nvidia-cuda-runtime", "1!13.0"))
+
+
+def test_wheels_are_found_twice_and_in_other_spellings():
+    names = ("nvidia_nvvm-13.0.88.dist-info", "Nvidia.NVVM-13.1.0rc1.dist-info", "~vidia_nvvm-13.0.88.dist-info")
+    assert parse_present(names) == (("nvidia-nvvm", "13.0.88"), ("nvidia-nvvm", "13.1.0rc1"))
+
+
+def test_the_newest_plugin_of_jax_counts_however_it_is_spelt():
+    made = machine()
+    for name in ("jax_cuda12_plugin-0.6.0", "Jax-Cuda13.Plugin-0.10.2", "jax_cuda_plugin-1.0", "jax_cuda13_pjrt-9.0"):
+        made.write(f"{SITE}/{name}.dist-info/METADATA", "Requires-Dist: nvidia-nvvm>=13.0.1\n" if "13" in name else "")
+    found = gather_situation(made, site=Path(SITE))
+    assert (found.jax_cuda, found.minimums) == ("13", (("nvidia-nvvm", "13.0.1"),))
 
 
 def test_a_failing_pip_is_quoted():

@@ -16,6 +16,7 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.find.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
 from be_toolchain.known import catalog
 from be_toolchain.machine.system import LocalSystem
+from be_toolchain.settings.table import RECORD_VARIABLES
 from tests.support.machines import SITE, MemorySystem
 from tests.support.requirements import OPTIONAL
 
@@ -193,7 +194,7 @@ def test_every_variable_that_the_search_reads_is_part_of_the_record(machine: Mem
     machine.environ = watched
     resolve(CUDA, system=machine)
     assert watched.read
-    assert watched.read <= set(catalog.RECORD_VARIABLES)
+    assert watched.read <= set(RECORD_VARIABLES)
 
 
 @pytest.mark.parametrize("name", catalog.COMPILE_VARIABLES)

@@ -7,7 +7,6 @@ import hashlib
 import os
 from pathlib import Path
 
-import platformdirs
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
@@ -49,14 +48,10 @@ def names(store: Store) -> list[str]:
     return [row.name for row in store.list()]
 
 
-def test_the_store_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    expected = Path(platformdirs.user_data_dir(APP, appauthor=False)) / "toolchains"
-    assert store_dir({"HOME": str(Path.home())}) == expected
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path(
-        platformdirs.user_data_dir(APP, appauthor=False), "toolchains"
-    )
+def test_the_store_is_in_the_users_data_folder():
+    assert store_dir({"HOME": "/home/ada"}) == Path("/home/ada/.local/share", APP, "toolchains")
+    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path("/data", APP, "toolchains")
+    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "data"}) == store_dir({"HOME": "/home/ada"})
     assert store_dir({"BE_TOOLCHAINS_DIR": "/big/disk", "HOME": "/home/ada"}) == Path("/big/disk")
     assert store_dir({}) is None
     assert store_dir({"HOME": "relative"}) is None
@@ -86,6 +81,26 @@ def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
     with pytest.raises(StoreError) as caught:
         Store(tmp_path / "empty").find("13.0")
     assert caught.value.hints == ()
+
+
+def test_a_pre_release_is_older_than_its_release(tmp_path: Path):
+    store = Store(tmp_path)
+    ordered = ["cuda-13.1.0.post1", "cuda-13.1.0", "cuda-13.1.0rc1", "cuda-13.1.0.dev3", "cuda-13.0.2", "cuda-mine"]
+    for name in sorted(ordered):
+        publish(store, name)
+    assert names(store) == ordered
+    machine = MemorySystem()
+    machine.environ = {"HOME": "/home/ada"}
+    for name in sorted(ordered):
+        machine.write(f"{HOME_STORE}/{name}/toolchain.json", "{}")
+    assert list(find_managed(machine, "cuda-")) == ordered
+
+
+def test_a_wheel_is_found_by_its_normalized_name_and_version(tmp_path: Path):
+    fake_wheel(tmp_path, "Nvidia.NVVM", "13.1.0.RC1+Local_1", {"a": "1"})
+    assert list(check_wheel(tmp_path, "nvidia-nvvm", "13.1.0rc1+local.1")) == []
+    (found,) = check_wheel(tmp_path, "nvidia-nvvm", "13.1.0")
+    assert "(found: Nvidia.NVVM-13.1.0.RC1+Local_1.dist-info)" in found
 
 
 def test_removing_forgets_the_selection(tmp_path: Path):

@@ -106,9 +106,6 @@ def test_a_version_json_without_versions(text: str):
 
 
 def test_packages():
-    assert versions.parse_dist_infos(("nvidia_cuda_nvcc-13.0.88.dist-info", "nvidia", "x.dist-info")) == {
-        "nvidia-cuda-nvcc": "13.0.88"
-    }
     assert versions.parse_conda_meta(("cuda-crt-dev_linux-64-13.0.88-ha770c72_0.json", "history")) == {
         "cuda-crt-dev_linux-64": "13.0.88"
     }

@@ -1,9 +1,9 @@
-"""Which folders the runtime refuses as its cache: our rule and the runtime's own are the same."""
+"""Folders that are not trusted with libraries: the rule, and that the doctor and a load follow it."""
 
 from __future__ import annotations
 
-import itertools
 import os
+import stat
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -18,20 +18,28 @@ from be_toolchain.machine.system import LocalSystem
 from be_toolchain.report.doctor import examine_machine
 from tests.unit.be_toolchain.report.test_doctor import healthy
 
-KINDS = (0o040000, 0o100000)
-MODES = (0o700, 0o755, 0o770, 0o775, 0o777, 0o1777, 0o555, 0o702)
-OWNERS = ((0, 0), (1000, 1000), (1000, 100), (1001, 1001))
 
-
-@pytest.mark.parametrize("uid", [0, 1000])
-def test_the_runtimes_own_rule_is_the_same(uid: int):
-    seen = set()
-    for kind, mode, (owner, group) in itertools.product(KINDS, MODES, OWNERS):
-        status = os.stat_result((kind | mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
-        ours = distrust(status, uid)
-        assert bool(ours) == (guard.root_problem(status, uid) is not None), (oct(kind | mode), owner, group, ours)
-        seen.add(bool(ours))
-    assert seen == {True, False}
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "problem"),
+    [
+        (0o700, 1000, 7, ""),
+        (0o755, 1000, 7, ""),
+        (0o755, 0, 0, ""),
+        (0o1777, 0, 0, ""),
+        (0o1777, 1000, 7, ""),
+        (0o775, 1000, 1000, ""),
+        (0o775, 1000, 7, "can be written by other users"),
+        (0o777, 1000, 1000, "can be written by other users"),
+        (0o1770, 1000, 7, "can be written by other users"),
+        (0o775, 0, 0, "can be written by other users"),
+        (0o700, 1001, 7, "belongs to"),
+        (0o1777, 1001, 7, "belongs to"),
+    ],
+)
+def test_who_may_own_and_write_a_folder(mode: int, owner: int, group: int, problem: str):
+    found = distrust(os.stat_result((stat.S_IFDIR | mode, 0, 0, 1, owner, group, 0, 0, 0, 0)), 1000)
+    assert found.startswith(problem)
+    assert bool(found) == bool(problem)
 
 
 def test_a_link_made_by_another_user_is_refused():
@@ -95,7 +103,7 @@ def test_the_doctor_and_a_load_agree_about_a_folder_that_was_named(tmp_path: Pat
     assert says in facts.obstacle
     assert bool(facts.obstacle) == bool(says)
     with pytest.raises(CacheError) if says else nullcontext():
-        guard.prepare_base(str(usable_cache_dir(Settings(cache_dir=folder), is_noexec=lambda _: False)))
+        guard.prepare_base(str(usable_cache_dir(Settings(cache_dir=folder), LocalSystem())))
 
     machine = healthy()
     machine.environ = {**machine.environ, "BE_CACHE_DIR": str(folder)}
@@ -123,3 +131,9 @@ def test_without_a_home_in_the_environment_the_user_database_tells_it(monkeypatc
     facts = LocalSystem({}).folder_facts(Path("~/.cache/x"))
     assert facts.path.is_absolute()
     assert "~" not in str(facts.path)
+
+
+def test_a_home_that_is_not_absolute_is_unknown(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "relative")
+    facts = LocalSystem({}).folder_facts(Path("~/.cache/x"))
+    assert facts.obstacle == "is not absolute: the home folder is unknown"

@@ -74,7 +74,7 @@ def test_settings_that_mean_nothing():
     machine.environ = {**machine.environ, "BE_ALLOW_UNSUPPORTED_COMPILER": "maybe"}
     report = examine_machine(machine)
     assert report.exit_code == 2
-    assert "neither on nor off" in render_report(report)
+    assert "BE_ALLOW_UNSUPPORTED_COMPILER is 'maybe', expected 1, true" in render_report(report)
 
 
 def test_internal_error(capsys: pytest.CaptureFixture[str]):

@@ -11,7 +11,7 @@ import pytest
 
 from be_toolchain.machine.system import FolderFacts, LocalSystem
 from be_toolchain.rules.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax, judge_room
-from be_toolchain.rules.surroundings import cache_dir, probe_surroundings, temporary_dir
+from be_toolchain.rules.surroundings import find_cache, probe_surroundings, temporary_dir
 from tests.support.machines import MemorySystem
 from tests.support.requirements import OPTIONAL
 
@@ -50,21 +50,11 @@ def test_a_folder_that_cannot_be_written_is_noticed(tmp_path: Path):
         ({"HOME": "/home/me", "XDG_CACHE_HOME": "rel"}, "/home/me/.cache/brainevent-toolchain", TMP),
         ({"BRAINEVENT_CACHE_DIR": "/b", "TMPDIR": "/scratch"}, "/b", "/scratch"),
         ({"BE_CACHE_DIR": "/a", "BRAINEVENT_CACHE_DIR": "/b", "TMP": "/t"}, "/a", "/t"),
+        ({"BE_CACHE_DIR": "~/c"}, "~/.cache/brainevent-toolchain", TMP),
     ],
 )
 def test_which_folders(environ: dict[str, str], cache: str, temporary: str):
-    assert (str(cache_dir(environ)), str(temporary_dir(environ))) == (cache, temporary)
-
-
-def test_the_runtimes_own_rule_is_the_same(monkeypatch: pytest.MonkeyPatch):
-    from be_runtime.cache.folder.location import default_cache_dir
-
-    for environ in ({"HOME": "/home/me"}, {"HOME": "/home/me", "XDG_CACHE_HOME": "/fast"}):
-        for name in ("HOME", "XDG_CACHE_HOME"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in environ.items():
-            monkeypatch.setenv(name, value)
-        assert cache_dir(environ) == default_cache_dir()
+    assert (str(find_cache(environ)[1]), str(temporary_dir(environ))) == (cache, temporary)
 
 
 def test_jax_is_read_from_its_records():
@@ -85,7 +75,9 @@ def test_folders_that_do_and_do_not():
     all_wrong = FolderFacts(path=here, standing=Path("/a"), writable=False, executable=False, free_bytes=0)
     messages = [row.message for judge in (judge_folder, judge_room) for row in judge("cache", all_wrong, "x")]
     assert len(messages) == 3
-    assert "(/a can't be written)" in messages[0]
+    assert "can't be made: /a can't be written" in messages[0]
+    (row,) = judge_folder("cache", FolderFacts(path=Path("/a/$ORIGIN"), standing=Path("/a/$ORIGIN")), "x")
+    assert "holds $ORIGIN, which the loader of shared libraries replaces" in row.message
 
 
 def test_a_jax_that_fits_is_no_news():

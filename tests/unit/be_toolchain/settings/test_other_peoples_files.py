@@ -7,7 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-import platformdirs
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
@@ -173,10 +172,8 @@ def test_the_users_own_file_is_only_believed_if_it_is_theirs_and_only_read_when_
     assert find_configuration(machine) is not None
 
 
-def test_the_users_own_file_is_in_the_folder_of_settings(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    folder = Path(platformdirs.user_config_dir(APP, appauthor=False))
-    assert user_file({"HOME": str(Path.home())}) == folder / FILE
+def test_the_users_own_file_is_in_the_folder_of_settings():
+    assert user_file({"HOME": "/home/ada"}) == Path("/home/ada/.config", APP, FILE)
     assert user_file({"HOME": "/home/ada", "XDG_CONFIG_HOME": "/settings"}) == Path("/settings", APP, FILE)
     assert user_file({}) is None
 

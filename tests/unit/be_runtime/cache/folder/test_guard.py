@@ -8,39 +8,12 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import BuildOutput, CacheKey, Store
-from be_runtime.cache.folder.guard import root_problem
 from be_runtime.errors import CacheError
 
 Build = Callable[[Path], BuildOutput]
 OTHER = 54321
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
-
-
-def _status(mode: int, uid: int, gid: int = 7) -> os.stat_result:
-    return os.stat_result((mode, 1, 1, 1, uid, gid, 0, 0, 0, 0))
-
-
-@pytest.mark.parametrize(
-    ("mode", "owner", "group", "problem"),
-    [
-        (0o700, 1000, 7, None),
-        (0o755, 1000, 7, None),
-        (0o755, 0, 0, None),
-        (0o1777, 0, 0, None),
-        (0o1777, 1000, 7, None),
-        (0o775, 1000, 1000, None),
-        (0o775, 1000, 7, "can be written by other users"),
-        (0o777, 1000, 1000, "can be written by other users"),
-        (0o1770, 1000, 7, "can be written by other users"),
-        (0o775, 0, 0, "can be written by other users"),
-        (0o700, 1001, 7, "belongs to"),
-        (0o1777, 1001, 7, "belongs to"),
-    ],
-)
-def test_who_may_own_and_write_a_root(mode: int, owner: int, group: int, problem: str | None):
-    found = root_problem(_status(stat.S_IFDIR | mode, owner, group), 1000)
-    assert (found is None) if problem is None else (found is not None and found.startswith(problem))
 
 
 def test_a_root_that_is_a_file_is_refused(store: Store, key: CacheKey, build: Build):
@@ -118,7 +91,7 @@ def test_a_link_to_an_open_folder_is_refused(store: Store, key: CacheKey, tmp_pa
 def test_a_root_of_another_user_is_refused(store: Store, key: CacheKey):
     store.root.mkdir()
     os.chown(store.root, OTHER, OTHER)
-    with pytest.raises(CacheError, match=f"belongs to uid {OTHER}, not to") as caught:
+    with pytest.raises(CacheError, match=rf"belongs to another user \(uid {OTHER}\)") as caught:
         store.get(key)
     assert any("BE_CACHE_DIR" in hint for hint in caught.value.hints)
 

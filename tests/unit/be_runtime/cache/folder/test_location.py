@@ -9,38 +9,42 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache.folder.location import (
-    CacheWarning,
-    default_cache_dir,
-    mounted_noexec,
-    private_problem,
-    temporary_dirs,
-    usable_cache_dir,
-)
+from be_runtime.cache.folder.location import CacheWarning, temporary_dirs, usable_cache_dir
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
+from be_toolchain.machine.store_paths import CACHE
+from be_toolchain.machine.system import FolderFacts, LocalSystem
 
 NOBODY = 65534
 
 
+class Mounts(LocalSystem):
+    """This machine, with some folders on file systems that are mounted noexec."""
+
+    noexec: tuple[Path, ...] = ()
+
+    def folder_facts(self, path: Path) -> FolderFacts:
+        facts = super().folder_facts(path)
+        return facts._replace(executable=not any(facts.standing.is_relative_to(folder) for folder in self.noexec))
+
+
 class Place:
-    """A machine's folders, as `usable_cache_dir` is told of them."""
+    """A user's folders."""
 
     def __init__(self, root: Path) -> None:
-        self.home = root / "home" / ".cache" / "app"
+        self.home = root / "home" / ".cache" / CACHE
         self.temporary = root / "tmp" / "app-1000"
         (root / "home").mkdir()
         (root / "tmp").mkdir()
-        self.noexec: tuple[Path, ...] = ()
+        self.system = Mounts({"HOME": str(root / "home")})
         self.warnings: list[str] = []
 
     def choose(self, configured: Path | None = None) -> Path:
         """The folder, with all that happens recorded."""
         return usable_cache_dir(
             Settings(cache_dir=configured),
-            default=lambda: self.home,
+            self.system,
             fallbacks=lambda: (self.temporary,),
-            is_noexec=lambda path: any(path.is_relative_to(folder) for folder in self.noexec),
             warn=self.warnings.append,
         )
 
@@ -74,16 +78,22 @@ def test_a_home_that_is_no_folder_falls_back_with_one_warning(place: Place, tmp_
 
 
 def test_a_noexec_home_falls_back(place: Place, tmp_path: Path):
-    place.noexec = (tmp_path / "home",)
+    place.system.noexec = (tmp_path / "home",)
     assert place.choose() == place.temporary
     assert "noexec" in place.warnings[0]
     assert "set BE_CACHE_DIR" in place.warnings[0]
 
 
-def test_an_unknown_home_falls_back(place: Place):
-    place.home = Path("~/.cache/app")
+def test_an_unknown_home_falls_back(place: Place, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "relative")
+    place.system.environ = {}
     assert place.choose() == place.temporary
     assert "home folder is unknown" in place.warnings[0]
+
+
+def test_a_relative_variable_of_the_desktop_does_not_count(place: Place, tmp_path: Path):
+    place.system.environ = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": "relative"}
+    assert place.choose() == place.home
 
 
 def test_an_open_usual_folder_falls_back(place: Place):
@@ -95,7 +105,7 @@ def test_an_open_usual_folder_falls_back(place: Place):
 
 def test_an_unusable_configured_folder_is_an_error(place: Place, tmp_path: Path):
     (tmp_path / "file").write_text("")
-    place.noexec = (tmp_path / "tmp",)
+    place.system.noexec = (tmp_path / "tmp",)
     for folder, reason in (
         (tmp_path / "file", "is not a folder"),
         (tmp_path / "file" / "x", "is not a folder"),
@@ -121,7 +131,7 @@ def test_a_configured_relative_folder_is_below_the_working_folder(place: Place):
 
 @pytest.mark.parametrize("squat", ["file", "link", "open"])
 def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, tmp_path: Path, squat: str):
-    place.noexec = (tmp_path / "home",)
+    place.system.noexec = (tmp_path / "home",)
     if squat == "file":
         place.temporary.write_text("")
     elif squat == "link":
@@ -129,7 +139,7 @@ def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, tmp_path: Pa
         place.temporary.symlink_to(tmp_path / "target")
     else:
         place.temporary.mkdir()
-        place.temporary.chmod(0o755)
+        place.temporary.chmod(0o775)
     with pytest.raises(CacheError, match="no folder can hold the cache") as caught:
         place.choose()
     assert str(place.home) in caught.value.message
@@ -139,15 +149,16 @@ def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, tmp_path: Pa
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
 def test_a_fallback_of_another_user_is_refused(place: Place):
+    place.system.noexec = (place.home.parents[1],)
     place.temporary.mkdir(mode=0o700)
     os.chown(place.temporary, NOBODY, NOBODY)
-    assert private_problem(place.temporary) == f"belongs to another user (uid {NOBODY})"
+    with pytest.raises(CacheError, match=rf"belongs to another user \(uid {NOBODY}\)"):
+        place.choose()
 
 
-def test_the_defaults_are_the_platforms(tmp_path: Path):
-    assert default_cache_dir().name == "brainevent-toolchain"
+def test_the_fallbacks_are_named_like_the_usual_folder(place: Place):
+    assert place.home.name == "brainevent-toolchain"
     assert all(folder.name == f"brainevent-toolchain-{os.geteuid()}" for folder in temporary_dirs())
-    assert isinstance(mounted_noexec(tmp_path), bool)
 
 
 def test_without_a_temporary_folder_the_usual_names_are_still_looked_at(monkeypatch: pytest.MonkeyPatch):
@@ -162,11 +173,11 @@ _ON_A_NOEXEC_MOUNT = """
 import subprocess, sys
 sys.path[:0] = eval(sys.argv[2])
 from pathlib import Path
-from be_runtime.cache.folder.location import mounted_noexec
+from be_toolchain.machine.system import LocalSystem
 folder = Path(sys.argv[1])
-assert not mounted_noexec(folder)
+assert LocalSystem().folder_facts(folder).executable
 subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", str(folder)], check=True)
-assert mounted_noexec(folder)
+assert not LocalSystem().folder_facts(folder / "cache").executable
 """
 
 
@@ -185,9 +196,8 @@ def test_the_warning_is_shown_once(tmp_path: Path):
     (tmp_path / "file").write_text("")
 
     def choose() -> Path:
-        return usable_cache_dir(
-            Settings(), default=lambda: tmp_path / "file" / "x", fallbacks=lambda: (tmp_path / "t",)
-        )
+        system = LocalSystem({"HOME": str(tmp_path / "file")})
+        return usable_cache_dir(Settings(), system, fallbacks=lambda: (tmp_path / "t",))
 
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
@@ -205,16 +215,17 @@ os.environ["TMPDIR"] = sys.argv[3]
 os.environ.pop("XDG_CACHE_HOME", None)
 import warnings
 from pathlib import Path
-from be_runtime.cache.folder.location import default_cache_dir, temporary_dirs, usable_cache_dir
+from be_runtime.cache.folder.location import temporary_dirs, usable_cache_dir
 from be_runtime.settings import Settings
-default_cache_dir(), temporary_dirs()
+from be_toolchain.machine.system import LocalSystem
+temporary_dirs()
 uid = int(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(uid); os.setuid(uid)
 warnings.simplefilter("always")
-print(usable_cache_dir(Settings()))
+print(usable_cache_dir(Settings(), LocalSystem()))
 try:
-    usable_cache_dir(Settings(cache_dir=Path(sys.argv[2], "mine")))
+    usable_cache_dir(Settings(cache_dir=Path(sys.argv[2], "mine")), LocalSystem())
 except Exception as error:
     print(type(error).__name__, error.message)
 """

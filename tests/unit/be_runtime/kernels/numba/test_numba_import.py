@@ -47,6 +47,23 @@ def test_a_numpy_below_the_bound_is_not_to_be_replaced_by_an_older_one():
     assert said == "numba 0.59.0 does not work with numpy 2.4.6; install a newer numba"
 
 
+@pytest.mark.parametrize(
+    ("numpy", "is_refused"),
+    [
+        ("2.5.0rc1", True),
+        ("2.5.0.dev0+git1", True),
+        ("3", True),
+        ("2.4.9+local.2.5", False),
+        ("1!2.4", False),
+        ("2", False),
+        ("none", False),
+    ],
+)
+def test_a_numpy_counts_by_its_release(numpy: str, is_refused: bool):
+    said = numpy_mismatch(AttributeError("module 'numpy' has no attribute 'trapz'"), "numba 0.59.0", numpy)
+    assert ("'numpy<2.5'" in said) == is_refused
+
+
 def raised(text: str, module: str) -> BaseException:
     """What a line of a module raises."""
     with pytest.raises(AttributeError) as caught:

@@ -1,4 +1,4 @@
-"""What packagings keep on disk of the components that they installed: dist-info, conda-meta, version.json, dpkg."""
+"""The records that installers keep of a toolkit's components, with their versions: dist-info, conda-meta, dpkg."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 from be_toolchain.known import catalog
 from be_toolchain.known.catalog import ComponentRow, Layout
-from be_toolchain.known.versions import parse_conda_meta, parse_dist_infos, parse_dpkg_status, parse_version_json
+from be_toolchain.known.distributions import parse_dist_infos
+from be_toolchain.known.versions import parse_conda_meta, parse_dpkg_status, parse_version_json
 from be_toolchain.machine.system import System
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
@@ -26,7 +27,7 @@ def recorded_versions(system: System, root: Path, layout: Layout) -> dict[str, t
     root : Path
         The toolkit's.
     layout : Layout
-        That of the toolkit: it says which packaging to ask first.
+        That of the toolkit: it says which installer's records come first.
 
     Returns
     -------

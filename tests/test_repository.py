@@ -68,6 +68,15 @@ def test_a_files_name_occurs_once_in_a_package(package: str):
     assert {name for name, count in names.items() if count > 1} <= SHARED_NAMES
 
 
+def test_a_public_class_has_a_name_of_its_own():
+    classes = [
+        node for path in MODULES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    ]
+    names = Counter(node.name for node in classes if not node.name.startswith("_"))
+    assert names
+    assert {name for name, count in names.items() if count > 1} == set()
+
+
 def test_every_source_folder_is_a_package():
     missing = {_name(path.parent) for path in MODULES if not (path.parent / "__init__.py").is_file()}
     assert not missing

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile, UnitBuild
+from be_runtime.compile.plan.edges import compile_edge, link_edge
+from be_runtime.compile.plan.unit_files import OBJECTS, files_named, unit_files
 from be_runtime.generate.codegen import Binding, render_include, render_inline_source, render_unit
-from be_runtime.generate.contents import LIBRARY
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.request.options import BuildRequest, Unit
 from be_runtime.request.tools import Tools
 
-SplitIntoPhases = Callable[[Sequence[str], str, str], UnitBuild | None]
-
-HANDLER_OBJECT = "obj/be_handler.o"
-HANDLER_DEPFILE = "obj/be_handler.d"
-_SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
-
-
-def file_stem(stem: str) -> str:
-    """A unit's stem in the names of its files: a name that make, ninja and a shell take as it is, and none of ours."""
-    plain = re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII)
-    if plain == stem and not stem.startswith("be_"):
-        return stem
-    return f"{plain}.{sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
-
-
-def object_path(stem: str) -> str:
-    """Where a unit's object is, relative to the build folder."""
-    return f"obj/{file_stem(stem)}.o"
+HANDLER = files_named("be_handler", "cpp")._replace(source=str(NATIVE_DIR / "handler.cc"))
+_DEVICE_LINK = f"{OBJECTS}/be_device_link.o"
 
 
 def plan_units(
     request: BuildRequest,
     bindings: Mapping[str, Sequence[Binding]],
-    tools: Tools,
-    split: SplitIntoPhases | None = None,
+    command: Sequence[str],
+    phases: Mapping[str, UnitBuild] | None = None,
 ) -> dict[str, UnitBuild]:
     """What compiles each of the author's units, by its stem.
 
@@ -49,16 +32,16 @@ def plan_units(
     request : BuildRequest
     bindings : mapping of str to sequence of Binding
         The entry points of each unit, by the unit's stem.
-    tools : Tools
-    split : callable, optional
-        Given the command of nvcc or clang, a source and an object: the compiler's phases, or None to run it as a
-        whole.
+    command : sequence of str
+        From `compile_command`.
+    phases : mapping of str to UnitBuild, optional
+        The phases of the compiler, by the unit's stem; the other units are compiled by the command as a whole.
     """
     planned = {}
     for unit in request.units:
-        compiled = _compile_unit(request, unit, tools, split)
-        source = _unit_file(request, unit, bindings[unit.stem])
-        planned[unit.stem] = compiled._replace(files=(source, *compiled.files))
+        compiled = (phases or {}).get(unit.stem) or _compile_unit(request, unit, command)
+        source = GeneratedFile(compiled.unit.source, _source_text(request, unit, bindings[unit.stem]))
+        planned[unit.stem] = compiled._replace(files=(source, *compiled.files), command=tuple(command))
     return planned
 
 
@@ -81,7 +64,7 @@ def plan_build(
     link : LinkCommand
         From `flags.link`.
     handler : str, optional
-        The path of the compiled handler; by default it is compiled too, as `HANDLER_OBJECT`.
+        The path of the compiled handler; by default it is compiled too, see `HANDLER`.
     aside : UnitBuild, optional
         What else to run, beside the compilers.
     """
@@ -89,17 +72,16 @@ def plan_build(
     files = [file for build in builds for file in build.files]
     edges = _in_waves([units[unit.stem] for unit in _longest_first(request.units)])
     edges += aside.edges if aside is not None else ()
-    objects = [object_path(stem) for stem in units]
+    objects = [build.unit.object for build in units.values()]
     if handler is None:
         edges.append(handler_edge(tools))
-    objects.append(handler or HANDLER_OBJECT)
+    objects.append(handler or HANDLER.object)
     if request.language == "cuda" and flags.is_relocatable(request.compile.cflags):
         edges.append(_device_link_edge(request, tools, objects))
-        objects += edges[-1].outputs
-    edges.append(link_edge(link, objects))
+        objects.append(_DEVICE_LINK)
     library_path = next((build.library_path for build in units.values() if build.library_path), "")
     made_aside = tuple(name for edge in aside.edges for name in edge.outputs) if aside is not None else ()
-    return BuildPlan(files=tuple(files), edges=tuple(edges), library_path=library_path, aside=made_aside)
+    return BuildPlan(tuple(files), tuple(edges), link_edge(link, objects), library_path, made_aside)
 
 
 def _longest_first(units: Sequence[Unit]) -> list[Unit]:
@@ -119,29 +101,14 @@ def _in_waves(builds: Sequence[UnitBuild]) -> list[Edge]:
 
 def handler_edge(tools: Tools) -> Edge:
     """The command that compiles the part of a module that is the same for all."""
-    command = flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include])
-    return Edge(
-        argv=(*command, "-MD", "-MF", HANDLER_DEPFILE, "-c", str(NATIVE_DIR / "handler.cc"), "-o", HANDLER_OBJECT),
-        inputs=(),
-        outputs=(HANDLER_OBJECT,),
-        description="compiling the XLA handler",
-        depfile=HANDLER_DEPFILE,
-    )
-
-
-def link_edge(link: flags.LinkCommand, objects: Sequence[str]) -> Edge:
-    """The command that makes the library from its objects."""
-    return Edge(
-        argv=(*link.head, *objects, "-o", LIBRARY, *link.tail),
-        inputs=tuple(objects),
-        outputs=(LIBRARY,),
-        description="linking",
+    return compile_edge(
+        flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include]), HANDLER, "compiling the XLA handler"
     )
 
 
 def with_compiler_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
     """The same build, with a program such as ccache put before every command that compiles."""
-    edges = (edge._replace(argv=(*launcher, *edge.argv)) if edge.depfile else edge for edge in plan.edges)
+    edges = (edge._replace(argv=(*launcher, *edge.argv)) if edge.tool == "compile" else edge for edge in plan.edges)
     return plan._replace(edges=tuple(edges))
 
 
@@ -157,8 +124,7 @@ def with_private_names(
     private : mapping of str to sequence of str
         For an object, objcopy's options.
     """
-    *edges, last = plan.edges
-    objects = list(last.inputs)
+    edges, objects = list(plan.edges), list(plan.objects)
     for source, options in private.items():
         target = source.removesuffix(".o") + ".private.o"
         edges.append(
@@ -167,20 +133,16 @@ def with_private_names(
                 inputs=(source,),
                 outputs=(target,),
                 description=f"separating the names of {Path(source).stem}",
+                tool="separate",
             )
         )
         objects[objects.index(source)] = target
-    return plan._replace(edges=(*edges, link_edge(link, objects)))
+    return plan._replace(edges=tuple(edges), link=link_edge(link, objects))
 
 
-def _unit_file(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> GeneratedFile:
+def _source_text(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> str:
     body = render_inline_source(unit.sources) if unit.path is None else render_include(str(unit.path))
-    text = render_unit(body, request.name, bindings, language=request.language)
-    return GeneratedFile(path=_unit_source(request, unit), text=text)
-
-
-def _unit_source(request: BuildRequest, unit: Unit) -> str:
-    return f"src/{file_stem(unit.stem)}{_SUFFIX[request.language]}"
+    return render_unit(body, request.name, bindings, language=request.language)
 
 
 def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
@@ -201,36 +163,20 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
     return flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
 
 
-def _compile_unit(request: BuildRequest, unit: Unit, tools: Tools, split: SplitIntoPhases | None) -> UnitBuild:
-    """The commands that compile one of the author's units."""
-    options, command = request.compile, compile_command(request, tools)
-    source, target = _unit_source(request, unit), object_path(unit.stem)
-    if split is not None and request.language == "cuda" and flags.allows_phases(options.cflags):
-        phases = split(command, source, target)
-        if phases is not None:
-            return phases._replace(command=command)
+def _compile_unit(request: BuildRequest, unit: Unit, command: Sequence[str]) -> UnitBuild:
+    """The command that compiles one of the author's units as a whole."""
+    files = unit_files(unit.stem, request.language)
     shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
-    return UnitBuild(edges=(_compile_edge(command, source, unit.stem, f"compiling {shown}"),), command=command)
-
-
-def _compile_edge(command: Sequence[str], source: str, stem: str, description: str) -> Edge:
-    target, depfile = object_path(stem), f"obj/{file_stem(stem)}.d"
-    return Edge(
-        argv=(*command, "-MD", "-MF", depfile, "-c", source, "-o", target),
-        inputs=(source,),
-        outputs=(target,),
-        description=description,
-        depfile=depfile,
-    )
+    return UnitBuild(unit=files, edges=(compile_edge(command, files, f"compiling {shown}"),))
 
 
 def _device_link_edge(request: BuildRequest, tools: Tools, objects: Sequence[str]) -> Edge:
     assert tools.cuda is not None
-    target = "obj/be_device_link.o"
     command = flags.nvcc_device_link(tools.cuda, tools.cxx, request.compile, tools.archs)
     return Edge(
-        argv=(*command, *objects, "-o", target),
+        argv=(*command, *objects, "-o", _DEVICE_LINK),
         inputs=tuple(objects),
-        outputs=(target,),
+        outputs=(_DEVICE_LINK,),
         description="linking device code",
+        tool="device link",
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.cache.validity.examine import proven_records
 from be_runtime.cache.validity.manifest import FileRecord
-from be_runtime.compile.graph import HANDLER_OBJECT, handler_edge
+from be_runtime.compile.graph import HANDLER, handler_edge
 from be_runtime.compile.inputs.observe import LookedAt, Observer
 from be_runtime.request.tools import Tools
 from be_toolchain import Toolchain
@@ -35,23 +35,28 @@ class Handler(NamedTuple):
     records: Mapping[str, FileRecord]
 
 
-def find(tools: Tools, toolchain: Toolchain, store: Store) -> Handler | None:
+def find(tools: Tools, toolchain: Toolchain, toolchain_store: Store) -> Handler | None:
     """The handler of a toolchain, or None when it has to be compiled."""
-    entry = store.get(_key(tools, toolchain))
+    entry = toolchain_store.get(_key(tools, toolchain))
     return None if entry is None else Handler(str(entry.output(_OBJECT)), proven_records(entry.manifest))
 
 
 def keep(
-    tools: Tools, toolchain: Toolchain, store: Store, folder: Path, observer: Observer, linked: tuple[str, ...]
+    tools: Tools,
+    toolchain: Toolchain,
+    toolchain_store: Store,
+    folder: Path,
+    observer: Observer,
+    linked: tuple[str, ...],
 ) -> None:
     """Keep the handler that a build compiled in its folder, and what is known of the files that every link reads."""
 
     def copy(staging: Path) -> BuildOutput:
-        shutil.copyfile(folder / HANDLER_OBJECT, staging / _OBJECT)
+        shutil.copyfile(folder / HANDLER.object, staging / _OBJECT)
         looked_at = LookedAt.merged((observer.looked_at((handler_edge(tools),)), LookedAt(others=linked)))
         return BuildOutput((_OBJECT,), *looked_at)
 
-    store.keep(_key(tools, toolchain), copy)
+    toolchain_store.keep(_key(tools, toolchain), copy)
 
 
 def _key(tools: Tools, toolchain: Toolchain) -> CacheKey:

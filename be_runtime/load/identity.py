@@ -45,6 +45,7 @@ def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_ap
         "module",
         *request_fields(request, ffi_api_version),
         ("tools", tools.key_fields()),
+        ("archs", [arch.sm for arch in tools.archs]),
         ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
     )
 

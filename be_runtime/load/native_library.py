@@ -6,11 +6,13 @@ import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
-from be_runtime.cache import BuildOutput, CacheKey, Entry, Store, make_key
+from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan import flags
-from be_runtime.compile.plan.build_plan import BuildPlan, Edge
-from be_runtime.compile.run.execute import execute
+from be_runtime.compile.plan.build_plan import BuildPlan
+from be_runtime.compile.plan.edges import compile_edge, link_edge
+from be_runtime.compile.plan.unit_files import UnitFiles
+from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.compile.run.progress import Progress
 from be_runtime.generate.contents import LIBRARY
@@ -20,8 +22,6 @@ from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.model import HostCompiler
-
-"""The sources."""
 
 _OBJECT, _DEPFILE = "library.o", "library.d"
 
@@ -46,54 +46,37 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     """
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    edges = _edges(name, toolchain.cxx, ldflags)
-    store = Store(session.record_dir)
+    plan = _plan(name, toolchain.cxx, ldflags)
 
     def find() -> Entry:
-        return store.get_or_build(
-            _key(name, edges, toolchain),
-            lambda staging: _build(name, edges, session, staging),
+        return session.toolchain_store.get_or_build(
+            _key(name, plan, toolchain),
+            lambda staging: _build(name, plan, session, staging),
             lock_timeout_s=session.settings.lock_timeout_s,
         )
 
     return use_entry(find, lambda entry: open_library(entry.output(LIBRARY)), session)
 
 
-def _edges(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> tuple[Edge, ...]:
-    source = str(NATIVE_DIR / f"{name}.cc")
+def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPlan:
+    files = UnitFiles(name, str(NATIVE_DIR / f"{name}.cc"), _OBJECT, _DEPFILE)
     command = flags.handler_compile(compiler, [INCLUDE_DIR, jax_port.ffi_include_dir()])
     link = flags.link(compiler, None, ldflags, (), lambda _folder: [])
-    return (
-        Edge(
-            argv=(*command, "-MD", "-MF", _DEPFILE, "-c", source, "-o", _OBJECT),
-            inputs=(),
-            outputs=(_OBJECT,),
-            description=f"compiling {name}",
-            depfile=_DEPFILE,
-        ),
-        Edge(
-            argv=(*link.head, _OBJECT, "-o", LIBRARY, *link.tail),
-            inputs=(_OBJECT,),
-            outputs=(LIBRARY,),
-            description=f"linking {name}",
-        ),
+    return BuildPlan(
+        files=(),
+        edges=(compile_edge(command, files, f"compiling {name}"),),
+        link=link_edge(link, (_OBJECT,), f"linking {name}"),
     )
 
 
-def _key(name: str, edges: Sequence[Edge], toolchain: Toolchain) -> CacheKey:
-    commands = [part for edge in edges for part in (*edge.argv, "")]
+def _key(name: str, plan: BuildPlan, toolchain: Toolchain) -> CacheKey:
+    commands = [part for edge in plan.commands for part in (*edge.argv, "")]
     return make_key("native", ("name", name), ("commands", commands), ("toolchain", toolchain.fingerprint))
 
 
-def _build(name: str, edges: tuple[Edge, ...], session: Session, staging: Path) -> BuildOutput:
-    with Progress(name, edges) as progress:
-        execute(
-            BuildPlan(files=(), edges=edges),
-            staging,
-            ninja=resolve_ninja(session.system),
-            jobs=1,
-            environ=session.system.environ,
-            timeout_s=session.settings.compile_timeout_s,
-            on_finish=progress.finish,
-        )
+def _build(name: str, plan: BuildPlan, session: Session, staging: Path) -> BuildOutput:
+    system, timeout_s = session.system, session.settings.compile_timeout_s
+    runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
+    with Progress(name, plan.commands) as progress:
+        runner.run(plan, progress=progress)
     return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((_DEPFILE,), staging))

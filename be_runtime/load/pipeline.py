@@ -48,10 +48,10 @@ class Session(NamedTuple):
         Settings from the environment.
     cache : Store
         Cache.
-    store : Store
+    module_store : Store
         Store of modules: the cache, or the folder that the caller named.
     record_dir : Path
-        Folder of the toolchain's record.
+        Holds the toolchain's record, and what belongs to the toolchain.
     registry : Registry
         Targets of the process.
     archs : tuple of Arch
@@ -61,10 +61,15 @@ class Session(NamedTuple):
     system: System
     settings: Settings
     cache: Store
-    store: Store
+    module_store: Store
     record_dir: Path
     registry: Registry
     archs: tuple[Arch, ...] = ()
+
+    @property
+    def toolchain_store(self) -> Store:
+        """Where what belongs to the toolchain is kept, such as the compiled handler."""
+        return Store(self.record_dir)
 
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
@@ -126,7 +131,7 @@ def _obtain(
     verbose = options.verbose or settings.verbose
 
     def find() -> Entry:
-        entry = session.store.get_or_build(
+        entry = session.module_store.get_or_build(
             key,
             make,
             force=options.force_rebuild,
@@ -136,7 +141,7 @@ def _obtain(
         if verbose and not entry.built:
             _say(f"{request.name}: from the cache, {entry.path}")
         elif verbose and entry.reason:
-            differs = "".join(f"\n  {line}" for line in session.store.explain(key))
+            differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
             _say(f"{request.name}: built, since {entry.reason}{differs}")
         return entry
 
@@ -173,7 +178,7 @@ def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Ses
 def _prune(session: Session) -> None:
     """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
     settings = session.settings
-    for store in (session.cache, Store(session.record_dir)):
+    for store in (session.cache, session.toolchain_store):
         with contextlib.suppress(CacheError):  # the next build tries again
             store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
 
@@ -184,24 +189,25 @@ def _maker(
     """Return the function that builds the module if the cache has none; it imports the compiler modules."""
 
     def make(staging: Path) -> BuildOutput:
-        from be_runtime.compile.make import Maker
+        from be_runtime.compile.build_order import BuildOrder
+        from be_runtime.compile.make import make_module
 
-        maker = Maker(
+        order = BuildOrder(
             request=request,
             tools=tools,
+            toolchain=toolchain,
             system=session.system,
             settings=session.settings,
-            store=Store(session.record_dir),
-            toolchain=toolchain,
+            toolchain_store=session.toolchain_store,
+            module_store=session.module_store,
             jobs=options.jobs,
             verbose=options.verbose or session.settings.verbose,
-            objects=session.store,
             force=options.force_rebuild,
         )
         try:
-            return maker.make(staging)
+            return make_module(order, staging)
         except BuildError as error:
-            if maker.verbose:
+            if order.verbose:
                 say_output(error)
             raise
 

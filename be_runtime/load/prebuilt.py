@@ -32,7 +32,7 @@ from be_toolchain.machine.folder_trust import distrust_entry
 RECORD = "prebuilt.json"
 _SCHEMA = 1
 _MODULE, _KIND = "module", "prebuilt"
-_OF_TOOLS = frozenset({"tools", "toolchain"})
+_OF_TOOLS = frozenset({"tools", "archs", "toolchain"})
 _DIGITS = 32
 
 
@@ -167,7 +167,7 @@ def _modules(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
 
 def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
     """Write one module, readable by every user, to a temporary folder beside its place, then rename it."""
-    archs = tuple(Arch.parse(text) for text in key.texts("tools") if text.startswith("sm_"))
+    archs = tuple(map(Arch.parse, key.texts("archs")))
     outputs = {output.path: output.sha256 for output in entry.manifest.outputs.records}
     record = Record(
         key=CacheKey(_KIND, tuple(field for field in key.fields if field[0] not in _OF_TOOLS)),

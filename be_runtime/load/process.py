@@ -76,7 +76,7 @@ class Process:
             system=LocalSystem(),
             settings=settings,
             cache=Store(cache),
-            store=Store(build_directory or cache),
+            module_store=Store(build_directory or cache),
             record_dir=Path(own_folder(str(cache)), "toolchain"),
             registry=self.registry,
             archs=self._archs,

@@ -57,9 +57,9 @@ class Tools(NamedTuple):
     library_dirs: tuple[Path, ...] = ()
 
     def key_fields(self) -> tuple[str, ...]:
-        """Return the fields of a key for these tools, apart from the toolchain's own."""
+        """What of this decides a build beyond the toolchain's own fields and the architectures."""
         folders = (self.ffi_include, *self.library_includes, *self.library_dirs)
-        return (str(self.cxx.path), *(arch.sm for arch in self.archs), *self.programs, *map(str, folders))
+        return (str(self.cxx.path), *self.programs, *map(str, folders))
 
 
 def wanted_archs(
@@ -101,6 +101,23 @@ def _spelling(asked: object) -> tuple[str, ...]:
     return (f"write it as {text!r}",)
 
 
+def no_architecture(consequence: str) -> ArgumentError:
+    """Why no architecture is known, and how to name one: an error where one is needed, elsewhere a warning's text.
+
+    Parameters
+    ----------
+    consequence : str
+        What follows from it.
+    """
+    return ArgumentError(
+        f"no GPU is visible, so {consequence}",
+        hints=(
+            "compute_capability='sm_90', set_compute_capabilities('9.0') or BE_COMPUTE_CAPABILITIES=9.0 names one",
+            "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
+        ),
+    )
+
+
 def choose_archs(
     asked: str | None,
     process_wide: Sequence[Arch],
@@ -118,12 +135,8 @@ def choose_archs(
     archs = wanted_archs(asked, process_wide, settings, devices)
     if not archs:
         generic = max(_GENERIC, min(toolkit.archs, default=_GENERIC))
-        warnings.warn(
-            f"no GPU is visible, so CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use; "
-            "compute_capability='sm_90' or BE_COMPUTE_CAPABILITIES=9.0 names another one, "
-            "`python -m be_toolchain doctor` says why a GPU isn't seen",
-            stacklevel=_PUBLIC_CALL,
-        )
+        known = no_architecture(f"CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use")
+        warnings.warn(str(known), stacklevel=_PUBLIC_CALL)
         return (generic,)
     check_archs(archs, toolkit)
     return archs

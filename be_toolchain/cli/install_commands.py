@@ -13,7 +13,7 @@ from be_toolchain.errors import InstallError, StoreError, ToolchainError
 from be_toolchain.install.apply import apply_plan, make_plan
 from be_toolchain.install.facts import gather_situation
 from be_toolchain.install.installers import Installer, find_installer
-from be_toolchain.install.managed import Store, sweep, toolchain_json
+from be_toolchain.install.managed import ManagedStore, sweep, toolchain_json
 from be_toolchain.install.model import InstallPlan, InstallRequest, Situation, render_plan
 from be_toolchain.install.plan import choose_goals
 from be_toolchain.install.repair import find_repairs
@@ -81,13 +81,13 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
     return refuse
 
 
-def _store(system: System) -> Store:
+def _store(system: System) -> ManagedStore:
     """The store of this user."""
     _require_store_setting(system)
     root = find_store(system).path
     if root is None:
         raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
-    return Store(root)
+    return ManagedStore(root)
 
 
 def _require_store_setting(system: System) -> None:
@@ -149,7 +149,7 @@ def _apply(plans: tuple[InstallPlan, ...], installer: Installer) -> None:
             say(f"  done: {folder}", file=sys.stderr)
 
 
-def _list(store: Store, *, as_json: bool, verify: bool) -> int:
+def _list(store: ManagedStore, *, as_json: bool, verify: bool) -> int:
     """Print what is in the store."""
     rows = store.list()
     damage = {row.name: store.damage(row) for row in rows} if verify else {}
@@ -169,7 +169,7 @@ def _list(store: Store, *, as_json: bool, verify: bool) -> int:
     return FAILED if any(damage.values()) else WORKS
 
 
-def _use(store: Store, version: str) -> int:
+def _use(store: ManagedStore, version: str) -> int:
     """Select one, or none."""
     if version == NONE:
         store.select(None)
@@ -183,7 +183,7 @@ def _use(store: Store, version: str) -> int:
     return WORKS
 
 
-def _remove(store: Store, version: str, ask: Ask) -> int:
+def _remove(store: ManagedStore, version: str, ask: Ask) -> int:
     """Remove one."""
     row = store.find(version)
     say(f"remove {row.name} ({row.path})")
@@ -193,7 +193,7 @@ def _remove(store: Store, version: str, ask: Ask) -> int:
     return WORKS
 
 
-def _prune(store: Store, ask: Ask) -> int:
+def _prune(store: ManagedStore, ask: Ask) -> int:
     """Ask about superseded versions; leftovers are gone."""
     rows = store.superseded()
     if not rows:

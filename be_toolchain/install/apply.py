@@ -12,7 +12,7 @@ from be_toolchain.errors import InstallError
 from be_toolchain.install.clang_tree import join_wheels, try_clang
 from be_toolchain.install.facts import parse_present
 from be_toolchain.install.installers import Installer
-from be_toolchain.install.managed import Store, flush
+from be_toolchain.install.managed import ManagedStore, flush
 from be_toolchain.install.model import Goal, InstallPlan, Situation
 from be_toolchain.install.plan import plan_install
 from be_toolchain.install.wheel_files import check_wheel, dist_infos_of
@@ -68,7 +68,7 @@ def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: Non
         return plan.folder
     _check_room(plan, installer.system)
     if plan.goal.into == "managed":
-        return _apply_managed(plan, Store(plan.goal.folder), installer, say)
+        return _apply_managed(plan, ManagedStore(plan.goal.folder), installer, say)
     return _apply_env(plan, installer, say)
 
 
@@ -101,7 +101,7 @@ def _require_intact(plan: InstallPlan, site: Path) -> None:
         raise InstallError(f"the installed files are not what the wheels hold ({len(wrong)} differ)\n{shown}")
 
 
-def _apply_managed(plan: InstallPlan, store: Store, installer: Installer, say: Say) -> Path:
+def _apply_managed(plan: InstallPlan, store: ManagedStore, installer: Installer, say: Say) -> Path:
     """Build a toolchain beside the others and publish it by one rename."""
     with store.stage() as work:
         tree = work / "tree"

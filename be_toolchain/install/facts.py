@@ -10,7 +10,7 @@ from pathlib import Path
 from be_toolchain.find.clang_toolkit import find_clang
 from be_toolchain.find.compilers import Compilers
 from be_toolchain.find.devices import probe_devices
-from be_toolchain.install.managed import Store
+from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.model import Situation
 from be_toolchain.known import catalog
 from be_toolchain.known.distributions import JAX_PLUGIN, normalize, parse_dist_info, parse_requirement
@@ -58,7 +58,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
         minimums=parse_minimums(metadata),
         present=parse_present(names),
         interrupted=_interrupted(system.read_text(site / INTERRUPTED)),
-        stored=tuple(row.name for row in Store(store).list()) if store is not None else (),
+        stored=tuple(row.name for row in ManagedStore(store).list()) if store is not None else (),
         clang=str(clang.compiler.path) if clang else "",
         clang_version=clang.compiler.version if clang else "",
         clang_problem=next((probe.reason for probe in probes if probe.reason.startswith("clang ")), "")

@@ -49,7 +49,7 @@ class ManagedToolchain(NamedTuple):
     selected: bool = False
 
 
-class Store:
+class ManagedStore:
     """Managed toolchains below one folder. Nothing is made on disk before the first installation.
 
     Parameters
@@ -205,7 +205,7 @@ class Store:
 def sweep(system: System) -> tuple[str, ...]:
     """Remove what killed installations left, in the store and in the temporary folder; a sentence for each."""
     store = find_store(system)
-    left = Store(store.path).leftovers() if store.path is not None and not store.problem else ()
+    left = ManagedStore(store.path).leftovers() if store.path is not None and not store.problem else ()
     with contextlib.suppress(FileNotFoundError):  # no temporary folder can be written
         left += find_dead(Path(tempfile.gettempdir()))
     return sweep_dead(left)

@@ -21,7 +21,7 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
 
-class Kind(NamedTuple):
+class SettingKind(NamedTuple):
     """A kind of text.
 
     Parameters
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     ----------
     variables : tuple of str
         Its variable and the aliases; the first that is set counts.
-    kind : Kind
+    kind : SettingKind
     meaning : str
         What it does, in Markdown.
     default_text : str
@@ -51,7 +51,7 @@ class Setting(NamedTuple):
     """
 
     variables: tuple[str, ...]
-    kind: Kind
+    kind: SettingKind
     meaning: str
     default_text: str = ""
 
@@ -162,13 +162,13 @@ def _parse_command(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
         raise ValueError(f"a command, quoted as for a shell ({error})") from None
 
 
-_PATH = Kind("path", _parse_path)
-_FLAG = Kind("flag", _parse_flag)
-_COUNT = Kind("count", _parse_count)
-_SECONDS = Kind("seconds", _parse_seconds)
-_CAPABILITIES = Kind("list", _parse_capabilities)
-_COMMAND = Kind("command", _parse_command)
-_PROGRAM, _FOLDER, _LIST = (Kind(name, _parse_text) for name in ("program", "folder", "list"))
+_PATH = SettingKind("path", _parse_path)
+_FLAG = SettingKind("flag", _parse_flag)
+_COUNT = SettingKind("count", _parse_count)
+_SECONDS = SettingKind("seconds", _parse_seconds)
+_CAPABILITIES = SettingKind("list", _parse_capabilities)
+_COMMAND = SettingKind("command", _parse_command)
+_PROGRAM, _FOLDER, _LIST = (SettingKind(name, _parse_text) for name in ("program", "folder", "list"))
 """Kinds of texts that mean something to the search alone."""
 
 RUNTIME = {

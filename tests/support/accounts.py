@@ -27,7 +27,7 @@ from be_toolchain.cli import main as cli
 from be_toolchain.find import resolver
 from be_toolchain.machine import system
 from be_toolchain.settings import configuration
-from be_toolchain.install.managed import Store
+from be_toolchain.install.managed import ManagedStore
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 os.environ["HOME"] = "/nonexistent"
 os.chdir({cwd!r})

@@ -21,7 +21,7 @@ from typing import Any
 
 from be_runtime.cache import BuildOutput, Store, make_key
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
-from be_runtime.compile.run.execute import execute
+from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
 from be_toolchain.machine.system import LocalSystem
 
@@ -43,9 +43,9 @@ def ask(root: str, name: str, *, force: bool = False) -> None:
 
 def _build(staging: Path) -> BuildOutput:
     script = ("sh", "-c", "sleep 0.03; echo content > m.so")
-    edge = Edge(argv=script, inputs=(), outputs=("m.so",), description="making")
+    edge = Edge(argv=script, inputs=(), outputs=("m.so",), description="making", tool="compile")
     plan, ninja = BuildPlan(files=(), edges=(edge,)), resolve_ninja(LocalSystem())
-    execute(plan, staging, ninja=ninja, jobs=1, environ=os.environ, timeout_s=20.0)
+    Runner(staging, ninja=ninja, jobs=1, environ=os.environ, timeout_s=20.0).run(plan)
     return BuildOutput(outputs=("m.so",))
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from be_runtime.compile.clang import clang_flags
 from be_runtime.compile.plan.build_plan import Edge, GeneratedFile, UnitBuild
+from be_runtime.compile.plan.unit_files import UnitFiles
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import CompileOptions
 from be_toolchain.arch import Arch
@@ -82,19 +83,19 @@ def _arch_flags(archs: tuple[Arch, ...]) -> tuple[str, ...]:
     return (*(f"{_ARCH}{arch.sm}" for arch in ordered), f"{_NO_PTX}all", *ptx)
 
 
-def split_clang(command: Sequence[str], source: str, target: str, ptxas: str, packer: Packer) -> UnitBuild:
+def split_clang(command: Sequence[str], unit: UnitFiles, ptxas: str, packer: Packer) -> UnitBuild:
     """The commands that compile one unit, host side and device sides at once.
 
     Parameters
     ----------
     command : sequence of str
         From `clang_compile`.
-    source, target : str
-        The CUDA file and the object, relative to the build folder.
+    unit : UnitFiles
     ptxas : str
         The program.
     packer : Packer
     """
+    source, target = unit.source, unit.object
     archs = [flag.removeprefix(_ARCH) for flag in command if flag.startswith(_ARCH)]
     with_ptx = {flag.removeprefix(_PTX) for flag in command if flag.startswith(_PTX)}
     common, ptxas_flags = _without_driver_flags(command)
@@ -116,10 +117,13 @@ def split_clang(command: Sequence[str], source: str, target: str, ptxas: str, pa
     edges.append(_host_edge(common, source, host, placeholder, name))
     made = tuple(image.rpartition("file=")[2] for image in images)
     pack = (packer.python, "-I", "-S", packer.fatbin, "--create", fatbin, *images)
-    edges.append(Edge(argv=pack, inputs=made, outputs=(fatbin,), description=f"packing {name} (fatbinary)"))
+    edges.append(
+        Edge(pack, inputs=made, outputs=(fatbin,), description=f"packing {name} (fatbinary)", tool="fatbinary")
+    )
     embed = (packer.objcopy, "--update-section", f".nv_fatbin={fatbin}", host, target)
-    edges.append(Edge(argv=embed, inputs=(fatbin, host), outputs=(target,), description=f"packing {name} (objcopy)"))
-    return UnitBuild(edges=tuple(edges), files=(GeneratedFile(path=placeholder, text=_PLACEHOLDER),))
+    packing = f"packing {name} (objcopy)"
+    edges.append(Edge(embed, inputs=(fatbin, host), outputs=(target,), description=packing, tool="embed"))
+    return UnitBuild(unit=unit, edges=tuple(edges), files=(GeneratedFile(path=placeholder, text=_PLACEHOLDER),))
 
 
 def _without_driver_flags(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -143,6 +147,7 @@ def _device_edge(common: tuple[str, ...], source: str, ptx: str, arch: str, name
         inputs=(source,),
         outputs=(ptx,),
         description=f"compiling {name} for {arch}",
+        tool="compile",
         depfile=depfile,
     )
 
@@ -153,6 +158,7 @@ def _ptxas_edge(command: tuple[str, ...], ptx: str, cubin: str, arch: str, name:
         inputs=(ptx,),
         outputs=(cubin,),
         description=f"assembling {name} for {arch} (ptxas)",
+        tool="ptxas",
     )
 
 
@@ -165,5 +171,6 @@ def _host_edge(common: tuple[str, ...], source: str, host: str, placeholder: str
         inputs=(source, placeholder),
         outputs=(host,),
         description=f"compiling {name} for the host",
+        tool="compile",
         depfile=depfile,
     )

@@ -104,10 +104,13 @@ class Observer(NamedTuple):
 
     def watch(self, plan: BuildPlan) -> BuildPlan:
         """The same plan, its commands with what notes the files that they look at."""
-        return plan._replace(edges=tuple(map(self._watched, plan.edges))) if self.library else plan
+        if not self.library:
+            return plan
+        link = None if plan.link is None else self._watched(plan.link)
+        return plan._replace(edges=tuple(map(self._watched, plan.edges)), link=link)
 
     def _watched(self, edge: Edge) -> Edge:
-        if self.launcher and edge.argv[: len(self.launcher)] == self.launcher:
+        if self.launcher and edge.tool == "compile":
             return edge
         # The user's come first: AddressSanitizer's insists on it.
         preload = f"{self.preloaded}:{self.library}".lstrip(":")

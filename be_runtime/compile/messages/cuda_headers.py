@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 
-class Wheel(NamedTuple):
+class HeaderWheel(NamedTuple):
     """The wheel that has a header.
 
     Parameters
@@ -30,17 +30,20 @@ _LIBRARIES = {
     r"cufft\w*\.h": "cufft",
 }
 _WHEELS = (
-    (r"(?:cuda|nv)/[\w/]+|(?:cub|thrust)/.*", Wheel("nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12")),
-    (r"crt/.*", Wheel("nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12")),
+    (r"(?:cuda|nv)/[\w/]+|(?:cub|thrust)/.*", HeaderWheel("nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12")),
+    (r"crt/.*", HeaderWheel("nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12")),
     (
         r"cuda_\w+\.h|cooperative_groups.*|mma\.h|cuComplex\.h|math_constants\.h",
-        Wheel("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
+        HeaderWheel("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
     ),
-    *((names, Wheel(f"nvidia-{name}", f"nvidia-{name}-cu12", is_library=True)) for names, name in _LIBRARIES.items()),
+    *(
+        (names, HeaderWheel(f"nvidia-{name}", f"nvidia-{name}-cu12", is_library=True))
+        for names, name in _LIBRARIES.items()
+    ),
 )
 
 
-def wheel_of(header: str) -> Wheel | None:
+def wheel_of(header: str) -> HeaderWheel | None:
     """The wheel that has a header, by the name in its ``#include``; None when it is none of CUDA's.
 
     Examples

@@ -93,10 +93,10 @@ def explained(
     sources: Mapping[str, str],
     trampoline_lines: Sequence[tuple[str, int]] = (),
     *,
+    is_cuda: bool,
     where: str = "",
 ) -> BuildError:
     """The same failure with what `diagnose` finds in its output, and `where` behind its message."""
-    is_cuda = any(word.endswith(".cu") or word == "nvrtc" for word in error.command)
     diagnosis = diagnose(error.output, sources, trampoline_lines, is_cuda=is_cuda)
     return type(error)(
         error.message + where,

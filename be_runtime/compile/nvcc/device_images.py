@@ -43,7 +43,7 @@ class DeviceImages(NamedTuple):
 
     def apart(self, edge: Edge) -> Edge:
         """Fatbinary's command with another name for its text, which nobody reads; any other as it is."""
-        if self.text not in edge.outputs:
+        if edge.tool != "fatbinary":
             return edge
         unread = f"{self.text}.unread"
         argv = tuple(part.replace(self.text, unread) for part in edge.argv)
@@ -67,6 +67,7 @@ class DeviceImages(NamedTuple):
                 inputs=(assembly, self.data),
                 outputs=(target,),
                 description=f"{compilation.description}, assembling",
+                tool="assemble",
             ),
         )
 

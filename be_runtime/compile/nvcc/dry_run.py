@@ -17,7 +17,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(\w+)")
 
 
-class DryRun(NamedTuple):
+class NvccSteps(NamedTuple):
     """The steps of one nvcc call.
 
     Parameters
@@ -32,7 +32,7 @@ class DryRun(NamedTuple):
     commands: tuple[tuple[str, ...], ...]
 
 
-def parse_dryrun(text: str) -> DryRun | None:
+def parse_dryrun(text: str) -> NvccSteps | None:
     r"""Read a dry run, or None when it is not understood.
 
     Parameters
@@ -63,7 +63,7 @@ def parse_dryrun(text: str) -> DryRun | None:
         if argv is None:
             return None
         commands.append(argv)
-    return DryRun(environ=environ, commands=tuple(commands)) if commands else None
+    return NvccSteps(environ=environ, commands=tuple(commands)) if commands else None
 
 
 def _split(command: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -23,9 +23,9 @@ from be_runtime.compile.nvcc.plan_headers import (
     macros_file,
     names_in_headers,
 )
-from be_runtime.compile.nvcc.plan_preamble import FOLDER, MESSAGES, SOURCE
+from be_runtime.compile.nvcc.plan_preamble import FOLDER, MESSAGES, UNIT
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
-from be_runtime.compile.run.execute import Run
+from be_runtime.compile.run.execute import Runner
 from be_runtime.errors import BuildError
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import CompileOptions
@@ -92,17 +92,15 @@ class KeptHeaders(NamedTuple):
     toolkit: Path
     system: System
 
-    def write(self, staging: Path, read: Sequence[Path], run: Run) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    def write(self, runner: Runner, read: Sequence[Path]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
         """Write the files of each phase into the preamble's folder.
 
         Parameters
         ----------
-        staging : Path
-            Where the preprocessors and the probes left their outputs.
+        runner : Runner
+            Runs commands where the preprocessors and the probes left their outputs.
         read : sequence of Path
             The headers.
-        run : Run
-            Runs commands there.
 
         Returns
         -------
@@ -110,9 +108,10 @@ class KeptHeaders(NamedTuple):
             The files' names, none where text and macros would not be all that the headers leave; and the files that
             headers ask for and that are nowhere.
         """
-        asked = names_in_headers(map(_read, read))
+        staging, asked = runner.folder, names_in_headers(map(_read, read))
         texts = {
-            phase: headers_text(_read(staging / edge.outputs[0]), SOURCE) for phase, edge in self.preprocessors.items()
+            phase: headers_text(_read(staging / edge.outputs[0]), UNIT.source)
+            for phase, edge in self.preprocessors.items()
         }
         if asked is None or None in texts.values() or _read(staging / MESSAGES) or not self._is_understood():
             return (), ()
@@ -123,7 +122,7 @@ class KeptHeaders(NamedTuple):
         _write(staging / FOLDER / _ASKED, "\n".join(asked))
         _write(staging / FOLDER / _ENVIRONMENT, self._environment())
         try:
-            steps = run(BuildPlan(files=(), edges=checks(self.preprocessors, FOLDER)))
+            steps = runner.run(BuildPlan(files=(), edges=checks(self.preprocessors, FOLDER)))
         except BuildError:
             return (), ()
         found = {phase: _read(staging / check_file(FOLDER, phase)) for phase in texts}

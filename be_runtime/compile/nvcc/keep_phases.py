@@ -11,6 +11,7 @@ from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.compile.nvcc.dry_run import parse_dryrun
 from be_runtime.compile.nvcc.plan_phases import rename, split_phases
 from be_runtime.compile.plan.build_plan import UnitBuild
+from be_runtime.compile.plan.unit_files import UnitFiles, files_named
 from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
 
@@ -19,25 +20,18 @@ class _NoAnswerError(Exception):
     """The dry run failed: nothing is kept, and nvcc itself says why when it is run."""
 
 
-_PLACEHOLDER = "be_dry_run_source"
+_PLACEHOLDER = files_named("be_dry_run_source", "cuda")
 _MODULE_ID = "be_dry_run_module"
-_SOURCE = f"src/{_PLACEHOLDER}.cu"
-_OBJECT = f"obj/{_PLACEHOLDER}.o"
 _TEXT = "dryrun.txt"
 
 
-def is_known(command: Sequence[str], *, toolchain: Toolchain, store: Store) -> bool:
+def is_known(command: Sequence[str], *, toolchain: Toolchain, toolchain_store: Store) -> bool:
     """Whether nvcc was asked before about these flags."""
-    return store.get(_key(_dry_run(command), toolchain)) is not None
+    return toolchain_store.get(_key(_dry_run(command), toolchain)) is not None
 
 
 def phases_for(
-    command: Sequence[str],
-    stem: str,
-    *,
-    toolchain: Toolchain,
-    system: System,
-    store: Store,
+    command: Sequence[str], unit: UnitFiles, *, toolchain: Toolchain, system: System, toolchain_store: Store
 ) -> UnitBuild | None:
     """The phases of nvcc for one source, or None when it has to be run as a whole.
 
@@ -45,8 +39,7 @@ def phases_for(
     ----------
     command : sequence of str
         Nvcc with its flags, without files.
-    stem : str
-        Names the source, ``src/<stem>.cu`` in the build folder, and the object, ``obj/<stem>.o``.
+    unit : UnitFiles
     toolchain : Toolchain
         Holds a CUDA toolkit.
     """
@@ -66,7 +59,7 @@ def phases_for(
 
     try:
         text = (
-            store.get_or_build(_key(argv, toolchain), ask)
+            toolchain_store.get_or_build(_key(argv, toolchain), ask)
             .output(_TEXT)
             .read_text(encoding="utf-8", errors="surrogateescape")
         )
@@ -74,7 +67,11 @@ def phases_for(
         return None
     tools = (toolkit.cudafe, toolkit.cicc, toolkit.ptxas, toolkit.fatbinary)
     phases = _phases(text, *map(str, tools))
-    return None if phases is None else rename(rename(phases, _PLACEHOLDER, stem), _MODULE_ID, _module_id(stem))
+    return (
+        None
+        if phases is None
+        else rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, _module_id(unit.stem))
+    )
 
 
 @lru_cache(maxsize=8)
@@ -82,12 +79,13 @@ def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> Un
     """The phases of the placeholder, which the sources of a folder share."""
     dry = parse_dryrun(text)
     tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
-    return None if dry is None else split_phases(dry, tools, _SOURCE, _OBJECT, _MODULE_ID)
+    return None if dry is None else split_phases(dry, tools, _PLACEHOLDER, _MODULE_ID)
 
 
 def _dry_run(command: Sequence[str]) -> tuple[str, ...]:
     """The command that asks nvcc what it would do."""
-    return (*command, "--dryrun", "--keep", "--keep-dir", f"{_OBJECT}.phases", "-c", _SOURCE, "-o", _OBJECT)
+    target = _PLACEHOLDER.object
+    return (*command, "--dryrun", "--keep", "--keep-dir", f"{target}.phases", "-c", _PLACEHOLDER.source, "-o", target)
 
 
 def _key(argv: Sequence[str], toolchain: Toolchain) -> CacheKey:

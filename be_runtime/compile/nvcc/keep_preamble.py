@@ -23,13 +23,13 @@ from be_runtime.compile.nvcc.plan_preamble import (
     DEPFILE,
     FILES,
     FOLDER,
-    STEM,
+    UNIT,
     make_preamble,
     preamble_text,
     use_preamble,
 )
 from be_runtime.compile.plan.build_plan import UnitBuild
-from be_runtime.compile.run.execute import Run
+from be_runtime.compile.run.execute import Runner
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
@@ -64,7 +64,7 @@ class Preamble(NamedTuple):
 
     def use(self, build: UnitBuild) -> UnitBuild:
         """A unit's commands with the preamble, if there is one."""
-        if self.entry is None:
+        if self.entry is None or not build.edges:
             return build
         folder = str(self.entry.path)
         precompiled = use_preamble(build, str(NATIVE_DIR / "with_preamble.sh"), folder)
@@ -88,21 +88,22 @@ class Preamble(NamedTuple):
         """What is known of the files it was made from, by path."""
         return {} if self.entry is None else proven_records(self.entry.manifest)
 
-    def keep(self, store: Store, staging: Path, run: Run, observer: Observer) -> None:
-        """Keep what the commands have made; `run` runs more of them there."""
+    def keep(self, toolchain_store: Store, runner: Runner, observer: Observer) -> None:
+        """Keep what the commands have made; `runner` runs more of them there."""
+        staging = runner.folder
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
             return
         read, making = read_from_outside((DEPFILE,), staging), observer.looked_at(self.making.edges)
 
         def collect(target: Path) -> BuildOutput:
-            written, nowhere = self.headers.write(staging, read, run)
+            written, nowhere = self.headers.write(runner, read)
             listed = LookedAt(read=tuple(map(str, read)), absent=tuple(map(str, nowhere)))
             looked_at = LookedAt.merged((listed, making))
             for name in (*FILES, *written):
                 shutil.move(staging / FOLDER / name, target / name)
             return BuildOutput((*FILES, *written), *looked_at)
 
-        store.keep(self.key, collect)
+        toolchain_store.keep(self.key, collect)
 
 
 def find_preamble(
@@ -112,7 +113,7 @@ def find_preamble(
     *,
     toolchain: Toolchain,
     system: System,
-    store: Store,
+    toolchain_store: Store,
 ) -> Preamble | None:
     """The preamble for nvcc's flags, None where nvcc has to be run as a whole.
 
@@ -125,8 +126,10 @@ def find_preamble(
         With a CUDA toolkit.
     """
     assert tools.cuda is not None, "only nvcc has such a preamble"
-    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(command, toolchain=toolchain, store=store)
-    phases = phases_for(command, STEM, toolchain=toolchain, system=system, store=store)
+    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(
+        command, toolchain=toolchain, toolchain_store=toolchain_store
+    )
+    phases = phases_for(command, UNIT, toolchain=toolchain, system=system, toolchain_store=toolchain_store)
     if phases is None:
         return None
     headers = KeptHeaders(
@@ -135,12 +138,12 @@ def find_preamble(
     dropped = [f"-I{path}" for path in request.compile.include_paths]
     key = make_key(
         "preamble",
-        ("name", STEM),
+        ("name", UNIT.stem),
         ("commands", preamble_text(phases, dropped)),
         ("library_path", phases.library_path),
         ("toolchain", toolchain.fingerprint),
     )
-    entry = store.get(key)
+    entry = toolchain_store.get(key)
     return Preamble(
         key=key,
         entry=entry,

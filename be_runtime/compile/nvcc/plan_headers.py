@@ -229,6 +229,7 @@ def checks(preprocessors: Mapping[str, Edge], folder: str) -> tuple[Edge, ...]:
             inputs=(),
             outputs=(check_file(folder, phase),),
             description=f"checking the preamble ({phase})",
+            tool="preprocess",
         )
         for phase, edge in preprocessors.items()
     )
@@ -263,7 +264,7 @@ def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[
     kept : sequence of str
         The phases for which it does.
     """
-    source = f"src/{_stem(build)}.cu"
+    source = build.unit.source
     changed = {
         edge: edge._replace(argv=("/bin/sh", script, folder, phase, source, *edge.outputs, *without_output(edge.argv)))
         for phase, edge in preprocessing(build).items()
@@ -274,15 +275,10 @@ def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[
 
 def preprocessing(build: UnitBuild) -> dict[str, Edge]:
     """The commands that preprocess, by how the names of their outputs go on after the source's: ``".cpp1.ii"``."""
-    edges = (edge for edge in build.edges if edge.depfile is not None and "-E" in edge.argv)
-    return {PurePath(edge.outputs[0]).name.removeprefix(_stem(build)): edge for edge in edges}
+    edges = (edge for edge in build.edges if edge.tool == "preprocess")
+    return {PurePath(edge.outputs[0]).name.removeprefix(build.unit.stem): edge for edge in edges}
 
 
 def without_output(argv: Sequence[str]) -> tuple[str, ...]:
     """A command without ``-o`` and what follows it."""
     return tuple(part for part, before in zip(argv, ("", *argv), strict=False) if "-o" not in (part, before))
-
-
-def _stem(build: UnitBuild) -> str:
-    """The source's name, which the object has too."""
-    return PurePath(build.edges[-1].outputs[0]).stem if build.edges else ""

@@ -18,35 +18,36 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from be_runtime.compile.nvcc.device_images import device_images
-from be_runtime.compile.nvcc.dry_run import DryRun
-from be_runtime.compile.plan.build_plan import Edge, GeneratedFile, UnitBuild
+from be_runtime.compile.nvcc.dry_run import NvccSteps
+from be_runtime.compile.plan.build_plan import Edge, GeneratedFile, Tool, UnitBuild
+from be_runtime.compile.plan.unit_files import UnitFiles
 
-_OUTPUT_OPTIONS = {
-    "cudafe++": ("--gen_c_file_name",),
-    "cicc": ("-o", "--stub_file_name", "--gen_c_file_name", "--gen_device_file_name"),
-    "ptxas": ("-o",),
-    "fatbinary": ("--create", "--embedded-fatbin"),
+_OUTPUT_OPTIONS: dict[str, tuple[Tool, tuple[str, ...]]] = {
+    "cudafe++": ("cudafe++", ("--gen_c_file_name",)),
+    "cicc": ("cicc", ("-o", "--stub_file_name", "--gen_c_file_name", "--gen_device_file_name")),
+    "ptxas": ("ptxas", ("-o",)),
+    "fatbinary": ("fatbinary", ("--create", "--embedded-fatbin")),
 }
 _FORBIDDEN = ("nvlink", "nvprune", "ccache", "sccache")
 
 
 class _Step(NamedTuple):
-    tool: str
+    tool: Tool
     argv: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
-def split_phases(dry: DryRun, tools: Mapping[str, str], source: str, target: str, module_id: str) -> UnitBuild | None:
+def split_phases(dry: NvccSteps, tools: Mapping[str, str], unit: UnitFiles, module_id: str) -> UnitBuild | None:
     """The graph of a dry run, or None when it holds a step that is not understood.
 
     Parameters
     ----------
-    dry : DryRun
-        Of ``nvcc --keep --keep-dir … -c source -o target``.
+    dry : NvccSteps
+        Of ``nvcc --keep --keep-dir … -c source -o object``.
     tools : mapping of str to str
         The absolute paths of cudafe++, cicc, ptxas and fatbinary.
-    source, target : str
-        The CUDA file and the object, as the dry run spells them.
+    unit : UnitFiles
+        Its files, as the dry run spells them.
     module_id : str
         A C identifier that no other object of the library has.
     """
@@ -58,17 +59,18 @@ def split_phases(dry: DryRun, tools: Mapping[str, str], source: str, target: str
         return None
     *_, last = known
     id_file = _option(next(step.argv for step in known if step.tool == "cudafe++"), "--module_id_file_name")
-    if last.tool != "compile" or last.outputs != (target,) or id_file is None:
+    if last.tool != "compile" or last.outputs != (unit.object,) or id_file is None:
         return None
     fatbinary = next(step.argv for step in known if step.tool == "fatbinary")
     images = device_images(_option(fatbinary, "--create"), _option(fatbinary, "--embedded-fatbin"))
     if images is None:
         return None
     made = {output for step in known for output in step.outputs}
-    stem = PurePath(source).name
-    edges = [_edge(step, index, stem, made) for index, step in enumerate(known)]
+    name = PurePath(unit.source).name
+    edges = [_edge(step, index, name, made) for index, step in enumerate(known)]
     edges = [*map(images.apart, edges[:-1]), *images.assembled(edges[-1])]
     return UnitBuild(
+        unit=unit,
         edges=tuple(edges),
         files=(GeneratedFile(path=id_file, text=module_id), images.stand_in()),
         library_path=dry.environ.get("LD_LIBRARY_PATH", ""),
@@ -78,9 +80,10 @@ def split_phases(dry: DryRun, tools: Mapping[str, str], source: str, target: str
 def _step(argv: tuple[str, ...], tools: Mapping[str, str]) -> _Step | None:
     name = PurePath(argv[0]).name
     if name in _OUTPUT_OPTIONS:
-        outputs = _outputs(argv, _OUTPUT_OPTIONS[name])
+        tool, options = _OUTPUT_OPTIONS[name]
+        outputs = _outputs(argv, options)
         arguments = tuple(argument for argument in argv[1:] if argument != "--gen_module_id_file")
-        return _Step(name, (tools[name], *arguments), outputs) if outputs else None
+        return _Step(tool, (tools[name], *arguments), outputs) if outputs else None
     output = _option(argv, "-o")
     if name in _FORBIDDEN or output is None or ("-E" in argv) == ("-c" in argv):
         return None
@@ -115,6 +118,7 @@ def _edge(step: _Step, index: int, source_name: str, made: set[str]) -> Edge:
         inputs=tuple(sorted(named - set(step.outputs))),
         outputs=step.outputs,
         description=f"compiling {source_name} ({index + 1}: {step.tool})",
+        tool=step.tool,
         depfile=depfile,
     )
 
@@ -141,4 +145,4 @@ def rename(phases: UnitBuild, old: str, new: str) -> UnitBuild:
         for edge in phases.edges
     )
     files = tuple(GeneratedFile(*renamed(file)) for file in phases.files)
-    return phases._replace(edges=edges, files=files)
+    return phases._replace(unit=UnitFiles(*renamed(phases.unit)), edges=edges, files=files)

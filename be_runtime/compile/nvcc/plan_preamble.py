@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from be_runtime.compile.nvcc.plan_headers import preprocessing, probes, without_output
-from be_runtime.compile.plan.build_plan import Edge, GeneratedFile, UnitBuild
+from be_runtime.compile.plan.build_plan import Edge, GeneratedFile, Tool, UnitBuild
+from be_runtime.compile.plan.unit_files import OBJECTS, files_named
 
-STEM = "be_preamble"
-"""Stands for the source's name in the commands that make the preamble, and names its files."""
+UNIT = files_named("be_preamble", "cuda")
+"""The files of the empty source whose commands make the preamble."""
 
 FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
 """What the making leaves in `FOLDER`; nothing if a command failed."""
 
-FOLDER = "obj/be_preamble"
-_SCRIPT = "obj/be_preamble.sh"
-_DONE = "obj/be_preamble.done"
-SOURCE = "src/be_preamble.cu"
+FOLDER = f"{OBJECTS}/{UNIT.stem}"
+_SCRIPT = f"{FOLDER}.sh"
+_DONE = f"{FOLDER}.done"
 DEPFILE = f"{FOLDER}/read.d"
 MESSAGES = f"{FOLDER}/messages"
 """What the preprocessors have said."""
@@ -42,10 +42,7 @@ def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:
     folder : str
         Holds `FILES`.
     """
-    if not build.edges:
-        return build
-    whole = _translated(build)
-    compilation = _compilation(build)
+    whole, compilation = _translated(build), _the(build, "compile")
     used = compilation._replace(argv=("/bin/sh", script, folder, whole, *_without_input(compilation.argv, whole)))
     return build._replace(edges=tuple(used if edge is compilation else edge for edge in build.edges))
 
@@ -56,36 +53,36 @@ def make_preamble(phases: UnitBuild, dropped: Sequence[str]) -> UnitBuild:
     Parameters
     ----------
     phases : UnitBuild
-        Nvcc's phases of a source named `SOURCE`.
+        Nvcc's phases of `UNIT`.
     dropped : sequence of str
         Flags to leave out: the author's include folders, which the preamble does not read.
     """
     edge = Edge(
         argv=("/bin/sh", _SCRIPT),
-        inputs=(SOURCE,),
+        inputs=(UNIT.source,),
         outputs=(_DONE,),
         description="compiling the preamble of CUDA sources",
+        tool="make preamble",
     )
-    source = GeneratedFile(path=SOURCE, text="\n")
+    source = GeneratedFile(path=UNIT.source, text="\n")
     script = GeneratedFile(path=_SCRIPT, text=preamble_text(phases, dropped))
-    return UnitBuild(edges=(edge,), files=(*phases.files, source, script), library_path=phases.library_path)
+    return phases._replace(edges=(edge,), files=(*phases.files, source, script))
 
 
 def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
     """The script that makes a preamble, which is all that decides it beside the toolchain."""
-    translate = next(edge for edge in phases.edges if _tool(edge) == "cudafe++")
     whole = _translated(phases)
-    compiler = _without_input(_compilation(phases).argv, whole)
-    header = f"{FOLDER}/preamble.h"
+    compiler = _without_input(_the(phases, "compile").argv, whole)
+    header, quoted = f"{FOLDER}/preamble.h", shlex.quote(whole)
     depfiles = shlex.join(edge.depfile or "" for edge in preprocessing(phases).values())
     lines = [
         f"mkdir -p {FOLDER} {shlex.quote(str(PurePath(whole).parent))}",
         "make() {",
         *(f"{_shell(argv, dropped)} 2>> {MESSAGES} &&" for argv in probes(phases, FOLDER)),
         f"cat {depfiles} > {DEPFILE} &&",
-        f"{_shell(translate.argv, dropped)} &&",
+        f"{_shell(_the(phases, 'cudafe++').argv, dropped)} &&",
         # Not the first line, which names the source, nor the end, which includes what the device side made.
-        f"sed -e 1d -e '/^# 1 \"{STEM}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {shlex.quote(whole)} | sed '$d' > {header} &&",
+        f"sed -e 1d -e '/^# 1 \"{UNIT.stem}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {quoted} | sed '$d' > {header} &&",
         f"sed -n -e '/^# [0-9]* \"/q' -e '/^#pragma GCC diagnostic ignored/p' {header} > {FOLDER}/pragmas.h &&",
         f"wc -c < {header} > {FOLDER}/size &&",
         f"{_shell(_without_output(compiler), dropped)} -x c++-header {header} -o {header}.gch",
@@ -96,18 +93,14 @@ def preamble_text(phases: UnitBuild, dropped: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _the(build: UnitBuild, tool: Tool) -> Edge:
+    """The only command of a tool."""
+    return next(edge for edge in build.edges if edge.tool == tool)
+
+
 def _translated(build: UnitBuild) -> str:
-    """Cudafe++'s output."""
-    return next(output for edge in build.edges if _tool(edge) == "cudafe++" for output in edge.outputs)
-
-
-def _compilation(build: UnitBuild) -> Edge:
-    """The host compiler's command that reads it."""
-    return next(edge for edge in build.edges if _translated(build) in edge.inputs)
-
-
-def _tool(edge: Edge) -> str:
-    return PurePath(edge.argv[0]).name
+    """Cudafe++'s output, which the host compiler reads."""
+    return _the(build, "cudafe++").outputs[0]
 
 
 def _without_input(argv: Sequence[str], source: str) -> tuple[str, ...]:

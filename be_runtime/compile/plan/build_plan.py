@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from be_runtime.compile.plan.unit_files import UnitFiles
+
+Tool = Literal[
+    "preprocess", "cudafe++", "cicc", "ptxas", "fatbinary", "compile", "assemble", "embed",
+    "make preamble", "separate", "device link", "link",
+]  # fmt: skip
+"""The part that a command has in a build. ``compile`` reads a source and makes an object or its assembly, ``embed``
+puts device code into an object, ``separate`` makes names private to an object."""
+
+LINKING: tuple[Tool, ...] = ("separate", "device link", "link")
+"""What is done with the objects of all units."""
 
 
 class GeneratedFile(NamedTuple):
@@ -23,6 +35,8 @@ class Edge(NamedTuple):
         What it reads and writes, relative to the build folder.
     description : str
         For the progress line: what is being made.
+    tool : Tool
+        What the command does.
     depfile : str or None
         Where it lists the files it read, in make's format.
     environ : tuple of (str, str)
@@ -33,6 +47,7 @@ class Edge(NamedTuple):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     description: str
+    tool: Tool
     depfile: str | None = None
     environ: tuple[tuple[str, str], ...] = ()
 
@@ -42,25 +57,23 @@ class UnitBuild(NamedTuple):
 
     Parameters
     ----------
+    unit : UnitFiles
+        The unit's own files.
     edges : tuple of Edge
-        The last one makes the object.
+        They make the object; none where it is in its place already.
     files : tuple of GeneratedFile
-        What they expect to be there, apart from the unit's source.
+        What they expect to be there.
     library_path : str
         ``LD_LIBRARY_PATH`` for them; empty leaves it as it is.
     command : tuple of str
         The compiler and its flags as one command, without files, as an editor wants to know them.
     """
 
+    unit: UnitFiles
     edges: tuple[Edge, ...]
     files: tuple[GeneratedFile, ...] = ()
     library_path: str = ""
     command: tuple[str, ...] = ()
-
-    @property
-    def depfiles(self) -> tuple[str, ...]:
-        """Every depfile that the commands write."""
-        return tuple(edge.depfile for edge in self.edges if edge.depfile is not None)
 
 
 class BuildPlan(NamedTuple):
@@ -70,7 +83,9 @@ class BuildPlan(NamedTuple):
     ----------
     files : tuple of GeneratedFile
     edges : tuple of Edge
-        The last one makes the library.
+        All commands but the last.
+    link : Edge or None
+        The command that makes the library from its objects; None where nothing is linked.
     library_path : str
         ``LD_LIBRARY_PATH`` for the commands; empty leaves it as it is.
     aside : tuple of str
@@ -79,5 +94,16 @@ class BuildPlan(NamedTuple):
 
     files: tuple[GeneratedFile, ...]
     edges: tuple[Edge, ...]
+    link: Edge | None = None
     library_path: str = ""
     aside: tuple[str, ...] = ()
+
+    @property
+    def commands(self) -> tuple[Edge, ...]:
+        """Every command."""
+        return self.edges if self.link is None else (*self.edges, self.link)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """What is linked."""
+        return () if self.link is None else self.link.inputs

@@ -11,13 +11,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.compile.run.ninja import render_ninja, shell_command
 from be_runtime.compile.run.ninja_log import NinjaLog
+from be_runtime.compile.run.progress import Progress
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.machine.forks import no_fork
 from be_toolchain.machine.plain_environ import plain_environ
@@ -56,75 +57,44 @@ class Step(NamedTuple):
         return self.seconds is None
 
 
-class Run(Protocol):
-    """`execute` for one build: its folder, limits and environment are settled."""
-
-    def __call__(
-        self,
-        plan: BuildPlan,
-        *,
-        targets: Sequence[str] = (),
-        meanwhile: Callable[[], None] | None = None,
-        on_success: Callable[[Edge], None] | None = None,
-    ) -> tuple[Step, ...]:
-        """Run the commands that make the targets, all by default."""
-        ...
-
-
 class _Reader:
     """Takes ninja's output apart into steps, line by line; which of them failed is read from its log."""
 
-    def __init__(
-        self,
-        edges: Sequence[Edge],
-        log: NinjaLog,
-        on_finish: Callable[[Edge], None] | None,
-        on_success: Callable[[Edge], None] | None,
-    ) -> None:
+    def __init__(self, edges: Sequence[Edge], log: NinjaLog, progress: Progress | None) -> None:
         self.edges = {str(number): edge for number, edge in enumerate(edges)}
-        self.log, self.on_finish, self.on_success = log, on_finish, on_success
+        self.log, self.progress = log, progress
         self.steps: list[Step] = []
         self.loose: list[str] = []
         self._edge: Edge | None = None
         self._lines: list[str] = []
 
-    def feed(self, line: str) -> None:
-        if line.startswith(_STATUS):
-            self.flush()
-            self._edge = self.edges.get(line.removeprefix(_STATUS))
-            if self._edge is not None and self.on_finish is not None:
-                self.on_finish(self._edge)
-        elif self._edge is None or line.startswith("ninja: "):
-            self.loose.append(line)
-        else:
-            self._lines.append(line)
+    def read(self, lines: Iterable[str]) -> Iterator[Step]:
+        """Each step as soon as it is known that there is no more to its output: when the next one has finished."""
+        for line in lines:
+            if line.startswith(_STATUS):
+                yield from self._finished()
+                self._edge = self.edges.get(line.removeprefix(_STATUS))
+                if self._edge is not None and self.progress is not None:
+                    self.progress.finish(self._edge)
+            elif self._edge is None or line.startswith("ninja: "):
+                self.loose.append(line)
+            else:
+                self._lines.append(line)
+        yield from self._finished()
 
-    def flush(self) -> None:
+    def _finished(self) -> Iterator[Step]:
         if self._edge is not None:
             step = Step(self._edge, "\n".join(self._lines), self.log.seconds(self._edge.outputs[0]))
             if step.failed and self._lines and "FAILED: " in self._lines[0]:
                 # Ninja names the outputs and repeats the command first.
                 step = step._replace(output="\n".join(self._lines[2:]))
             self.steps.append(step)
-            if not step.failed and self.on_success is not None:
-                self.on_success(self._edge)
-        self._edge, self._lines = None, []
+            self._edge, self._lines = None, []
+            yield step
 
 
-def execute(
-    plan: BuildPlan,
-    folder: Path,
-    *,
-    ninja: Path,
-    jobs: int,
-    environ: Mapping[str, str],
-    timeout_s: float | None = None,
-    targets: Sequence[str] = (),
-    on_finish: Callable[[Edge], None] | None = None,
-    on_success: Callable[[Edge], None] | None = None,
-    meanwhile: Callable[[], None] | None = None,
-) -> tuple[Step, ...]:
-    """Write the plan's files into a folder and run its commands there.
+class Runner:
+    """Runs plans in one folder, all within one time limit.
 
     Parameters
     ----------
@@ -137,64 +107,90 @@ def execute(
     environ : mapping of str to str
         The commands' variables, apart from those that are set here.
     timeout_s : float, optional
-        Seconds after which everything is stopped.
-    targets : sequence of str
-        What to make; everything by default.
-    on_finish : callable, optional
-        Called when a command has finished, from this thread.
-    on_success : callable, optional
-        Called as soon as it is known that a command has not failed, while others run, from this thread.
-    meanwhile : callable, optional
-        Called once the commands run, in this thread.
-
-    Returns
-    -------
-    tuple of Step
-        In the order in which they finished.
-
-    Raises
-    ------
-    BuildError
-        A command failed; ``output`` is that of the first one.
-    BuildTimeoutError
-        The build was stopped.
+        Seconds from now after which everything is stopped.
     """
-    _write_files(plan, folder)
-    reader = _Reader(plan.edges, NinjaLog(folder), on_finish, on_success)
-    argv = (str(ninja), "-j", str(jobs), *targets)
-    variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(environ), "NINJA_STATUS": _STATUS}
-    if plan.library_path:
-        variables["LD_LIBRARY_PATH"] = plan.library_path
-    try:
-        with no_fork:
-            process = subprocess.Popen(
-                argv,
-                cwd=folder,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise BuildError(f"ninja can't be started: {error}", command=argv) from error
-    with _stopping(process, timeout_s) as timed_out:
+
+    def __init__(
+        self, folder: Path, *, ninja: Path, jobs: int, environ: Mapping[str, str], timeout_s: float | None = None
+    ) -> None:
+        self.folder = folder
+        self._ninja, self._jobs, self._environ = ninja, jobs, environ
+        self._timeout_s, self._began_s = timeout_s, time.monotonic()
+
+    def run(self, plan: BuildPlan, *, progress: Progress | None = None) -> tuple[Step, ...]:
+        """Run a plan's commands; see `started`."""
+        with self.started(plan, progress=progress) as steps:
+            return tuple(steps)
+
+    @contextlib.contextmanager
+    def started(
+        self, plan: BuildPlan, *, targets: Sequence[str] = (), progress: Progress | None = None
+    ) -> Iterator[Iterator[Step]]:
+        """Write a plan's files and start its commands, which run on while the caller works; at the end none is left.
+
+        Parameters
+        ----------
+        plan : BuildPlan
+        targets : sequence of str
+            What to make; everything by default.
+        progress : Progress, optional
+            Is told of each command that has finished.
+
+        Yields
+        ------
+        iterator of Step
+            In the order in which they finish. The first one is there when the second has finished.
+
+        Raises
+        ------
+        BuildError
+            At the end of the iterator: a command failed; ``output`` is that of the first one.
+        BuildTimeoutError
+            There too: the build was stopped.
+        """
+        _write_files(plan, self.folder)
+        reader = _Reader(plan.commands, NinjaLog(self.folder), progress)
+        argv = (str(self._ninja), "-j", str(self._jobs), *targets)
+        variables = {"GLIBC_TUNABLES": _ALLOCATION, **plain_environ(self._environ), "NINJA_STATUS": _STATUS}
+        if plan.library_path:
+            variables["LD_LIBRARY_PATH"] = plan.library_path
+        try:
+            with no_fork:
+                process = subprocess.Popen(
+                    argv,
+                    cwd=self.folder,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise BuildError(f"ninja can't be started: {error}", command=argv) from error
+        with _stopping(process, self._left_s()) as timed_out:
+            yield self._steps(process, reader, argv, timed_out)
+
+    def _steps(
+        self, process: subprocess.Popen[str], reader: _Reader, argv: Sequence[str], timed_out: threading.Event
+    ) -> Iterator[Step]:
         assert process.stdout is not None
-        if meanwhile is not None:
-            meanwhile()
-        for line in process.stdout:
-            reader.feed(line.rstrip("\n"))
-        reader.flush()
+        yield from reader.read(line.rstrip("\n") for line in process.stdout)
         code = process.wait()
-    if timed_out.is_set():
-        raise BuildTimeoutError(
-            f"the build was stopped after {timeout_s:g} s", command=argv, hints=("raise BE_COMPILE_TIMEOUT_S",)
-        )
-    if code != 0:
-        raise _failure(reader, argv)
-    return tuple(reader.steps)
+        if timed_out.is_set():
+            raise BuildTimeoutError(
+                f"the build was stopped after {self._timeout_s:g} s",
+                command=tuple(argv),
+                hints=("raise BE_COMPILE_TIMEOUT_S",),
+            )
+        if code != 0:
+            raise _failure(reader, argv)
+
+    def _left_s(self) -> float | None:
+        if self._timeout_s is None:
+            return None
+        return max(self._began_s + self._timeout_s - time.monotonic(), 0.01)
 
 
 def _write_files(plan: BuildPlan, folder: Path) -> None:
@@ -204,7 +200,7 @@ def _write_files(plan: BuildPlan, folder: Path) -> None:
         # Rewriting an unchanged file would make ninja build it again.
         if not path.exists():
             path.write_text(file.text, encoding="utf-8", errors="surrogateescape")
-    (folder / "build.ninja").write_text(render_ninja(plan.edges), encoding="utf-8", errors="surrogateescape")
+    (folder / "build.ninja").write_text(render_ninja(plan.commands), encoding="utf-8", errors="surrogateescape")
 
 
 @contextlib.contextmanager

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from be_runtime.errors import ArgumentError
-from be_runtime.kernels.cuda.describe import Geometry, Kernel, Param, encode_params
+from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, encode_params
 from be_runtime.kernels.cuda.launcher import TARGET, Launcher
 from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
-from be_runtime.request.tools import wanted_archs
+from be_runtime.request.tools import no_architecture, wanted_archs
 from be_runtime.xla import jax_port
 from be_toolchain.arch import Arch
 from be_toolchain.find.device_memory import device_archs
@@ -36,20 +35,14 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
         lambda: device_archs(session.system, record_dir=session.record_dir),
     )
     if not archs:
-        raise ArgumentError(
-            "no GPU is visible, so the architecture to compile for is not known",
-            hints=(
-                "set BE_COMPUTE_CAPABILITIES=9.0, or call set_compute_capabilities('9.0'), to compile all the same",
-                "if there is a GPU: python -m be_toolchain doctor says why it isn't seen",
-            ),
-        )
+        raise no_architecture("the architecture to compile for is not known")
     return archs
 
 
 def launch(
     kernel: Kernel,
     geometry: Geometry,
-    params: Sequence[Param],
+    params: Sequence[LaunchParam],
     arrays: Sequence[Any],
     outs: Sequence[Any],
     *,

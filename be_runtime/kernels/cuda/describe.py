@@ -23,7 +23,7 @@ class Form(IntEnum):
     BATCH = 1
 
 
-class Image(NamedTuple):
+class KernelImage(NamedTuple):
     """A kernel compiled for one architecture.
 
     Parameters
@@ -62,12 +62,12 @@ class Kernel(NamedTuple):
         Hash of its content, the same in every process.
     name : str
         Name in messages.
-    images : tuple of Image
+    images : tuple of KernelImage
     """
 
     id: str
     name: str
-    images: tuple[Image, ...]
+    images: tuple[KernelImage, ...]
 
     @property
     def batch_axis(self) -> int:
@@ -83,7 +83,7 @@ class Kernel(NamedTuple):
         return any(image.is_cooperative for image in self.images)
 
 
-class Param(NamedTuple):
+class LaunchParam(NamedTuple):
     """One parameter of a kernel, as four numbers that the launcher reads.
 
     Parameters
@@ -104,17 +104,17 @@ class Param(NamedTuple):
     itemsize: int = 0
 
 
-def pointer_param(index: int, ndim: int, itemsize: int) -> Param:
+def pointer_param(index: int, ndim: int, itemsize: int) -> LaunchParam:
     """Describe a buffer passed as a pointer."""
-    return Param(0, index, ndim, itemsize)
+    return LaunchParam(0, index, ndim, itemsize)
 
 
-def array_param(index: int, ndim: int, itemsize: int) -> Param:
+def array_param(index: int, ndim: int, itemsize: int) -> LaunchParam:
     """Describe a buffer passed with its shape and strides."""
-    return Param(1, index, ndim, itemsize)
+    return LaunchParam(1, index, ndim, itemsize)
 
 
-def scalar_param(value: bytes) -> Param:
+def scalar_param(value: bytes) -> LaunchParam:
     """Describe a scalar of at most eight bytes, in the machine's byte order.
 
     Examples
@@ -124,7 +124,7 @@ def scalar_param(value: bytes) -> Param:
     4294967295
     """
     bits = int.from_bytes(value, "little")
-    return Param(2, bits - 2**64 if bits >= 2**63 else bits)
+    return LaunchParam(2, bits - 2**64 if bits >= 2**63 else bits)
 
 
 class Geometry(NamedTuple):
@@ -162,12 +162,12 @@ class Geometry(NamedTuple):
         return (*self.grid, *self.block, self.shared_bytes, *self.cluster, int(self.is_cooperative), self.batch_axis)
 
 
-def encode_params(params: Sequence[Param]) -> tuple[int, ...]:
+def encode_params(params: Sequence[LaunchParam]) -> tuple[int, ...]:
     """Return the numbers of the attribute ``params``."""
     return tuple(number for param in params for number in param)
 
 
-def content_id(images: Sequence[Image]) -> str:
+def content_id(images: Sequence[KernelImage]) -> str:
     """Hash the images into an id, for a kernel whose source has no stable identity."""
     digest = hashlib.sha256()
     for image in images:

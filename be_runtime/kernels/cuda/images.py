@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.errors import BuildError
-from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Image, Kernel
+from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Kernel, KernelImage
 from be_runtime.load.pipeline import Session, say_output, say_waiting, use_entry
 from be_toolchain.arch import Arch
 
@@ -26,7 +26,7 @@ class Compiled(NamedTuple):
         The compiler's own description of itself, which does not depend on its path.
     """
 
-    images: tuple[Image, ...]
+    images: tuple[KernelImage, ...]
     dependencies: tuple[Path, ...] = ()
     absent: tuple[Path, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def obtain_kernel(
         return BuildOutput(names, compiled.dependencies, absent=compiled.absent, unknown=compiled.unknown)
 
     def find() -> Entry:
-        return session.store.get_or_build(
+        return session.module_store.get_or_build(
             key, build, lock_timeout_s=session.settings.lock_timeout_s, on_wait=partial(say_waiting, key.name)
         )
 
@@ -128,10 +128,10 @@ def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
     return (*names, _LIST)
 
 
-def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[Image, ...]:
+def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[KernelImage, ...]:
     """Read the images that `write_images` wrote."""
     return tuple(
-        Image(**row)._replace(
+        KernelImage(**row)._replace(
             arch=Arch.parse(row["arch"]),
             data=entry.output(row["data"]).read_bytes(),
             form=Form(row["form"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 
-from be_runtime.kernels.cuda.describe import Image, Kernel
+from be_runtime.kernels.cuda.describe import Kernel, KernelImage
 from be_runtime.load.native_library import native_library
 from be_runtime.load.pipeline import Session
 from be_runtime.load.registry import Target
@@ -64,7 +64,7 @@ class Launcher:
             self._known.add(kernel.id)
 
 
-def _as_struct(image: Image) -> _Image:
+def _as_struct(image: KernelImage) -> _Image:
     """Convert an image to C's struct; PTX gets a final zero byte."""
     data = image.data + b"\0" if image.is_ptx else image.data
     arch = image.arch.major * 10 + image.arch.minor

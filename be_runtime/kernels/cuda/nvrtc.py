@@ -151,7 +151,7 @@ def supported_archs(nvrtc: Nvrtc) -> tuple[Arch, ...]:
     return tuple(Arch(number // 10, number % 10) for number in numbers)
 
 
-class Program(NamedTuple):
+class NvrtcProgram(NamedTuple):
     """A program compiled by NVRTC.
 
     Parameters
@@ -182,7 +182,7 @@ def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
     return (f"pip install '{package}{release}' brings {missing[1]}",)
 
 
-def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, options: Sequence[str]) -> Program:
+def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, options: Sequence[str]) -> NvrtcProgram:
     """Compile a source and find one of its kernels.
 
     Parameters
@@ -217,7 +217,7 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
         entry = _lowered(nvrtc, program, expression)
         ptx = _text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program)
         compiler = (f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}", *signature(ptx.decode(errors="replace")))
-        return Program(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), entry, compiler)
+        return NvrtcProgram(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), entry, compiler)
 
 
 def signature(ptx: str) -> tuple[str, ...]:

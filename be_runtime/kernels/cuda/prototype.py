@@ -12,7 +12,7 @@ from typing import NamedTuple
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import EntryPointNotFoundError, SpecError
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS, CppParam, Shape, canonical_type
-from be_runtime.spec.cpp.declarations import DeclarationReader, Unit
+from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader
 from be_runtime.spec.cpp.functions import Function, parse_function
 from be_runtime.spec.cpp.lexer import Kind, significant
 from be_runtime.spec.cpp.outline import outline
@@ -130,7 +130,7 @@ def _kernels(source: str, name: KernelName) -> list[Function]:
     """Find the kernels with this last name, definitions before declarations."""
     code = outline(source).code
     reader = DeclarationReader(lambda _header, _offset, _words: None)
-    reader.read(Unit(code, 0))
+    reader.read(CppCode(code, 0))
     found = [function for header in reader.found if (function := parse_function(header, name.base)) is not None]
     kernels = sorted((f for f in found if "__global__" in f.specifiers), key=lambda f: not f.has_body)
     if kernels:

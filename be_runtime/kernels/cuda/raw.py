@@ -8,7 +8,7 @@ from typing import Any
 
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
-from be_runtime.kernels.cuda.describe import Geometry, Kernel, Param, pointer_param, scalar_param
+from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, pointer_param, scalar_param
 from be_runtime.kernels.cuda.geometry import Dims, explicit_geometry, shared_bytes
 from be_runtime.kernels.cuda.images import obtain_kernel
 from be_runtime.kernels.cuda.prototype import KernelParam, parse_name, read_prototype
@@ -186,7 +186,7 @@ class _Variants:
 def _launch(
     variants: _Variants,
     geometry: Geometry,
-    params: Sequence[Param],
+    params: Sequence[LaunchParam],
     arrays: Sequence[Any],
     outs: Sequence[Any],
     *,
@@ -204,7 +204,7 @@ def bind_params(
     inputs: Sequence[ArraySpec],
     outs: Sequence[ArraySpec],
     scalars: Mapping[str, Any],
-) -> tuple[Param, ...]:
+) -> tuple[LaunchParam, ...]:
     """Bind the parameters of a kernel to the buffers and scalars of one call. Pure.
 
     Raises
@@ -231,7 +231,7 @@ def bind_params(
     )
 
 
-def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_count: int) -> Param:
+def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_count: int) -> LaunchParam:
     what = f"input {index}" if index < input_count else f"output {index - input_count}"
     if param.dtype is not None and param.dtype != spec.dtype:
         raise ArgumentError(
@@ -251,7 +251,7 @@ def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_c
     return pointer_param(index, spec.ndim, spec.dtype.size_bytes)
 
 
-def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> Param:
+def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> LaunchParam:
     import numpy as np
 
     assert param.dtype is not None, "a scalar of unknown type is refused with its prototype"

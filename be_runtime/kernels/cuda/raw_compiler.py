@@ -9,12 +9,13 @@ from pathlib import Path
 from be_runtime.cache import CacheKey, make_key, shadowing_paths
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
-from be_runtime.compile.run.execute import execute
+from be_runtime.compile.plan.unit_files import SOURCES
+from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.compile.run.progress import Progress
 from be_runtime.errors import BuildError
 from be_runtime.kernels.cuda import nvrtc
-from be_runtime.kernels.cuda.describe import Image
+from be_runtime.kernels.cuda.describe import KernelImage
 from be_runtime.kernels.cuda.images import Compiled, Origin
 from be_runtime.kernels.cuda.raw_headers import Search, find_headers, named_paths
 from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated, placeless
@@ -136,7 +137,7 @@ def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, syst
     except BuildError as error:
         raise _explained(error, kernel) from None
     return Compiled(
-        tuple(Image(arch, made.entry, made.code) for arch, made in zip(archs, programs, strict=True)),
+        tuple(KernelImage(arch, made.entry, made.code) for arch, made in zip(archs, programs, strict=True)),
         dependencies=(*headers.files, *filter(system.is_file, named)),
         absent=headers.absent,
         unknown=headers.unknown,
@@ -172,21 +173,21 @@ def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> None:
 def _by_nvcc(
     kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit, session: Session, staging: Path
 ) -> Compiled:
-    system = session.system
+    system, timeout_s = session.system, session.settings.compile_timeout_s
     plan = _nvcc_plan(kernel, archs, toolkit)
-    run = partial(execute, ninja=resolve_ninja(system), jobs=1, environ=system.environ)
-    limit_s = session.settings.compile_timeout_s
+    runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
     try:
-        with Progress(kernel.name.base, plan.edges) as progress:
-            run(plan, staging, timeout_s=limit_s, on_finish=progress.finish)
+        with Progress(kernel.name.base, plan.commands) as progress:
+            runner.run(plan, progress=progress)
     except BuildError as error:
         raise _explained(error, kernel) from None
-    cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
+    made = zip(archs, plan.edges, strict=True)
+    cubins = [(arch, (staging / edge.outputs[0]).read_bytes()) for arch, edge in made]
     named = named_paths(kernel.flags)
-    headers = read_from_outside((f"{arch.sm}.d" for arch in archs), staging)
+    headers = read_from_outside((edge.depfile for edge in plan.edges if edge.depfile is not None), staging)
     compilers = filter(None, (toolkit.nvcc, toolkit.cicc, toolkit.ptxas))
     return Compiled(
-        tuple(Image(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins),
+        tuple(KernelImage(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins),
         dependencies=(*headers, *filter(system.is_file, named), *compilers),
         absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
         compiler=(f"nvcc {toolkit.nvcc_version}", toolkit.host_compiler.banner, *_environment(system)),
@@ -194,15 +195,16 @@ def _by_nvcc(
 
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit) -> BuildPlan:
-    """Plan one command for each architecture, which also writes a depfile."""
+    """One command for each architecture, in their order, which also writes what it read; nothing is linked."""
     head = (str(toolkit.nvcc), "-cubin", "-ccbin", str(toolkit.host_compiler.path), *kernel.options())
-    source = GeneratedFile(path=f"src/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
+    source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(
         Edge(
             argv=(*head, f"-arch={arch.sm}", source.path, "-o", f"{arch.sm}.cubin", "-MD", "-MF", f"{arch.sm}.d"),
             inputs=(source.path,),
             outputs=(f"{arch.sm}.cubin",),
             description=f"compiling {kernel.name.base} for {arch.sm}",
+            tool="compile",
             depfile=f"{arch.sm}.d",
         )
         for arch in archs
@@ -214,4 +216,4 @@ def _explained(error: BuildError, kernel: RawKernel) -> BuildError:
     """Return the same failure with its first real error."""
     from be_runtime.compile.messages.diagnose import explained
 
-    return explained(error, {kernel.file_name: kernel.source}) if error.output else error
+    return explained(error, {kernel.file_name: kernel.source}, is_cuda=True) if error.output else error

@@ -23,7 +23,7 @@ class Scope(NamedTuple):
     is_class: bool
 
 
-class Call(NamedTuple):
+class MacroCall(NamedTuple):
     """The macro call written at `start` became the tokens from `low` to before `high` of a unit."""
 
     start: int
@@ -31,7 +31,7 @@ class Call(NamedTuple):
     high: int
 
 
-class Unit(NamedTuple):
+class CppCode(NamedTuple):
     """Code to read: that of a source, or the expansion of a header with macros.
 
     Parameters
@@ -44,7 +44,7 @@ class Unit(NamedTuple):
         Start of each of `tokens` in `text`.
     tokens : tuple of Token
         Expanded tokens, with the places where they were written.
-    calls : tuple of Call
+    calls : tuple of MacroCall
         Macro calls that they come from.
     is_expanded : bool
         True if the code is given by `tokens`.
@@ -54,11 +54,11 @@ class Unit(NamedTuple):
     offset: int
     starts: tuple[int, ...] = ()
     tokens: tuple[Token, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[MacroCall, ...] = ()
     is_expanded: bool = False
 
     @classmethod
-    def of_tokens(cls, tokens: Sequence[Token], calls: Sequence[Call]) -> Unit:
+    def of_tokens(cls, tokens: Sequence[Token], calls: Sequence[MacroCall]) -> CppCode:
         """Make a unit of tokens from several places."""
         texts = [token.text for token in tokens]
         starts = tuple(accumulate([len(text) + 1 for text in texts], initial=0))
@@ -84,7 +84,7 @@ class Unit(NamedTuple):
 class Header(NamedTuple):
     """One declaration's text up to its body or its semicolon, ``unit.text[start:end]``, and the words in it."""
 
-    unit: Unit
+    unit: CppCode
     start: int
     end: int
     has_body: bool
@@ -100,7 +100,7 @@ class Header(NamedTuple):
         return self.unit.text[self.start : self.end]
 
 
-Expander = Callable[[str, int, frozenset[str]], Unit | None]
+Expander = Callable[[str, int, frozenset[str]], CppCode | None]
 """A function that expands the macros in a header, given its offset and its words; None if it has no macros."""
 
 _MARK = re.compile(r"[{};()]")
@@ -156,7 +156,7 @@ class DeclarationReader:
     Examples
     --------
     >>> reader = DeclarationReader(lambda header, offset, words: None)
-    >>> reader.read(Unit("namespace a { void f(int n) { g(); } } int h();", 0))
+    >>> reader.read(CppCode("namespace a { void f(int n) { g(); } } int h();", 0))
     False
     >>> [(header.text().strip(), header.has_body, len(header.scopes)) for header in reader.found]
     [('void f(int n)', True, 1), ('int h()', False, 0)]
@@ -168,7 +168,7 @@ class DeclarationReader:
         # One entry per brace. It outlives a unit, because a macro may open a namespace that another one closes.
         self._scopes: list[tuple[Scope, ...]] = []
 
-    def read(self, unit: Unit) -> bool:
+    def read(self, unit: CppCode) -> bool:
         """Collect the headers of `unit`, and return whether it ends inside a body."""
         code, position, start, depth, has_paren = unit.text, 0, 0, 0, False
         while match := _MARK.search(code, position):
@@ -195,7 +195,7 @@ class DeclarationReader:
             self._take(unit, start, len(code), ";", has_paren)
         return False
 
-    def _take(self, unit: Unit, start: int, end: int, mark: str, has_paren: bool) -> bool:
+    def _take(self, unit: CppCode, start: int, end: int, mark: str, has_paren: bool) -> bool:
         """Take the header before `mark`, and return whether a body begins there."""
         written = unit.text[start:end]
         header = written.lstrip()  # What precedes it may be a long blank: a macro's definition, a comment.

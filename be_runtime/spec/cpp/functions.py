@@ -94,9 +94,9 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
 
     Examples
     --------
-    >>> from be_runtime.spec.cpp.declarations import Unit
+    >>> from be_runtime.spec.cpp.declarations import CppCode
     >>> text = "static void ops::f(BE::Tensor out)"
-    >>> function = parse_function(Header(Unit(text, 0), 0, len(text), True, ()), "f")
+    >>> function = parse_function(Header(CppCode(text, 0), 0, len(text), True, ()), "f")
     >>> function.call_name, function.returns, len(function.params)
     ('::ops::f', 'void', 1)
     """
@@ -203,9 +203,9 @@ def returns_void(function: Function) -> bool:
 
     Examples
     --------
-    >>> from be_runtime.spec.cpp.declarations import Unit
+    >>> from be_runtime.spec.cpp.declarations import CppCode
     >>> text = "MY_API void* f()"
-    >>> returns_void(parse_function(Header(Unit(text, 0), 0, len(text), False, ()), "f"))
+    >>> returns_void(parse_function(Header(CppCode(text, 0), 0, len(text), False, ()), "f"))
     False
     """
     return function.returns.split()[-1] == "void"

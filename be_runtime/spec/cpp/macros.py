@@ -11,7 +11,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from be_runtime.spec.cpp.declarations import Call, opened_scopes, skip_body
+from be_runtime.spec.cpp.declarations import MacroCall, opened_scopes, skip_body
 from be_runtime.spec.cpp.lexer import Kind, Token, closing, significant
 from be_runtime.spec.cpp.outline import blank
 
@@ -116,22 +116,22 @@ class Macros:
         if name is not None:
             self.known.pop(name, None)
 
-    def expand(self, code: str, offset: int, tokens: list[Token], calls: list[Call]) -> None:
+    def expand(self, code: str, offset: int, tokens: list[Token], calls: list[MacroCall]) -> None:
         """Expand `code`, written at `offset`, and append its tokens to `tokens` and its macro calls to `calls`.
 
         Code whose expansion exceeds a limit is appended unexpanded.
         """
         written = significant(code, offset=offset, directives=False)
-        found: list[Call] = []
+        found: list[MacroCall] = []
         try:
             expanded = self._expand(written, frozenset(), found)
         except _TooLongError:
             expanded, found = written, []
         shift = len(tokens)
-        calls += [Call(start, low + shift, high + shift) for start, low, high in found]
+        calls += [MacroCall(start, low + shift, high + shift) for start, low, high in found]
         tokens += expanded
 
-    def _expand(self, tokens: list[Token], hidden: frozenset[str], calls: list[Call] | None = None) -> list[Token]:
+    def _expand(self, tokens: list[Token], hidden: frozenset[str], calls: list[MacroCall] | None = None) -> list[Token]:
         """Replace the macros in `tokens`, except for the `hidden` ones."""
         known = self.known
         if known.keys().isdisjoint([token.text for token in tokens]):
@@ -158,7 +158,7 @@ class Macros:
             low = len(out)
             out += self._expand(self._substitute(macro, arguments, hidden), hidden | {macro.name})
             if calls is not None:
-                calls.append(Call(token.start, low, len(out)))
+                calls.append(MacroCall(token.start, low, len(out)))
             if len(out) > _LIMIT:
                 raise _TooLongError
         return out

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from be_runtime.source_text import SourceText
-from be_runtime.spec.cpp.declarations import Call, DeclarationReader, Header, Unit
+from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader, Header, MacroCall
 from be_runtime.spec.cpp.functions import Function, parse_function
 from be_runtime.spec.cpp.lexer import Kind, Token, closing
 from be_runtime.spec.cpp.macros import Macros, parse_define, undefined_name
@@ -154,10 +154,10 @@ class Program:
             self.macros.define(macro)
             self.macros.undefine(undefined)
 
-        def expand(header: str, offset: int, words: frozenset[str]) -> Unit | None:
+        def expand(header: str, offset: int, words: frozenset[str]) -> CppCode | None:
             has_macros = not names.isdisjoint(words)
             tokens: list[Token] = []
-            calls: list[Call] = []
+            calls: list[MacroCall] = []
             start, end = offset, offset + len(header)
             while pending and pending[-1][0] < end:
                 at = pending[-1][0]
@@ -168,10 +168,10 @@ class Program:
             if not has_macros:
                 return None
             self.macros.expand(header[start - offset :], start, tokens, calls)
-            return Unit.of_tokens(tokens, calls)
+            return CppCode.of_tokens(tokens, calls)
 
         reader = DeclarationReader(expand)
-        reader.read(Unit(view.code, base))
+        reader.read(CppCode(view.code, base))
         while pending:
             define_next()
         return reader.found

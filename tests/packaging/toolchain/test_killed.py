@@ -15,7 +15,7 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError
-from be_toolchain.install.managed import Store
+from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.plan import PARTS
 from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.machine.store_paths import INTERRUPTED
@@ -83,8 +83,8 @@ def test_killed_while_a_managed_toolkit_is_built(
     chance = random.Random(SEED)  # noqa: S311 - moments, not secrets
     outcomes = []
     for turn in range(kills):
-        for row in Store(environment.store).list():
-            Store(environment.store).remove(row)
+        for row in ManagedStore(environment.store).list():
+            ManagedStore(environment.store).remove(row)
         process = environment.start(*install)
         time.sleep(chance.uniform(0.0, share * whole_s))
         kill(process, whole_tree=turn % 2 == 0)

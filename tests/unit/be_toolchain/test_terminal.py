@@ -125,7 +125,7 @@ def test_the_progress_line(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     leader, follower = pty.openpty()
     with capsys.disabled(), open(follower, "w", encoding="utf-8", errors="surrogateescape") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
-        with Progress(EVIL, [Edge(argv=("true",), inputs=(), outputs=(), description=EVIL)]):
+        with Progress(EVIL, [Edge(argv=("true",), inputs=(), outputs=(), description=EVIL, tool="compile")]):
             time.sleep(1.3)
     shown = os.read(leader, 1 << 16).decode("utf-8", "surrogateescape")
     os.close(leader)

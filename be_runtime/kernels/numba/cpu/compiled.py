@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from be_runtime.kernels.numba.cpu.llvm_handler import Layout, Native, compile_handler
+from be_runtime.kernels.numba.cpu.llvm_handler import HandlerLayout, Native, compile_handler
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.load.native_library import native_library
 from be_runtime.load.pipeline import Session
@@ -107,7 +107,7 @@ class HostFunctions:
                 kernel=_describe(library, name, signature, function),
                 call=_address(library.be_host_call),
                 failed=_address(library.be_host_failed),
-                layout=Layout.in_dll(library, "be_host_layout"),
+                layout=HandlerLayout.in_dll(library, "be_host_layout"),
             )
             handler = compile_handler(native, signature, function.direct)
             made = {target: lambda: jax_port.capsule(handler.address)}

@@ -30,7 +30,7 @@ _ORDINARY = f"""
 """
 
 
-class Layout(ctypes.Structure):
+class HandlerLayout(ctypes.Structure):
     """``Layout`` of ``native/host_call.cc``: the 64-bit words of XLA's structures that a handler reads, by index."""
 
     _fields_ = tuple(
@@ -50,13 +50,13 @@ class Native(NamedTuple):
         Address of a function of the call frame and the kernel that does all the work of a handler.
     failed : int
         Address of a function of the call frame, the kernel and a message that makes an error.
-    layout : Layout
+    layout : HandlerLayout
     """
 
     kernel: int
     call: int
     failed: int
-    layout: Layout
+    layout: HandlerLayout
 
 
 def compile_handler(native: Native, signature: Signature, guarded: Any | None) -> Any:
@@ -86,7 +86,7 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None) -
     return numba.cfunc(types.uint64(types.uint64))(namespace["handle"])
 
 
-def _direct(signature: Signature, layout: Layout) -> Any:
+def _direct(signature: Signature, layout: HandlerLayout) -> Any:
     """Define ``direct(guarded, frame, message)`` for compiled code: an ordinary call, whose outcome it returns."""
     from numba import types
     from numba.extending import intrinsic
@@ -116,10 +116,10 @@ class _Frame:
     builder : llvmlite.ir.IRBuilder
     address : llvmlite.ir.Value
         Address of the frame.
-    layout : Layout
+    layout : HandlerLayout
     """
 
-    def __init__(self, builder: Any, address: Any, layout: Layout) -> None:
+    def __init__(self, builder: Any, address: Any, layout: HandlerLayout) -> None:
         from llvmlite import ir
 
         self._builder = builder

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, BuildError
-from be_runtime.kernels.cuda.describe import Form, Image
+from be_runtime.kernels.cuda.describe import Form, KernelImage
 from be_runtime.kernels.numba.gpu.ptx_words import check_words
 from be_runtime.kernels.numba.numba_hints import hints
 from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, installed_version
@@ -96,7 +96,7 @@ def versions() -> tuple[str, ...]:
     return tuple(f"{package} {installed_version(package)}" for package in packages)
 
 
-def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[Image, ...]:
+def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[KernelImage, ...]:
     """Compile a kernel for each architecture, and the form that runs a batch in one launch if there is one.
 
     Raises
@@ -119,7 +119,7 @@ def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[Image, ..
     return tuple(images)
 
 
-def _image(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch, *, extra_axis: bool) -> Image:
+def _image(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch, *, extra_axis: bool) -> KernelImage:
     """Link the machine code of a kernel, and check that it takes arrays as the launcher passes them."""
     check_words(codes[0], [spec.ndim + extra_axis for spec in _arrays(kernel)])
     return _link(kernel, codes, arch)
@@ -189,7 +189,7 @@ def _numba_type(spec: ArraySpec, is_input: bool, extra_axis: bool) -> Any:
     return types.Array(getattr(types, name), spec.ndim + extra_axis, "C", readonly=is_input)
 
 
-def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> Image:
+def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> KernelImage:
     """Link Numba's output to machine code; without a linker, return PTX, which the driver compiles."""
     ptx = codes[0]
     entry = entry_in_ptx(ptx)
@@ -202,13 +202,13 @@ def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> Image:
             raise BuildError(
                 f"{kernel.name} needs the functions {', '.join(missing)}, and cuda-core to link them"
             ) from None
-        return Image(arch, entry, parts[0], is_ptx=True)
+        return KernelImage(arch, entry, parts[0], is_ptx=True)
     objects = [ObjectCode.from_ptx(part) for part in parts]
     objects += [ObjectCode.from_library(path) for path in _libraries(missing)]
     registers = kernel.dispatcher.targetoptions.get("max_registers")
     try:
         linker = Linker(*objects, options=LinkerOptions(arch=arch.sm, max_register_count=registers))
-        return Image(arch, entry, bytes(linker.link("cubin").code))
+        return KernelImage(arch, entry, bytes(linker.link("cubin").code))
     except Exception as error:
         raise BuildError(
             f"the kernel {kernel.name} can't be linked for {arch.sm}",

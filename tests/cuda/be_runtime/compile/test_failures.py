@@ -275,7 +275,7 @@ def test_no_nvcc_anywhere(tmp_path: Path):
         system=WithoutCuda(),
         settings=Settings.from_environ(dict(os.environ)),
         cache=Store(tmp_path),
-        store=Store(tmp_path),
+        module_store=Store(tmp_path),
         record_dir=tmp_path,
         registry=Registry(lambda name, handler, platform: None),
     )

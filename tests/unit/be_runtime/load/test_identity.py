@@ -77,6 +77,12 @@ def test_the_tools_change_the_key():
     assert key_of(ffi="0.4") != key_of()
 
 
+def test_the_architectures_are_a_field_of_the_key():
+    key = module_key(REQUEST, TOOLS._replace(archs=(Arch(8, 0), Arch(9, 0, "a"))), TOOLCHAIN, "0.3")
+    assert key.texts("archs") == ("sm_80", "sm_90a")
+    assert not any("sm_" in text for text in key.texts("tools"))
+
+
 def test_functions_that_are_not_well_formed_have_a_key_too():
     assert key_of(REQUEST._replace(functions={"f": object()})) != key_of()
     assert key_of(REQUEST._replace(functions=3)) != key_of()

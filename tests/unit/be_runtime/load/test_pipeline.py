@@ -24,7 +24,7 @@ def session(tmp_path: Path) -> Session:
         system=LocalSystem(),
         settings=Settings.from_environ({}),
         cache=Store(tmp_path / "cache"),
-        store=Store(tmp_path / "cache"),
+        module_store=Store(tmp_path / "cache"),
         record_dir=tmp_path / "cache" / "toolchain",
         registry=Registry(lambda name, handler, platform: None),
     )
@@ -41,10 +41,10 @@ def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_
     def read_too_late(entry: Entry) -> str:
         built.append(entry.built)
         if len(built) <= 2:
-            session.store.clear()
+            session.module_store.clear()
         return entry.output("text").read_text()
 
-    assert use_entry(lambda: session.store.get_or_build(KEY, build), read_too_late, session) == "made"
+    assert use_entry(lambda: session.module_store.get_or_build(KEY, build), read_too_late, session) == "made"
     assert built == [True, True, True]
 
 
@@ -57,36 +57,36 @@ def test_what_fails_while_its_entry_is_there_is_not_tried_again(session: Session
         raise error
 
     with pytest.raises(type(error)):
-        use_entry(lambda: session.store.get_or_build(KEY, build), fail, session)
+        use_entry(lambda: session.module_store.get_or_build(KEY, build), fail, session)
     assert len(used) == 1
 
 
 def test_an_entry_that_is_removed_again_and_again_is_the_caches_error(session: Session):
     def read_too_late(entry: Entry) -> str:
-        session.store.clear()
+        session.module_store.clear()
         return entry.output("text").read_text()
 
     with pytest.raises(CacheError, match="was removed before it was loaded, 5 times"):
-        use_entry(lambda: session.store.get_or_build(KEY, build), read_too_late, session)
+        use_entry(lambda: session.module_store.get_or_build(KEY, build), read_too_late, session)
 
 
 def test_a_build_keeps_the_cache_and_what_it_holds_of_the_toolchain_within_the_limits(session: Session):
-    both = (session.cache, Store(session.record_dir))
+    both = (session.cache, session.toolchain_store)
     for store in both:
         old = store.get_or_build(make_key("module", ("name", "old")), large)
         os.utime(old.path / "manifest.json", (time.time() - 600,) * 2)
         store.get_or_build(make_key("module", ("name", "new")), build)
     limited = session._replace(settings=session.settings._replace(cache_max_size_mib=1))
     for _ in range(2):  # one finds out how large the cache is, the next removes what is too much
-        use_entry(lambda: session.store.get_or_build(KEY, build, force=True), lambda entry: entry, limited)
+        use_entry(lambda: session.module_store.get_or_build(KEY, build, force=True), lambda entry: entry, limited)
     names = [sorted({info.name for info in store.entries()}) for store in both]
     assert names == [["kernels", "new"], ["new"]]
 
 
 def test_a_cache_that_cant_be_pruned_fails_no_load(session: Session):
-    session.store.get_or_build(KEY, build)
-    (session.store.root / "kernels-v1" / "pruning.json").mkdir()
-    entry = use_entry(lambda: session.store.get_or_build(KEY, build, force=True), lambda entry: entry, session)
+    session.module_store.get_or_build(KEY, build)
+    (session.module_store.root / "kernels-v1" / "pruning.json").mkdir()
+    entry = use_entry(lambda: session.module_store.get_or_build(KEY, build, force=True), lambda entry: entry, session)
     assert entry.built
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from be_toolchain.cli import main as cli
-from be_toolchain.install.managed import Store
+from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.workplace import WORK, find_dead, make_workplace, sweep_dead
 from tests.support.accounts import STRANGER, needs_root
 from tests.support.machines import MemorySystem
@@ -21,9 +21,9 @@ from tests.support.machines import MemorySystem
 HOLD = """
 import sys, time
 from pathlib import Path
-from be_toolchain.install.managed import Store
+from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.workplace import make_workplace
-with Store(Path(sys.argv[1])).stage() as stage, make_workplace() as work:
+with ManagedStore(Path(sys.argv[1])).stage() as stage, make_workplace() as work:
     for folder in (stage, work):
         (folder / "tree").mkdir()
         (folder / "tree" / "wheel").write_bytes(bytes(3_000_000))
@@ -133,7 +133,7 @@ def test_a_removal_that_was_killed_is_swept(tmp_path: Path):
     aside = tmp_path / ".removed-x"
     (aside / "cuda-13.0.2").mkdir(parents=True)
     (aside / "lock").touch()
-    assert Store(tmp_path).leftovers() == (aside,)
+    assert ManagedStore(tmp_path).leftovers() == (aside,)
 
 
 def test_sweeping_at_every_moment_takes_no_folder_that_lives(temporary: Path):

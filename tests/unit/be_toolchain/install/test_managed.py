@@ -13,7 +13,7 @@ from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import StoreError, ToolchainError
 from be_toolchain.install.apply import wipe
-from be_toolchain.install.managed import Store
+from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.machine.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.machine.store_paths import APP, INTERRUPTED, SELECTED, store_dir
@@ -38,13 +38,13 @@ def fake_wheel(site: Path, name: str, version: str, files: dict[str, str]) -> No
     (info / "RECORD").write_text("".join(rows) + f"{info.name}/RECORD,,\n")
 
 
-def publish(store: Store, name: str) -> None:
+def publish(store: ManagedStore, name: str) -> None:
     with store.stage() as work:
         fake_wheel(work / "tree", *WHEEL[0], {"nvidia/cu13/nvvm/bin/cicc": "program"})
         store.publish(work / "tree", name, WHEEL)
 
 
-def names(store: Store) -> list[str]:
+def names(store: ManagedStore) -> list[str]:
     return [row.name for row in store.list()]
 
 
@@ -58,7 +58,7 @@ def test_the_store_is_in_the_users_data_folder():
 
 
 def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
-    store = Store(tmp_path / "data" / "toolchains")
+    store = ManagedStore(tmp_path / "data" / "toolchains")
     assert names(store) == []
     assert not store.root.exists()
     for name in ("cuda-13.0.2", "zig-0.17.1", "cuda-13.10.0", "cuda-13.0.3"):
@@ -79,12 +79,12 @@ def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
         store.find("cuda-14.0", to_use=True)
     assert caught.value.hints == (named, "python -m be_toolchain install --cuda 14.0 --into managed")
     with pytest.raises(StoreError) as caught:
-        Store(tmp_path / "empty").find("13.0")
+        ManagedStore(tmp_path / "empty").find("13.0")
     assert caught.value.hints == ()
 
 
 def test_a_pre_release_is_older_than_its_release(tmp_path: Path):
-    store = Store(tmp_path)
+    store = ManagedStore(tmp_path)
     ordered = ["cuda-13.1.0.post1", "cuda-13.1.0", "cuda-13.1.0rc1", "cuda-13.1.0.dev3", "cuda-13.0.2", "cuda-mine"]
     for name in sorted(ordered):
         publish(store, name)
@@ -104,7 +104,7 @@ def test_a_wheel_is_found_by_its_normalized_name_and_version(tmp_path: Path):
 
 
 def test_removing_forgets_the_selection(tmp_path: Path):
-    store = Store(tmp_path)
+    store = ManagedStore(tmp_path)
     publish(store, "cuda-13.0.2")
     store.select(store.find("13.0"))
     store.remove(store.find("13.0"))
@@ -112,14 +112,14 @@ def test_removing_forgets_the_selection(tmp_path: Path):
 
 
 def test_a_failed_build_leaves_nothing(tmp_path: Path):
-    store = Store(tmp_path)
+    store = ManagedStore(tmp_path)
     with pytest.raises(StoreError), store.stage():
         raise StoreError("no room")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_second_of_two_builders_takes_the_firsts(tmp_path: Path):
-    store = Store(tmp_path)
+    store = ManagedStore(tmp_path)
     with store.stage() as work:
         fake_wheel(work / "tree", *WHEEL[0], {"nvidia/cu13/nvvm/bin/cicc": "program"})
         publish(store, "cuda-13.0.2")
@@ -130,7 +130,7 @@ def test_the_second_of_two_builders_takes_the_firsts(tmp_path: Path):
 
 
 def test_a_damaged_toolchain_is_replaced(tmp_path: Path):
-    store = Store(tmp_path)
+    store = ManagedStore(tmp_path)
     publish(store, "cuda-13.0.2")
     (tmp_path / "cuda-13.0.2" / "nvidia" / "cu13" / "nvvm" / "bin" / "cicc").write_text("prog")
     assert len(store.damage(store.find("13.0"))) == 1
@@ -139,7 +139,7 @@ def test_a_damaged_toolchain_is_replaced(tmp_path: Path):
 
 
 def test_leftovers_are_those_of_dead_builders(tmp_path: Path):
-    store = Store(tmp_path)
+    store = ManagedStore(tmp_path)
     with store.stage():
         assert store.leftovers() == ()
     dead = tmp_path / ".staging-dead"
@@ -151,22 +151,22 @@ def test_leftovers_are_those_of_dead_builders(tmp_path: Path):
 @pytest.mark.skipif(os.getuid() == 0, reason="needs, which is optional here: a user that permissions bind")
 def test_a_store_that_cannot_be_written(tmp_path: Path):
     tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match="can't be changed"), Store(tmp_path / "store").stage():
+    with pytest.raises(StoreError, match="can't be changed"), ManagedStore(tmp_path / "store").stage():
         pass
 
 
 def test_forgetting_a_selection_where_there_is_no_store(tmp_path: Path):
     (tmp_path / "file").touch()
-    Store(tmp_path / "file").select(None)
-    Store(tmp_path / "absent").select(None)
+    ManagedStore(tmp_path / "file").select(None)
+    ManagedStore(tmp_path / "absent").select(None)
     (tmp_path / "selected").mkdir()
     with pytest.raises(StoreError, match="can't be changed"):
-        Store(tmp_path).select(None)
+        ManagedStore(tmp_path).select(None)
 
 
 def test_a_store_in_the_way_of_a_file(tmp_path: Path):
     (tmp_path / "store").touch()
-    with pytest.raises(StoreError, match="BE_TOOLCHAINS_DIR"), Store(tmp_path / "store").stage():
+    with pytest.raises(StoreError, match="BE_TOOLCHAINS_DIR"), ManagedStore(tmp_path / "store").stage():
         pass
 
 
@@ -315,7 +315,7 @@ def test_in_a_folder_for_all_users_each_has_a_store(tmp_path: Path):
     system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path)})
     own = tmp_path / f"user-{os.geteuid()}"
     assert find_store(system) == (own, "")
-    publish(Store(own), "cuda-13.0.2")
+    publish(ManagedStore(own), "cuda-13.0.2")
     assert find_managed(system, "cuda-") == ("cuda-13.0.2",)
     assert own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o770)
@@ -325,7 +325,7 @@ def test_in_a_folder_for_all_users_each_has_a_store(tmp_path: Path):
 
 @needs_root
 def test_a_store_of_another_user_is_not_used(tmp_path: Path):
-    publish(Store(tmp_path / "store"), "cuda-13.0.2")
+    publish(ManagedStore(tmp_path / "store"), "cuda-13.0.2")
     system = LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path / "store")})
     assert distrust_managed(system, tmp_path / "store" / "cuda-13.0.2") == ""
     os.chown(tmp_path / "store" / "cuda-13.0.2", STRANGER, STRANGER)

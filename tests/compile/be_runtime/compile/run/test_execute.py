@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -9,13 +10,16 @@ import re
 import shlex
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
-from be_runtime.compile.run.execute import Step, execute, render_log
+from be_runtime.compile.run.execute import Runner, Step, render_log
 from be_runtime.compile.run.programs import resolve_ninja
+from be_runtime.compile.run.progress import Progress
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.machine.system import LocalSystem
 from tests.support.runtime import PRINTING, processes_with
@@ -27,18 +31,30 @@ def edge(name: str, code: str, *args: str, inputs: tuple[str, ...] = (), descrip
     """A command that runs some Python and then makes a file of its name."""
     script = f"import sys, os, time, json\n{code}\nopen({name!r}, 'a').close()"
     argv = (sys.executable, "-S", "-c", script, *args)
-    return Edge(argv=argv, inputs=inputs, outputs=(name,), description=description or f"making {name}")
+    return Edge(argv=argv, inputs=inputs, outputs=(name,), description=description or f"making {name}", tool="compile")
 
 
-def run(folder: Path, *edges: Edge, jobs: int = 2, timeout_s: float | None = 60, **options: object) -> tuple[Step, ...]:
-    return execute(
-        BuildPlan(files=(), edges=edges),
-        folder,
-        ninja=NINJA,
-        jobs=jobs,
-        timeout_s=timeout_s,
-        **{"environ": os.environ, **options},  # type: ignore[arg-type]
-    )
+def runner(
+    folder: Path, *, jobs: int = 2, timeout_s: float | None = 60, environ: Mapping[str, str] = os.environ
+) -> Runner:
+    return Runner(folder, ninja=NINJA, jobs=jobs, timeout_s=timeout_s, environ=environ)
+
+
+def run(folder: Path, *edges: Edge, **options: Any) -> tuple[Step, ...]:
+    return runner(folder, **options).run(BuildPlan(files=(), edges=edges))
+
+
+class Told(Progress):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__("m", ())
+        self.outputs: list[str] = []
+        self.threads: set[int] = set()
+
+    def finish(self, edge: Edge) -> None:
+        self.outputs.append(edge.outputs[0])
+        self.threads.add(threading.get_ident())
 
 
 def test_arguments_of_every_kind_arrive(tmp_path: Path):
@@ -63,36 +79,31 @@ def test_each_command_has_its_own_output(tmp_path: Path):
 
 
 def test_inputs_come_first_and_every_end_is_told(tmp_path: Path):
-    told: list[str] = []
-    threads: set[int] = set()
-
-    def tell(edge: Edge) -> None:
-        told.append(edge.outputs[0])
-        threads.add(threading.get_ident())
-
-    edges = [edge("c", "", inputs=("b",)), edge("b", "", inputs=("a",)), edge("a", "")]
-    steps = run(tmp_path, *edges, on_finish=tell)
-    assert told == ["a", "b", "c"] == [step.edge.outputs[0] for step in steps]
-    assert threads == {threading.get_ident()}
+    told = Told()
+    edges = (edge("b", "", inputs=("a",)), edge("a", ""))
+    plan = BuildPlan(files=(), edges=edges, link=edge("c", "", inputs=("b",)))
+    steps = runner(tmp_path).run(plan, progress=told)
+    assert told.outputs == ["a", "b", "c"] == [step.edge.outputs[0] for step in steps]
+    assert told.threads == {threading.get_ident()}
 
 
 def test_each_success_is_told_at_once_and_no_failure(tmp_path: Path):
     """At the latest when the next command ends: until then it is not known that there is no more to its output."""
     told: dict[str, bool] = {}
-
-    def tell(edge: Edge) -> None:
-        told[edge.outputs[0]] = (tmp_path / "slow").exists()
-
-    edges = [edge("a", ""), edge("b", ""), edge("slow", "time.sleep(1)"), edge("bad", "sys.exit(3)", inputs=("slow",))]
-    with pytest.raises(BuildError, match="making bad failed"):
-        run(tmp_path, *edges, on_success=tell)
+    edges = (edge("a", ""), edge("b", ""), edge("slow", "time.sleep(1)"), edge("bad", "sys.exit(3)", inputs=("slow",)))
+    with runner(tmp_path).started(BuildPlan(files=(), edges=edges)) as steps:
+        for step in itertools.islice(steps, 4):
+            told |= {} if step.failed else {step.edge.outputs[0]: (tmp_path / "slow").exists()}
+        with pytest.raises(BuildError, match="making bad failed"):
+            next(steps)
     assert set(told) == {"a", "b", "slow"}
     assert not (told["a"] and told["b"])
 
 
 def test_only_what_is_asked_for_is_made(tmp_path: Path):
     edges = [edge("a", ""), edge("b", "", inputs=("a",)), edge("c", "")]
-    assert [step.edge.outputs[0] for step in run(tmp_path, *edges, targets=("a",))] == ["a"]
+    with runner(tmp_path).started(BuildPlan(files=(), edges=tuple(edges)), targets=("a",)) as steps:
+        assert [step.edge.outputs[0] for step in steps] == ["a"]
     assert {step.edge.outputs[0] for step in run(tmp_path, *edges)} == {"b", "c"}, "the rest, and a not again"
 
 
@@ -118,11 +129,12 @@ def test_a_failure_among_others_has_only_its_own_output(tmp_path: Path):
 @pytest.mark.parametrize("name", PRINTING)
 def test_no_variable_steers_what_ninja_prints(tmp_path: Path, name: str):
     good, bad = edge("a", ""), edge("b", "print('\33[31mred\33[0m'); sys.exit(3)", inputs=("a",))
-    succeeded: list[Edge] = []
-    with pytest.raises(BuildError, match="making b failed") as caught:
-        run(tmp_path, good, bad, environ={**os.environ, name: PRINTING[name]}, on_success=succeeded.append)
+    set_so = runner(tmp_path, environ={**os.environ, name: PRINTING[name]})
+    with set_so.started(BuildPlan(files=(), edges=(good, bad))) as steps:
+        assert [(step.edge, step.failed) for step in itertools.islice(steps, 2)] == [(good, False), (bad, True)]
+        with pytest.raises(BuildError, match="making b failed") as caught:
+            next(steps)
     assert caught.value.output == "red"
-    assert succeeded == [good]
 
 
 @pytest.mark.parametrize("name", sorted({*PRINTING} - {"LANG", "LC_MESSAGES", "NINJA_STATUS"}))
@@ -154,7 +166,7 @@ def test_files_are_written_before_and_not_again(tmp_path: Path):
         edges=(edge("copy", "open('copied', 'wb').write(open('src/deep/a.txt', 'rb').read())"),),
     )
     for _ in range(2):
-        execute(plan, tmp_path, ninja=NINJA, jobs=1, environ=os.environ)
+        runner(tmp_path).run(plan)
     assert (tmp_path / "copied").read_bytes() == "ä ".encode() + b"\xff\n"
 
 
@@ -166,7 +178,7 @@ def test_a_graph_that_is_wrong(tmp_path: Path):
 
 def test_no_ninja(tmp_path: Path):
     with pytest.raises(BuildError, match="ninja can't be started"):
-        execute(BuildPlan(files=(), edges=()), tmp_path, ninja=tmp_path / "none", jobs=1, environ=os.environ)
+        Runner(tmp_path, ninja=tmp_path / "none", jobs=1, environ=os.environ).run(BuildPlan(files=(), edges=()))
 
 
 def test_commands_read_nothing_from_the_terminal(tmp_path: Path):
@@ -187,19 +199,35 @@ def test_a_time_limit_ends_every_command(tmp_path: Path, ignores: bool):
     assert not processes_with(mark)
 
 
-def test_an_error_in_the_listener_ends_every_command(tmp_path: Path):
-    mark = f"be-execute-{tmp_path.name}"
+def test_all_commands_of_a_runner_share_its_time_limit(tmp_path: Path):
+    limited = runner(tmp_path, timeout_s=0.5)
+    limited.run(BuildPlan(files=(), edges=(edge("a", "time.sleep(0.3)"),)))
+    with pytest.raises(BuildTimeoutError, match=r"stopped after 0\.5 s"):
+        limited.run(BuildPlan(files=(), edges=(edge("b", "time.sleep(0.4)"),)))
 
-    def fail(edge: Edge) -> None:
-        raise ZeroDivisionError
+
+def test_an_error_of_the_caller_ends_every_command(tmp_path: Path):
+    mark = f"be-execute-{tmp_path.name}"
+    edges = (edge("quick", ""), edge("next", ""), edge("slow", "time.sleep(97)", mark, inputs=("next",)))
+
+    def fail_while_they_run() -> None:
+        with runner(tmp_path).started(BuildPlan(files=(), edges=edges)) as steps:
+            next(steps)
+            raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(tmp_path, edge("quick", ""), edge("slow", "time.sleep(97)", mark), on_finish=fail)
+        fail_while_they_run()
     assert not processes_with(mark)
 
 
 def test_the_log_can_be_pasted_into_a_shell(tmp_path: Path):
-    plain = Edge(argv=("/bin/sh", "-c", "echo said > 'a b'; cat 'a b'"), inputs=(), outputs=("a b",), description="x")
+    plain = Edge(
+        argv=("/bin/sh", "-c", "echo said > 'a b'; cat 'a b'"),
+        inputs=(),
+        outputs=("a b",),
+        description="x",
+        tool="compile",
+    )
     log = render_log(run(tmp_path, plain))
     title, command, said = log.splitlines()
     assert re.fullmatch(r"# x: \d+\.\d\d s", title)

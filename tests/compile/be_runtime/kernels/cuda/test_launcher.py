@@ -87,10 +87,10 @@ def test_a_program_for_the_cpu_says_so():
 _ON_CPU = """
 import jax, numpy as np
 from be_runtime.kernels.cuda.calls import launch, new_session
-from be_runtime.kernels.cuda.describe import Geometry, Image, Kernel
+from be_runtime.kernels.cuda.describe import Geometry, KernelImage, Kernel
 from be_toolchain.arch import Arch
 
-kernel = Kernel("a" * 32, "scale<float>", (Image(Arch(9, 0), "scale", b"cubin"),))
+kernel = Kernel("a" * 32, "scale<float>", (KernelImage(Arch(9, 0), "scale", b"cubin"),))
 out = jax.ShapeDtypeStruct((3,), np.float32)
 try:
     launch(kernel, Geometry((1, 1, 1), (1, 1, 1)), [], [], [out], session=new_session(), vmap_method=None, aliases={})

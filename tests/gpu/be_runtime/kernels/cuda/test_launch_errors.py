@@ -13,7 +13,7 @@ import pytest
 
 import be_runtime
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
-from be_runtime.kernels.cuda.describe import Geometry, Image, Kernel
+from be_runtime.kernels.cuda.describe import Geometry, Kernel, KernelImage
 
 SOURCE = """
 __global__ void copy(const float* x, float* y) {
@@ -66,7 +66,7 @@ def test_too_much_shared_memory_is_said_when_the_program_is_compiled(x: Any):
 def test_code_is_loaded_when_the_program_is_compiled(x: Any):
     """Code that the driver can't load is found then, and not at a launch, which a CUDA graph may be recording."""
     (arch, *_) = choose_archs(None, new_session())
-    kernel = Kernel("e" * 32, "broken", (Image(arch, "broken", b"no machine code, and none is missing"),))
+    kernel = Kernel("e" * 32, "broken", (KernelImage(arch, "broken", b"no machine code, and none is missing"),))
 
     def call(x: Any) -> Any:
         geometry = Geometry((1, 1, 1), (1, 1, 1))

@@ -10,6 +10,7 @@ import pytest
 from be_runtime.compile.clang.clang_flags import FAST_MATH, translate
 from be_runtime.compile.clang.plan_clang import Packer, clang_compile, split_clang
 from be_runtime.compile.plan.build_plan import UnitBuild
+from be_runtime.compile.plan.unit_files import files_named
 from be_runtime.errors import ArgumentError
 from be_runtime.request.options import CompileOptions
 from be_toolchain import ToolchainRequest, resolve
@@ -35,7 +36,7 @@ def command(toolkit: CudaToolkit, archs: str = "9.0", **options: Any) -> list[st
 
 
 def split(toolkit: CudaToolkit, archs: str = "9.0", **options: Any) -> UnitBuild:
-    return split_clang(command(toolkit, archs, **options), "src/m.cu", "obj/m.o", "/cuda/bin/ptxas", PACKER)
+    return split_clang(command(toolkit, archs, **options), files_named("m", "cuda"), "/cuda/bin/ptxas", PACKER)
 
 
 def test_the_command(toolkit: CudaToolkit):
@@ -84,7 +85,7 @@ def test_both_sides_are_compiled_at_once_and_meet_in_the_object(toolkit: CudaToo
         "--image3=kind=ptx,sm=90,file=obj/m.o.sm_90.ptx",
     ]
     assert len({edge.description for edge in build.edges}) == len(build.edges)
-    assert len(build.depfiles) == 3
+    assert len([edge for edge in build.edges if edge.depfile]) == 3
 
 
 def test_each_side_is_told_what_is_its_own(toolkit: CudaToolkit):
@@ -101,7 +102,7 @@ def test_each_side_is_told_what_is_its_own(toolkit: CudaToolkit):
 
 
 def test_a_level_for_ptxas_wins(toolkit: CudaToolkit):
-    ptxas = split(toolkit, cflags=("-Xptxas=-O1",)).edges[1]
+    ptxas = next(edge for edge in split(toolkit, cflags=("-Xptxas=-O1",)).edges if edge.tool == "ptxas")
     assert [word for word in ptxas.argv if word.startswith("-O")] == ["-O1"]
 
 

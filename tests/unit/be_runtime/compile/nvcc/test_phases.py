@@ -10,7 +10,8 @@ import pytest
 from be_runtime.compile.nvcc.device_images import device_images
 from be_runtime.compile.nvcc.dry_run import parse_dryrun
 from be_runtime.compile.nvcc.plan_phases import rename, split_phases
-from be_runtime.compile.plan.build_plan import Edge, UnitBuild
+from be_runtime.compile.plan.build_plan import Edge, Tool, UnitBuild
+from be_runtime.compile.plan.unit_files import files_named
 
 RECORDED = Path(__file__).parent / "recorded"
 TOOLS = {name: f"/opt/cuda/bin/{name}" for name in ("cudafe++", "cicc", "ptxas", "fatbinary")}
@@ -18,7 +19,7 @@ TOOLS = {name: f"/opt/cuda/bin/{name}" for name in ("cudafe++", "cicc", "ptxas",
 
 def split(text: str) -> UnitBuild | None:
     dry = parse_dryrun(text)
-    return None if dry is None else split_phases(dry, TOOLS, "src/k.cu", "obj/k.o", "_1_k_cu_2")
+    return None if dry is None else split_phases(dry, TOOLS, files_named("k", "cuda"), "_1_k_cu_2")
 
 
 def recorded(name: str) -> str:
@@ -31,8 +32,8 @@ def phases_of(name: str) -> UnitBuild:
     return phases
 
 
-def order(edges: tuple[Edge, ...], tool: str) -> list[int]:
-    return [index for index, edge in enumerate(edges) if edge.argv[0].endswith(tool)]
+def order(edges: tuple[Edge, ...], tool: Tool) -> list[int]:
+    return [index for index, edge in enumerate(edges) if edge.tool == tool]
 
 
 def needs(edges: tuple[Edge, ...], edge: Edge) -> set[int]:
@@ -58,6 +59,7 @@ def test_only_the_assembler_waits_for_machine_code(name: str):
     *_, compilation, assembler = phases.edges
     ptxas, fatbinary = order(phases.edges, "ptxas"), order(phases.edges, "fatbinary")
     assert "-S" in compilation.argv
+    assert (compilation.tool, assembler.tool) == ("compile", "assemble")
     assert not {*ptxas, *fatbinary} & needs(phases.edges, compilation)
     assert {*ptxas, *fatbinary} <= needs(phases.edges, assembler)
     stand_in = next(file for file in phases.files if file.path == "obj/k.o.phases/k.fatbin.c")
@@ -95,8 +97,7 @@ def test_the_module_id_is_given_instead_of_invented():
     phases = phases_of("cuda13_one")
     assert phases.files[0].text == "_1_k_cu_2"
     assert not any("--gen_module_id_file" in edge.argv for edge in phases.edges)
-    for tool in ("cudafe++", "cicc"):
-        (index,) = order(phases.edges, tool)
+    for index in (*order(phases.edges, "cudafe++"), *order(phases.edges, "cicc")):
         assert phases.files[0].path in phases.edges[index].argv
 
 
@@ -137,5 +138,6 @@ def test_what_is_not_understood_runs_nvcc_as_a_whole(damage: Callable[[str], str
 
 def test_renaming_reaches_every_name():
     renamed = rename(phases_of("cuda13_one"), "k", "kernel")
+    assert renamed.unit == files_named("kernel", "cuda")
     assert renamed.edges[-1].outputs == ("obj/kernel.o",)
     assert all("kernel" in output for edge in renamed.edges for output in edge.outputs)

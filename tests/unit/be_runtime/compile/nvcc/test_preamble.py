@@ -11,6 +11,7 @@ import pytest
 import be_runtime
 from be_runtime.compile.nvcc.plan_preamble import make_preamble, use_preamble
 from be_runtime.compile.plan.build_plan import Edge, UnitBuild
+from be_runtime.compile.plan.unit_files import files_named
 
 SCRIPT = Path(be_runtime.__file__).parent / "native" / "with_preamble.sh"
 PREAMBLE = '#pragma GCC diagnostic ignored "-Wx"\n# 1 "/cuda/cuda_runtime.h"\nint a;\nint b;\n'
@@ -68,17 +69,22 @@ def test_a_lost_header_compiles_it_as_it_is(folder: Path):
 
 
 PHASES = UnitBuild(
+    unit=files_named("k", "cuda"),
     edges=(
-        Edge(("g++", "-E", "-I/mine", "src/k.cu", "-o", "obj/k.ii"), ("src/k.cu",), ("obj/k.ii",), "1", "obj/k.ii.d"),
-        Edge(("/c/cudafe++", "--gen_c_file_name", "obj/k.cpp", "obj/k.ii"), ("obj/k.ii",), ("obj/k.cpp",), "2"),
+        Edge(
+            ("g++", "-E", "-I/mine", "src/k.cu", "-o", "obj/k.ii"),
+            *(("src/k.cu",), ("obj/k.ii",), "1", "preprocess", "obj/k.ii.d"),
+        ),
+        Edge(
+            ("/c/cudafe++", "--gen_c_file_name", "obj/k.cpp", "obj/k.ii"),
+            *(("obj/k.ii",), ("obj/k.cpp",), "2", "cudafe++"),
+        ),
         Edge(
             ("g++", "-O3", "-S", "-x", "c++", "-I/mine", "obj/k.cpp", "-o", "obj/k.s"),
-            ("obj/k.cpp",),
-            ("obj/k.s",),
-            "3",
+            *(("obj/k.cpp",), ("obj/k.s",), "3", "compile"),
         ),
-        Edge(("g++", "-c", "obj/k.s", "-o", "obj/k.o"), ("obj/k.s",), ("obj/k.o",), "4"),
-    )
+        Edge(("g++", "-c", "obj/k.s", "-o", "obj/k.o"), ("obj/k.s",), ("obj/k.o",), "4", "assemble"),
+    ),
 )
 
 

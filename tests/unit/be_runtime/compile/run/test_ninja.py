@@ -44,8 +44,20 @@ def test_a_command_is_one_line(argv: list[str]):
 
 def test_the_text():
     edges = [
-        Edge(argv=("cc", "a b", "$HOME"), inputs=("src/a b.cc",), outputs=("obj/a:b.o",), description="compiling $a"),
-        Edge(argv=("ld",), inputs=("/a|b/kept.o", "/a\nb/c.o", "obj/a:b.o"), outputs=("a.so",), description="linking"),
+        Edge(
+            argv=("cc", "a b", "$HOME"),
+            inputs=("src/a b.cc",),
+            outputs=("obj/a:b.o",),
+            description="compiling $a",
+            tool="compile",
+        ),
+        Edge(
+            argv=("ld",),
+            inputs=("/a|b/kept.o", "/a\nb/c.o", "obj/a:b.o"),
+            outputs=("a.so",),
+            description="linking",
+            tool="link",
+        ),
     ]
     assert render_ninja(edges).splitlines() == [
         "ninja_required_version = 1.8",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from be_runtime.kernels.cuda.describe import (
     Form,
-    Image,
     Kernel,
+    KernelImage,
     array_param,
     content_id,
     encode_params,
@@ -35,13 +35,13 @@ def test_a_scalar_keeps_its_bytes(value: bytes):
 
 @given(st.tuples(st.text(max_size=4), st.binary(max_size=4)), st.tuples(st.text(max_size=4), st.binary(max_size=4)))
 def test_content_tells_images_apart(one: tuple[str, bytes], other: tuple[str, bytes]):
-    ids = [content_id([Image(ARCH, *each)]) for each in (one, other)]
+    ids = [content_id([KernelImage(ARCH, *each)]) for each in (one, other)]
     assert (ids[0] == ids[1]) == (one == other)
     assert all(len(each) == 32 for each in ids)
 
 
 def test_a_batch_needs_the_same_axis_on_every_architecture():
-    single = [Image(arch, "f", b"x") for arch in (ARCH, Arch(8, 0))]
+    single = [KernelImage(arch, "f", b"x") for arch in (ARCH, Arch(8, 0))]
     batch = [image._replace(form=Form.BATCH, batch_axis=2) for image in single]
     assert Kernel("0", "f", tuple(single)).batch_axis == 0
     assert Kernel("0", "f", (*single, *batch)).batch_axis == 2

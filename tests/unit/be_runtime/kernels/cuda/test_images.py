@@ -6,13 +6,13 @@ from pathlib import Path
 
 from be_runtime.cache import Store, make_key
 from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.describe import Form, Image, Kernel
+from be_runtime.kernels.cuda.describe import Form, Kernel, KernelImage
 from be_runtime.kernels.cuda.images import Compiled, Origin, obtain_kernel
 from be_toolchain.arch import Arch
 
 IMAGES = (
-    Image(Arch(9, 0, "a"), "f", b"\x7fELF"),
-    Image(Arch(9, 0, "a"), "g", b"// PTX", is_ptx=True, form=Form.BATCH, batch_axis=2, is_cooperative=True),
+    KernelImage(Arch(9, 0, "a"), "f", b"\x7fELF"),
+    KernelImage(Arch(9, 0, "a"), "g", b"// PTX", is_ptx=True, form=Form.BATCH, batch_axis=2, is_cooperative=True),
 )
 SAID = ("NVRTC 13.0", "Cuda compilation tools, release 13.0, V13.0.88")
 MADE = Compiled(IMAGES, compiler=SAID)
@@ -20,7 +20,7 @@ MADE = Compiled(IMAGES, compiler=SAID)
 
 def obtain(place: Path, made: Compiled = MADE, *, source: str = "f", folder: Path | None = None) -> Kernel:
     """A kernel out of a cache and by a key that belong to a place."""
-    session = new_session()._replace(store=Store(place / "cache"))
+    session = new_session()._replace(module_store=Store(place / "cache"))
     origin = Origin(make_key("kernel", ("source", source)), () if folder is None else (folder,))
     key = make_key("kernel", ("place", str(place)))
     found = obtain_kernel(key, origin, lambda _staging: made, "f", session)
@@ -62,9 +62,9 @@ def test_the_id_of_what_is_uncertain_holds_what_was_made(tmp_path: Path):
         obtain_kernel(
             make_key("kernel", ("place", name)),
             Origin(make_key("kernel")),
-            lambda _staging, name=name: Compiled((Image(Arch(9, 0), "f", name.encode()),), unknown=("a header",)),  # type: ignore[misc]
+            lambda _staging, name=name: Compiled((KernelImage(Arch(9, 0), "f", name.encode()),), unknown=("a header",)),  # type: ignore[misc]
             "f",
-            new_session()._replace(store=Store(tmp_path)),
+            new_session()._replace(module_store=Store(tmp_path)),
         )
         for name in ("a", "b")
     )

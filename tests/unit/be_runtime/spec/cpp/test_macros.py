@@ -6,7 +6,7 @@ import pytest
 
 from be_runtime.errors import EntryPointNotFoundError, SpecError
 from be_runtime.spec import SourceText, discover
-from be_runtime.spec.cpp.declarations import Call
+from be_runtime.spec.cpp.declarations import MacroCall
 from be_runtime.spec.cpp.lexer import Token
 from be_runtime.spec.cpp.macros import Macros, parse_define
 from tests.unit.be_runtime.spec.conftest import Spec
@@ -176,7 +176,7 @@ def test_macros_that_grow_without_end_are_left_alone(spec: Spec) -> None:
     ],
 )
 def test_replacement(define: str, call: str, expansion: str) -> None:
-    macros, tokens, calls = Macros(), list[Token](), list[Call]()
+    macros, tokens, calls = Macros(), list[Token](), list[MacroCall]()
     macros.define(parse_define(define))
     macros.expand(call, 100, tokens, calls)
     assert " ".join(token.text for token in tokens) == expansion

@@ -1,0 +1,177 @@
+"""The build of one module: what is missing is compiled, all is linked, and what later builds can use is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from be_runtime.cache import Recorded
+from be_runtime.cache.publish import record_files
+from be_runtime.compile import graph, handler_object
+from be_runtime.compile.build_order import BuildOrder
+from be_runtime.compile.inputs.observe import LookedAt, Observer
+from be_runtime.compile.plan.build_plan import LINKING, BuildPlan, Edge, UnitBuild
+from be_runtime.compile.plan.flags import LinkCommand
+from be_runtime.compile.run.execute import Runner, Step
+from be_runtime.compile.run.progress import Progress
+
+if TYPE_CHECKING:
+    from be_runtime.compile.handler_object import Handler
+    from be_runtime.compile.nvcc.keep_preamble import Preamble
+    from be_runtime.compile.unit_objects import UnitObjects
+
+
+class Build:
+    """The build of one module in its folder; `run` says in which order.
+
+    Parameters
+    ----------
+    order : BuildOrder
+    units : dict of str to UnitBuild
+        What compiles each unit, by its stem.
+    link : LinkCommand
+    preamble : Preamble or None
+    handler : Handler or None
+        None when it has to be compiled.
+    observer : Observer
+        Watches the commands.
+    runner : Runner
+        Runs them in the build folder.
+    recorded : Recorded
+        What is known of files.
+
+    Attributes
+    ----------
+    steps : list of Step
+        The commands that ran for the module.
+    """
+
+    def __init__(
+        self,
+        order: BuildOrder,
+        units: dict[str, UnitBuild],
+        link: LinkCommand,
+        preamble: Preamble | None,
+        handler: Handler | None,
+        *,
+        observer: Observer,
+        runner: Runner,
+        recorded: Recorded,
+    ) -> None:
+        self.order, self.units, self.recorded = order, units, recorded
+        self.steps: list[Step] = []
+        self._link, self._preamble, self._handler = link, preamble, handler
+        self._observer, self._runner = observer, runner
+        self._objects = self._kept_objects() if len(units) > 1 else None
+        self._kept = LookedAt() if preamble is None else preamble.looked_at
+        self._reused: dict[str, LookedAt] = {}
+        self._compiled: dict[str, LookedAt] = {}
+
+    @property
+    def staging(self) -> Path:
+        """The build folder."""
+        return self._runner.folder
+
+    def run(self) -> None:
+        """Make the library. What a compiler looked at is hashed while other commands run.
+
+        Raises
+        ------
+        BuildError
+            A command failed. The objects that were made are kept even so.
+        """
+        if self._objects is not None:
+            self._reused = self._objects.reuse(self.units, self.staging)
+        plan = self._plan()
+        with Progress(self.order.request.name, plan.commands) as progress:
+            if self._objects is not None:
+                self._make_objects(plan, progress)
+                plan = self._with_private_names(plan)
+            self._run(plan, progress)
+            if self._preamble is not None:
+                self._preamble.keep(self.order.toolchain_store, self._runner, self._observer)
+            progress.conclude({step.edge.description: step.seconds or 0.0 for step in self.steps})
+        if self._handler is None:
+            self._keep_handler()
+
+    def looked_at(self) -> LookedAt:
+        """What decided what was made."""
+        parts = (*self._compiled.values(), *self._reused.values(), self._linking_looked_at(), self._asked_nvcc())
+        return LookedAt.merged(parts)
+
+    def _plan(self) -> BuildPlan:
+        """The commands that are left to run."""
+        units = {
+            stem: build._replace(edges=(), files=()) if stem in self._reused else build
+            for stem, build in self.units.items()
+        }
+        aside, preamble, request = None, self._preamble, self.order.request
+        if preamble is not None:
+            units = {stem: preamble.use(build) for stem, build in units.items()}
+            aside = preamble.making
+        handler = self._handler.path if self._handler is not None else None
+        plan = graph.plan_build(request, units, self.order.tools, self._link, handler, aside)
+        return graph.with_compiler_launcher(plan, self.order.settings.compiler_launcher)
+
+    def _make_objects(self, plan: BuildPlan, progress: Progress) -> None:
+        """Run what comes before linking."""
+        made = {name for edge in plan.edges for name in edge.outputs}
+        targets = (*(name for name in plan.objects if name in made), *plan.aside)
+        if targets:
+            self._run(plan, progress, targets)
+
+    def _run(self, plan: BuildPlan, progress: Progress, targets: tuple[str, ...] = ()) -> None:
+        """Run commands, and take note of each unit as soon as it is compiled."""
+        with self._runner.started(self._observer.watch(plan), targets=targets, progress=progress) as steps:
+            # What has changed since it was hashed: another unit may have been compiled with it.
+            self._record(LookedAt.merged(self._compiled.values()))
+            for step in steps:
+                self.steps.append(step)
+                if not step.failed:
+                    self._take_note(step.edge)
+
+    def _take_note(self, edge: Edge) -> None:
+        """Hash what a unit's commands looked at, once the last of them is done, and keep the object of a folder's."""
+        stem = next((stem for stem, build in self.units.items() if build.unit.object in edge.outputs), None)
+        if stem is None:
+            return
+        build = self.units[stem]
+        looked_at = LookedAt.merged((self._observer.looked_at(build.edges), self._kept))
+        self._compiled[stem] = looked_at
+        self._record(looked_at)
+        if self._objects is not None:
+            self._objects.publish(build, self.staging, looked_at, self.recorded)
+
+    def _record(self, looked_at: LookedAt) -> None:
+        self.recorded = record_files(looked_at.files, self.recorded)
+
+    def _with_private_names(self, plan: BuildPlan) -> BuildPlan:
+        """The plan, with the names that several of its objects define made private to each."""
+        from be_runtime.compile.private_names import separate_names
+
+        return separate_names(plan, self._link, self.staging, self.order.tools.cxx.path, self.order.system)
+
+    def _kept_objects(self) -> UnitObjects:
+        """The objects of a folder's files in the cache; a module of one file has no use for them."""
+        from be_runtime.compile.unit_objects import UnitObjects
+
+        order = self.order
+        return UnitObjects(order.request, order.toolchain, order.tools.programs, order.module_store, order.force)
+
+    def _keep_handler(self) -> None:
+        """Keep the handler and, of a link that is like every other, the files that it looked at."""
+        order = self.order
+        linked = () if order.request.compile.ldflags else self._linking_looked_at().others
+        store, folder = order.toolchain_store, self.staging
+        handler_object.keep(order.tools, order.toolchain, store, folder, self._observer, linked)
+
+    def _linking_looked_at(self) -> LookedAt:
+        return self._observer.looked_at(step.edge for step in self.steps if step.edge.tool in LINKING)
+
+    def _asked_nvcc(self) -> LookedAt:
+        """What nvcc was asked beforehand, for the phases that run without it."""
+        toolkit, system = self.order.tools.cuda, self.order.system
+        if toolkit is None or toolkit.nvcc is None:
+            return LookedAt()
+        files = (toolkit.nvcc, toolkit.nvcc.parent / "nvcc.profile")
+        return LookedAt(others=tuple(str(path) for path in files if system.is_file(path)))

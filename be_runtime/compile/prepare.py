@@ -1,0 +1,135 @@
+"""What a build needs before its commands run: what earlier builds left, the compiler's phases, where it runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from be_runtime.cache import Recorded
+from be_runtime.cache.publish import build_began
+from be_runtime.compile import graph, handler_object
+from be_runtime.compile.build import Build
+from be_runtime.compile.build_order import BuildOrder
+from be_runtime.compile.inputs.header_search import include_folders
+from be_runtime.compile.inputs.observe import Observer, make_observer
+from be_runtime.compile.plan import flags
+from be_runtime.compile.plan.build_plan import UnitBuild
+from be_runtime.compile.plan.unit_files import UnitFiles, unit_files
+from be_runtime.compile.run.execute import Runner
+from be_runtime.compile.run.jobs import available_memory_bytes, job_count
+from be_runtime.compile.run.programs import fast_linker_flags, resolve_ninja
+from be_runtime.generate.codegen import Binding
+
+if TYPE_CHECKING:
+    from be_runtime.compile.nvcc.keep_preamble import Preamble
+
+
+def prepare_build(order: BuildOrder, bindings: Mapping[str, Sequence[Binding]], staging: Path) -> Build:
+    """The build of an order, ready to run.
+
+    Parameters
+    ----------
+    order : BuildOrder
+    bindings : mapping of str to sequence of Binding
+        The entry points of each unit, by the unit's stem.
+    staging : Path
+        The build folder.
+    """
+    command = graph.compile_command(order.request, order.tools)
+    preamble = _find_preamble(order, command)
+    units = graph.plan_units(order.request, bindings, command, _find_phases(order, command))
+    handler = handler_object.find(order.tools, order.toolchain, order.toolchain_store)
+    return Build(
+        order,
+        units,
+        _link_command(order),
+        preamble,
+        handler,
+        observer=_observer(order, staging),
+        runner=_runner(order, staging),
+        recorded=Recorded(
+            began_ns=build_began(str(staging), time.time_ns()),
+            taken_ns=time.time_ns(),
+            records={
+                **(handler.records if handler is not None else {}),
+                **(preamble.records if preamble is not None else {}),
+            },
+        ),
+    )
+
+
+def _has_phases(order: BuildOrder) -> bool:
+    """Whether the commands of a CUDA compiler are run one by one; a launcher such as ccache knows it as a whole."""
+    return not order.settings.compiler_launcher and flags.allows_phases(order.request.compile.cflags)
+
+
+def _find_phases(order: BuildOrder, command: Sequence[str]) -> dict[str, UnitBuild]:
+    """The phases of each unit, by its stem; none where the compiler is run as a whole."""
+    if order.tools.cuda is None or not _has_phases(order):
+        return {}
+    files = {unit.stem: unit_files(unit.stem, order.request.language) for unit in order.request.units}
+    found = {stem: _phases_of(order, command, unit) for stem, unit in files.items()}
+    return {stem: phases for stem, phases in found.items() if phases is not None}
+
+
+def _phases_of(order: BuildOrder, command: Sequence[str], unit: UnitFiles) -> UnitBuild | None:
+    toolkit = order.tools.cuda
+    assert toolkit is not None, "only CUDA sources have phases"
+    if toolkit.nvcc is None:
+        from be_runtime.compile.clang.probe_clang import clang_phases
+
+        return clang_phases(command, unit, ptxas=toolkit.ptxas, compiler=order.tools.cxx.path, system=order.system)
+    from be_runtime.compile.nvcc.keep_phases import phases_for
+
+    toolchain, store = order.toolchain, order.toolchain_store
+    return phases_for(command, unit, toolchain=toolchain, system=order.system, toolchain_store=store)
+
+
+def _find_preamble(order: BuildOrder, command: Sequence[str]) -> Preamble | None:
+    """The precompiled beginning of CUDA sources, for g++ behind nvcc's phases."""
+    toolkit = order.tools.cuda
+    if toolkit is None or toolkit.nvcc is None or order.tools.cxx.family != "gcc" or not _has_phases(order):
+        return None
+    from be_runtime.compile.nvcc.keep_preamble import find_preamble
+
+    toolchain, store = order.toolchain, order.toolchain_store
+    return find_preamble(
+        command, order.request, order.tools, toolchain=toolchain, system=order.system, toolchain_store=store
+    )
+
+
+def _link_command(order: BuildOrder) -> flags.LinkCommand:
+    tools = order.tools
+    folders = () if tools.cuda is None else (*tools.cuda.library_dirs, *tools.library_dirs)
+    ldflags = (*fast_linker_flags(tools.cxx.path, order.system), *order.request.compile.ldflags)
+    return flags.link(tools.cxx, tools.cuda, ldflags, folders, order.system.list_dir)
+
+
+def _observer(order: BuildOrder, staging: Path) -> Observer:
+    """What watches the commands of this build."""
+    options = order.request.compile
+    sources = [unit.path.parent for unit in order.request.units if unit.path is not None]
+    return make_observer(
+        order.tools.cxx,
+        order.toolchain,
+        order.system,
+        (order.toolchain_store, order.module_store),
+        staging,
+        launcher=order.settings.compiler_launcher,
+        folders=(*sources, *options.include_paths, *map(Path, include_folders(options.cflags))),
+    )
+
+
+def _runner(order: BuildOrder, staging: Path) -> Runner:
+    system, settings = order.system, order.settings
+    memory = None if order.jobs else available_memory_bytes(system)
+    return Runner(
+        staging,
+        ninja=resolve_ninja(system),
+        jobs=job_count(len(os.sched_getaffinity(0)), memory, wanted=order.jobs, limit=settings.max_jobs),
+        environ=system.environ,
+        timeout_s=settings.compile_timeout_s,
+    )

@@ -51,7 +51,7 @@ class Session(NamedTuple):
     module_store : Store
         Store of modules: the cache, or the folder that the caller named.
     record_dir : Path
-        Holds the toolchain's record, and what belongs to the toolchain.
+        Folder of the toolchain's record and of its store.
     registry : Registry
         Targets of the process.
     archs : tuple of Arch
@@ -68,7 +68,7 @@ class Session(NamedTuple):
 
     @property
     def toolchain_store(self) -> Store:
-        """Where what belongs to the toolchain is kept, such as the compiled handler."""
+        """The store of entries that belong to the toolchain, such as the compiled handler."""
         return Store(self.record_dir)
 
 

@@ -57,7 +57,7 @@ class Tools(NamedTuple):
     library_dirs: tuple[Path, ...] = ()
 
     def key_fields(self) -> tuple[str, ...]:
-        """What of this decides a build beyond the toolchain's own fields and the architectures."""
+        """Return the fields of a key for these tools, apart from the toolchain's own and the architectures."""
         folders = (self.ffi_include, *self.library_includes, *self.library_dirs)
         return (str(self.cxx.path), *self.programs, *map(str, folders))
 
@@ -102,12 +102,12 @@ def _spelling(asked: object) -> tuple[str, ...]:
 
 
 def no_architecture(consequence: str) -> ArgumentError:
-    """Why no architecture is known, and how to name one: an error where one is needed, elsewhere a warning's text.
+    """Make the error for an unknown architecture, with hints to name one; its text also serves for a warning.
 
     Parameters
     ----------
     consequence : str
-        What follows from it.
+        Consequence, for the message.
     """
     return ArgumentError(
         f"no GPU is visible, so {consequence}",

@@ -195,7 +195,7 @@ def _by_nvcc(
 
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit) -> BuildPlan:
-    """One command for each architecture, in their order, which also writes what it read; nothing is linked."""
+    """Plan one command for each architecture, in order, each of which writes a depfile; nothing is linked."""
     head = (str(toolkit.nvcc), "-cubin", "-ccbin", str(toolkit.host_compiler.path), *kernel.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(

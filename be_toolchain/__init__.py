@@ -1,4 +1,4 @@
-"""be_toolchain: finds everything needed to compile CUDA and C++ here, and says in one value what it found."""
+"""Finds everything needed to compile CUDA and C++ here, and says in one value what it found."""
 
 # Nothing but sys, which is built in, is imported here, not even __future__: with -m the working folder is still first
 # on the path, see __main__.

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from be_toolchain.arch import Arch
 from be_toolchain.errors import Probe
 
 __all__ = [
+    "ClangCuda",
     "Component",
     "CudaToolkit",
     "Family",
     "HostCompiler",
     "HostLimits",
+    "Nvcc",
     "Probe",
     "Toolchain",
     "ToolchainRequest",
@@ -112,10 +114,116 @@ class Component(NamedTuple):
     source: str = ""
 
 
-class CudaToolkit(NamedTuple):
-    """A complete CUDA toolkit: it can compile, link, and has a host compiler that it accepts.
+class Nvcc(NamedTuple):
+    """NVIDIA's compiler of CUDA, which leaves the host side to a C++ compiler.
 
-    One without nvcc is made of the CUDA 12 wheels, and clang compiles with it: `host_compiler`, for both sides.
+    Parameters
+    ----------
+    path : Path
+        The nvcc to call, behind wrapper scripts.
+    version, build : str
+        Such as ``"13.0.88"`` and its build line.
+    content : str
+        Tells its file and its profile from others, as `HostCompiler.content`.
+    cicc, cudafe, nvlink : Path
+        The programs that it alone calls.
+    host : HostCompiler
+        To be passed with ``-ccbin``.
+    host_limits : HostLimits
+        What its ``crt/host_config.h`` accepts.
+    allow_unsupported_compiler : bool
+        `host` is outside the limits by the user's wish: pass ``-allow-unsupported-compiler``.
+    """
+
+    path: Path
+    version: str
+    build: str
+    content: str
+    cicc: Path
+    cudafe: Path
+    nvlink: Path
+    host: HostCompiler
+    host_limits: HostLimits = HostLimits()
+    allow_unsupported_compiler: bool = False
+
+    @property
+    def label(self) -> str:
+        """The compiler in a report: ``"nvcc 13.0.88"``."""
+        return f"nvcc {self.version}"
+
+    @property
+    def measure(self) -> str:
+        """The component whose version is the toolkit's release."""
+        return "nvcc"
+
+    @property
+    def newer(self) -> str:
+        """The part to replace where a GPU is too new."""
+        return "CUDA release"
+
+    def title(self, release: str) -> str:
+        """The compiler in messages: ``"nvcc of CUDA 13.0"``."""
+        return f"nvcc of CUDA {release}"
+
+    def flat(self) -> dict[str, Any]:
+        """Its part of `CudaToolkit.flat`."""
+        return {
+            "nvcc": self.path,
+            "nvcc_version": self.version,
+            "nvcc_build": self.build,
+            "nvcc_content": self.content,
+            "cicc": self.cicc,
+            "cudafe": self.cudafe,
+            "nvlink": self.nvlink,
+            "host_compiler": self.host,
+            "host_limits": self.host_limits,
+            "allow_unsupported_compiler": self.allow_unsupported_compiler,
+        }
+
+
+class ClangCuda(NamedTuple):
+    """A clang that compiles both sides of CUDA, with the parts that the CUDA 12 wheels have.
+
+    Parameters
+    ----------
+    host : HostCompiler
+        It.
+    """
+
+    host: HostCompiler
+
+    @property
+    def label(self) -> str:
+        """See `Nvcc.label`."""
+        return f"no nvcc, clang {self.host.version}"
+
+    @property
+    def measure(self) -> str:
+        """See `Nvcc.measure`."""
+        return "ptxas"
+
+    @property
+    def newer(self) -> str:
+        """See `Nvcc.newer`."""
+        return "clang, or nvcc"
+
+    def title(self, release: str) -> str:
+        """The compiler in messages: ``"clang 19.1.7 with CUDA 12.9"``."""
+        return f"clang {self.host.version} with CUDA {release}"
+
+    def flat(self) -> dict[str, Any]:
+        """Its part of `CudaToolkit.flat`."""
+        return {
+            **dict.fromkeys(("nvcc", "cicc", "cudafe", "nvlink")),
+            **dict.fromkeys(("nvcc_version", "nvcc_build", "nvcc_content"), ""),
+            "host_compiler": self.host,
+            "host_limits": HostLimits(),
+            "allow_unsupported_compiler": False,
+        }
+
+
+class CudaToolkit(NamedTuple):
+    """A complete CUDA toolkit: it can compile and link.
 
     Parameters
     ----------
@@ -123,12 +231,8 @@ class CudaToolkit(NamedTuple):
         nvcc's own idea of its root folder; clang's ``--cuda-path``.
     release : str
         Such as ``"13.0"``.
-    nvcc : Path, optional
-        The nvcc to call, behind wrapper scripts; None where clang compiles.
-    nvcc_version, nvcc_build : str
-        Such as ``"13.0.88"`` and its build line; empty without nvcc.
-    nvcc_content : str
-        Tells its file and its profile from others, as `HostCompiler.content`; empty without nvcc.
+    compiler : Nvcc or ClangCuda
+        The compiler of CUDA sources, with the host compiler that it accepts.
     layout : str
         The row of `catalog.LAYOUTS` that it follows.
     include_dirs, library_dirs : tuple of Path
@@ -136,56 +240,58 @@ class CudaToolkit(NamedTuple):
     cudart_static, cudart_shared : Path, optional
         At least one is set.
     ptxas, fatbinary, libdevice : Path
-        The parts that nvcc, or clang, calls or reads.
-    cicc, cudafe, nvlink : Path, optional
-        Those that nvcc alone calls; set with nvcc.
+        The parts that every compiler calls or reads.
     components : tuple of Component
         Every part with its version.
     archs : tuple of Arch
         What can be compiled for, sorted.
-    host_limits : HostLimits
-        What its ``crt/host_config.h`` accepts.
-    host_compiler : HostCompiler
-        To be passed with ``-ccbin``; without nvcc, the clang that compiles both sides.
-    allow_unsupported_compiler : bool
-        `host_compiler` is outside the limits by the user's wish: pass ``-allow-unsupported-compiler``.
     found_via : str
         The search step that found it.
     """
 
     root: Path
     release: str
-    nvcc: Path | None
-    nvcc_version: str
+    compiler: Nvcc | ClangCuda
     include_dirs: tuple[Path, ...]
     library_dirs: tuple[Path, ...]
     cudart_static: Path | None
     cudart_shared: Path | None
-    cicc: Path | None
     ptxas: Path
-    cudafe: Path | None
     fatbinary: Path
-    nvlink: Path | None
     libdevice: Path
     components: tuple[Component, ...]
     archs: tuple[Arch, ...]
-    host_compiler: HostCompiler
     found_via: str
-    nvcc_build: str = ""
-    nvcc_content: str = ""
     layout: str = ""
-    host_limits: HostLimits = HostLimits()
-    allow_unsupported_compiler: bool = False
 
     @property
     def title(self) -> str:
-        """What compiles CUDA, for messages: ``"nvcc of CUDA 13.0"``, ``"clang 19.1.7 with CUDA 12.9"``."""
-        by_nvcc = self.nvcc is not None
-        return (
-            f"nvcc of CUDA {self.release}"
-            if by_nvcc
-            else f"clang {self.host_compiler.version} with CUDA {self.release}"
-        )
+        """The compiler, for messages: ``"nvcc of CUDA 13.0"``, ``"clang 19.1.7 with CUDA 12.9"``."""
+        return self.compiler.title(self.release)
+
+    @property
+    def host_compiler(self) -> HostCompiler:
+        """The compiler of the host side: to be passed with ``-ccbin``, or the clang that compiles both sides."""
+        return self.compiler.host
+
+    @property
+    def nvcc(self) -> Path | None:
+        """The nvcc to call, behind wrapper scripts; None where another compiler compiles."""
+        return self.compiler.path if isinstance(self.compiler, Nvcc) else None
+
+    @property
+    def nvcc_version(self) -> str:
+        """Such as ``"13.0.88"``; empty without nvcc."""
+        return self.compiler.version if isinstance(self.compiler, Nvcc) else ""
+
+    def flat(self) -> dict[str, Any]:
+        """Every fact under the one name that ``doctor --json``, records and keys have for it.
+
+        What the compiler of a toolkit lacks is None or empty.
+        """
+        fields = self._asdict()
+        del fields["compiler"]
+        return fields | self.compiler.flat()
 
 
 class Warned(NamedTuple):
@@ -262,19 +368,20 @@ def _compiler_fields(label: str, compiler: HostCompiler) -> Iterator[tuple[str, 
 
 def _toolkit_fields(toolkit: CudaToolkit) -> Iterator[tuple[str, str]]:
     """A CUDA toolkit's part of the key."""
-    yield "cuda.root", str(toolkit.root)
-    yield "cuda.release", toolkit.release
-    yield "cuda.nvcc", str(toolkit.nvcc)
-    yield "cuda.nvcc_version", toolkit.nvcc_version
-    yield "cuda.nvcc_build", toolkit.nvcc_build
-    yield "cuda.nvcc_content", toolkit.nvcc_content
-    for name in ("cicc", "ptxas", "cudafe", "fatbinary", "nvlink", "libdevice", "cudart_static", "cudart_shared"):
-        yield f"cuda.{name}", str(getattr(toolkit, name))
+    fields = toolkit.flat()
+    for name in _TOOLKIT_FIELDS:
+        yield f"cuda.{name}", str(fields[name])
     for position, folder in enumerate(toolkit.include_dirs):
         yield f"cuda.include_dirs.{position}", str(folder)
     for position, folder in enumerate(toolkit.library_dirs):
         yield f"cuda.library_dirs.{position}", str(folder)
     for component in toolkit.components:
         yield f"cuda.component.{component.name}", f"{component.version} {component.path}"
-    yield "cuda.allow_unsupported_compiler", str(toolkit.allow_unsupported_compiler)
     yield from _compiler_fields("cuda.host", toolkit.host_compiler)
+
+
+_TOOLKIT_FIELDS = (
+    *("root", "release", "nvcc", "nvcc_version", "nvcc_build", "nvcc_content", "cicc", "ptxas", "cudafe", "fatbinary"),
+    *("nvlink", "libdevice", "cudart_static", "cudart_shared", "allow_unsupported_compiler"),
+)
+"""Those of `CudaToolkit.flat` that are one text of the key each."""

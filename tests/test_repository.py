@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -26,6 +27,9 @@ READERS_OF_ENVIRON = {
     "be_runtime/compile/run/execute.py",
     "be_toolchain/machine/system.py",
 }
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+PATH = re.compile(r"(?<![\w./<-])(?:[\w.-]+/)*[\w.-]+\.(?:py|h|cc|c|sh|toml|hcl|md|yml)\b(?!/)|(?<=`)[\w./-]+/(?=`)")
+"""A file, wherever the page names it, and a folder between backticks."""
 UNFINISHED = re.compile("|".join(["NotImplemented" + "Error", "TO" + "DO", "FIX" + "ME", "XX" + "X"]))
 
 
@@ -99,12 +103,51 @@ def test_nothing_is_left_unfinished(path: Path):
     assert not UNFINISHED.findall(path.read_text())
 
 
-def test_files_that_the_architecture_names_exist():
-    files = [f"/{_name(path)}" for folder in (*PACKAGES, *FOLDERS, "tests") for path in (ROOT / folder).rglob("*")]
-    files += [f"/{path.name}" for path in ROOT.iterdir()]
-    named = re.findall(r"`([\w./-]+\.(?:py|h|cc|hcl|sh|toml))`", (ROOT / "ARCHITECTURE.md").read_text())
-    gone = {name for name in named if not any(file.endswith(f"/{name}") for file in files)}
-    assert gone == {"xla/ffi/api/c_api.h"}
+def _paths_of_the_architecture(text: str) -> set[Path | str]:
+    """What a text names, below the package in the heading above it or below the root; a str for what is not there."""
+    found: set[Path | str] = set()
+    for section in re.split(r"^(?=##)", text, flags=re.MULTILINE):
+        heading = section.partition("\n")[0]
+        bases = [ROOT / base for base in re.findall(r"`(be_\w+)/`", heading)] + [ROOT]
+        for name in PATH.findall(section):
+            found.add(next((base / name for base in bases if (base / name).exists()), name))
+    return found
+
+
+def test_paths_in_the_architecture_lead_somewhere():
+    paths = _paths_of_the_architecture(ARCHITECTURE)
+    assert paths
+    assert {path for path in paths if isinstance(path, str)} == set()
+
+
+def test_each_module_is_in_a_row_of_the_architecture():
+    rows = "\n".join(line for line in ARCHITECTURE.splitlines() if line.startswith(("|", "#")))
+    modules = {path for path in MODULES if path.name != "__init__.py"}
+    assert {_name(path) for path in modules - _paths_of_the_architecture(rows)} == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_architecture_shows_each_folder_and_what_it_holds(package: str):
+    """A line of the layout is the first sentence of the folder's docstring."""
+    shown: dict[str, str] = {}
+    above: list[str] = []
+    for line in ARCHITECTURE.split("```")[1].splitlines():
+        if match := re.fullmatch(r"( *)([\w]+)/ +(.+)", line):
+            above = [*above[: len(match[1]) // 2], match[2]]
+            shown["/".join(above)] = match[3]
+    folders = {path.parent for path in MODULES if path.is_relative_to(ROOT / package)}
+    texts = {_name(each): ast.get_docstring(ast.parse((each / "__init__.py").read_text())) or "" for each in folders}
+    said = {name: re.split(r"\. (?=Imports)|\n", text)[0].rstrip(".") + "." for name, text in texts.items()}
+    assert {name: shown.get(name) for name in said} == said
+    beside = {name for name in shown if name.startswith(f"{package}/")} - set(said)
+    assert [name for name in beside if not (ROOT / name).is_dir()] == []
+
+
+def test_the_architecture_shows_the_layers_that_are_enforced():
+    contracts = tomllib.loads(PYPROJECT)["tool"]["importlinter"]["contracts"]
+    enforced = [f"{each['containers'][0]} {' → '.join(each['layers'])}" for each in contracts if "layers" in each]
+    assert enforced
+    assert " ".join(ARCHITECTURE.split("```")[3].split()) == " ".join(enforced)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -50,7 +50,7 @@ def build_once(
         is_needless=has_come,
         flock=flock,
     ):
-        found = Lookup(problem="a new build was asked for") if force else look_up(base, key.digest)
+        found = Lookup(problem="a rebuild was requested") if force else look_up(base, key.digest)
         return (_build(base, key, build, found), True) if found.manifest is None else (found, False)
 
 

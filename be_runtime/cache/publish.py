@@ -110,7 +110,7 @@ def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Ma
     """Collect the outputs, hash everything, and note the files that changed meanwhile."""
     known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
     if not output.outputs:
-        raise CacheError(f"the build of {key.name or key.kind} made no outputs")
+        raise CacheError(f"the build of {key.name or key.kind} produced no outputs")
     outputs = [_collect(stage, name) for name in dict.fromkeys(output.outputs)]
     absent, appeared = group_absent(map(str, output.absent))
     dependencies = _records(_outside(stage.work, output.dependencies), known)
@@ -145,7 +145,7 @@ def _collect(stage: Stage, name: str) -> FileRecord:
     except FileNotFoundError:
         raise CacheError(f"the build did not make its output {name!r}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise CacheError(f"the build's output {name!r} is no regular file")
+        raise CacheError(f"the build's output {name!r} is not a regular file")
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     if status.st_nlink == 1:
         os.rename(source, target)

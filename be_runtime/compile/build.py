@@ -9,6 +9,7 @@ from be_runtime.cache import Recorded
 from be_runtime.cache.publish import record_files
 from be_runtime.compile import graph, handler_object
 from be_runtime.compile.build_order import BuildOrder
+from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.inputs.observe import LookedAt, Observer
 from be_runtime.compile.plan.build_plan import LINKING, BuildPlan, Edge, UnitBuild
 from be_runtime.compile.plan.flags import LinkCommand
@@ -96,7 +97,7 @@ class Build:
 
     def looked_at(self) -> LookedAt:
         """What decided what was made."""
-        parts = (*self._compiled.values(), *self._reused.values(), self._linking_looked_at(), self._asked_nvcc())
+        parts = (*self._compiled.values(), *self._reused.values(), self._linking_looked_at(), self._asked())
         return LookedAt.merged(parts)
 
     def _plan(self) -> BuildPlan:
@@ -168,10 +169,8 @@ class Build:
     def _linking_looked_at(self) -> LookedAt:
         return self._observer.looked_at(step.edge for step in self.steps if step.edge.tool in LINKING)
 
-    def _asked_nvcc(self) -> LookedAt:
-        """What nvcc was asked beforehand, for the phases that run without it."""
-        toolkit, system = self.order.tools.cuda, self.order.system
-        if toolkit is None or toolkit.nvcc is None:
-            return LookedAt()
-        files = (toolkit.nvcc, toolkit.nvcc.parent / "nvcc.profile")
+    def _asked(self) -> LookedAt:
+        """What the CUDA compiler was asked beforehand, for the phases that run without it."""
+        tools, system = self.order.tools, self.order.system
+        files = () if tools.cuda is None else cuda_compiler(tools).asked()
         return LookedAt(others=tuple(str(path) for path in files if system.is_file(path)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from be_runtime.cache import Store
+from be_runtime.compile.machine import Machine
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
 from be_runtime.settings import Settings
@@ -44,3 +45,8 @@ class BuildOrder(NamedTuple):
     jobs: int | None
     verbose: bool
     force: bool
+
+    @property
+    def machine(self) -> Machine:
+        """The place where compilers are asked about themselves."""
+        return Machine(self.toolchain, self.system, self.toolchain_store)

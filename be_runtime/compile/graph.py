@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
+from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile, UnitBuild
 from be_runtime.compile.plan.edges import compile_edge, link_edge
@@ -76,8 +77,9 @@ def plan_build(
     if handler is None:
         edges.append(handler_edge(tools))
     objects.append(handler or HANDLER.object)
-    if request.language == "cuda" and flags.is_relocatable(request.compile.cflags):
-        edges.append(_device_link_edge(request, tools, objects))
+    device_link = cuda_compiler(tools).device_link(request.compile) if request.language == "cuda" else None
+    if device_link is not None:
+        edges.append(_device_link_edge(device_link, objects))
         objects.append(_DEVICE_LINK)
     library_path = next((build.library_path for build in units.values() if build.library_path), "")
     made_aside = tuple(name for edge in aside.edges for name in edge.outputs) if aside is not None else ()
@@ -155,12 +157,7 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
         texts = [source.text for unit in request.units for source in unit.sources]
         closed = flags.whole_program(tools.cxx, options.ldflags, texts) if len(request.units) == 1 else ()
         return flags.host_compile(tools.cxx, options, includes) + closed
-    assert tools.cuda is not None
-    if tools.cuda.nvcc is None:
-        from be_runtime.compile.clang.plan_clang import clang_compile
-
-        return clang_compile(tools.cuda, options, tools.archs, includes)
-    return flags.nvcc_compile(tools.cuda, tools.cxx, options, tools.archs, includes)
+    return cuda_compiler(tools).command(options, includes)
 
 
 def _compile_unit(request: BuildRequest, unit: Unit, command: Sequence[str]) -> UnitBuild:
@@ -170,9 +167,7 @@ def _compile_unit(request: BuildRequest, unit: Unit, command: Sequence[str]) -> 
     return UnitBuild(unit=files, edges=(compile_edge(command, files, f"compiling {shown}"),))
 
 
-def _device_link_edge(request: BuildRequest, tools: Tools, objects: Sequence[str]) -> Edge:
-    assert tools.cuda is not None
-    command = flags.nvcc_device_link(tools.cuda, tools.cxx, request.compile, tools.archs)
+def _device_link_edge(command: Sequence[str], objects: Sequence[str]) -> Edge:
     return Edge(
         argv=(*command, *objects, "-o", _DEVICE_LINK),
         inputs=tuple(objects),

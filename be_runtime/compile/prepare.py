@@ -13,11 +13,12 @@ from be_runtime.cache.publish import build_began
 from be_runtime.compile import graph, handler_object
 from be_runtime.compile.build import Build
 from be_runtime.compile.build_order import BuildOrder
+from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.inputs.header_search import include_folders
 from be_runtime.compile.inputs.observe import Observer, make_observer
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import UnitBuild
-from be_runtime.compile.plan.unit_files import UnitFiles, unit_files
+from be_runtime.compile.plan.unit_files import unit_files
 from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.jobs import available_memory_bytes, job_count
 from be_runtime.compile.run.programs import fast_linker_flags, resolve_ninja
@@ -71,34 +72,16 @@ def _find_phases(order: BuildOrder, command: Sequence[str]) -> dict[str, UnitBui
     if order.tools.cuda is None or not _has_phases(order):
         return {}
     files = {unit.stem: unit_files(unit.stem, order.request.language) for unit in order.request.units}
-    found = {stem: _phases_of(order, command, unit) for stem, unit in files.items()}
+    compiler = cuda_compiler(order.tools)
+    found = {stem: compiler.phases(command, unit, order.machine) for stem, unit in files.items()}
     return {stem: phases for stem, phases in found.items() if phases is not None}
 
 
-def _phases_of(order: BuildOrder, command: Sequence[str], unit: UnitFiles) -> UnitBuild | None:
-    toolkit = order.tools.cuda
-    assert toolkit is not None, "only CUDA sources have phases"
-    if toolkit.nvcc is None:
-        from be_runtime.compile.clang.probe_clang import clang_phases
-
-        return clang_phases(command, unit, ptxas=toolkit.ptxas, compiler=order.tools.cxx.path, system=order.system)
-    from be_runtime.compile.nvcc.keep_phases import phases_for
-
-    toolchain, store = order.toolchain, order.toolchain_store
-    return phases_for(command, unit, toolchain=toolchain, system=order.system, toolchain_store=store)
-
-
 def _find_preamble(order: BuildOrder, command: Sequence[str]) -> Preamble | None:
-    """The precompiled beginning of CUDA sources, for g++ behind nvcc's phases."""
-    toolkit = order.tools.cuda
-    if toolkit is None or toolkit.nvcc is None or order.tools.cxx.family != "gcc" or not _has_phases(order):
+    """The precompiled beginning of CUDA sources."""
+    if order.tools.cuda is None or not _has_phases(order):
         return None
-    from be_runtime.compile.nvcc.keep_preamble import find_preamble
-
-    toolchain, store = order.toolchain, order.toolchain_store
-    return find_preamble(
-        command, order.request, order.tools, toolchain=toolchain, system=order.system, toolchain_store=store
-    )
+    return cuda_compiler(order.tools).preamble(command, order.request, order.tools, order.machine)
 
 
 def _link_command(order: BuildOrder) -> flags.LinkCommand:

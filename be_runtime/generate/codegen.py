@@ -166,8 +166,10 @@ def _call_argument(param: Param, index: int) -> str:
 
 
 def _attr_type(dtype: DType) -> str:
-    opaque = dtype.name in {"float16", "bfloat16", "complex64", "complex128"}
-    return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>" if opaque else dtype.cpp_type.replace("std::", "::")
+    if dtype.attr_type is not dtype:
+        return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>"
+    name = dtype.cpp_types[0]
+    return f"::{name}" if name.endswith("_t") else name
 
 
 def _handlers(module: str, binding: Binding, language: Language, *, inline: bool) -> str:
@@ -212,8 +214,8 @@ def _attr_rows(attrs: Sequence[Param]) -> str:
     rows = []
     for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
         size, dtype = len(param.name.encode()), _known(param.dtype)
-        is_number = "true" if dtype.attr_xla_code == dtype.xla_code else "false"
-        carrier = f"{dtype.attr_xla_code}, {dtype.attr_parts}, {is_number}"
+        is_number = "true" if dtype.attr_type is dtype else "false"
+        carrier = f"{dtype.attr_type.xla_code}, {dtype.attr_parts}, {is_number}"
         rows.append(f"{{{c_string(param.name)}, {size}, {carrier}, {position}}}")
     return ", ".join(rows)
 

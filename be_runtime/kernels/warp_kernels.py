@@ -13,7 +13,7 @@ from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import check_structs
 
-_ABOUT_SCALARS = "a scalar is part of the program that Warp launches: pass a number, and an array for what changes"
+_ABOUT_SCALARS = "a scalar is part of the program that Warp launches: pass a number, or an array for a changing value"
 
 
 def warp_kernel(
@@ -125,8 +125,8 @@ def _as_input(name: str, parameter: Any, value: Any) -> Any:
             return value
     except (TypeError, ValueError):
         pass
-    kind, hint = ("array", "pass a JAX or NumPy array") if is_array else ("static number", _ABOUT_SCALARS)
-    raise ArgumentError(f"the kernel {name}: {parameter.label} is {value!r}, which is no {kind}", hints=(hint,))
+    kind, hint = ("an array", "pass a JAX or NumPy array") if is_array else ("a static number", _ABOUT_SCALARS)
+    raise ArgumentError(f"the kernel {name}: {parameter.label} is {value!r}, which is not {kind}", hints=(hint,))
 
 
 def _check_results(name: str, results: Sequence[Any], leaves: Sequence[Any]) -> None:

@@ -284,7 +284,7 @@ def _say(text: str) -> None:
 def say_waiting(name: str, seconds: float, builder: str) -> None:
     """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
     if builder != THIS_PROCESS or seconds >= _LONG_S:
-        _say(f"{name}: waiting for {builder}, which builds it ({seconds:.0f} s)")
+        _say(f"{name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
 
 
 def say_output(error: BuildError) -> None:

@@ -56,18 +56,24 @@ static_assert(offsetof(XLA_FFI_CallFrame, args) == offsetof(XlaFrame, be_args));
 static_assert(offsetof(XLA_FFI_CallFrame, rets) == offsetof(XlaFrame, be_rets));
 static_assert(offsetof(XLA_FFI_CallFrame, attrs) == offsetof(XlaFrame, be_attrs));
 
-/// XLA's element types by their number in `XLA_FFI_DataType`, for messages.
-constexpr const char* kElementTypeNames[] = {
-    "an unknown type", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64", "an unknown type", "an unknown type", "complex64", "bfloat16", "token",
-    "complex128", "float8_e5m2", "float8_e4m3fn", "int4", "uint4", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
+#define BE_CHECK_CODE(dtype, value, type, name, bytes, xla, code, ...) \
+  static_assert(XLA_FFI_DataType_##xla == code, "the number of " #name);
+BE_INTERNAL_ELEMENT_TYPES(BE_CHECK_CODE, )
+#undef BE_CHECK_CODE
+
+/// What XLA has beyond the element types of a Tensor, by the number in `XLA_FFI_DataType` less that of TOKEN.
+constexpr const char* kOtherTypes[] = {
+    "token", "", "float8_e5m2", "float8_e4m3fn", "int4", "uint4", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
     "float8_e4m3fnuz", "int2", "uint2", "float8_e4m3", "float8_e3m4", "int1", "uint1", "float4_e2m1fn",
     "float8_e8m0fnu",
 };
 
+/// The name of one of XLA's element types, for messages.
 const char* element_type_name(XLA_FFI_DataType dtype) noexcept {
-  const unsigned code = static_cast<unsigned>(dtype);
-  return kElementTypeNames[code < sizeof(kElementTypeNames) / sizeof(kElementTypeNames[0]) ? code : 0];
+  const DType known = be_dtype_of(dtype);
+  if (known != DType::Invalid) return dtype_name(known);
+  const unsigned index = static_cast<unsigned>(dtype) - XLA_FFI_DataType_TOKEN;
+  return index < sizeof(kOtherTypes) / sizeof(kOtherTypes[0]) ? kOtherTypes[index] : "an unknown type";
 }
 
 BE_BEGIN_COLD
@@ -80,9 +86,8 @@ __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame,
                 "%s: %s %d has %lld dimensions; a BE::Tensor has at most %d", entry.name, what, index,
                 static_cast<long long>(bad->rank), Tensor::kMaxDims);
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-              "%s: %s %d is of %s, which a BE::Tensor can't hold; cast it to bool, an integer of 8 to 64 bits, "
-              "float16, bfloat16, float32, float64, complex64 or complex128",
-              entry.name, what, index, element_type_name(bad->dtype));
+              "%s: %s %d is of %s, which a BE::Tensor can't hold; cast it to one of %s", entry.name, what, index,
+              element_type_name(bad->dtype), &(BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_LISTED, ))[2]);
 }
 
 template <class T>
@@ -117,21 +122,15 @@ bool write_number(long double number, bool may_round, void* room) noexcept {
 }
 
 /// Does `DO` with the C++ type of a scalar attribute.
-#define BE_WITH_SCALAR_TYPE(DTYPE, DO)               \
-  switch (DTYPE) {                                   \
-    case XLA_FFI_DataType_PRED: DO(bool);            \
-    case XLA_FFI_DataType_S8: DO(int8_t);            \
-    case XLA_FFI_DataType_S16: DO(int16_t);          \
-    case XLA_FFI_DataType_S32: DO(int32_t);          \
-    case XLA_FFI_DataType_S64: DO(int64_t);          \
-    case XLA_FFI_DataType_U8: DO(uint8_t);           \
-    case XLA_FFI_DataType_U16: DO(uint16_t);         \
-    case XLA_FFI_DataType_U32: DO(uint32_t);         \
-    case XLA_FFI_DataType_U64: DO(uint64_t);         \
-    case XLA_FFI_DataType_F32: DO(float);            \
-    case XLA_FFI_DataType_F64: DO(double);           \
-    default: break;                                  \
+#define BE_WITH_SCALAR_TYPE(DTYPE, DO)              \
+  switch (DTYPE) {                                  \
+    BE_INTERNAL_BOOL_TYPES(BE_SCALAR_CASE, DO)      \
+    BE_INTERNAL_INTEGRAL_TYPES(BE_SCALAR_CASE, DO)  \
+    BE_INTERNAL_FLOATING_TYPES(BE_SCALAR_CASE, DO)  \
+    default: break;                                 \
   }
+#define BE_SCALAR_CASE(dtype, value, type, name, bytes, xla, code, DO) \
+  case XLA_FFI_DataType_##xla: DO(type);
 
 bool is_real(XLA_FFI_DataType dtype) noexcept {
   return dtype == XLA_FFI_DataType_F32 || dtype == XLA_FFI_DataType_F64;
@@ -229,7 +228,7 @@ BE_BEGIN_COLD
 int index_of(void* const* buffers, int64_t count, const BE::ElementTypeError& error) noexcept {
   for (int64_t i = 0; i < count && error.data() != nullptr; ++i) {
     const XlaBuffer* buffer = static_cast<const XlaBuffer*>(buffers[i]);
-    if (buffer->be_data == error.data() && kElementTypes[buffer->be_dtype] == error.dtype()) return static_cast<int>(i);
+    if (buffer->be_data == error.data() && be_dtype_of(buffer->be_dtype) == error.dtype()) return static_cast<int>(i);
   }
   return -1;
 }

@@ -239,7 +239,7 @@ def _existing_path(value: object, argument: str) -> Path:
 
 def _file_unit(file: Path, stem: str) -> Unit:
     if not {'"', "\n", "\r"}.isdisjoint(str(file)):
-        raise ArgumentError(f"{str(file)!r} holds a quote or the end of a line, so no #include can name it")
+        raise ArgumentError(f"{str(file)!r} contains a quote or a line break, so no #include can name it")
     try:
         text = file.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:

@@ -158,7 +158,7 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
         if not isinstance(flag, str):
             raise ArgumentError(f"{argument}[{position}] must be a string, not {type(flag).__name__}: {flag!r}")
         if "\0" in flag:
-            raise ArgumentError(f"{argument}[{position}]={flag!r} holds a null character")
+            raise ArgumentError(f"{argument}[{position}]={flag!r} contains a null character")
         if joined := _JOINED.fullmatch(flag):
             raise ArgumentError(
                 f"{argument}[{position}]={flag!r} is two arguments in one",

@@ -31,7 +31,7 @@ def parse_axes(text: str) -> Axes:
     (('...', 'n', 3), ())
     >>> parse_axes("n, k")
     Traceback (most recent call last):
-    ValueError: 'n,' is no axis: write names and extents with spaces between them, as in [n k] or [... n 3]
+    ValueError: 'n,' is not an axis: write names and extents with spaces between them, as in [n k] or [... n 3]
     """
     words = text.split()
     for index, word in enumerate(words):
@@ -39,7 +39,7 @@ def parse_axes(text: str) -> Axes:
             raise ValueError("'...' stands for leading axes, so it comes first")
         if word != LEADING and not _NAME.fullmatch(word) and not _EXTENT.fullmatch(word):
             advice = "write names and extents with spaces between them, as in [n k] or [... n 3]"
-            raise ValueError(f"{word!r} is no axis: {advice}")
+            raise ValueError(f"{word!r} is not an axis: {advice}")
     return tuple(int(word) if word.isdigit() else word for word in words)
 
 

@@ -11,7 +11,6 @@ from be_runtime.spec.grammar import Locate, render_spec
 from be_runtime.spec.model import Param, Role
 
 _TENSOR_ROLES = frozenset({Role.ARG, Role.RET})
-_HALVES = frozenset({"float16", "bfloat16"})
 _HANDLES = frozenset({"int64", "uint64"})
 
 
@@ -224,11 +223,11 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
     (token,) = render_spec([param])
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
     if not _fits(param, cpp):
-        return f"the token {token!r} is at the place of {which}, which is {cpp.shape.value} ({cpp.type!r})"
+        return f"the token {token!r} is at the position of {which}, which is {cpp.shape.value} ({cpp.type!r})"
     if param.role is Role.RET and cpp.shape is Shape.INPUT:
         return f"the token {token!r} makes {which} a result, but it is {cpp.shape.value} ({cpp.type!r}), an input"
     if param.role is Role.ATTR and param.name in other_names:
-        return f"the token {token!r} is at the place of {which}; tokens follow the order of the C++ call"
+        return f"the token {token!r} is at the position of {which}; tokens follow the order of the C++ call"
     if param.dtype is not None and cpp.dtype is not None and not _converts(param.dtype, cpp.dtype):
         return f"the token {token!r} can't be passed to {which}: {cpp.type!r} does not hold every {param.dtype.name}"
     return ""
@@ -241,9 +240,9 @@ def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cp
             other.role is Role.ARG and its.shape is Shape.OUTPUT
             for other, its in zip(params, function.params, strict=False)
         )
-        order = ("an 'arg' stands over a BE::Tensor that is not const: the order may be swapped",) if swapped else ()
+        order = ("an 'arg' is at the position of a mutable BE::Tensor: the order may be swapped",) if swapped else ()
         return ("a result must not be const: take it as a BE::Tensor", *order)
-    if param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not _is_half(param.dtype):
+    if param.role is Role.ATTR and param.dtype is not None and cpp.dtype is not None and not param.dtype.is_narrow:
         return (f"or make the parameter a type that holds every {param.dtype.name}",)
     return ()
 
@@ -260,37 +259,31 @@ def _fits(param: Param, cpp: CppParam) -> bool:
 
 
 def _converts(given: DType, taken: DType) -> bool:
-    """Whether C++ converts every value without losing its meaning; 16-bit floats may be taken as their raw bits.
+    """Return whether C++ converts every value without losing its meaning; narrow floats may be passed as raw bits.
 
     An integer may become a float, whose values mean the same as long as they are small.
     """
-    if _is_half(given):
-        return taken.name in (given.name, "uint16")
-    if given.name.startswith("complex"):
-        return taken.name.startswith("complex") and given.size_bytes <= taken.size_bytes
-    if given.name.startswith("float"):
+    if given.is_narrow:
+        return taken in (given, given.attr_type)
+    if given.kind == "complex":
+        return taken.kind == "complex" and given.size_bytes <= taken.size_bytes
+    if given.kind == "float":
         return given.size_bytes <= _real_bytes(taken)
     bits, takes = _value_bits(given), _value_bits(taken)
     return not takes or (abs(bits) <= abs(takes) and (bits > 0 or takes < 0))
 
 
-def _is_half(dtype: DType) -> bool:
-    return dtype.name in _HALVES
-
-
 def _real_bytes(dtype: DType) -> int:
     """Return the size of a float, or of a complex number's parts; 0 for any other type."""
-    if dtype.name.startswith("complex"):
+    if dtype.kind == "complex":
         return dtype.size_bytes // 2
-    return dtype.size_bytes if "float" in dtype.name else 0
+    return dtype.size_bytes if dtype.kind == "float" else 0
 
 
 def _value_bits(dtype: DType) -> int:
     """Return the bits of an integer's or a bool's magnitude, negative for a signed type; 0 for any other type."""
-    if dtype.name == "bool":
-        return 1
     bits = 8 * dtype.size_bytes
-    return bits if dtype.name.startswith("uint") else 1 - bits if dtype.name.startswith("int") else 0
+    return {"bool": 1, "uint": bits, "int": 1 - bits}.get(dtype.kind, 0)
 
 
 def _expected(cpp: CppParam, index: int) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ def _example(program: Program) -> str:
 def _check_name(request: _Request, places: Places) -> None:
     if not is_identifier(request.name):
         raise SpecError(
-            f"{request.name!r} is no identifier, so no C++ function has this name",
+            f"{request.name!r} is not an identifier, so no C++ function has this name",
             span=request.locate(places)(-1),
             hints=("name the function without its namespaces",) if "::" in request.name else (),
         )

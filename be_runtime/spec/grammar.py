@@ -11,8 +11,7 @@
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
     AXIS  = an identifier | an extent     an output's names are also an input's
     NAME  = an identifier; no two attributes have the same
-    TYPE  = bool | int8 .. int64 | uint8 .. uint64 | float16 | bfloat16 | float32 | float64
-          | complex64 | complex128
+    TYPE  = a name in `be_runtime.dtypes.BY_NAME`, such as float32
                                           left out: the type of the C++ parameter NAME
 
 :func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
@@ -130,7 +129,7 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
     name, type_name = match[1], match[2]
     if not is_identifier(name):
         raise SpecError(
-            f"{function}: {token!r} names the attribute {name!r}, which is no identifier",
+            f"{function}: {token!r} names the attribute {name!r}, which is not an identifier",
             span=locate(index),
             hints=("write attr.NAME or attr.NAME:TYPE",),
         )

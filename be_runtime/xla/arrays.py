@@ -58,7 +58,7 @@ def _check_struct(value: object, what: str) -> None:
         shape = ", ".join(map(str, value.shape))
         raise ArgumentError(
             f"{what} has the symbolic shape ({shape}), and a kernel is called with known extents",
-            hints=("export the program once for each shape; of ours, C++ and CUDA by jax.ffi.ffi_call take any",),
+            hints=("export the program once for each shape; C++ and CUDA by jax.ffi.ffi_call take any shape",),
         )
 
 

@@ -24,7 +24,7 @@ def as_arrays(arguments: Sequence[Any], name: str) -> list[Any]:
             arrays.append(jax_port.as_array(argument))
         except (TypeError, ValueError):
             raise ArgumentError(
-                f"{name}: input {index} is {_short(argument)}, which is no array",
+                f"{name}: input {index} is {_short(argument)}, which is not an array",
                 hints=("inputs are JAX or NumPy arrays, or numbers",),
             ) from None
     return arrays

@@ -54,7 +54,7 @@ def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | Non
             case _:
                 return _prune(_store(system), asking)
     except KeyboardInterrupt:
-        say("interrupted; the same command again completes what was begun", file=sys.stderr)
+        say("interrupted; run the same command again to complete it", file=sys.stderr)
         return INTERRUPTED_BY_USER
     except ToolchainError as error:
         if getattr(arguments, "json", False):
@@ -75,7 +75,7 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
         return lambda question: input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
     def refuse(_: str) -> bool:
-        say("nothing was changed: nobody is here to ask; say --yes to do this", file=sys.stderr)
+        say("nothing was changed: there is no terminal to ask on; pass --yes to go ahead", file=sys.stderr)
         return False
 
     return refuse
@@ -86,7 +86,7 @@ def _store(system: System) -> ManagedStore:
     _require_store_setting(system)
     root = find_store(system).path
     if root is None:
-        raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
+        raise StoreError("there is no home folder for managed toolchains", hints=(f"set {ENV_STORE}=/a/folder",))
     return ManagedStore(root)
 
 
@@ -177,7 +177,7 @@ def _use(store: ManagedStore, version: str) -> int:
         return WORKS
     row = store.find(version, to_use=True)
     if not row.name.startswith("cuda-"):
-        raise StoreError(f"{row.name} is no CUDA toolkit", hints=(f"name it with BE_CXX={row.path}/bin/clang++",))
+        raise StoreError(f"{row.name} is not a CUDA toolkit", hints=(f"name it with BE_CXX={row.path}/bin/clang++",))
     store.select(row)
     say(f"{row.name} is preferred to every other CUDA toolkit, unless a variable or a setting names one")
     return WORKS
@@ -199,7 +199,7 @@ def _prune(store: ManagedStore, ask: Ask) -> int:
     if not rows:
         say(f"nothing to remove: no toolchain in {store.root} is superseded by a newer patch")
     for row in rows:
-        say(f"remove {row.name}: a newer patch of its release is there ({row.path})")
+        say(f"remove {row.name}: a newer patch of its release is installed ({row.path})")
     if rows and not ask("Do this?"):
         return NOT_CONFIRMED
     for row in rows:
@@ -242,7 +242,7 @@ def fix(
         for text in repairs.manual:
             say(f"by hand: {text}")
         if not repairs.requests:
-            say("nothing to install would repair this" if report.problems else "nothing to repair")
+            say("no installation would repair this" if report.problems else "nothing to repair")
             return report.exit_code
         for reason, _ in repairs.requests:
             say(f"to repair: {reason}")
@@ -257,7 +257,7 @@ def fix(
             return NOT_CONFIRMED
         _apply(plans, installer)
     except KeyboardInterrupt:
-        say("interrupted; the same command again completes what was begun", file=sys.stderr)
+        say("interrupted; run the same command again to complete it", file=sys.stderr)
         return INTERRUPTED_BY_USER
     except ToolchainError as error:
         say(f"{error.code}: {error}", file=sys.stderr)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
     "root": lambda toolkit: toolkit.root,
     "nvcc": lambda toolkit: toolkit.nvcc,
-    "cicc": lambda toolkit: toolkit.cicc,
+    "cicc": lambda toolkit: toolkit.flat()["cicc"],
     "ptxas": lambda toolkit: toolkit.ptxas,
-    "cudafe++": lambda toolkit: toolkit.cudafe,
+    "cudafe++": lambda toolkit: toolkit.flat()["cudafe"],
     "fatbinary": lambda toolkit: toolkit.fatbinary,
-    "nvlink": lambda toolkit: toolkit.nvlink,
+    "nvlink": lambda toolkit: toolkit.flat()["nvlink"],
     "libdevice": lambda toolkit: toolkit.libdevice,
     "cudart": lambda toolkit: toolkit.cudart_shared or toolkit.cudart_static,
     "cudart-static": lambda toolkit: toolkit.cudart_static,
@@ -43,7 +43,7 @@ PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
     "cccl": lambda toolkit: _component(toolkit, "cccl"),
     "host": lambda toolkit: toolkit.host_compiler.path,
 }
-"""Where `grammar.PARTS` are, but for ``cxx``."""
+"""Where `parser.PARTS` are, but for ``cxx``."""
 
 
 def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> int:

@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The grammar of all commands."""
-    parser = Parser(prog=PROGRAM, description="Find, judge and install what compiles CUDA and C++ here.")
+    parser = Parser(prog=PROGRAM, description="Find, check and install compilers for CUDA and C++.")
     parser.add_argument("--version", action="version", version=f"be_toolchain {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_doctor(commands)
@@ -67,15 +67,15 @@ def _add_doctor(commands: _Commands) -> None:
     """``doctor``."""
     doctor = commands.add_parser(
         "doctor",
-        help="say what was found and what to do next",
-        description="Say what was found, where from, and what to do next.",
-        epilog="exit codes: 0 all works, 1 CUDA builds can't work, 2 C++ builds can't work, 3 internal error, "
-        "64 arguments that mean nothing",
+        help="report what was found and what to do next",
+        description="Report what was found, where, and what to do next.",
+        epilog="exit codes: 0 everything works, 1 CUDA builds can't work, 2 C++ builds can't work, 3 internal error, "
+        "64 invalid arguments",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--verbose", action="store_true", help="list every place looked at")
     doctor.add_argument("--smoke", action="store_true", help="build and run programs, and call a kernel through JAX")
-    doctor.add_argument("--fix", action="store_true", help="show what would repair this, ask, and do it")
+    doctor.add_argument("--fix", action="store_true", help="show what would repair the toolchain, ask, and do it")
     doctor.add_argument("--yes", action="store_true", help="with --fix: do not ask")
     doctor.add_argument("--wheels", type=Path, metavar="FOLDER", help="with --fix: downloaded wheels")
 
@@ -84,16 +84,16 @@ def _add_install(commands: _Commands) -> None:
     """``install``."""
     install = commands.add_parser(
         "install",
-        help="put a CUDA toolkit, or a C++ compiler, in place",
-        description="Show what would be installed and why, ask, then do it. Nothing else here installs anything.",
+        help="install a CUDA toolkit or a C++ compiler",
+        description="Show what would be installed and why, ask, then install it.",
         epilog="exit codes: 0 done, 1 not possible or failed, 4 shown but not confirmed",
     )
     install.add_argument("--cuda", metavar="VERSION", help="13.0, 13.0.2 or auto (default: auto)")
     install.add_argument("--into", choices=("env", "managed"), help="this environment, or a folder of its own")
     install.add_argument("--host-compiler", action="store_true", help="a C++ compiler from PyPI, for C++ kernels")
     install.add_argument("--wheels", type=Path, metavar="FOLDER", help="downloaded wheels, instead of an index")
-    install.add_argument("--dry-run", action="store_true", help="show the plan and end")
-    install.add_argument("--json", action="store_true", help="print the plan, and what came of it, as JSON")
+    install.add_argument("--dry-run", action="store_true", help="show the plan and exit")
+    install.add_argument("--json", action="store_true", help="print the plan and its outcome as JSON")
     install.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -101,16 +101,16 @@ def _add_store(commands: _Commands) -> None:
     """``list``, ``use``, ``remove`` and ``prune``."""
     listed = commands.add_parser("list", help="list managed toolchains", description="List managed toolchains.")
     listed.add_argument("--json", action="store_true", help="print them as JSON")
-    listed.add_argument("--names", action="store_true", help="print their names alone, without reading them")
-    listed.add_argument("--verify", action="store_true", help="compare every file with what its wheel held")
+    listed.add_argument("--names", action="store_true", help="print only their names, without reading them")
+    listed.add_argument("--verify", action="store_true", help="compare every file with its wheel")
     use = commands.add_parser("use", help="prefer one managed CUDA toolkit", description="Prefer one managed toolkit.")
     use.add_argument("version", help=f"13.0, 13.0.2 or cuda-13.0.2; {NONE} to prefer none")
     remove = commands.add_parser("remove", help="remove a managed toolchain", description="Remove one.")
-    remove.add_argument("version", help="as list shows it")
+    remove.add_argument("version", help="a name that list prints")
     prune = commands.add_parser(
         "prune",
-        help="remove what interrupted installations left, and superseded patch versions",
-        description="Remove what interrupted installations left, and versions of which a newer patch is there.",
+        help="remove the remains of interrupted installations, and superseded patch versions",
+        description="Remove the remains of interrupted installations, and versions with a newer patch release.",
     )
     for parser in (remove, prune):
         parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -122,11 +122,11 @@ def _add_queries(commands: _Commands) -> None:
     which.add_argument("part", choices=PARTS, help="cxx is the C++ compiler, host is nvcc's")
     env = commands.add_parser(
         "env",
-        help="print variables with which other tools use the same toolchain",
-        description="Print variables with which torch, CMake, CuPy and a plain nvcc use the same toolchain.",
+        help="print variables that make other tools use the same toolchain",
+        description="Print variables that make torch, CMake, CuPy and a plain nvcc use the same toolchain.",
         epilog=f'use it as: eval "$({PROGRAM} env --shell bash)"',
     )
-    env.add_argument("--shell", choices=(*SHELLS, "json"), default="bash", help="whose language (default: bash)")
+    env.add_argument("--shell", choices=(*SHELLS, "json"), default="bash", help="the output's syntax (default: bash)")
     completion = commands.add_parser(
         "completion",
         help="print a script that completes be-toolchain's commands in a shell",

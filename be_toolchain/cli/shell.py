@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from be_toolchain.model import Toolchain
+from be_toolchain.model import ClangCuda, Nvcc, Toolchain
 
 
 def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -33,9 +33,8 @@ def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[t
     rows: list[tuple[str, str]] = []
     cuda = toolchain.cuda
     if cuda is not None:
-        root, host = str(cuda.root), str(cuda.host_compiler.path)
-        rows += [("CUDA_HOME", root), ("CUDA_PATH", root), ("CUDACXX", str(cuda.nvcc or host))]
-        rows += [("CUDAHOSTCXX", host), ("NVCC_CCBIN", host)] if cuda.nvcc is not None else []
+        root = str(cuda.root)
+        rows += [("CUDA_HOME", root), ("CUDA_PATH", root), *_compiler_variables(cuda.compiler)]
         rows += [
             (name, _extended(folders, environ.get(name, "")))
             for name, folders in (
@@ -47,6 +46,16 @@ def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[t
     if toolchain.cxx is not None:
         rows.append(("CXX", str(toolchain.cxx.path)))
     return tuple(rows)
+
+
+def _compiler_variables(compiler: Nvcc | ClangCuda) -> tuple[tuple[str, str], ...]:
+    """The names of what compiles CUDA."""
+    host = str(compiler.host.path)
+    match compiler:
+        case Nvcc():
+            return ("CUDACXX", str(compiler.path)), ("CUDAHOSTCXX", host), ("NVCC_CCBIN", host)
+        case ClangCuda():
+            return (("CUDACXX", host),)
 
 
 def _extended(folders: tuple[Path, ...], present: str) -> str:

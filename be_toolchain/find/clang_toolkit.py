@@ -14,7 +14,7 @@ from be_toolchain.known import catalog
 from be_toolchain.known.distributions import parse_dist_infos
 from be_toolchain.known.versions import parse_sm_listed, parse_tool_version, release_of
 from be_toolchain.machine.system import System
-from be_toolchain.model import Component, CudaToolkit, HostCompiler
+from be_toolchain.model import ClangCuda, Component, CudaToolkit, HostCompiler
 
 _FILES = {
     "ptxas": "bin/ptxas",
@@ -89,10 +89,10 @@ def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tup
         reason = judge_clang(found)
         archs = () if reason else _archs_of(system, found.path)
         if not reason and archs:
-            chosen = f"clang {found.version}, the first in the order of search that compiles CUDA 12"
+            chosen = f"clang {found.version}, the first in the search order that compiles CUDA 12"
             probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=chosen, chosen=True))
             return tuple(probes), Clang(compiler=found, archs=archs)
-        reason = reason or f"clang {found.version} was built without the target for NVIDIA's GPUs"
+        reason = reason or f"clang {found.version} was built without the target for NVIDIA GPUs"
         probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason))
     return tuple(probes), None
 
@@ -125,28 +125,23 @@ def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) 
     )
     version = parse_tool_version(told.text)
     if version is None:
-        return Rejection(reason=f"ptxas does not tell its version ({told.why_failed or 'unknown text'})")
+        return Rejection(reason=f"ptxas does not report its version ({told.why_failed or 'unknown text'})")
     archs = set(clang.archs) & set(parse_sm_listed(helped.text))
     release = release_of(version.version)
     return CudaToolkit(
         root=root,
         release=release,
-        nvcc=None,
-        nvcc_version="",
+        compiler=ClangCuda(host=clang.compiler),
         layout="clang",
         include_dirs=(root / "include",),
         library_dirs=(root / "lib",),
         cudart_static=files["static"],
         cudart_shared=shared if system.is_file(shared := root / "lib" / "libcudart.so.12") else None,
-        cicc=None,
         ptxas=files["ptxas"],
-        cudafe=None,
         fatbinary=files["fatbinary"],
-        nvlink=None,
         libdevice=files["libdevice"],
         components=tuple(_components(system, root, files, version.version)),
         archs=tuple(sorted(archs)),
-        host_compiler=clang.compiler,
         found_via=candidate.found_via,
     )
 

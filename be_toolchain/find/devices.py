@@ -18,7 +18,7 @@ MAJOR_ATTRIBUTE, MINOR_ATTRIBUTE = 75, 76
 """``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`` and ``_MINOR`` of cuda.h."""
 
 NO_DEVICE = 100
-"""``CUDA_ERROR_NO_DEVICE`` of cuda.h: the driver works, no GPU is there or visible."""
+"""``CUDA_ERROR_NO_DEVICE`` of cuda.h: the driver works, there is no GPU or visible."""
 
 
 class Device(NamedTuple):
@@ -141,7 +141,7 @@ def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
     try:
         cuda = system.open_library(LIBCUDA)
     except OSError:
-        return DeviceReport(driver_release=release, problem=f"{LIBCUDA} is not there: no NVIDIA driver is installed")
+        return DeviceReport(driver_release=release, problem=f"{LIBCUDA} was not found: no NVIDIA driver is installed")
     version = None
     try:
         version = _driver_version(cuda)
@@ -149,7 +149,7 @@ def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
         devices = _list_devices(cuda)
     except _DriverError as error:
         hidden = system.environ.get("CUDA_VISIBLE_DEVICES")
-        none = "no GPU is there" if hidden is None else f"no GPU is visible with CUDA_VISIBLE_DEVICES={hidden!r}"
+        none = "there is no GPU" if hidden is None else f"no GPU is visible with CUDA_VISIBLE_DEVICES={hidden!r}"
         problem = none if error.status == NO_DEVICE else str(error)
         return DeviceReport(driver_version=version, driver_release=release, found_via="libcuda", problem=problem)
     except AttributeError as error:

@@ -11,7 +11,17 @@ from be_toolchain.arch import Arch
 from be_toolchain.machine.folder_trust import is_trusted_owner
 from be_toolchain.machine.own_store import find_store
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
-from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Toolchain, ToolchainRequest, Warned
+from be_toolchain.model import (
+    ClangCuda,
+    Component,
+    CudaToolkit,
+    HostCompiler,
+    HostLimits,
+    Nvcc,
+    Toolchain,
+    ToolchainRequest,
+    Warned,
+)
 from be_toolchain.settings.configuration import ConfigurationFile
 from be_toolchain.settings.table import RECORD_VARIABLES
 
@@ -230,38 +240,51 @@ def encode(value: Any) -> Any:
     if isinstance(value, (Path, Arch)):
         return str(value)
     if hasattr(value, "_asdict"):
-        return {name: encode(item) for name, item in value._asdict().items()}
+        fields = value.flat() if isinstance(value, CudaToolkit) else value._asdict()
+        return {name: encode(item) for name, item in fields.items()}
     return [encode(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _decode_toolchain(data: Any) -> Toolchain:
     """The inverse of `encode` for a `Toolchain`."""
     return Toolchain(
-        cxx=HostCompiler(**(data["cxx"] | {"path": Path(data["cxx"]["path"])})) if data["cxx"] else None,
+        cxx=_decode_host(data["cxx"]) if data["cxx"] else None,
         cuda=_decode_toolkit(data["cuda"]) if data["cuda"] else None,
         environment=tuple((name, value) for name, value in data["environment"]),
         warnings=tuple(Warned(**row) for row in data["warnings"]),
     )
 
 
-_PATHS = ("root", "ptxas", "fatbinary", "libdevice")
-_OPTIONAL_PATHS = ("nvcc", "cicc", "cudafe", "nvlink", "cudart_static", "cudart_shared")
+def _decode_host(data: Any) -> HostCompiler:
+    """The inverse of `encode` for a `HostCompiler`."""
+    return HostCompiler(**(data | {"path": Path(data["path"])}))
 
 
 def _decode_toolkit(data: Any) -> CudaToolkit:
     """The inverse of `encode` for a `CudaToolkit`."""
-    host = data["host_compiler"]
+    fields: dict[str, Any] = {name: data[name] for name in ("release", "found_via", "layout")}
+    fields |= {name: tuple(map(Path, data[name])) for name in ("include_dirs", "library_dirs")}
+    fields |= {name: Path(data[name]) for name in ("root", "ptxas", "fatbinary", "libdevice")}
+    fields |= {name: Path(data[name]) if data[name] else None for name in ("cudart_static", "cudart_shared")}
     return CudaToolkit(
-        **(
-            data
-            | {name: Path(data[name]) for name in _PATHS}
-            | {name: Path(data[name]) if data[name] else None for name in _OPTIONAL_PATHS}
-            | {name: tuple(Path(text) for text in data[name]) for name in ("include_dirs", "library_dirs")}
-            | {
-                "components": tuple(Component(**(row | {"path": Path(row["path"])})) for row in data["components"]),
-                "archs": tuple(Arch.parse(text) for text in data["archs"]),
-                "host_limits": HostLimits(**data["host_limits"]),
-                "host_compiler": HostCompiler(**(host | {"path": Path(host["path"])})),
-            }
-        )
+        compiler=_decode_nvcc(data) if data["nvcc"] else ClangCuda(host=_decode_host(data["host_compiler"])),
+        components=tuple(Component(**(row | {"path": Path(row["path"])})) for row in data["components"]),
+        archs=tuple(Arch.parse(text) for text in data["archs"]),
+        **fields,
+    )
+
+
+def _decode_nvcc(data: Any) -> Nvcc:
+    """The nvcc of an encoded `CudaToolkit`."""
+    return Nvcc(
+        path=Path(data["nvcc"]),
+        version=data["nvcc_version"],
+        build=data["nvcc_build"],
+        content=data["nvcc_content"],
+        cicc=Path(data["cicc"]),
+        cudafe=Path(data["cudafe"]),
+        nvlink=Path(data["nvlink"]),
+        host=_decode_host(data["host_compiler"]),
+        host_limits=HostLimits(**data["host_limits"]),
+        allow_unsupported_compiler=data["allow_unsupported_compiler"],
     )

@@ -14,7 +14,7 @@ from be_toolchain.known import catalog
 from be_toolchain.known.versions import version_key
 from be_toolchain.machine.system import System
 from be_toolchain.machine.system_packages import distribution_of, host_package
-from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+from be_toolchain.model import ClangCuda, HostCompiler, HostLimits, Nvcc, Toolchain, ToolchainRequest
 from be_toolchain.rules.coherence import judge_conda, judge_flags, judge_host, judge_libc, render_limits
 from be_toolchain.settings import table
 from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
@@ -130,7 +130,7 @@ def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple
         if isinstance(found, Probe):
             probes.append(found)
             continue
-        reason = f"{found.family} {found.version}, the first that works in the order of search"
+        reason = f"{found.family} {found.version}, the first that works in the search order"
         probes.append(Probe(found_via=found.found_via, place=str(found.path), reason=reason, chosen=True))
         toolchain = result.toolchain._replace(cxx=found)
         return result._replace(toolchain=toolchain, cxx_probes=tuple(probes))
@@ -140,10 +140,10 @@ def _with_cxx(result: Survey, system: System, compilers: Compilers, named: tuple
         "or name one with BE_CXX=/path/to/g++",
     )
     if not system.path_dirs:
-        hints = ("set PATH: it names no folder, so that no program is found by its name", *hints)
+        hints = ("set PATH: it names no folder, so no program can be found by name", *hints)
     message = "no working C++ compiler was found"
     if named is not None:
-        message = f"{named[0]} names {named[1]!r}, which is no working C++ compiler"
+        message = f"{named[0]} names {named[1]!r}, which is not a working C++ compiler"
         hints = (f"correct {named[0]}, or leave it out to search this machine",)
     problem = HostCompilerNotFoundError(message, probes=tuple(probes), hints=hints)
     return result._replace(cxx_probes=tuple(probes), cxx_problem=problem)
@@ -162,31 +162,36 @@ def _with_cuda(
     result = result._replace(cuda_probes=found.probes, cuda_problem=found.problem, host_probes=found.clang_probes)
     if found.toolkit is None:
         return result
-    if found.toolkit.nvcc is None:
-        return result._replace(toolchain=result.toolchain._replace(cuda=found.toolkit))
-    probes, host = _find_host(found.toolkit, compilers, preferences)
-    if host is None:
-        anything = Compilers(system, preferences._replace(cxx=None), None)
-        problem = _host_error(found.toolkit, probes, _newest_fitting(found.toolkit, anything))
-        return result._replace(host_probes=probes, cuda_problem=problem)
-    unknown = bool(judge_host(host, found.toolkit.host_limits))
-    toolkit = found.toolkit._replace(host_compiler=host, allow_unsupported_compiler=unknown)
-    return result._replace(toolchain=result.toolchain._replace(cuda=toolkit), host_probes=probes)
+    toolkit = found.toolkit
+    match toolkit.compiler:
+        case Nvcc(host_limits=limits) as nvcc:
+            probes, host = _find_host(limits, compilers, preferences)
+            if host is None:
+                anything = Compilers(system, preferences._replace(cxx=None), None)
+                problem = _host_error(toolkit.title, limits, probes, _newest_fitting(limits, anything))
+                return result._replace(host_probes=probes, cuda_problem=problem)
+            unknown = bool(judge_host(host, limits))
+            compiler = nvcc._replace(host=host, allow_unsupported_compiler=unknown)
+            toolkit = toolkit._replace(compiler=compiler)
+            result = result._replace(host_probes=probes)
+        case ClangCuda():
+            pass  # it compiles the host side too
+    return result._replace(toolchain=result.toolchain._replace(cuda=toolkit))
 
 
 def _find_host(
-    toolkit: CudaToolkit, compilers: Compilers, preferences: Preferences
+    limits: HostLimits, compilers: Compilers, preferences: Preferences
 ) -> tuple[tuple[Probe, ...], HostCompiler | None]:
-    """The first C++ compiler that a toolkit accepts, and every place looked at."""
+    """The first C++ compiler that an nvcc accepts, and every place looked at."""
     probes: list[Probe] = []
     named = dict(preferences.cuda_hosts)
     for found in compilers.each(for_cuda=True):
         if isinstance(found, Probe):
             probes.append(found)
             continue
-        refused = judge_host(found, toolkit.host_limits)
+        refused = judge_host(found, limits)
         chosen = preferences.allow_unsupported_compiler or not refused
-        works = f"{found.family} {found.version}, the first in the order of search that nvcc accepts"
+        works = f"{found.family} {found.version}, the first in the search order that nvcc accepts"
         by_wish = f"{refused}; used because you asked for it"
         reason = refused if not chosen else by_wish if refused else works
         hint = correct(found.found_via) if found.found_via in named and not chosen else ""
@@ -196,18 +201,18 @@ def _find_host(
     return tuple(probes), None
 
 
-def _newest_fitting(toolkit: CudaToolkit, compilers: Compilers) -> HostCompiler | None:
-    """The newest C++ compiler of this machine that a toolkit accepts, of g++'s family before clang's."""
+def _newest_fitting(limits: HostLimits, compilers: Compilers) -> HostCompiler | None:
+    """The newest C++ compiler of this machine that an nvcc accepts, of g++'s family before clang's."""
     every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
-    fitting = [found for found in every if not judge_host(found, toolkit.host_limits)]
+    fitting = [found for found in every if not judge_host(found, limits)]
     return max(fitting, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
 
 
 def _host_error(
-    toolkit: CudaToolkit, probes: tuple[Probe, ...], fitting: HostCompiler | None
+    nvcc: str, limits: HostLimits, probes: tuple[Probe, ...], fitting: HostCompiler | None
 ) -> UnsupportedHostCompilerError:
-    """The error for a toolkit that accepts no compiler; `fitting` is one outside of what the user allows."""
-    most = toolkit.host_limits.gcc_max
+    """The error for an nvcc that accepts no compiler; `fitting` is one outside of what the user allows."""
+    most = limits.gcc_max
     if fitting is not None:
         named = f"{fitting.family} {fitting.version}"
         repair = f"{named} is here and fits: {table.CXX.variable}={fitting.path}"
@@ -215,8 +220,8 @@ def _host_error(
         wanted = f"one that it accepts, such as g++-{most}" if most else "another C++ compiler"
         repair = f"install {wanted}, and if it is not on PATH name it with {table.CXX.variable}=/path/to/g++"
     return UnsupportedHostCompilerError(
-        f"nvcc of CUDA {toolkit.release} accepts {render_limits(toolkit.host_limits)}, "
-        f"{'but not the compiler that was named' if fitting else 'and no such compiler is here'}",
+        f"{nvcc} accepts {render_limits(limits)}, "
+        f"{'but not the compiler that was named' if fitting else 'and no such compiler was found'}",
         probes=probes,
         hints=(repair, f"or use the present one at your own risk: {table.ALLOW_UNSUPPORTED.variable}=1"),
     )
@@ -226,15 +231,16 @@ def _finish(result: Survey, system: System) -> Toolchain:
     """One compiler for C++ and nvcc unless one was named for C++; and the warnings."""
     toolchain = result.toolchain
     cxx, cuda = toolchain.cxx, toolchain.cuda
-    if cuda is not None and cuda.nvcc is not None and cxx is not None and not _is_named(cxx):
-        cxx = cuda.host_compiler
+    nvcc = cuda.compiler if cuda is not None and isinstance(cuda.compiler, Nvcc) else None
+    if nvcc is not None and cxx is not None and not _is_named(cxx):
+        cxx = nvcc.host
     used = [compiler for compiler in (cxx, cuda.host_compiler if cuda else None) if compiler is not None]
     roots = tuple(str(prefix) for prefix in conda_prefixes(system))
     rows = [row for compiler in used for row in judge_conda(compiler, roots)]
     if cuda is not None:
         rows.extend(judge_libc(system.libc, cuda))
-        if cuda.nvcc is not None:
-            rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
+    if nvcc is not None:
+        rows.extend(judge_flags(nvcc.host, system.environ.get("NVCC_APPEND_FLAGS", "")))
     return toolchain._replace(cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
 
 

@@ -26,7 +26,7 @@ from be_toolchain.known.versions import (
 )
 from be_toolchain.machine.store_paths import interrupted_marker
 from be_toolchain.machine.system import RunResult, System
-from be_toolchain.model import Component, CudaToolkit, HostCompiler
+from be_toolchain.model import Component, CudaToolkit, HostCompiler, Nvcc
 from be_toolchain.rules.coherence import Mixture, find_strangers, judge_release, repair_hint
 
 
@@ -65,7 +65,7 @@ class Parts(NamedTuple):
 PROBE = Path(__file__).with_name("probe.ci")
 """A source of nothing, preprocessed as cicc wants it."""
 
-NO_RECORD = "nothing records it, and its files name no version"
+NO_RECORD = "no record states it, and its files contain no version"
 """The source of an unknown version: crt's headers are compiled with the version of nvcc, and name none."""
 
 HEADERS = {"cudart": "cuda_runtime.h", "crt": "crt/host_config.h", "cccl": "nv/target"}
@@ -121,7 +121,7 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
     told, dry = system.run_all(((path, "--version"), dryrun), unset=catalog.PROBE_UNSET)
     version = parse_tool_version(told.text)
     if version is None:
-        return Rejection(reason=f"does not tell its version ({told.why_failed or 'unknown text'})")
+        return Rejection(reason=f"does not report its version ({told.why_failed or 'unknown text'})")
     return Answers(
         nvcc=nvcc,
         version=version.version,
@@ -254,20 +254,24 @@ def _assemble(
     return CudaToolkit(
         root=parts.root,
         release=release_of(answers.version),
-        nvcc=programs["nvcc"],
-        nvcc_version=answers.version,
-        nvcc_build=answers.build,
-        nvcc_content=identify_files(system, programs["nvcc"], programs["nvcc"].with_name("nvcc.profile")),
+        compiler=Nvcc(
+            path=programs["nvcc"],
+            version=answers.version,
+            build=answers.build,
+            content=identify_files(system, programs["nvcc"], programs["nvcc"].with_name("nvcc.profile")),
+            cicc=programs["cicc"],
+            cudafe=programs["cudafe++"],
+            nvlink=programs["nvlink"],
+            host=host,
+            host_limits=limits._replace(libc_below=clash),
+        ),
         layout=parts.layout.name,
         include_dirs=parts.include_dirs,
         library_dirs=parts.library_dirs,
         cudart_static=parts.cudart_static,
         cudart_shared=parts.cudart_shared,
-        cicc=programs["cicc"],
         ptxas=programs["ptxas"],
-        cudafe=programs["cudafe++"],
         fatbinary=programs["fatbinary"],
-        nvlink=programs["nvlink"],
         libdevice=parts.libdevice,
         components=(
             Component(name="nvcc", path=programs["nvcc"], version=answers.version, source="nvcc --version"),
@@ -275,8 +279,6 @@ def _assemble(
             *(_completed(system, part, archs) for part in recorded),
         ),
         archs=archs,
-        host_limits=limits._replace(libc_below=clash),
-        host_compiler=host,
         found_via=candidate.found_via,
     )
 

@@ -93,7 +93,7 @@ def place_of(candidate: ToolkitCandidate | ClangCandidate) -> Path:
 def _why_chosen(toolkit: CudaToolkit, candidate: ToolkitCandidate | ClangCandidate) -> str:
     """The reason of a choice."""
     if isinstance(candidate, ToolkitCandidate):
-        return f"CUDA {toolkit.release}, the first in the order of search that is complete and of one release"
+        return f"CUDA {toolkit.release}, the first in the search order that is complete and of one release"
     return f"{toolkit.title}, {'asked for' if candidate.asked_for else 'since no place has a working nvcc'}"
 
 
@@ -146,7 +146,7 @@ def _cuda_error(
     if mixed is not None:
         return IncoherentToolchainError(f"no usable CUDA toolkit: {mixed.reason}", probes=probes, hints=repairs)
     if named is not None:
-        message = f"{named[0]} names {named[1]!r}, which belongs to no complete CUDA toolkit"
+        message = f"{named[0]} names {named[1]!r}, which does not belong to a complete CUDA toolkit"
         hints = (*repairs, f"correct {named[0]}, or leave it out to search this machine")
         return CudaNotFoundError(message, probes=probes, hints=hints)
     hints = (

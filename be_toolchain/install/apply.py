@@ -98,7 +98,7 @@ def _require_intact(plan: InstallPlan, site: Path) -> None:
     wrong = [text for wheel in plan.wheels for text in check_wheel(site, wheel.name, wheel.version)]
     if wrong:
         shown = "\n".join(f"  {text}" for text in wrong[:5])
-        raise InstallError(f"the installed files are not what the wheels hold ({len(wrong)} differ)\n{shown}")
+        raise InstallError(f"{len(wrong)} installed files differ from the wheels\n{shown}")
 
 
 def _apply_managed(plan: InstallPlan, store: ManagedStore, installer: Installer, say: Say) -> Path:
@@ -144,7 +144,7 @@ def _apply_env(plan: InstallPlan, installer: Installer, say: Say) -> Path:
         requirements = _write_requirements(plan, work)
         say(f"downloading {len(plan.wheels)} wheels (about {plan.download_mb} MB)")
         installer.download(requirements, work)
-        say("exchanging the environment's wheels")
+        say("replacing the environment's wheels")
         _write_marker(marker, plan)
         try:
             if plan.repairs:

@@ -240,7 +240,7 @@ def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
     for name, version, source in rows:
         digest = source.get("archive_info", {}).get("hashes", {}).get("sha256", "")
         if not digest:
-            raise InstallError(f"the package index tells no SHA-256 of {name} {version}: it could not be verified")
+            raise InstallError(f"the package index has no SHA-256 for {name} {version}: it can't be verified")
         parts = urlsplit(str(source.get("url", "")))
         found = system.stat(unquote(parts.path)) if parts.scheme == "file" else None
         size = found.size_bytes if found is not None else None

@@ -111,7 +111,7 @@ def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
 def _store(situation: Situation) -> Path:
     """The store's folder."""
     if situation.store is None:
-        raise StoreError("there is no home to keep managed toolchains in", hints=(f"set {ENV_STORE}=/a/folder",))
+        raise StoreError("there is no home folder for managed toolchains", hints=(f"set {ENV_STORE}=/a/folder",))
     return situation.store
 
 
@@ -125,7 +125,7 @@ def _choose_target(asked: Target | None, situation: Situation) -> tuple[Target, 
     if asked == "managed":
         return "managed", "a folder of its own, as --into managed says: no package of this environment changes"
     if not obstacle and situation.is_virtual and not situation.is_conda:
-        return "env", "Python runs in a virtual environment: it goes with it (--into managed would share it)"
+        return "env", "Python runs in a virtual environment (--into managed would share the toolkit)"
     reason = obstacle or ("a conda prefix" if situation.is_conda else "Python is not in a virtual environment")
     return "managed", f"a folder of its own, because {reason}"
 
@@ -143,7 +143,7 @@ def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
     if asked == "auto":
         return _choose_auto(least, situation)
     if re.fullmatch(r"\d+(\.\d+){0,3}", asked) is None:
-        raise InstallError(f"{asked!r} is no CUDA version", hints=("say auto, 13.0 or 13.0.2",))
+        raise InstallError(f"{asked!r} is not a CUDA version", hints=("use auto, 13.0 or 13.0.2",))
     numbers = version_key(asked)
     if numbers[0] < CLANG_MAJOR or (numbers[0] == CLANG_MAJOR and not situation.clang):
         raise _no_nvcc(f"CUDA {asked} was asked for", situation)
@@ -190,25 +190,25 @@ def _choose_auto(least: str, situation: Situation) -> _Choice:
     notes = beside if situation.jax_cuda == "12" else ()
     if not situation.driver_version:
         release = max(least or DEFAULT_RELEASE, DEFAULT_RELEASE, key=version_key)
-        why = "no driver is here to ask; what it builds runs on the oldest drivers for CUDA 13"
+        why = "no driver was found; its output runs on the oldest drivers for CUDA 13"
         if release != DEFAULT_RELEASE:
-            why = "no driver is here to ask; the jax in this environment needs it"
+            why = "no driver was found; the jax in this environment needs it"
         return _Choice(specifier=f"=={release}.*", release=release, why=f"CUDA {release}: {why}", notes=notes)
     major, minor, *_ = (*version_key(situation.driver_version), 0)
     if major == CLANG_MAJOR and situation.clang:
-        why = f"the newest release that the driver, which speaks CUDA {situation.driver_version}, runs in full"
+        why = f"the newest release that the driver for CUDA {situation.driver_version} fully supports"
         return _for_clang(f">={major},<{major}.{minor + 1}", f"{major}.{minor}", why, (), situation)
     if major < FIRST_PIP_MAJOR:
-        raise _no_nvcc(f"the driver speaks CUDA {situation.driver_version}", situation)
+        raise _no_nvcc(f"the driver supports CUDA {situation.driver_version}", situation)
     if least and version_key(least) > (major, minor):
         raise CudaUnavailableError(
-            f"the jax in this environment needs CUDA {least}, the driver speaks {situation.driver_version}",
+            f"the jax in this environment needs CUDA {least}, but the driver supports {situation.driver_version}",
             hints=("update the driver", "or use --into managed, which leaves jax's packages alone"),
         )
     return _Choice(
         specifier=f">={FIRST_PIP_MAJOR},<{major}.{minor + 1}",
         release=f"{major}.{minor}",
-        why=f"the newest release that the driver, which speaks CUDA {situation.driver_version}, runs in full",
+        why=f"the newest release that the driver for CUDA {situation.driver_version} fully supports",
         notes=notes,
     )
 
@@ -236,7 +236,7 @@ def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
         )
     hints.append('conda has an nvcc 12: conda install -c conda-forge cuda-nvcc cuda-cudart-dev "cuda-version=12.9"')
     hints.append("so has NVIDIA's package repository: apt-get install cuda-toolkit-12-9, or dnf install the same")
-    without = "" if situation.clang else f"; {situation.clang_problem or 'no clang is here that would do without it'}"
+    without = "" if situation.clang else f"; {situation.clang_problem or 'no suitable clang was found'}"
     return CudaUnavailableError(
         f"{problem}, and PyPI has no nvcc before CUDA {FIRST_PIP_MAJOR}: nvidia-cuda-nvcc-cu12 holds ptxas and "
         f"libdevice, but neither nvcc nor cicc{without}",
@@ -251,8 +251,8 @@ def _host_goal(situation: Situation) -> Goal:
         requirement=ZIG,
         into="managed",
         folder=_store(situation),
-        why=("zig's clang brings its own headers and libc++, so that C++ kernels compile without a system compiler",),
-        notes=(f"nvcc's host side needs the system's compiler all the same: {host_package(situation.distribution)}",),
+        why=("zig's clang includes its own headers and libc++, so C++ kernels compile without a system compiler",),
+        notes=(f"nvcc's host side still needs the system's compiler: {host_package(situation.distribution)}",),
     )
 
 
@@ -286,7 +286,7 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
         kept = tuple(wheel for wheel in wheels if wheel.name == ZIG)
         version = kept[0].version if kept else ""
     if not version:
-        raise InstallError(f"the package index offers nothing for {goal.requirement}")
+        raise InstallError(f"the package index has nothing for {goal.requirement}")
     wanted = {wheel.name: wheel.version for wheel in kept}
     plan = InstallPlan(goal=goal, version=version, wheels=kept)
     repairs = goal.into == "env" and bool(situation.interrupted)

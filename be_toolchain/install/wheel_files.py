@@ -52,7 +52,7 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
     for path, digest, _ in rows:
         # Above the folder are only the commands that installers generate.
         if digest and not path.startswith("../") and not _matches(site / path, digest):
-            yield f"{name}: {path} is missing or not what the wheel holds"
+            yield f"{name}: {path} is missing or differs from the wheel"
 
 
 def _matches(path: Path, recorded: str) -> bool:

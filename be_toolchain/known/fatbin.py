@@ -86,7 +86,7 @@ def _render_image(image: Image) -> bytes:
     """One image with its header."""
     match = re.fullmatch(r"(\d{2,3})([af]?)", image.arch)
     if match is None:
-        raise ValueError(f"{image.arch!r} is no architecture: write it as 90 or 90a")
+        raise ValueError(f"{image.arch!r} is not an architecture: write it as 90 or 90a")
     flags = _IS_64_BIT | _FOR_LINUX | _SUFFIXES[match[2]]
     if image.kind == "elf":
         major, minor, options, payload = _read_elf(image.data)
@@ -133,7 +133,7 @@ def _read_ptx(data: bytes) -> tuple[int, int, bytes]:
 def _read_elf(data: bytes) -> tuple[int, int, bytes | None, bytes]:
     """A cubin's version, its ``.nv.compat`` as options have it, and the cubin."""
     if data[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("an image of kind elf is no 64-bit little-endian ELF file")
+        raise ValueError("an image of kind elf is not a 64-bit little-endian ELF file")
     offset = int.from_bytes(data[0x28:0x30], "little")
     entry_size, count = struct.unpack_from("<HH", data, 0x3A)
     for index in range(count):
@@ -156,7 +156,7 @@ def parse_image(text: str) -> tuple[str, str, str]:
     """
     match = re.fullmatch(r"(?:kind=(elf|ptx),sm=|profile=(sm|compute)_)(\w+),file=(.+)", text, re.DOTALL)
     if match is None:
-        raise ValueError(f"{text!r} is no image: write it as kind=elf,sm=90,file=PATH or profile=sm_90,file=PATH")
+        raise ValueError(f"{text!r} is not an image: write it as kind=elf,sm=90,file=PATH or profile=sm_90,file=PATH")
     return match[1] or {"sm": "elf", "compute": "ptx"}[match[2]], match[3], match[4]
 
 
@@ -187,7 +187,7 @@ def _parse_arguments(arguments: list[str]) -> tuple[str, list[tuple[str, str, st
         elif name in {"--cmdline", "-cmdline"}:
             next(rest, "")
         elif name not in {"-64", "--64", "-g", "--debug"}:
-            raise ValueError(f"{argument!r} is no option that is known here")
+            raise ValueError(f"{argument!r} is an unknown option")
     if not target or not images:
         raise ValueError("--create FILE and at least one --image3 are needed")
     return target, images

@@ -159,7 +159,7 @@ def against_libraries(facts: FolderFacts) -> Iterator[str]:
     """
     token = re.search(_LOADER_TOKENS, str(facts.path))  # compiled on first use, not by an import
     if token is not None:
-        yield f"holds {token[0]}, which the loader of shared libraries replaces"
+        yield f"holds {token[0]}, which the dynamic loader replaces"
     if facts.obstacle:
         yield facts.obstacle
     else:
@@ -172,4 +172,4 @@ def against_building(facts: FolderFacts) -> Iterator[str]:
         is_there = facts.standing == facts.path
         yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"
     if not facts.executable:
-        yield "is mounted noexec: what is built there can't be loaded"
+        yield "is mounted noexec: libraries built there can't be loaded"

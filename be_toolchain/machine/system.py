@@ -318,7 +318,7 @@ class LocalSystem(System):
         try:
             return distrust_trail(trail(str(path)), os.geteuid(), home)
         except OSError as error:
-            return f"{error.filename} can't be looked at: {error.strerror}"
+            return f"{error.filename} can't be examined: {error.strerror}"
 
 
 def _working_folder() -> Path | None:

@@ -10,7 +10,7 @@ from be_toolchain.errors import Probe, ToolchainError
 from be_toolchain.find.devices import LIBCUDA, DeviceReport, ask_aside
 from be_toolchain.find.survey import Survey, survey
 from be_toolchain.machine.system import System
-from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain, ToolchainRequest
 from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.report.model import Finding, Report, Status
 from be_toolchain.rules.coherence import (
@@ -129,7 +129,7 @@ def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
     told = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
     by_smi = devices.found_via == "nvidia-smi"
     answered = devices.driver_version is not None
-    silent = "it told no driver version" if by_smi else devices.problem or "it told no driver version"
+    silent = "it reported no driver version" if by_smi else devices.problem or "it reported no driver version"
     chosen = answered and not by_smi
     yield Probe(found_via="libcuda", place=LIBCUDA, reason=told if chosen else silent, chosen=chosen)
     if by_smi:
@@ -210,7 +210,7 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     yield Finding(
         status="ok",
         subject="CUDA toolkit",
-        message=f"{toolkit.release} ({_compiler_of(toolkit)}), {toolkit.root} (from {toolkit.found_via})",
+        message=f"{toolkit.release} ({toolkit.compiler.label}), {toolkit.root} (from {toolkit.found_via})",
     )
     known = [component for component in toolkit.components if component.version]
     unknown = [component.name for component in toolkit.components if not component.version]
@@ -220,29 +220,27 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
         subject="components",
         message=text + (f"; version not recorded: {', '.join(unknown)}" if unknown else ""),
     )
-    host = toolkit.host_compiler
-    named = f"{host.family} {host.version}, {host.path}"
-    limits = render_limits(toolkit.host_limits)
-    if toolkit.nvcc is None:
-        message = f"{named}; it compiles both sides, for what differs from nvcc see docs/toolchain.md, CUDA 12"
-        yield Finding(status="ok", subject="CUDA compiler", message=message)
-    elif toolkit.allow_unsupported_compiler:
-        message = f"{named} is outside of what nvcc accepts ({limits}) and used because you asked for it"
-        yield Finding(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
-    else:
-        yield Finding(status="ok", subject="host compiler", message=f"{named}; nvcc accepts {limits}")
+    yield _host_finding(toolkit.compiler)
     if toolkit.archs:
         first, last = toolkit.archs[0], toolkit.archs[-1].base
         yield Finding(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
 
 
-def _compiler_of(toolkit: CudaToolkit) -> str:
-    """What compiles, and in which version."""
-    return (
-        f"nvcc {toolkit.nvcc_version}"
-        if toolkit.nvcc is not None
-        else f"no nvcc, clang {toolkit.host_compiler.version}"
-    )
+def _host_finding(compiler: Nvcc | ClangCuda) -> Finding:
+    """The compiler of the host side."""
+    host = compiler.host
+    named = f"{host.family} {host.version}, {host.path}"
+    match compiler:
+        case Nvcc(allow_unsupported_compiler=True, host_limits=limits):
+            accepted = render_limits(limits)
+            message = f"{named} is outside of what nvcc accepts ({accepted}) and used because you asked for it"
+            return Finding(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
+        case Nvcc(host_limits=limits):
+            message = f"{named}; nvcc accepts {render_limits(limits)}"
+            return Finding(status="ok", subject="host compiler", message=message)
+        case ClangCuda():
+            message = f"{named}; it compiles both sides; docs/toolchain.md, CUDA 12, lists the differences from nvcc"
+            return Finding(status="ok", subject="CUDA compiler", message=message)
 
 
 def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Finding]:
@@ -277,7 +275,7 @@ def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iter
         yield Finding(
             status="note",
             subject="GPU",
-            message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, not run",
+            message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, but not run",
             next_step='compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here',
         )
     for device in devices.devices:
@@ -286,7 +284,7 @@ def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iter
         return
     release = devices.driver_release or ""
     number = f"{release}, " if release else ""
-    yield Finding(status="ok", subject="driver", message=f"{number}speaks CUDA {devices.driver_version}")
+    yield Finding(status="ok", subject="driver", message=f"{number}supports CUDA {devices.driver_version}")
     if toolkit is None:
         return
     present = tuple(sorted({device.arch for device in devices.devices}))

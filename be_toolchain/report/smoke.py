@@ -14,7 +14,7 @@ from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.find.devices import DeviceReport
 from be_toolchain.known import catalog
 from be_toolchain.machine.system import RunResult, System
-from be_toolchain.model import CudaToolkit, HostCompiler, Toolchain
+from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain
 
 TIMEOUT_S = 180.0
 
@@ -169,25 +169,27 @@ def _try_cuda(system: System, cuda: CudaToolkit, devices: DeviceReport, scratch:
     source, program = scratch / "smoke.cu", scratch / "smoke_cuda"
     source.write_text(CUDA)
     present = sorted({device.arch for device in devices.devices})
-    build = [*_compiler_command(cuda, tuple(present) or cuda.archs[:1]), "-std=c++17"]
-    build += [f"-L{folder}" for folder in cuda.library_dirs]
-    build += [str(source), "-o", str(program)]
-    build += ["-lcudart_static", "-ldl", "-lpthread", "-lrt"] if cuda.nvcc is None else []
+    compiler, libraries = _compiler_command(cuda, tuple(present) or cuda.archs[:1])
+    folders = (f"-L{folder}" for folder in cuda.library_dirs)
+    build = (*compiler, "-std=c++17", *folders, str(source), "-o", str(program), *libraries)
     if present:
         done = f"built a program and ran it on {devices.devices[0].name}"
-        return _try(system, "CUDA", (tuple(build), (str(program),)), "sum 500500", done)
+        return _try(system, "CUDA", (build, (str(program),)), "sum 500500", done)
     done = "built a program; there is no GPU to run it on"
-    return _try(system, "CUDA", (tuple(build), (str(program), "host")), "started", done)
+    return _try(system, "CUDA", (build, (str(program), "host")), "started", done)
 
 
-def _compiler_command(cuda: CudaToolkit, archs: tuple[Arch, ...]) -> tuple[str, ...]:
-    """What compiles and links CUDA for some architectures."""
+def _compiler_command(cuda: CudaToolkit, archs: tuple[Arch, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The command that compiles and links CUDA for some architectures, and the libraries that it has to be told."""
     host = str(cuda.host_compiler.path)
-    if cuda.nvcc is None:
-        wanted = (f"--cuda-gpu-arch={arch.sm}" for arch in archs)
-        return (host, "-Wno-unknown-cuda-version", f"--cuda-path={cuda.root}", *wanted)
-    allowed = ("-allow-unsupported-compiler",) if cuda.allow_unsupported_compiler else ()
-    return (str(cuda.nvcc), "-ccbin", host, *gencode_flags(archs), *allowed)
+    match cuda.compiler:
+        case Nvcc() as nvcc:
+            allowed = ("-allow-unsupported-compiler",) if nvcc.allow_unsupported_compiler else ()
+            return (str(nvcc.path), "-ccbin", host, *gencode_flags(archs), *allowed), ()
+        case ClangCuda():
+            wanted = (f"--cuda-gpu-arch={arch.sm}" for arch in archs)
+            command = (host, "-Wno-unknown-cuda-version", f"--cuda-path={cuda.root}", *wanted)
+            return command, ("-lcudart_static", "-ldl", "-lpthread", "-lrt")
 
 
 def _try_ffi(system: System, language: str, name: str, expected: str, scratch: Path) -> SmokeResult:

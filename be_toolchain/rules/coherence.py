@@ -11,7 +11,7 @@ from be_toolchain.known import catalog
 from be_toolchain.known.versions import release_of, version_key
 from be_toolchain.machine.folder_trust import against_building, against_libraries
 from be_toolchain.machine.system import FolderFacts
-from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Warned
+from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Nvcc, Warned
 from be_toolchain.settings.preferences import parse_ccbin
 
 
@@ -43,9 +43,8 @@ def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
     strangers = find_strangers(toolkit.components, toolkit.release)
     if not strangers:
         return None
-    measure = "ptxas" if toolkit.nvcc is None else "nvcc"
     hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
-    return Mixture(release=toolkit.release, strangers=strangers, hint=hint, measure=measure)
+    return Mixture(release=toolkit.release, strangers=strangers, hint=hint, measure=toolkit.compiler.measure)
 
 
 def find_strangers(components: tuple[Component, ...], release: str) -> tuple[Component, ...]:
@@ -80,7 +79,7 @@ def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str
         return f'python -m be_toolchain doctor --fix, or python -m pip install "{catalog.PIP_TOOLKIT}=={release}.*"'
     if layout == "conda":
         return f'conda install -p {root} cuda-nvcc cuda-cudart-dev "cuda-version={release}"'
-    anew = f"install CUDA {release} anew in {root}"
+    anew = f"reinstall CUDA {release} in {root}"
     return f"{ours}, or {anew}" if version_key(release) >= FIRST_FROM_PIP else anew
 
 
@@ -143,7 +142,7 @@ def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
     if name != "glibc":
         message = f"the C library is not glibc, which the programs of CUDA {toolkit.release} need"
         return (Warned(message=message, hint="use a system or a container with glibc"),)
-    clash = toolkit.host_limits.libc_below
+    clash = toolkit.compiler.host_limits.libc_below if isinstance(toolkit.compiler, Nvcc) else ""
     if clash and version_key(version) >= version_key(clash):
         return (
             Warned(
@@ -172,7 +171,7 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
     Examples
     --------
     >>> [row.message for row in judge_jax("13.0", (("jax-cuda12-plugin", "0.11.2"),), "0.11.2", has_gpu=True)]
-    ['jax runs on CUDA 12 (jax-cuda12-plugin), the toolkit is of CUDA 13.0: kernels bring a runtime of their own, which needs driver 580 or newer']
+    ['jax runs on CUDA 12 (jax-cuda12-plugin), the toolkit is of CUDA 13.0: kernels contain a runtime of their own, which needs driver 580 or newer']
     """  # noqa: E501 - a doctest's expected line cannot be broken
     major = version_key(release)[0]
     rows = []
@@ -184,7 +183,7 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
             rows.append(
                 Warned(
                     message=f"jax runs on CUDA {theirs} ({name}), the toolkit is of CUDA {release}: "
-                    f"kernels bring a runtime of their own{needs}",
+                    f"kernels contain a runtime of their own{needs}",
                     hint=f'python -m pip install "jax[cuda{major}]", or use a CUDA {theirs} toolkit',
                 )
             )
@@ -208,7 +207,7 @@ def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
     Examples
     --------
     >>> judge_cuda12_wheels((("nvidia-cuda-nvcc-cu12", "12.9.86"),)).message
-    'nvidia-cuda-nvcc-cu12 12.9.86 holds ptxas and libdevice, and neither nvcc nor cicc; nvidia-cuda-nvrtc-cu12, which compiles kernels without launchers, is not installed'
+    'nvidia-cuda-nvcc-cu12 12.9.86 holds ptxas and libdevice, but neither nvcc nor cicc; nvidia-cuda-nvrtc-cu12, which compiles kernels without launchers, is not installed'
     """  # noqa: E501 - a doctest's expected line cannot be broken
     versions = dict(wheels)
     version = versions.get("nvidia-cuda-nvcc-cu12")
@@ -218,9 +217,9 @@ def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
     compiles = "compiles kernels without launchers"
     rest = f"NVRTC {nvrtc} {compiles}" if nvrtc else f"nvidia-cuda-nvrtc-cu12, which {compiles}, is not installed"
     return Warned(
-        message=f"nvidia-cuda-nvcc-cu12 {version} holds ptxas and libdevice, and neither nvcc nor cicc; {rest}",
-        hint=f"python -m be_toolchain install --cuda {release_of(version)} puts a set of them in place for clang, "
-        "which compiles launchers too; or install --cuda 13.0 where the driver is 580 or newer",
+        message=f"nvidia-cuda-nvcc-cu12 {version} holds ptxas and libdevice, but neither nvcc nor cicc; {rest}",
+        hint=f"python -m be_toolchain install --cuda {release_of(version)} installs a set of them for clang, "
+        "which compiles launchers too; or install --cuda 13.0 with driver 580 or newer",
     )
 
 
@@ -297,7 +296,7 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
     Examples
     --------
     >>> [row.message for row in judge_driver("13.1", "13.0", "580.82")]
-    ['the driver speaks CUDA 13.0 and cannot translate PTX of CUDA 13.1; machine code for its own GPUs runs']
+    ['the driver supports CUDA 13.0 and cannot translate PTX of CUDA 13.1; machine code for its own GPUs runs']
     """
     ours, theirs = version_key(release), version_key(driver_version)
     if ours <= theirs:
@@ -307,13 +306,13 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
         branch = f" (driver {driver_release})" if driver_release else ""
         return (
             Warned(
-                message=f"the driver speaks CUDA {driver_version}{branch}; kernels of CUDA {release} do not run on it",
+                message=f"the driver supports CUDA {driver_version}{branch}; kernels of CUDA {release} don't run on it",
                 hint=f"install driver {least} or newer, or use a CUDA {theirs[0]} toolkit" if least else "",
             ),
         )
     return (
         Warned(
-            message=f"the driver speaks CUDA {driver_version} and cannot translate PTX of CUDA {release}; "
+            message=f"the driver supports CUDA {driver_version} and cannot translate PTX of CUDA {release}; "
             "machine code for its own GPUs runs",
             hint=f"name the GPU's architecture, or use CUDA {driver_version} or older",
         ),
@@ -323,11 +322,10 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
 def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned, ...]:
     """Which GPUs here the toolkit has no machine code for."""
     unknown = [arch for arch in present if arch not in toolkit.archs]
-    newer = "CUDA release" if toolkit.nvcc is not None else "clang, or nvcc"
     return tuple(
         Warned(
             message=f"{toolkit.title} cannot target {arch.sm}, a GPU of this machine",
-            hint=f"use a newer {newer}" if arch > max(toolkit.archs) else "use an older CUDA release",
+            hint=f"use a newer {toolkit.compiler.newer}" if arch > max(toolkit.archs) else "use an older CUDA release",
         )
         for arch in unknown
         if toolkit.archs
@@ -339,8 +337,8 @@ def judge_conda(compiler: HostCompiler, conda_roots: tuple[str, ...]) -> Iterato
     for root in conda_roots:
         if not str(compiler.path).startswith(f"{root}/"):
             yield Warned(
-                message=f"Python runs in the conda prefix {root}, but {compiler.path} does not belong to it: what it "
-                "builds may need a newer libstdc++ than conda's",
+                message=f"Python runs in the conda prefix {root}, but {compiler.path} does not belong to it: its "
+                "output may need a newer libstdc++ than conda's",
                 hint=f"conda install -p {root} gxx",
             )
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from be_toolchain import CudaToolkit
+from be_toolchain.model import Nvcc
 
 from ..bench import Bench
 from ..figure import Figure, Row, Unavailable
@@ -64,11 +65,11 @@ def three_toolkits(cuda: CudaToolkit, folder: Path) -> tuple[Path, Path]:
 
 def _link_into(root: Path, cuda: CudaToolkit, *, include: Path, lib: Path) -> None:
     """A toolkit's files under another layout."""
-    assert cuda.nvcc is not None
-    assert cuda.cicc is not None
+    nvcc = cuda.compiler
+    assert isinstance(nvcc, Nvcc)
     for folder, sources in (
-        (root / "bin", tuple(cuda.nvcc.resolve().parent.iterdir())),
-        (root / "nvvm" / "bin", (cuda.cicc,)),
+        (root / "bin", tuple(nvcc.path.resolve().parent.iterdir())),
+        (root / "nvvm" / "bin", (nvcc.cicc,)),
         (root / "nvvm" / "libdevice", (cuda.libdevice,)),
         (lib, (cuda.cudart_static or cuda.cudart_shared or cuda.libdevice,)),
     ):
@@ -76,8 +77,8 @@ def _link_into(root: Path, cuda: CudaToolkit, *, include: Path, lib: Path) -> No
         for source in sources:
             (folder / source.name).symlink_to(source)
     # A link would be known as the same nvcc, and not examined again.
-    (root / "bin" / cuda.nvcc.name).unlink()
-    shutil.copy2(cuda.nvcc, root / "bin")
+    (root / "bin" / nvcc.path.name).unlink()
+    shutil.copy2(nvcc.path, root / "bin")
     include.parent.mkdir(parents=True, exist_ok=True)
     include.symlink_to(cuda.include_dirs[0])
 

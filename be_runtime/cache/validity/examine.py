@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 def examine(folder: str, manifest: Manifest) -> Verdict:
     """Check an entry by content, after stat alone did not prove it valid."""
     if manifest.uncertain:
-        return Verdict(problem=f"the content that {manifest.uncertain[0]} was compiled with is not certain")
+        return Verdict(problem=f"{manifest.uncertain[0]} may have changed during the build")
     recorded_ns = time.time_ns()
     outputs: list[FileRecord] = []
     for record in manifest.outputs.records:

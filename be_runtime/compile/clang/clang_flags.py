@@ -83,11 +83,11 @@ _REFUSED: dict[str, str] = {
         "relocatable device code needs nvlink, which the CUDA 12 wheels lack",
     ),
     **dict.fromkeys(("ccbin", "compiler-bindir"), "clang compiles both sides; BE_CXX names another clang"),
-    **dict.fromkeys(("code", "gpu-code"), "say compute_capability= instead"),
+    **dict.fromkeys(("code", "gpu-code"), "use compute_capability= instead"),
     **dict.fromkeys(("default-stream",), "clang has no default stream for each thread; use the stream argument"),
     **dict.fromkeys(
         ("keep", "save-temps", "ptx", "cubin", "fatbin", "optf", "options-file", "dryrun", "run", "Xnvlink", "Xfatbin"),
-        "it changes what nvcc makes, and there is no nvcc here",
+        "it changes the output of nvcc, and there is no nvcc here",
     ),
 }
 
@@ -163,8 +163,8 @@ def _archs(flag: str, value: str) -> Iterator[str]:
 
 def _refused(flag: str, name: str) -> ArgumentError:
     """The error for a flag without a counterpart."""
-    reason = _REFUSED.get(name, "its value is none that nvcc knows")
+    reason = _REFUSED.get(name, "nvcc does not know its value")
     return ArgumentError(
-        f"extra_cuda_cflags holds {flag!r}, and clang compiles CUDA here: {reason}",
+        f"extra_cuda_cflags contains {flag!r}, and clang compiles CUDA here: {reason}",
         hints=("leave it out, or use a toolkit with nvcc: python -m be_toolchain doctor says what is here",),
     )

@@ -58,7 +58,7 @@ def _about_header(found: re.Match[str]) -> str:
     wheel = wheel_of(header)
     if wheel is None:
         return "a header was not found: name its folder in extra_include_paths"
-    release = "" if wheel.is_library else "; take the release of the compiler"
+    release = "" if wheel.is_library else "; use the compiler's release"
     return f"pip install {wheel.cuda13} brings {header}; with CUDA 12, {wheel.cuda12}{release}"
 
 
@@ -128,11 +128,11 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         re.compile(rf"{_UNDEFINED}(?:GOMP_|omp_|__kmpc_)"),
-        "OpenMP is linked as well: pass extra_ldflags=['-fopenmp'] beside extra_cflags=['-fopenmp']",
+        "OpenMP must be linked too: pass extra_ldflags=['-fopenmp'] beside extra_cflags=['-fopenmp']",
     ),
     _Rule(
         re.compile(rf"{_UNDEFINED}__(?:asan|lsan|msan|tsan|ubsan|sanitizer)_"),
-        "a sanitizer is linked as well: pass the -fsanitize=... of extra_cflags in extra_ldflags too; for `address`, "
+        "a sanitizer must be linked too: pass the -fsanitize=... of extra_cflags in extra_ldflags too; for `address`, "
         "start Python with LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0",
     ),
     _Rule(

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.cache import BuildOutput, CacheKey, make_key
+from be_runtime.compile.machine import Machine
 from be_runtime.compile.nvcc.dry_run import parse_dryrun
 from be_runtime.compile.nvcc.plan_phases import rename, split_phases
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import UnitFiles, files_named
 from be_toolchain import Toolchain
-from be_toolchain.machine.system import System
+from be_toolchain.model import Nvcc
 
 
 class _NoAnswerError(Exception):
@@ -25,14 +26,12 @@ _MODULE_ID = "be_dry_run_module"
 _TEXT = "dryrun.txt"
 
 
-def is_known(command: Sequence[str], *, toolchain: Toolchain, toolchain_store: Store) -> bool:
+def is_known(command: Sequence[str], machine: Machine) -> bool:
     """Whether nvcc was asked before about these flags."""
-    return toolchain_store.get(_key(_dry_run(command), toolchain)) is not None
+    return machine.toolchain_store.get(_key(_dry_run(command), machine.toolchain)) is not None
 
 
-def phases_for(
-    command: Sequence[str], unit: UnitFiles, *, toolchain: Toolchain, system: System, toolchain_store: Store
-) -> UnitBuild | None:
+def phases_for(command: Sequence[str], unit: UnitFiles, machine: Machine) -> UnitBuild | None:
     """The phases of nvcc for one source, or None when it has to be run as a whole.
 
     Parameters
@@ -40,32 +39,32 @@ def phases_for(
     command : sequence of str
         Nvcc with its flags, without files.
     unit : UnitFiles
-    toolchain : Toolchain
-        Holds a CUDA toolkit.
+    machine : Machine
+        Its toolchain's CUDA toolkit has an nvcc.
     """
-    toolkit = toolchain.cuda
+    toolkit = machine.toolchain.cuda
     assert toolkit is not None, "only nvcc has a dry run"
-    assert toolkit.nvcc is not None, "only nvcc has a dry run"
-    nvcc = toolkit.nvcc
+    nvcc = toolkit.compiler
+    assert isinstance(nvcc, Nvcc), "only nvcc has a dry run"
     argv = _dry_run(command)
 
     def ask(staging: Path) -> BuildOutput:
-        answer = system.run(argv)
+        answer = machine.system.run(argv)
         if answer.returncode != 0:
             raise _NoAnswerError
         (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
-        profile = nvcc.parent / "nvcc.profile"
-        return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc, *((profile,) if profile.is_file() else ())))
+        profile = nvcc.path.parent / "nvcc.profile"
+        return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc.path, *((profile,) if profile.is_file() else ())))
 
     try:
         text = (
-            toolchain_store.get_or_build(_key(argv, toolchain), ask)
+            machine.toolchain_store.get_or_build(_key(argv, machine.toolchain), ask)
             .output(_TEXT)
             .read_text(encoding="utf-8", errors="surrogateescape")
         )
     except _NoAnswerError:
         return None
-    tools = (toolkit.cudafe, toolkit.cicc, toolkit.ptxas, toolkit.fatbinary)
+    tools = (nvcc.cudafe, nvcc.cicc, toolkit.ptxas, toolkit.fatbinary)
     phases = _phases(text, *map(str, tools))
     return (
         None

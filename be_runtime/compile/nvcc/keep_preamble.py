@@ -16,6 +16,7 @@ from be_runtime.cache.validity.examine import proven_records
 from be_runtime.cache.validity.manifest import FileRecord
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.inputs.observe import LookedAt, Observer
+from be_runtime.compile.machine import Machine
 from be_runtime.compile.nvcc.keep_headers import HeaderSearch, KeptHeaders
 from be_runtime.compile.nvcc.keep_phases import is_known, phases_for
 from be_runtime.compile.nvcc.plan_headers import preprocessing, use_kept_headers
@@ -33,8 +34,6 @@ from be_runtime.compile.run.execute import Runner
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
-from be_toolchain import Toolchain
-from be_toolchain.machine.system import System
 
 _FILES_OF_A_PROJECT = 4
 """With this many sources the preamble is made at once: beside them it costs little."""
@@ -106,15 +105,7 @@ class Preamble(NamedTuple):
         toolchain_store.keep(self.key, collect)
 
 
-def find_preamble(
-    command: Sequence[str],
-    request: BuildRequest,
-    tools: Tools,
-    *,
-    toolchain: Toolchain,
-    system: System,
-    toolchain_store: Store,
-) -> Preamble | None:
+def find_preamble(command: Sequence[str], request: BuildRequest, tools: Tools, machine: Machine) -> Preamble | None:
     """The preamble for nvcc's flags, None where nvcc has to be run as a whole.
 
     Parameters
@@ -124,26 +115,24 @@ def find_preamble(
     request : BuildRequest
     tools : Tools
         With a CUDA toolkit.
+    machine : Machine
     """
     assert tools.cuda is not None, "only nvcc has such a preamble"
-    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(
-        command, toolchain=toolchain, toolchain_store=toolchain_store
-    )
-    phases = phases_for(command, UNIT, toolchain=toolchain, system=system, toolchain_store=toolchain_store)
+    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(command, machine)
+    phases = phases_for(command, UNIT, machine)
     if phases is None:
         return None
-    headers = KeptHeaders(
-        preprocessing(phases), HeaderSearch.of(request.compile, tools, system), tools.cuda.root, system
-    )
+    search = HeaderSearch.of(request.compile, tools, machine.system)
+    headers = KeptHeaders(preprocessing(phases), search, tools.cuda.root, machine.system)
     dropped = [f"-I{path}" for path in request.compile.include_paths]
     key = make_key(
         "preamble",
         ("name", UNIT.stem),
         ("commands", preamble_text(phases, dropped)),
         ("library_path", phases.library_path),
-        ("toolchain", toolchain.fingerprint),
+        ("toolchain", machine.toolchain.fingerprint),
     )
-    entry = toolchain_store.get(key)
+    entry = machine.toolchain_store.get(key)
     return Preamble(
         key=key,
         entry=entry,

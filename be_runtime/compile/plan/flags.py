@@ -1,7 +1,6 @@
-"""From options to the arguments of compilers and linkers.
+"""Arguments of compilers and linkers, from options.
 
-An author's own flag wins over ours: nvcc refuses a repeated ``-std`` or ``-O``, so ours is left out where theirs is
-given; g++ takes the last of two, so theirs come last.
+An author's own flag wins over ours: g++ takes the last of two, so theirs come last.
 """
 
 from __future__ import annotations
@@ -11,17 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.compile.plan.libraries import ListFolder, link_flags, rpath
-from be_runtime.request.options import ARCH_FLAGS, CompileOptions
-from be_toolchain.arch import Arch, gencode_flags
+from be_runtime.request.options import CompileOptions
 from be_toolchain.model import CudaToolkit, HostCompiler
 
-_STANDARD = "c++17"
-_NVCC_LTO = ("-dlto", "--dlink-time-opt", "-lto")
-_NVCC_RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c", *_NVCC_LTO)
+STANDARD = "c++17"
 
 
 def has_flag(flags: Sequence[str], *names: str) -> bool:
-    """Whether a flag is given, alone or with a value behind ``=``.
+    """Return whether a flag is given, alone or with a value after ``=``.
 
     Examples
     --------
@@ -37,21 +33,16 @@ _WHOLE_NVCC_FLAGS = (
     *("-dryrun", "--dryrun", "-time", "--time", "-run", "--run", "-lto", "--dlink-time-opt", "-dlto", "-rdc"),
     *("--relocatable-device-code", "-dc", "--device-c", "-ccbin", "--compiler-bindir"),
 )
-"""An author's flags that change which steps nvcc takes: it is run as a whole then."""
+"""Flags of an author that change nvcc's steps: nvcc is then run as a whole."""
 
 
 def allows_phases(author_flags: Sequence[str]) -> bool:
-    """Whether nvcc's phases can be run one by one under an author's flags."""
+    """Return whether a compiler's phases can be run one by one with an author's flags, which are nvcc's."""
     return not has_flag(author_flags, *_WHOLE_NVCC_FLAGS)
 
 
-def is_relocatable(flags: Sequence[str]) -> bool:
-    """Whether nvcc is asked for relocatable device code, which needs a device link."""
-    return any(flag in flags for flag in _NVCC_RELOCATABLE) or "-rdc true" in " ".join(flags)
-
-
 def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Folders to search for headers: `first` before the compiler's own, `last` as system headers after ``-I``."""
+    """Write flags for folders of headers: `first` before the compiler's own, `last` as system headers after ``-I``."""
     unique = list(dict.fromkeys(first))
     rest = [folder for folder in dict.fromkeys(last) if folder not in unique]
     return tuple(
@@ -63,10 +54,10 @@ def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str
 
 
 def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequence[str]) -> tuple[str, ...]:
-    """The host compiler's command for one author unit, up to the files."""
+    """Make the host compiler's command for one unit of the author, up to the files."""
     return (
         str(compiler.path),
-        f"-std={_STANDARD}",
+        f"-std={STANDARD}",
         f"-O{options.optimization_level}",
         *(("-ffast-math",) if options.use_fast_math else ()),
         "-fPIC",
@@ -78,19 +69,19 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
 
 
 def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """The flags that let the compiler drop what only the entry points use, where nothing outside can name it.
+    """Return the flags that let the compiler drop code that only the entry points use, if no other code can refer to it.
 
-    That is so for the only unit of a module that is linked with no library of the author's and exports nothing itself.
+    This holds for the only unit of a module that is linked with no library of the author's and exports nothing itself.
     """
     closed = compiler.family == "gcc" and not ldflags and not any("visibility" in text for text in texts)
     return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
 
 
 def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tuple[str, ...]:
-    """The host compiler's command for the handler: ours alone, no flag of the author reaches it."""
+    """Make the host compiler's command for the handler, without flags of the author."""
     return (
         str(compiler.path),
-        f"-std={_STANDARD}",
+        f"-std={STANDARD}",
         "-O2",
         "-fPIC",
         "-pipe",
@@ -99,69 +90,8 @@ def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tu
     )
 
 
-def nvcc_compile(
-    toolkit: CudaToolkit,
-    compiler: HostCompiler,
-    options: CompileOptions,
-    archs: tuple[Arch, ...],
-    includes: Sequence[str],
-) -> tuple[str, ...]:
-    """Nvcc's command for one author unit, up to the files."""
-    flags = options.cflags
-    argv = [str(toolkit.nvcc)]
-    if not has_flag(flags, "-std", "--std"):
-        argv.append(f"-std={_STANDARD}")
-    if not any(flag.startswith("-O") or has_flag([flag], "--optimize") for flag in flags):
-        argv.append(f"-O{options.optimization_level}")
-        if options.optimization_level < 3:
-            argv += ["-Xptxas", f"-O{options.optimization_level}"]
-    if not has_flag(flags, *ARCH_FLAGS):
-        if has_flag(flags, *_NVCC_LTO):
-            argv += _lto_flags(flags, archs)
-            flags = tuple(flag for flag in flags if flag not in _NVCC_LTO)
-        else:
-            argv += gencode_flags(archs)
-    if not has_flag(flags, "-ccbin", "--compiler-bindir"):
-        argv += ["-ccbin", str(compiler.path)]
-    if toolkit.allow_unsupported_compiler:
-        argv.append("-allow-unsupported-compiler")
-    if options.use_fast_math:
-        argv.append("--use_fast_math")
-    argv += ["-Xcompiler", "-fPIC,-fvisibility=hidden"]
-    return (*argv, *includes, *flags)
-
-
-def _lto_flags(flags: Sequence[str], archs: tuple[Arch, ...]) -> tuple[str, ...]:
-    """What ``-dlto`` means beside named architectures, where nvcc refuses it: code that the device link compiles."""
-    relocatable = () if has_flag(flags, "-rdc", "--relocatable-device-code", "-dc", "--device-c") else ("-rdc=true",)
-    return (*relocatable, *(f"-gencode=arch={arch.compute},code=lto_{arch.number}" for arch in archs))
-
-
-def nvcc_device_link(
-    toolkit: CudaToolkit, compiler: HostCompiler, options: CompileOptions, archs: tuple[Arch, ...]
-) -> tuple[str, ...]:
-    """Nvcc's command that links relocatable device code, up to the files."""
-    flags = options.cflags
-    arch_flags = () if has_flag(flags, *ARCH_FLAGS) else gencode_flags(archs)
-    lto = tuple(flag for flag in flags if flag in _NVCC_LTO)
-    author_arch = _arch_arguments(flags)
-    ccbin = ("-ccbin", str(compiler.path))
-    return (str(toolkit.nvcc), "-dlink", *arch_flags, *author_arch, *lto, *ccbin, "-Xcompiler", "-fPIC", "-lcudadevrt")
-
-
-def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
-    """The author's own arch flags with their values, for a command that repeats them."""
-    found: list[str] = []
-    for index, flag in enumerate(flags):
-        if has_flag([flag], *ARCH_FLAGS):
-            found.append(flag)
-            if "=" not in flag and index + 1 < len(flags):
-                found.append(flags[index + 1])
-    return tuple(found)
-
-
 class LinkCommand(NamedTuple):
-    """The linker's command: what stands before the objects and what stands behind them."""
+    """The linker's command: the arguments before the objects and those after them."""
 
     head: tuple[str, ...]
     tail: tuple[str, ...]
@@ -174,21 +104,21 @@ def link(
     library_dirs: Sequence[Path],
     list_folder: ListFolder,
 ) -> LinkCommand:
-    """The command that makes a library.
+    """Make the command that links a library.
 
     Parameters
     ----------
     ldflags : sequence of str
-        The author's.
+        Flags of the author.
     library_dirs : sequence of Path
-        Where a ``-l`` name is looked up, best first.
+        Folders for ``-l`` names, best first.
     list_folder : callable
-        The names in a folder; empty when there is none.
+        Function that lists the names in a folder; empty if the folder does not exist.
     """
     head = (str(compiler.path), "-shared", "-fPIC")
     tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
     if not any("sanitize" in flag for flag in ldflags):
-        # A sanitizer's functions come from the process; any other undefined name is found here, not at the first load.
+        # A sanitizer's functions come from the process; other undefined names fail here instead of at the first load.
         tail.append("-Wl,-z,defs")
     tail += link_flags(ldflags, library_dirs, list_folder)
     tail += [f"-L{folder}" for folder in library_dirs]

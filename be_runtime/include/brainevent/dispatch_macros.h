@@ -44,105 +44,68 @@ namespace internal {
 }  // namespace internal
 }  // namespace BE
 
-#define BE_DISPATCH_FLOATING(DTYPE, NAME, ...)                                                  \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING", BE_INTERNAL_NAMES_FLOATING, DTYPE, #DTYPE, NAME, \
-                       BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__))
+#define BE_DISPATCH_FLOATING(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING", BE_INTERNAL_FLOATING_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
-#define BE_DISPATCH_FLOATING_AND_HALF(DTYPE, NAME, ...)                                                                \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING_AND_HALF", BE_INTERNAL_NAMES_HALF ", " BE_INTERNAL_NAMES_FLOATING, DTYPE, \
-                       #DTYPE, NAME,                                                                                   \
-                       BE_INTERNAL_CASES_HALF(NAME, __VA_ARGS__) BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__))
+#define BE_DISPATCH_FLOATING_AND_HALF(DTYPE, NAME, ...)                                                            \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOATING_AND_HALF", BE_INTERNAL_FLOATING_AND_HALF_TYPES, DTYPE, #DTYPE, NAME, \
+                       __VA_ARGS__)
 
-#define BE_DISPATCH_INTEGRAL(DTYPE, NAME, ...)                                                  \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_INTEGRAL", BE_INTERNAL_NAMES_INTEGRAL, DTYPE, #DTYPE, NAME, \
-                       BE_INTERNAL_CASES_INTEGRAL(NAME, __VA_ARGS__))
+#define BE_DISPATCH_INTEGRAL(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_INTEGRAL", BE_INTERNAL_INTEGRAL_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
 #define BE_DISPATCH_ALL_TYPES(DTYPE, NAME, ...)                                                                    \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL_TYPES", BE_INTERNAL_NAMES_FLOATING ", " BE_INTERNAL_NAMES_INTEGRAL, DTYPE, \
-                       #DTYPE, NAME,                                                                               \
-                       BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__) BE_INTERNAL_CASES_INTEGRAL(NAME, __VA_ARGS__))
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL_TYPES", BE_INTERNAL_FLOATING_AND_INTEGRAL_TYPES, DTYPE, #DTYPE, NAME, \
+                       __VA_ARGS__)
 
-#define BE_DISPATCH_COMPLEX(DTYPE, NAME, ...)                                                 \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_COMPLEX", BE_INTERNAL_NAMES_COMPLEX, DTYPE, #DTYPE, NAME, \
-                       BE_INTERNAL_CASES_COMPLEX(NAME, __VA_ARGS__))
+#define BE_DISPATCH_COMPLEX(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_COMPLEX", BE_INTERNAL_COMPLEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
-#define BE_DISPATCH_ALL(DTYPE, NAME, ...)                                                                              \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL",                                                                              \
-                       BE_INTERNAL_NAMES_BOOL ", " BE_INTERNAL_NAMES_HALF ", " BE_INTERNAL_NAMES_FLOATING              \
-                                              ", " BE_INTERNAL_NAMES_INTEGRAL ", " BE_INTERNAL_NAMES_COMPLEX,          \
-                       DTYPE, #DTYPE, NAME,                                                                            \
-                       BE_INTERNAL_CASES_BOOL(NAME, __VA_ARGS__) BE_INTERNAL_CASES_HALF(NAME, __VA_ARGS__)             \
-                           BE_INTERNAL_CASES_FLOATING(NAME, __VA_ARGS__) BE_INTERNAL_CASES_INTEGRAL(NAME, __VA_ARGS__) \
-                               BE_INTERNAL_CASES_COMPLEX(NAME, __VA_ARGS__))
+#define BE_DISPATCH_ALL(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL", BE_INTERNAL_ELEMENT_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
-#define BE_DISPATCH_SIGNED_INDEX(DTYPE, NAME, ...)                                               \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX", BE_INTERNAL_NAMES_INDEX, DTYPE, #DTYPE, NAME, \
-                       BE_INTERNAL_CASES_INDEX(NAME, __VA_ARGS__))
+#define BE_DISPATCH_SIGNED_INDEX(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX", BE_INTERNAL_INDEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
-#define BE_DISPATCH_CSR_INDPTR(DTYPE, NAME, ...)                                               \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_CSR_INDPTR", BE_INTERNAL_NAMES_INDEX, DTYPE, #DTYPE, NAME, \
-                       BE_INTERNAL_CASES_INDEX(NAME, __VA_ARGS__))
+#define BE_DISPATCH_CSR_INDPTR(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_CSR_INDPTR", BE_INTERNAL_INDEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
-#define BE_DISPATCH_SIGNED_INDEX_PAIR(DTYPE_A, DTYPE_B, NAME_A, NAME_B, ...)                                     \
-  BE_INTERNAL_DISPATCH(                                                                                          \
-      "BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_NAMES_INDEX, DTYPE_A, #DTYPE_A, NAME_A,                       \
-      BE_INTERNAL_CASES_INDEX(                                                                                   \
-          NAME_A, return BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_NAMES_INDEX, DTYPE_B, \
-                                              #DTYPE_B, NAME_B, BE_INTERNAL_CASES_INDEX(NAME_B, __VA_ARGS__));))
+#define BE_DISPATCH_SIGNED_INDEX_PAIR(DTYPE_A, DTYPE_B, NAME_A, NAME_B, ...)                                        \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_INDEX_TYPES, DTYPE_A, #DTYPE_A, NAME_A,         \
+                       return BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX_PAIR", BE_INTERNAL_INDEX_TYPES, DTYPE_B, \
+                                                   #DTYPE_B, NAME_B, __VA_ARGS__);)
 
 /// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the tensor holds int32.
 #define BE_CHECK_CSR_INDICES_INT32(INDICES)         \
   BE_CHECK((INDICES).dtype() == ::BE::DType::Int32) \
       << "CSR indices must be int32, but " #INDICES " is " << (INDICES).dtype()
 
+#define BE_INTERNAL_FLOATING_AND_HALF_TYPES(X, ...) \
+  BE_INTERNAL_HALF_TYPES(X, __VA_ARGS__)            \
+  BE_INTERNAL_FLOATING_TYPES(X, __VA_ARGS__)
+
+#define BE_INTERNAL_FLOATING_AND_INTEGRAL_TYPES(X, ...) \
+  BE_INTERNAL_FLOATING_TYPES(X, __VA_ARGS__)            \
+  BE_INTERNAL_INTEGRAL_TYPES(X, __VA_ARGS__)
+
+#define BE_INTERNAL_INDEX_TYPES(X, ...)             \
+  X(Int32, 6, int32_t, int32, 4, S32, 4, __VA_ARGS__) \
+  X(Int64, 7, int64_t, int64, 8, S64, 5, __VA_ARGS__)
+
 // The parameter is named after the alias, so that nested uses do not shadow each other's.
-#define BE_INTERNAL_DISPATCH(MACRO, ALLOWED, DTYPE, EXPRESSION, NAME, ...)                                         \
-  [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                             \
-    switch (be_internal_dtype_of_##NAME) {                                                                         \
-      __VA_ARGS__                                                                                                  \
-      default:                                                                                                     \
-        ::BE::internal::throw_unsupported_dtype(MACRO, ALLOWED, be_internal_dtype_of_##NAME, EXPRESSION, __FILE__, \
-                                                __LINE__);                                                         \
-    }                                                                                                              \
+#define BE_INTERNAL_DISPATCH(MACRO, TYPES, DTYPE, EXPRESSION, NAME, ...)                                      \
+  [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                        \
+    switch (be_internal_dtype_of_##NAME) {                                                                    \
+      TYPES(BE_INTERNAL_CASE, NAME, __VA_ARGS__)                                                              \
+      default:                                                                                                \
+        ::BE::internal::throw_unsupported_dtype(MACRO, &(TYPES(BE_INTERNAL_LISTED, ))[2],                     \
+                                                be_internal_dtype_of_##NAME, EXPRESSION, __FILE__, __LINE__); \
+    }                                                                                                         \
   }(DTYPE)
 
-#define BE_INTERNAL_CASE(DTYPE, TYPE, NAME, ...) \
-  case ::BE::DType::DTYPE: {                     \
-    using NAME [[maybe_unused]] = TYPE;          \
-    __VA_ARGS__                                  \
-    break;                                       \
+#define BE_INTERNAL_CASE(DTYPE, VALUE, TYPE, NUMPY, BYTES, XLA, CODE, NAME, ...) \
+  case ::BE::DType::DTYPE: {                                                     \
+    using NAME [[maybe_unused]] = TYPE;                                          \
+    __VA_ARGS__                                                                  \
+    break;                                                                       \
   }
-
-#define BE_INTERNAL_NAMES_FLOATING "float32, float64"
-#define BE_INTERNAL_CASES_FLOATING(NAME, ...)         \
-  BE_INTERNAL_CASE(Float32, float, NAME, __VA_ARGS__) \
-  BE_INTERNAL_CASE(Float64, double, NAME, __VA_ARGS__)
-
-#define BE_INTERNAL_NAMES_HALF "float16, bfloat16"
-#define BE_INTERNAL_CASES_HALF(NAME, ...)                       \
-  BE_INTERNAL_CASE(Float16, ::BE::float16_t, NAME, __VA_ARGS__) \
-  BE_INTERNAL_CASE(BFloat16, ::BE::bfloat16_t, NAME, __VA_ARGS__)
-
-#define BE_INTERNAL_NAMES_INTEGRAL "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
-#define BE_INTERNAL_CASES_INTEGRAL(NAME, ...)           \
-  BE_INTERNAL_CASE(Int8, int8_t, NAME, __VA_ARGS__)     \
-  BE_INTERNAL_CASE(Int16, int16_t, NAME, __VA_ARGS__)   \
-  BE_INTERNAL_CASE(Int32, int32_t, NAME, __VA_ARGS__)   \
-  BE_INTERNAL_CASE(Int64, int64_t, NAME, __VA_ARGS__)   \
-  BE_INTERNAL_CASE(UInt8, uint8_t, NAME, __VA_ARGS__)   \
-  BE_INTERNAL_CASE(UInt16, uint16_t, NAME, __VA_ARGS__) \
-  BE_INTERNAL_CASE(UInt32, uint32_t, NAME, __VA_ARGS__) \
-  BE_INTERNAL_CASE(UInt64, uint64_t, NAME, __VA_ARGS__)
-
-#define BE_INTERNAL_NAMES_COMPLEX "complex64, complex128"
-#define BE_INTERNAL_CASES_COMPLEX(NAME, ...)                        \
-  BE_INTERNAL_CASE(Complex64, ::BE::complex64_t, NAME, __VA_ARGS__) \
-  BE_INTERNAL_CASE(Complex128, ::BE::complex128_t, NAME, __VA_ARGS__)
-
-#define BE_INTERNAL_NAMES_BOOL "bool"
-#define BE_INTERNAL_CASES_BOOL(NAME, ...) BE_INTERNAL_CASE(Bool, bool, NAME, __VA_ARGS__)
-
-#define BE_INTERNAL_NAMES_INDEX "int32, int64"
-#define BE_INTERNAL_CASES_INDEX(NAME, ...)            \
-  BE_INTERNAL_CASE(Int32, int32_t, NAME, __VA_ARGS__) \
-  BE_INTERNAL_CASE(Int64, int64_t, NAME, __VA_ARGS__)

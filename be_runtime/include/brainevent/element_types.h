@@ -25,30 +25,14 @@ struct KnownDType {
   static constexpr DType value = kDType;
 };
 
-#define BE_INTERNAL_PAIR(dtype, ...)                         \
-  template <>                                                \
-  struct DTypeOf<__VA_ARGS__> : KnownDType<DType::dtype> {}; \
-  template <>                                                \
-  struct CppType<DType::dtype> {                             \
-    using type = __VA_ARGS__;                                \
+#define BE_INTERNAL_PAIR(dtype, value, cpp_type, ...)     \
+  template <>                                             \
+  struct DTypeOf<cpp_type> : KnownDType<DType::dtype> {}; \
+  template <>                                             \
+  struct CppType<DType::dtype> {                          \
+    using type = cpp_type;                                \
   };
-
-BE_INTERNAL_PAIR(Float16, float16_t)
-BE_INTERNAL_PAIR(Float32, float)
-BE_INTERNAL_PAIR(Float64, double)
-BE_INTERNAL_PAIR(BFloat16, bfloat16_t)
-BE_INTERNAL_PAIR(Int8, int8_t)
-BE_INTERNAL_PAIR(Int16, int16_t)
-BE_INTERNAL_PAIR(Int32, int32_t)
-BE_INTERNAL_PAIR(Int64, int64_t)
-BE_INTERNAL_PAIR(UInt8, uint8_t)
-BE_INTERNAL_PAIR(UInt16, uint16_t)
-BE_INTERNAL_PAIR(UInt32, uint32_t)
-BE_INTERNAL_PAIR(UInt64, uint64_t)
-BE_INTERNAL_PAIR(Bool, bool)
-BE_INTERNAL_PAIR(Complex64, complex64_t)
-BE_INTERNAL_PAIR(Complex128, complex128_t)
-
+BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_PAIR, )
 #undef BE_INTERNAL_PAIR
 
 /// Of `long` and `long long` one is int64_t. This is the other, where it is as wide.

@@ -16,21 +16,10 @@ namespace BE {
 /// The DType of an XLA element type; `Invalid` for those that a Tensor cannot hold.
 constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
   switch (dtype) {
-    case XLA_FFI_DataType_PRED: return DType::Bool;
-    case XLA_FFI_DataType_S8: return DType::Int8;
-    case XLA_FFI_DataType_S16: return DType::Int16;
-    case XLA_FFI_DataType_S32: return DType::Int32;
-    case XLA_FFI_DataType_S64: return DType::Int64;
-    case XLA_FFI_DataType_U8: return DType::UInt8;
-    case XLA_FFI_DataType_U16: return DType::UInt16;
-    case XLA_FFI_DataType_U32: return DType::UInt32;
-    case XLA_FFI_DataType_U64: return DType::UInt64;
-    case XLA_FFI_DataType_F16: return DType::Float16;
-    case XLA_FFI_DataType_F32: return DType::Float32;
-    case XLA_FFI_DataType_F64: return DType::Float64;
-    case XLA_FFI_DataType_BF16: return DType::BFloat16;
-    case XLA_FFI_DataType_C64: return DType::Complex64;
-    case XLA_FFI_DataType_C128: return DType::Complex128;
+#define BE_INTERNAL_FROM_XLA(dtype, value, type, name, bytes, xla, ...) \
+  case XLA_FFI_DataType_##xla: return DType::dtype;
+    BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_FROM_XLA, )
+#undef BE_INTERNAL_FROM_XLA
     default: return DType::Invalid;
   }
 }
@@ -38,21 +27,10 @@ constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
 /// The XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
 constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {
   switch (dtype) {
-    case DType::Bool: return XLA_FFI_DataType_PRED;
-    case DType::Int8: return XLA_FFI_DataType_S8;
-    case DType::Int16: return XLA_FFI_DataType_S16;
-    case DType::Int32: return XLA_FFI_DataType_S32;
-    case DType::Int64: return XLA_FFI_DataType_S64;
-    case DType::UInt8: return XLA_FFI_DataType_U8;
-    case DType::UInt16: return XLA_FFI_DataType_U16;
-    case DType::UInt32: return XLA_FFI_DataType_U32;
-    case DType::UInt64: return XLA_FFI_DataType_U64;
-    case DType::Float16: return XLA_FFI_DataType_F16;
-    case DType::Float32: return XLA_FFI_DataType_F32;
-    case DType::Float64: return XLA_FFI_DataType_F64;
-    case DType::BFloat16: return XLA_FFI_DataType_BF16;
-    case DType::Complex64: return XLA_FFI_DataType_C64;
-    case DType::Complex128: return XLA_FFI_DataType_C128;
+#define BE_INTERNAL_TO_XLA(dtype, value, type, name, bytes, xla, ...) \
+  case DType::dtype: return XLA_FFI_DataType_##xla;
+    BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_TO_XLA, )
+#undef BE_INTERNAL_TO_XLA
     case DType::Invalid: break;
   }
   return XLA_FFI_DataType_INVALID;

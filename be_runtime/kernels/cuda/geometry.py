@@ -145,7 +145,7 @@ def _check_threads(threads_per_block: object, block: Triple) -> None:
     if _threads(threads_per_block) not in (DEFAULT_THREADS, x * y * z):
         raise ArgumentError(
             f"threads_per_block={threads_per_block} is given with a block of {x * y * z} threads",
-            hints=("threads_per_block is for launch_dims; with grid, block says how many threads there are",),
+            hints=("threads_per_block is for launch_dims; with grid, block sets the number of threads",),
         )
 
 

@@ -18,6 +18,9 @@ from be_runtime.spec.cpp.lexer import Kind, significant
 from be_runtime.spec.cpp.outline import outline
 
 _EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
+_LARGEST_SCALAR = 8
+"""Bytes that the launcher has for a scalar."""
+
 _DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct", "typename"})
 
 
@@ -80,7 +83,7 @@ def parse_name(text: str) -> KernelName:
     """
     match = _EXPRESSION.fullmatch(text)
     if match is None:
-        raise SpecError(f"{text!r} is no kernel's name", hints=("write it as in C++: 'f', 'ns::f' or 'f<float, 4>'",))
+        raise SpecError(f"{text!r} is not a kernel name", hints=("write it as in C++: 'f', 'ns::f' or 'f<float, 4>'",))
     arguments = _split(match[3]) if match[3] is not None else ()
     return KernelName(text.strip(), match[2], arguments, tuple(match[1].replace("::", " ").split()))
 
@@ -186,7 +189,7 @@ def _template_types(function: Function, name: KernelName) -> dict[str, str]:
     """Map each type parameter of a template to its argument."""
     if function.template is None:
         if name.arguments:
-            raise SpecError(f"{name.base} is no template, so it takes no arguments {', '.join(name.arguments)}")
+            raise SpecError(f"{name.base} is not a template, so it takes no arguments {', '.join(name.arguments)}")
         return {}
     names = [
         part.split("=")[0].split()[-1]
@@ -195,7 +198,7 @@ def _template_types(function: Function, name: KernelName) -> dict[str, str]:
     ]
     if not name.arguments:
         raise SpecError(
-            f"{name.base} is a template: say which instance, such as name='{name.base}<float>'",
+            f"{name.base} is a template: name an instance, such as name='{name.base}<float>'",
         )
     kinds = [part.split()[:1] in (["typename"], ["class"]) for part in _split(" ".join(function.template))]
     values = [argument for argument, is_type in zip(name.arguments, kinds, strict=False) if is_type]
@@ -218,7 +221,7 @@ def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelPa
     if pointers:
         star = words.index("*")
         return KernelParam(param.name, param.type, True, "const" in words[:star], dtype)
-    if dtype is None or dtype.name in ("float16", "bfloat16", "complex128"):
+    if dtype is None or dtype.is_narrow or dtype.size_bytes > _LARGEST_SCALAR:
         raise SpecError(
             f"{name.base}: the scalar {param.type} {param.name} can't be passed",
             hints=(

@@ -267,7 +267,7 @@ def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> Launch
         is_held = False
     if not is_held:
         raise ArgumentError(
-            f"{name}: {param.name}={given!r} is no {param.dtype.name}, which the kernel takes",
-            hints=("a scalar is a number that is known when the call is traced; pass an array for one that is not",),
+            f"{name}: {param.name}={given!r} is not a valid {param.dtype.name}, which the kernel takes",
+            hints=("a scalar is a number that is known when the call is traced; pass an array for any other value",),
         )
     return scalar_param(number.tobytes())

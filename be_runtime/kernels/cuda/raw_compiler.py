@@ -27,7 +27,7 @@ from be_toolchain.arch import Arch, check_archs
 from be_toolchain.errors import CudaNotFoundError, ToolchainError
 from be_toolchain.known.catalog import COMPILE_VARIABLES
 from be_toolchain.machine.system import System
-from be_toolchain.model import CudaToolkit, Toolchain
+from be_toolchain.model import CudaToolkit, Nvcc, Toolchain
 
 _LARGEST_HEADER = 1 << 28
 
@@ -90,7 +90,12 @@ def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, stag
     if found is not None:
         made = _by_nvrtc(kernel, archs, found, session.system, staging)
         return made._replace(dependencies=(*made.dependencies, found.path))
-    return _by_nvcc(kernel, archs, _nvcc_toolkit(session, archs), session, staging)
+    toolkit = _toolchain(session).cuda
+    assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
+    nvcc = check_nvcc(toolkit, archs)
+    check_archs(tuple(archs), toolkit)
+    made = _by_nvcc(kernel, archs, nvcc, session, staging)
+    return made._replace(dependencies=(*made.dependencies, nvcc.path, nvcc.cicc, toolkit.ptxas))
 
 
 def _candidates(system: System) -> list[Path]:
@@ -145,36 +150,26 @@ def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, syst
     )
 
 
-def _nvcc_toolkit(session: Session, archs: Sequence[Arch]) -> CudaToolkit:
-    """Return the toolkit whose nvcc compiles for the architectures."""
-    toolkit = _toolchain(session).cuda
-    assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
-    check_nvcc(toolkit, archs)
-    check_archs(tuple(archs), toolkit)
-    return toolkit
-
-
-def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> None:
-    """Check that a toolkit can compile a raw kernel without NVRTC.
+def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> Nvcc:
+    """Return the nvcc of a toolkit, which compiles a raw kernel without NVRTC.
 
     Raises
     ------
     CudaNotFoundError
         The toolkit has no nvcc: clang compiles with it.
     """
-    if toolkit.nvcc is None:
+    if not isinstance(toolkit.compiler, Nvcc):
         raise CudaNotFoundError(
             f"there is neither NVRTC nor nvcc to compile a raw kernel with: {toolkit.root} has no nvcc, and no NVRTC "
             f"was found that compiles for {', '.join(arch.sm for arch in archs)}",
             hints=(nvrtc.PACKAGES,),
         )
+    return toolkit.compiler
 
 
-def _by_nvcc(
-    kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit, session: Session, staging: Path
-) -> Compiled:
+def _by_nvcc(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Session, staging: Path) -> Compiled:
     system, timeout_s = session.system, session.settings.compile_timeout_s
-    plan = _nvcc_plan(kernel, archs, toolkit)
+    plan = _nvcc_plan(kernel, archs, nvcc)
     runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
     try:
         with Progress(kernel.name.base, plan.commands) as progress:
@@ -185,18 +180,17 @@ def _by_nvcc(
     cubins = [(arch, (staging / edge.outputs[0]).read_bytes()) for arch, edge in made]
     named = named_paths(kernel.flags)
     headers = read_from_outside((edge.depfile for edge in plan.edges if edge.depfile is not None), staging)
-    compilers = filter(None, (toolkit.nvcc, toolkit.cicc, toolkit.ptxas))
     return Compiled(
         tuple(KernelImage(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins),
-        dependencies=(*headers, *filter(system.is_file, named), *compilers),
+        dependencies=(*headers, *filter(system.is_file, named)),
         absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
-        compiler=(f"nvcc {toolkit.nvcc_version}", toolkit.host_compiler.banner, *_environment(system)),
+        compiler=(nvcc.label, nvcc.host.banner, *_environment(system)),
     )
 
 
-def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], toolkit: CudaToolkit) -> BuildPlan:
+def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc) -> BuildPlan:
     """Plan one command for each architecture, in order, each of which writes a depfile; nothing is linked."""
-    head = (str(toolkit.nvcc), "-cubin", "-ccbin", str(toolkit.host_compiler.path), *kernel.options())
+    head = (str(nvcc.path), "-cubin", "-ccbin", str(nvcc.host.path), *kernel.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(
         Edge(

@@ -36,7 +36,7 @@ def hints(
     >>> def scale(a, x, out):
     ...     a += 1
     >>> hints(scale, [0, 1], [1], "int(readonly array(float32, 0d, C))")
-    ['a is an array of no dimensions, as any number is: its value is a[()]']
+    ['a is a 0-dimensional array, as all numbers are: its value is a[()]']
     >>> hints(scale, [0, 1], [1], "'NoneType' object has no attribute 'args'")
     ['a += ... writes the input a: write to an output, and use input_output_aliases to work in place']
     """
@@ -48,7 +48,7 @@ def hints(
     if any(mark in text for mark in _ABOUT_NUMBERS):
         ndims = zip(names, (*input_ndims, *output_ndims), strict=False)
         numbers = [name for name, ndim in ndims if ndim == 0]
-        found += [f"{name} is an array of no dimensions, as any number is: its value is {name}[()]" for name in numbers]
+        found += [f"{name} is a 0-dimensional array, as all numbers are: its value is {name}[()]" for name in numbers]
     return found
 
 
@@ -59,7 +59,7 @@ def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Se
         return [f"{name} {targets[name]} ... writes the input {name}: {_IN_PLACE}" for name in written]
     if targets and set(targets) <= set(outputs):
         return [f"Numba can't do {name} {operator} ... with this operand" for name, operator in targets.items()]
-    return [f"+= and its like fail on an input and on a part of one: {_IN_PLACE}"]
+    return [f"+= and similar operators fail on an input and on a part of one: {_IN_PLACE}"]
 
 
 def augmented(function: Callable[..., Any]) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Operations with a kernel for each platform, and their rules under transformations: `be_runtime.XLACustomKernel`."""
+"""Operations with several kernels, and their rules under transformations; see `be_runtime.XLACustomKernel`."""

@@ -12,7 +12,7 @@ _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
 
 class FallbackWarning(UserWarning):
-    """A kernel can't be used here, and another one of the operation stands in for it."""
+    """A kernel can't be used here, and another one of the operation is used instead."""
 
 
 class KernelEntry(NamedTuple):

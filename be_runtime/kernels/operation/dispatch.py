@@ -92,7 +92,7 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             message = (
                 f"the {entry.backend} kernel of {call.name} can't be used: {reason}; "
-                f"{candidates[index + 1].backend} stands in for it"
+                f"{candidates[index + 1].backend} is used instead"
             )
             warnings.warn(printable_line(message), FallbackWarning, stacklevel=2)
     raise AssertionError("the last candidate returns or raises")

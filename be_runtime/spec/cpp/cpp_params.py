@@ -8,12 +8,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.dtypes import BY_NAME, DTYPES, DType
 from be_runtime.spec.cpp.lexer import Kind, Token
 
 CPP_SCALARS: dict[str, str] = {
     # Fundamental types, in the form that `canonical_type` gives: sorted words, no `signed`, no redundant `int`.
-    "bool": "bool",
     "char": "int8",
     "char signed": "int8",
     "char unsigned": "uint8",
@@ -26,33 +25,13 @@ CPP_SCALARS: dict[str, str] = {
     "long unsigned": "uint64",
     "long long": "int64",
     "long long unsigned": "uint64",
-    "float": "float32",
-    "double": "float64",
     # <cstdint> and <cstddef>, without `std::`.
-    "int8_t": "int8",
-    "int16_t": "int16",
-    "int32_t": "int32",
-    "int64_t": "int64",
-    "uint8_t": "uint8",
-    "uint16_t": "uint16",
-    "uint32_t": "uint32",
-    "uint64_t": "uint64",
     "intptr_t": "int64",
     "uintptr_t": "uint64",
     "ptrdiff_t": "int64",
     "ssize_t": "int64",
     "size_t": "uint64",
-    # Complex numbers and 16-bit floats.
-    "complex<float>": "complex64",
-    "complex<double>": "complex128",
-    "BE::complex64_t": "complex64",
-    "BE::complex128_t": "complex128",
-    "BE::float16_t": "float16",
-    "BE::bfloat16_t": "bfloat16",
-    "__half": "float16",
-    "half": "float16",
-    "__nv_bfloat16": "bfloat16",
-    "nv_bfloat16": "bfloat16",
+    **{spelling: row.name for row in DTYPES for spelling in row.cpp_types},
 }
 
 STREAM_TYPES = frozenset({"cudaStream_t", "CUstream"})

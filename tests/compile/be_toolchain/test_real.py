@@ -16,6 +16,7 @@ from be_toolchain import CudaToolkit, Toolchain, ToolchainRequest, gencode_flags
 from be_toolchain.errors import CudaNotFoundError, HostCompilerNotFoundError, UnsupportedHostCompilerError
 from be_toolchain.known import catalog
 from be_toolchain.machine.system import LocalSystem
+from be_toolchain.model import Nvcc
 
 CUDA = ToolchainRequest(need_cuda=True)
 needs_nvcc = pytest.mark.needs("nvcc")
@@ -69,6 +70,11 @@ def compile_and_run(toolkit: CudaToolkit, system: LocalSystem, folder: Path) -> 
 def resolved_cuda(toolchain: Toolchain) -> CudaToolkit:
     assert toolchain.cuda is not None
     return toolchain.cuda
+
+
+def nvcc_of(toolkit: CudaToolkit) -> Nvcc:
+    assert isinstance(toolkit.compiler, Nvcc)
+    return toolkit.compiler
 
 
 def test_the_compiler_of_this_machine(tmp_path: Path):
@@ -142,7 +148,7 @@ def pip_layout(site: Path, tmp_path: Path, nvvm: str = "") -> Path:
     real = resolved_cuda(resolve(CUDA, system=local(tmp_path)))
     root = site / "nvidia" / "cu13"
     link_into(root / "bin", *real.ptxas.resolve().parent.iterdir())
-    link_into(root / "nvvm" / "bin", *filter(None, [real.cicc]))
+    link_into(root / "nvvm" / "bin", nvcc_of(real).cicc)
     link_into(root / "nvvm" / "libdevice", real.libdevice)
     (root / "include").symlink_to(real.include_dirs[0])
     assert real.cudart_static is not None
@@ -185,7 +191,7 @@ def test_condas_layout_compiles_not_activated(tmp_path: Path):
     target = prefix / "targets" / f"{os.uname().machine}-linux".replace("aarch64", "sbsa")
     (prefix / "conda-meta").mkdir(parents=True)
     link_into(prefix / "bin", *real.ptxas.resolve().parent.iterdir())
-    link_into(prefix / "nvvm" / "bin", *filter(None, [real.cicc]))
+    link_into(prefix / "nvvm" / "bin", nvcc_of(real).cicc)
     link_into(prefix / "nvvm" / "libdevice", real.libdevice)
     assert real.cudart_static is not None
     link_into(target / "lib", real.cudart_static, real.cudart_static.parent / "libcudadevrt.a")

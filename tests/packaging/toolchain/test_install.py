@@ -98,7 +98,7 @@ def test_a_managed_toolkit_compiles_where_there_is_no_other(
 
     code, text = fresh.run(*install)
     assert code == 4
-    assert "say --yes" in text
+    assert "pass --yes" in text
     assert not fresh.store.exists()
 
     began = time.monotonic()

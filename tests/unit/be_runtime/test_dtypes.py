@@ -1,35 +1,51 @@
-"""The table of element types agrees with the enumerations of our headers and of XLA's."""
+"""The two tables of element types, in Python and in C++, say the same; so do both and XLA's header."""
 
 from __future__ import annotations
 
 import re
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from be_runtime.dtypes import DTYPES, DType
-from be_runtime.own_files import INCLUDE_DIR
+from be_runtime.dtypes import BY_NAME, DTYPES, DType
 from be_runtime.xla.jax_port import ffi_include_dir
+from tests.support.element_types import ROWS
+
+HEADER = (ffi_include_dir() / "xla/ffi/api/c_api.h").read_text(encoding="utf-8")
+XLAS = {name: int(value) for name, value in re.findall(r"\bXLA_FFI_DataType_(\w+) = (\d+)", HEADER)}
 
 
-def enumerators(text: str, prefix: str = "") -> dict[str, int]:
-    return {name: int(value) for name, value in re.findall(rf"\b{prefix}(\w+) = (\d+)", text)}
-
-
-OURS = enumerators((INCLUDE_DIR / "brainevent" / "dtype.h").read_text(encoding="utf-8"))
-XLAS = enumerators((ffi_include_dir() / "xla/ffi/api/c_api.h").read_text(encoding="utf-8"), "XLA_FFI_DataType_")
+def test_both_tables_have_the_same_rows():
+    assert set(ROWS) == set(BY_NAME)
+    assert len(ROWS) == len(DTYPES)
 
 
 @pytest.mark.parametrize("row", DTYPES, ids=lambda row: row.name)
-def test_a_row_has_the_numbers_of_both_headers(row: DType):
-    assert OURS[row.be_name] == row.be_code
-    assert XLAS[row.xla_name] == row.xla_code
+def test_a_row_says_the_same_on_both_sides(row: DType):
+    theirs = ROWS[row.name]
+    assert (theirs.size_bytes, theirs.xla_code) == (row.size_bytes, row.xla_code)
+    assert theirs.cpp_type.removeprefix("::") == row.cpp_types[0]
+    assert XLAS[theirs.xla_name] == row.xla_code
+    assert jnp.dtype(row.name).itemsize == row.size_bytes
 
 
-def test_every_type_of_ours_has_a_row():
-    assert {name for name, code in OURS.items() if code != 255} == {row.be_name for row in DTYPES}
+def test_no_two_rows_share_a_number_or_a_name_in_cpp():
+    assert len({row.be_code for row in ROWS.values()}) == len({row.xla_code for row in DTYPES}) == len(DTYPES)
+    assert max(row.be_code for row in ROWS.values()) < 31, "DTypeSet in element_types.h has a bit for each"
+    spelt = [name for row in DTYPES for name in row.cpp_types]
+    assert len(set(spelt)) == len(spelt)
 
 
-@pytest.mark.parametrize("row", [row for row in DTYPES if row.attr_xla_code != row.xla_code], ids=lambda row: row.name)
-def test_what_xla_has_no_attribute_for_is_carried_by_something_of_its_size(row: DType):
-    carrier = next(other for other in DTYPES if other.xla_code == row.attr_xla_code)
+def test_a_row_names_the_module_that_has_its_scalars():
+    assert [row.name for row in DTYPES if not hasattr(np, "bool_" if row.kind == "bool" else row.name)] == [
+        row.name for row in DTYPES if row.module != "np"
+    ]
+
+
+@pytest.mark.parametrize("row", DTYPES, ids=lambda row: row.name)
+def test_an_attribute_is_carried_by_what_xla_has_of_its_size(row: DType):
+    carrier = row.attr_type
     assert carrier.size_bytes * max(row.attr_parts, 1) == row.size_bytes
+    assert carrier.kind in {"float", "int", "uint", "bool"}
+    assert not carrier.is_narrow

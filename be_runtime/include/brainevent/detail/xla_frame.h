@@ -48,33 +48,26 @@ struct XlaFrame {
   XlaAttrs be_attrs;
 };
 
-/// What a Tensor calls the element types, by their number in `XLA_FFI_DataType`; `Invalid` for those that it can't hold.
-constexpr DType kElementTypes[] = {
-    DType::Invalid, DType::Bool,      DType::Int8,     DType::Int16,   DType::Int32,
-    DType::Int64,   DType::UInt8,     DType::UInt16,   DType::UInt32,  DType::UInt64,
-    DType::Float16, DType::Float32,   DType::Float64,  DType::Invalid, DType::Invalid,
-    DType::Complex64, DType::BFloat16, DType::Invalid, DType::Complex128,
-};
-constexpr unsigned kElementTypeCount = sizeof(kElementTypes) / sizeof(kElementTypes[0]);
-
-/// A bit for each element type that a Tensor can hold.
-constexpr uint64_t be_known_element_types() noexcept {
-  uint64_t be_known = 0;
-  for (unsigned be_code = 0; be_code < kElementTypeCount; ++be_code)
-    if (kElementTypes[be_code] != DType::Invalid) be_known |= uint64_t{1} << be_code;
-  return be_known;
+/// The DType of a number in `XLA_FFI_DataType`; `Invalid` for what a Tensor can't hold.
+inline DType be_dtype_of(int be_code) noexcept {
+  switch (be_code) {
+#define BE_INTERNAL_OF_CODE(dtype, value, type, name, bytes, xla, code, ...) \
+  case code: return DType::dtype;
+    BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_OF_CODE, )
+#undef BE_INTERNAL_OF_CODE
+    default: return DType::Invalid;
+  }
 }
 
 /// Whether a Tensor can be a view of a buffer. It reads nothing that isn't beside the elements' address.
 inline bool be_holds(const XlaBuffer* be_buffer) noexcept {
-  constexpr uint64_t kKnown = be_known_element_types();
-  const unsigned be_code = static_cast<unsigned>(be_buffer->be_dtype);
-  return __builtin_expect(be_code < 64 && (kKnown >> be_code & 1) != 0 && be_buffer->be_rank <= Tensor::kMaxDims, 1);
+  const bool be_known = be_dtype_of(be_buffer->be_dtype) != DType::Invalid;
+  return __builtin_expect(be_known && be_buffer->be_rank <= Tensor::kMaxDims, 1);
 }
 
 /// A Tensor over a buffer for which `be_holds` is true.
 inline Tensor be_view(const XlaBuffer* be_buffer) noexcept {
-  return Tensor(be_buffer->be_data, kElementTypes[be_buffer->be_dtype], static_cast<int>(be_buffer->be_rank),
+  return Tensor(be_buffer->be_data, be_dtype_of(be_buffer->be_dtype), static_cast<int>(be_buffer->be_rank),
                 be_buffer->be_dims);
 }
 

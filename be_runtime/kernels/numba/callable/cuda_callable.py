@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from be_runtime.dtypes import DTYPES
 from be_runtime.kernels.numba.callable.callback import python_function
 from be_runtime.kernels.numba.callable.cuda_arrays import device_array, device_stream, import_cuda
 from be_runtime.kernels.numba.callable.rehearsal import rehearse
@@ -16,7 +17,7 @@ from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import check_aliases
 
 _PREFIX = "be_runtime.callable"
-_LACKING = ("bfloat16",)
+_LACKING = tuple(row.name for row in DTYPES if row.module != "np")
 """Dtypes for which the CUDA array interface has no type string."""
 
 

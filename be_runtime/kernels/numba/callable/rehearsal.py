@@ -93,7 +93,7 @@ def why_not(kinds: Sequence[str], host_copies: int) -> str:
     ''
     """
     if host_copies:
-        return "it copies from or to the host, whose memory may be used otherwise when the graph is replayed"
+        return "it copies from or to the host, whose memory may have another use when the graph is replayed"
     return "" if set(kinds) - {"EMPTY"} else "it launches nothing on the given stream"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from be_runtime.dtypes import DTYPES
 from be_runtime.kernels.numba.cpu.caller import Called, array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, compile_entry, versions
@@ -17,7 +18,7 @@ from be_runtime.kernels.numba.function_content import function_content
 _PREFIX = "be_runtime.numba"
 """Start of the names of the targets."""
 
-_LACKING = ("float16", "bfloat16")
+_LACKING = tuple(row.name for row in DTYPES if row.is_narrow)
 """Dtypes that Numba doesn't have on the CPU."""
 
 

@@ -1,4 +1,4 @@
-"""Compilation of a Numba CUDA kernel to machine code. Only this file of the package depends on Numba's interface.
+"""Compilation of a Numba CUDA kernel to machine code. Only this file of the folder depends on Numba's interface.
 
 ``numba.cuda.compile_all`` compiles the kernel and the functions it calls, including libdevice, to PTX; ``cuda.core``,
 a dependency of numba-cuda, links that to a cubin.
@@ -26,7 +26,7 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _NO_DRIVER = "CUDA driver library cannot be found"
 _NO_LIBRARY = re.compile(r"Failure finding \"lib(?:nvrtc|nvJitLink|nvvm)|is an NVIDIA driver library")
 _NEEDS_LIBRARIES = (
-    "Numba needs NVRTC and nvJitLink, which JAX's CUDA wheels bring; without those: pip install nvidia-cuda-nvrtc "
+    "Numba needs NVRTC and nvJitLink, which JAX's CUDA wheels include; without those: pip install nvidia-cuda-nvrtc "
     "nvidia-nvjitlink"
 )
 _NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's functions and kernels of whole batches"

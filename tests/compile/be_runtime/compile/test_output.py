@@ -141,7 +141,8 @@ def test_a_waiting_process_says_so(tmp_path: Path):
         second = run_python(SLOW, env=env)
         assert first.wait(timeout=60) == 0
     assert second.stdout == "done\n"
-    assert re.fullmatch(rf"be_runtime: slow: waiting for process {first.pid}, which builds it \(1 s\)\n", second.stderr)
+    waited = rf"be_runtime: slow: waiting for process {first.pid}, which is building it \(1 s\)\n"
+    assert re.fullmatch(waited, second.stderr)
 
 
 def test_a_thread_that_waits_for_another_thread_says_nothing(tmp_path: Path):
@@ -163,7 +164,7 @@ def test_a_thread_that_waits_long_says_so(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().err == ""
     say_waiting("slow", 10.0, THIS_PROCESS)
     assert capsys.readouterr().err.endswith(
-        "slow: waiting for another thread of this process, which builds it (10 s)\n"
+        "slow: waiting for another thread of this process, which is building it (10 s)\n"
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import be_runtime
 from be_runtime.dtypes import DTYPES
+from tests.support.element_types import ROWS
 from tests.support.jax_names import enable_x64
 from tests.support.runtime import call
 
@@ -118,7 +119,7 @@ def test_each_dtype_round_trips(name: str):
 def test_each_dtype_has_its_code_and_size(row: Any):
     x = sample((4,), row.name)
     seen = call("arrays.describe", jax.ShapeDtypeStruct((7,), np.int64), x)
-    assert list(seen) == [row.be_code, 1, 4, 4 * x.dtype.itemsize, x.dtype.itemsize, 4, 1]
+    assert list(seen) == [ROWS[row.name].be_code, 1, 4, 4 * x.dtype.itemsize, x.dtype.itemsize, 4, 1]
 
 
 @pytest.mark.parametrize("name", DTYPE_NAMES)

@@ -85,7 +85,7 @@ def test_force_builds_into_a_new_folder(store: Store, key: CacheKey, build: Call
     inode = first.output("m.so").stat().st_ino
     second = store.get_or_build(key, build, force=True)
     assert second.built
-    assert second.reason == "a new build was asked for"
+    assert second.reason == "a rebuild was requested"
     assert second.path != first.path
     assert first.output("m.so").stat().st_ino == inode
     hit = store.get(key)
@@ -148,8 +148,8 @@ def test_a_failed_build_leaves_the_old_state(
         (("a\0b",), "not a plain relative path"),
         (("manifest.json",), "keeps for itself"),
         (("key.json",), "keeps for itself"),
-        (("folder",), "no regular file"),
-        (("link.so",), "no regular file"),
+        (("folder",), "not a regular file"),
+        (("link.so",), "not a regular file"),
     ],
 )
 def test_bad_outputs_are_refused(store: Store, key: CacheKey, names: tuple[str, ...], message: str):

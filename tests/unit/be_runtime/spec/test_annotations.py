@@ -91,9 +91,9 @@ def test_an_annotation_may_mean_a_function_of_another_source() -> None:
     [
         ("// @BE\n" + BODY, "without a name", "// @BE"),
         ("// @BE   \n" + BODY, "without a name", "// @BE   "),
-        ("// @BE 1f\n" + BODY, "'1f' is no identifier", "1f"),
-        ("// @BE f-g\n" + BODY, "'f-g' is no identifier", "f-g"),
-        ("// @BE ns::f\n" + BODY, "'ns::f' is no identifier", "ns::f"),
+        ("// @BE 1f\n" + BODY, "'1f' is not an identifier", "1f"),
+        ("// @BE f-g\n" + BODY, "'f-g' is not an identifier", "f-g"),
+        ("// @BE ns::f\n" + BODY, "'ns::f' is not an identifier", "ns::f"),
         ("// @BE f arg rett\n" + BODY, "f: unknown arg_spec token 'rett'", "rett"),
         ("// @BE f arg\n" + BODY, "f: the arg_spec has no 'ret'", "f"),
         ("\t// @BE f arg ret stream stream\n" + BODY, "f: a second 'stream'", "stream"),

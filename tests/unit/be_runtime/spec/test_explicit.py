@@ -64,11 +64,11 @@ def test_accepted(spec: Spec, params: str, given: str, tokens: str) -> None:
         ("", "ret", "but the function has 0 parameters", "f"),
         ("BE::Tensor y, int n = 1", "ret attr.n attr.m:int8", "has 1 to 2 parameters", "f"),
         ("BE::Tensor y, int n, float m = 1", "ret", "has 2 to 3 parameters", "int n"),
-        ("BE::Tensor y, int n", "ret arg", "'arg' is at the place of parameter 'n', which is a scalar", "int n"),
-        ("BE::Tensor y, int n", "arg ret", "'ret' is at the place of parameter 'n', which is a scalar", "int n"),
-        ("BE::Tensor y, BE::Tensor x", "ret attr.x:int8", "'attr.x:int8' is at the place", "BE::Tensor x"),
+        ("BE::Tensor y, int n", "ret arg", "'arg' is at the position of parameter 'n', which is a scalar", "int n"),
+        ("BE::Tensor y, int n", "arg ret", "'ret' is at the position of parameter 'n', which is a scalar", "int n"),
+        ("BE::Tensor y, BE::Tensor x", "ret attr.x:int8", "'attr.x:int8' is at the position", "BE::Tensor x"),
         ("BE::Tensor y, const BE::Tensor& x", "ret stream", "which is a const BE::Tensor", "const BE::Tensor& x"),
-        ("BE::Tensor y, BE::Tensor", "ret attr.x:int8", "at the place of a parameter", "BE::Tensor"),
+        ("BE::Tensor y, BE::Tensor", "ret attr.x:int8", "at the position of a parameter", "BE::Tensor"),
         ("BE::Tensor y, float* x", "ret arg", "which is a pointer", "float* x"),
         ("BE::Tensor y, float* x", "ret attr.x:float32", "which is a pointer", "float* x"),
         ("BE::Tensor y, cudaStream_t s", "ret attr.s:int64", "which is a CUDA stream", "cudaStream_t s"),
@@ -193,7 +193,7 @@ def test_names_that_are_no_identifiers(spec: Spec, name: str) -> None:
     for functions in ([name], {name: ["ret"]}):
         error = spec.error("void f(BE::Tensor y) {}", functions)
         assert isinstance(error, SpecError)
-        assert f"{name!r} is no identifier" in error.message
+        assert f"{name!r} is not an identifier" in error.message
 
 
 def test_an_empty_spec_has_no_output(spec: Spec) -> None:

@@ -78,7 +78,7 @@ def test_without_a_person_and_without_yes_nothing_happens(capsys: pytest.Capture
     assert run(made, "install", "--cuda", "13.0", "--into", "managed") == cli_install.NOT_CONFIRMED
     said = capsys.readouterr()
     assert "install CUDA 13.0.2 into the store" in said.out
-    assert "say --yes" in said.err
+    assert "pass --yes" in said.err
     assert not any("--target" in argv for argv in made.commands)
 
 

@@ -150,7 +150,7 @@ def test_every_file_of_a_toolkit_exists():
     assert toolkit is not None
 
     programs = ("nvcc", "cicc", "ptxas", "cudafe", "fatbinary", "nvlink")
-    assert all(machine.is_program(getattr(toolkit, name)) for name in programs)
+    assert all(machine.is_program(toolkit.flat()[name]) for name in programs)
     assert all(machine.is_file(component.path) for component in toolkit.components)
     assert all(machine.is_dir(folder) for folder in (*toolkit.include_dirs, *toolkit.library_dirs))
     assert [str(folder) for folder in toolkit.library_dirs] == [f"{PIP}/lib"]

@@ -41,7 +41,7 @@ def choose(driver: str, plugin: str, into: Target) -> str:
 @pytest.mark.parametrize("driver", ["12.4", "12.8"])
 def test_a_driver_for_cuda_12_runs_nothing_that_pip_has(driver: str, plugin: str):
     for into in ("env", "managed"):
-        with pytest.raises(CudaUnavailableError, match=rf"the driver speaks CUDA {driver}") as caught:
+        with pytest.raises(CudaUnavailableError, match=rf"the driver supports CUDA {driver}") as caught:
             choose(driver, plugin, into)
         assert not any("install --cuda 13" in hint for hint in caught.value.hints)
 
@@ -75,5 +75,5 @@ def test_in_an_environment_the_jax_in_it_has_a_say(driver: str, plugin: str, exp
 
 
 def test_a_jax_that_is_newer_than_the_driver_is_said():
-    with pytest.raises(CudaUnavailableError, match=r"the jax in this environment needs CUDA 13\.1.*speaks 13\.0"):
+    with pytest.raises(CudaUnavailableError, match=r"the jax in this environment needs CUDA 13\.1.*supports 13\.0"):
         choose("13.0", "a later jax[cuda13]", "env")

@@ -66,9 +66,9 @@ def test_compatibility_rows_are_options_from_sm_100_on():
 @pytest.mark.parametrize(
     ("image", "words"),
     [
-        (Image("elf", "90", PTX), "no 64-bit"),
+        (Image("elf", "90", PTX), "not a 64-bit"),
         (Image("ptx", "90", b"// nothing"), r"no \.version"),
-        (Image("ptx", "sm_90", PTX), "no architecture"),
+        (Image("ptx", "sm_90", PTX), "not an architecture"),
     ],
 )
 def test_what_is_no_image_is_refused(image: Image, words: str):
@@ -92,8 +92,8 @@ def test_the_program_takes_what_clang_says(tmp_path: Path):
     [
         (["--create", "x.fatbin"], "at least one --image3"),
         (["--create", "x.fatbin", "--image3=kind=elf,sm=90,file=gone"], "No such file"),
-        (["--create", "x.fatbin", "--image3=kind=lto,sm=90,file=x"], "is no image"),
-        (["--link"], "'--link' is no option"),
+        (["--create", "x.fatbin", "--image3=kind=lto,sm=90,file=x"], "is not an image"),
+        (["--link"], "'--link' is an unknown option"),
     ],
 )
 def test_the_program_says_what_is_wrong(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):

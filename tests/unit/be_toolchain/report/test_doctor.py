@@ -112,7 +112,7 @@ def test_verbose_lists_every_place_and_part(capsys: pytest.CaptureFixture[str]):
     ("version", "gpu", "says"),
     [
         (13000, ("NVIDIA H200", 9, 0), ()),
-        (12080, ("NVIDIA H200", 9, 0), ("kernels of CUDA 13.0 do not run on it", "driver 580")),
+        (12080, ("NVIDIA H200", 9, 0), ("kernels of CUDA 13.0 don't run on it", "driver 580")),
         (13000, ("NVIDIA V100", 7, 0), ("cannot target sm_70", "older CUDA release")),
         (13000, ("NVIDIA X", 15, 0), ("cannot target sm_150", "newer CUDA release")),
     ],

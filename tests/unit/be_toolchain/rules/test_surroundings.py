@@ -77,7 +77,7 @@ def test_folders_that_do_and_do_not():
     assert len(messages) == 3
     assert "can't be made: /a can't be written" in messages[0]
     (row,) = judge_folder("cache", FolderFacts(path=Path("/a/$ORIGIN"), standing=Path("/a/$ORIGIN")), "x")
-    assert "holds $ORIGIN, which the loader of shared libraries replaces" in row.message
+    assert "holds $ORIGIN, which the dynamic loader replaces" in row.message
 
 
 def test_a_jax_that_fits_is_no_news():
@@ -92,7 +92,7 @@ def test_compilers_need_a_temporary_folder_that_is_there():
     gone = FolderFacts(path=Path("/gone"), standing=Path("/"))
     assert judge_folder("cache", gone, "x") == ()
     (row,) = judge_folder("temporary", gone, "x", keeps_libraries=False)
-    assert row.message == "the temporary folder /gone is not there: nvcc fails"
+    assert row.message == "the temporary folder /gone does not exist: nvcc fails"
     shared = FolderFacts(path=Path("/t"), standing=Path("/t"), obstacle="can be written by other users (mode 777)")
     assert judge_folder("temporary", shared, "x", keeps_libraries=False) == ()
 

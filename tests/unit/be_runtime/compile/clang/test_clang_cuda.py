@@ -15,7 +15,7 @@ from be_runtime.errors import ArgumentError
 from be_runtime.request.options import CompileOptions
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
-from be_toolchain.model import CudaToolkit, Toolchain
+from be_toolchain.model import ClangCuda, CudaToolkit, Toolchain
 from tests.support.machines import MemorySystem
 
 PACKER = Packer("/py/python", "/py/fatbin.py", "/usr/bin/objcopy")
@@ -140,9 +140,9 @@ def test_nvcc_s_flags(given: list[str], wanted: list[str]):
         ("-dlto", "needs nvlink"),
         ("-ccbin=/usr/bin/g++", "clang compiles both sides"),
         ("--default-stream=per-thread", "no default stream for each thread"),
-        ("-code=sm_90", "say compute_capability="),
+        ("-code=sm_90", "use compute_capability="),
         ("--keep", "there is no nvcc"),
-        ("-ftz=maybe", "none that nvcc knows"),
+        ("-ftz=maybe", "nvcc does not know"),
     ],
 )
 def test_flags_without_a_counterpart_are_refused(flag: str, reason: str):
@@ -159,7 +159,7 @@ def test_the_key_knows_clang_and_the_wheels(toolkit: CudaToolkit):
     newer = toolkit.host_compiler._replace(version="20.1.0")
     wheels = [part._replace(version=f"{part.version}.1") for part in toolkit.components]
     changed = [
-        toolkit._replace(host_compiler=newer),
+        toolkit._replace(compiler=ClangCuda(newer)),
         toolkit._replace(root=Path("/other")),
         *(
             toolkit._replace(components=(*toolkit.components[:i], part, *toolkit.components[i + 1 :]))

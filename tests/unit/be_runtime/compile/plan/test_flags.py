@@ -56,14 +56,6 @@ def test_has_flag(given: Sequence[str], names: Sequence[str], expected: bool):
     assert flags.has_flag(given, *names) is expected
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [(["-rdc=true"], True), (["-rdc", "true"], True), (["-dc"], True), (["-rdc=false"], False), (["-O3"], False)],
-)
-def test_relocatable(given: Sequence[str], expected: bool):
-    assert flags.is_relocatable(given) is expected
-
-
 def linked(ldflags: Sequence[str], folders: Mapping[str, Sequence[str]], library_dirs: Sequence[str] = ()) -> list[str]:
     return list(link_flags(ldflags, [Path(path) for path in library_dirs], lambda path: folders.get(str(path), ())))
 

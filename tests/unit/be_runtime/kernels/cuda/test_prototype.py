@@ -72,12 +72,12 @@ def test_missing_kernel_lists_what_there_is(name: str):
     ("name", "message"),
     [
         ("not_a_kernel", "is not a __global__ function"),
-        ("scale", r"is a template: say which instance, such as name='scale<float>'"),
-        ("plain<int>", "is no template"),
+        ("scale", r"is a template: name an instance, such as name='scale<float>'"),
+        ("plain<int>", "is not a template"),
         ("takes_struct", "the scalar Config config can't be passed"),
         ("takes_table", "can't be passed"),
-        ("a b", "is no kernel's name"),
-        ("f(int)", "is no kernel's name"),
+        ("a b", "is not a kernel name"),
+        ("f(int)", "is not a kernel name"),
     ],
 )
 def test_what_cannot_be_launched_is_refused(name: str, message: str):

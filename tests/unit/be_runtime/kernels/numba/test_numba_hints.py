@@ -46,9 +46,9 @@ def test_the_targets_of_operators_are_named():
     [
         (adds, r"x \+= ... writes the input x: write to an output"),
         (adds_to_output, r"Numba can't do out \*= ... with this operand"),
-        (adds_to_view, r"\+= and its like fail on an input and on a part of one: write to an output"),
-        (adds_elsewhere, r"\+= and its like fail on an input and on a part of one: write to an output"),
-        (takes_any, r"\+= and its like fail on an input"),
+        (adds_to_view, r"\+= and similar operators fail on an input and on a part of one: write to an output"),
+        (adds_elsewhere, r"\+= and similar operators fail on an input and on a part of one: write to an output"),
+        (takes_any, r"\+= and similar operators fail on an input"),
     ],
 )
 def test_an_operator_is_blamed_on_what_it_writes(function: Any, hint: str):
@@ -58,7 +58,7 @@ def test_an_operator_is_blamed_on_what_it_writes(function: Any, hint: str):
 
 def test_every_number_is_read_by_its_name():
     assert hints(adds, [0, 1], [0], NUMBER) == [
-        f"{name} is an array of no dimensions, as any number is: its value is {name}[()]" for name in ("x", "out")
+        f"{name} is a 0-dimensional array, as all numbers are: its value is {name}[()]" for name in ("x", "out")
     ]
     assert hints(takes_any, [0], [1], NUMBER) == []
 
@@ -66,4 +66,4 @@ def test_every_number_is_read_by_its_name():
 def test_a_write_comes_before_a_number():
     first, second = hints(adds, [0, 1], [1], "setitem(readonly array(int32, 0d, C), Tuple(), int64)")
     assert first.startswith("an input can't be written")
-    assert second.startswith("x is an array of no dimensions")
+    assert second.startswith("x is a 0-dimensional array")

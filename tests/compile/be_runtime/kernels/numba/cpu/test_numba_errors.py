@@ -144,7 +144,7 @@ def by_operator_on_a_part(x: Any, out: Any) -> None:
     ("kernel", "hint"),
     [
         (by_operator, "x += ... writes the input x: write to an output"),
-        (by_operator_on_a_part, "+= and its like fail on an"),
+        (by_operator_on_a_part, "+= and similar operators fail on an"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
@@ -180,7 +180,7 @@ def test_the_reason_comes_first_with_the_kernel_s_line():
 def test_a_number_is_read_as_the_hint_says():
     with pytest.raises(BuildError) as caught:
         jax.jit(numba_kernel(njit(repeated), ONE))(2, jnp.ones(1))
-    assert caught.value.hints == ("count is an array of no dimensions, as any number is: its value is count[()]",)
+    assert caught.value.hints == ("count is a 0-dimensional array, as all numbers are: its value is count[()]",)
     assert jax.jit(numba_kernel(njit(repeated_by_its_value), ONE))(2, jnp.ones(1)) == 1
 
 

@@ -316,8 +316,8 @@ def test_refused_arguments():
     [
         ((X[0],), r"add_rows\(x, y, out\) can't take 1 inputs and 1 outputs"),
         ((X[0], X[0], X[0]), r"can't take 3 inputs and 1 outputs"),
-        (("text", X[0]), "input 0 is 'text', which is no array"),
-        ((X[0], [object()]), "input 1 is .*, which is no array"),
+        (("text", X[0]), "input 0 is 'text', which is not an array"),
+        ((X[0], [object()]), "input 1 is .*, which is not an array"),
     ],
 )
 def test_refused_inputs(arguments: tuple[Any, ...], message: str):

@@ -115,9 +115,9 @@ INPUTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "too few": ((X,), r"add\(x, y, out\) takes 3 arrays, but the call has 1 inputs and 1 outputs"),
     "too many": ((X, X, X), "the call has 3 inputs"),
     "none": ((), "the call has 0 inputs"),
-    "a string": (("x", X), "add: input 0 is 'x', which is no array"),
-    "strings": ((X, np.array(["x", "y"])), "add: input 1 is .*, which is no array"),
-    "objects": ((X, np.array([None])), "add: input 1 is .*, which is no array"),
+    "a string": (("x", X), "add: input 0 is 'x', which is not an array"),
+    "strings": ((X, np.array(["x", "y"])), "add: input 1 is .*, which is not an array"),
+    "objects": ((X, np.array([None])), "add: input 1 is .*, which is not an array"),
 }
 
 

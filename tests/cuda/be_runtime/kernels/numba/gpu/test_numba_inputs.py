@@ -79,7 +79,7 @@ def by_operator_on_a_part(x, out):
     ("kernel", "hint"),
     [
         (by_operator, "x += ... writes the input x: write to an output"),
-        (by_operator_on_a_part, "+= and its like fail on an"),
+        (by_operator_on_a_part, "+= and similar operators fail on an"),
     ],
 )
 def test_so_it_does_by_an_operator_and_says_nothing_of_inputs(kernel: Callable[..., None], hint: str):
@@ -169,4 +169,4 @@ def test_a_number_is_read_as_the_hint_says():
     trace(scaled_by_its_value, 2.0, X)
     with pytest.raises(BuildError) as caught:
         trace(scaled, 2.0, X)
-    assert caught.value.hints == ("a is an array of no dimensions, as any number is: its value is a[()]",)
+    assert caught.value.hints == ("a is a 0-dimensional array, as all numbers are: its value is a[()]",)

@@ -1,0 +1,54 @@
+"""CUDA compiled by nvcc: its commands, its phases, and what is kept of the headers that its sources begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from be_runtime.compile.machine import Machine
+from be_runtime.compile.nvcc.nvcc_flags import is_relocatable, nvcc_compile, nvcc_device_link
+from be_runtime.compile.plan.build_plan import UnitBuild
+from be_runtime.compile.plan.unit_files import UnitFiles
+from be_runtime.request.options import BuildRequest, CompileOptions
+from be_runtime.request.tools import Tools
+from be_toolchain.arch import Arch
+from be_toolchain.model import Nvcc
+
+if TYPE_CHECKING:
+    from be_runtime.compile.nvcc.keep_preamble import Preamble
+
+
+class NvccCompiler(NamedTuple):
+    """Nvcc and the architectures that it compiles for; see `cuda_compiler.CudaCompiler`."""
+
+    nvcc: Nvcc
+    archs: tuple[Arch, ...]
+
+    def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
+        """Nvcc with its flags."""
+        return nvcc_compile(self.nvcc, options, self.archs, includes)
+
+    def device_link(self, options: CompileOptions, /) -> tuple[str, ...] | None:
+        """``nvcc -dlink``, for the author's ``-rdc=true`` and the like."""
+        return nvcc_device_link(self.nvcc, options, self.archs) if is_relocatable(options.cflags) else None
+
+    def phases(self, command: Sequence[str], unit: UnitFiles, machine: Machine, /) -> UnitBuild | None:
+        """The phases of nvcc's dry run."""
+        from be_runtime.compile.nvcc.keep_phases import phases_for
+
+        return phases_for(command, unit, machine)
+
+    def preamble(
+        self, command: Sequence[str], request: BuildRequest, tools: Tools, machine: Machine, /
+    ) -> Preamble | None:
+        """The preamble, for g++ behind nvcc's phases."""
+        if self.nvcc.host.family != "gcc":
+            return None
+        from be_runtime.compile.nvcc.keep_preamble import find_preamble
+
+        return find_preamble(command, request, tools, machine)
+
+    def asked(self) -> tuple[Path, ...]:
+        """Nvcc and its profile, which decide the dry run."""
+        return (self.nvcc.path, self.nvcc.path.parent / "nvcc.profile")

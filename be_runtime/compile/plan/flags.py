@@ -69,7 +69,7 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
 
 
 def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the flags that let the compiler drop code that only the entry points use, if no other code can refer to it.
+    """Return the flags that let the compiler drop code that only the entry points use, if no other code can use it.
 
     This holds for the only unit of a module that is linked with no library of the author's and exports nothing itself.
     """

@@ -250,7 +250,7 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_librari
     if keeps_libraries:
         reasons = tuple(against_libraries(facts))
     elif facts.standing != facts.path:
-        reasons = ("is not there: nvcc fails",)
+        reasons = ("does not exist: nvcc fails",)
     else:
         reasons = tuple(against_building(facts))
     return tuple(Warned(message=f"the {purpose} folder {facts.path} {reason}", hint=remedy) for reason in reasons)

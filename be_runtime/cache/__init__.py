@@ -1,4 +1,4 @@
-"""The build cache: keys that can be compared field by field, and entries that are validated before each use."""
+"""The build cache: keys that can be compared, and entries that are validated before each use."""
 
 from be_runtime.cache.folder.guard import own_folder
 from be_runtime.cache.folder.key import CacheKey, make_key

@@ -1,4 +1,4 @@
-"""The public functions that steer the process: where the cache is, what is compiled for, which targets are live."""
+"""The public functions that control the process: cache folder, architectures, registered targets."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def set_cache_dir(path: StrPath) -> None:
     Parameters
     ----------
     path : str or Path
-        Created on the first build.
+        Folder, created on the first build.
 
     Raises
     ------
     ArgumentError
-        Not a path.
+        The argument is not a path.
     """
     PROCESS.choose_cache(check_path(path, "path"))
 
 
 def get_cache_dir() -> Path:
-    """The folder that holds compiled modules; it need not exist yet."""
+    """Return the folder of compiled modules; it need not exist yet."""
     return PROCESS.cache_dir(PROCESS.settings())
 
 
@@ -42,12 +42,12 @@ def clear_cache(name: str | None = None) -> int:
     Parameters
     ----------
     name : str, optional
-        Only the modules of this name.
+        Name of the modules to remove; by default all.
 
     Returns
     -------
     int
-        How many entries were removed. Modules that are loaded keep working.
+        Number of removed entries. Loaded modules keep working.
     """
     if name is not None:
         check_name(name)
@@ -57,13 +57,13 @@ def clear_cache(name: str | None = None) -> int:
 def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     """Copy the modules of the cache into a folder from which they are loaded without a compiler.
 
-    Where the variable ``BE_PREBUILT_DIR`` names that folder, a load that asks for the same sources with the same
-    options finds its module there. The folder may be copied to another machine, or into an image, and may be read-only.
+    If the variable ``BE_PREBUILT_DIR`` names that folder, a load of the same sources with the same options finds its
+    module there. The folder may be copied to another machine, or into an image, and may be read-only.
 
     Parameters
     ----------
     path : str or Path
-        Made if it does not exist. Modules of earlier exports stay, or are replaced by the same ones.
+        Folder, made if it does not exist. Modules of earlier exports stay, or are replaced by the same ones.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     Raises
     ------
     CacheError
-        The cache holds no modules, or the folder can't be written.
+        The cache has no modules, or the folder can't be written.
     """
     from be_runtime.load.prebuilt import export
 
@@ -82,7 +82,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 
 
 def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
-    """Tell editors how kernels are compiled: a compilation database of every source file that the cache knows.
+    """Write a compilation database for editors, with every source file of the cached modules.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     Returns
     -------
     Path
-        The file, absolute. Sources that are gone are left out, and so are those given as text.
+        The absolute path of the file. Missing sources are left out, and so are those given as text.
 
     Raises
     ------
     ArgumentError
-        Not a path, or its folder can't be written.
+        The argument is not a path, or its folder can't be written.
 
     Examples
     --------
@@ -118,29 +118,29 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
 
 
 def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
-    """Compile CUDA for these architectures from now on, where a load call names none.
+    """Compile CUDA for these architectures from now on, if a load call names none.
 
     Parameters
     ----------
     archs : str, sequence of str or None
-        ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or a list of such; None returns to the environment and the devices.
+        ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or a list of such; None restores the environment and the devices.
 
     Raises
     ------
     ArchError
-        One of them is no architecture.
+        A name is not an architecture.
     """
     text = check_arch_list(archs, "archs")
     PROCESS.choose_archs(() if text is None else parse_archs(text))
 
 
 def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
-    """The FFI targets that this process has registered, sorted.
+    """List the FFI targets that this process has registered, sorted.
 
     Parameters
     ----------
     platform : {"cpu", "CUDA"}, optional
-        Only those that run there.
+        Platform whose targets are listed; by default all.
 
     Raises
     ------
@@ -151,19 +151,19 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
 
 
 def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, content: str | None = None) -> None:
-    """Register an FFI handler under a name, keeping track of it as the load functions do.
+    """Register an FFI handler under a name, and keep track of it as the load functions do.
 
     Parameters
     ----------
     name : str
-        What ``jax.ffi.ffi_call`` takes.
+        Target name for ``jax.ffi.ffi_call``.
     handler : capsule
-        Such as `CompiledModule.get_handler` returns, or ``jax.ffi.pycapsule``.
+        Handler, as from `CompiledModule.get_handler` or ``jax.ffi.pycapsule``.
     platform : {"cpu", "CUDA"}
-        Where it runs; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``.
+        Platform that it runs on; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``.
     content : str, optional
-        Identifies the handler's code: registering the same content again does nothing. By default each handler
-        object is content of its own.
+        Identity of the handler's code: registering the same content again does nothing. By default each handler
+        object has its own content.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, conte
 
 
 def _platform(name: object) -> str:
-    """JAX's name of a platform."""
+    """Return JAX's name of a platform."""
     known = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA"}.get(str(name).lower())
     if known is None:
         raise ArgumentError(f"platform must be 'cpu' or 'CUDA', not {name!r}")

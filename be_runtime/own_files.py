@@ -1,11 +1,11 @@
-"""Where our C++ lies: headers for authors, and what is compiled on the user's machine."""
+"""Folders of the package's own C++ files: headers for authors, and sources that are compiled on the user's machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 INCLUDE_DIR = Path(__file__).parent / "include"
-"""On the search path of every kernel."""
+"""Folder of headers, on the search path of every kernel."""
 
 NATIVE_DIR = Path(__file__).parent / "native"
-"""The handler, the launcher, and what helps compilers."""
+"""Folder of the handler, the launcher, and helpers for compilers."""

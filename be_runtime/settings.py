@@ -12,7 +12,7 @@ from be_toolchain.settings.table import RUNTIME, read_setting, render_table, ren
 
 
 class Settings(NamedTuple):
-    """What the environment sets; `render_settings_docs` describes each field.
+    """The settings from the environment; `render_settings_docs` describes each field.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
 
 
 def render_settings_docs() -> str:
-    """The table of settings in Markdown."""
+    """Write the table of settings in Markdown."""
     heads = ("setting", "variable", "type", "default", "what it does")
     defaults = {name: f"`{_spell(value)}`" for name, value in Settings._field_defaults.items()}
     return render_table(
@@ -61,7 +61,7 @@ def render_settings_docs() -> str:
 
 
 def _spell(value: object) -> str:
-    """A default as it would be written in the environment."""
+    """Write a default as in the environment."""
     if isinstance(value, bool):
         return "1" if value else "0"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""A source by its name and text. Apart from `spec`, since a warm load reads none of it."""
+"""A source's name and text. It is not in `spec`, which a warm load does not import."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class SourceText(NamedTuple):
-    """One source as the user knows it.
+    """One source, as the user names it.
 
     Parameters
     ----------
     name : str
-        What messages call it: a file's path, or the module's name for an inline source.
+        Name in messages: a file's path, or the module's name for an inline source.
     text : str
-        The whole text.
+        Whole text.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The build cache: keys that explain themselves, entries that prove themselves before they are used."""
+"""The build cache: keys that can be compared, and entries that are validated before each use."""
 
 from be_runtime.cache.folder.guard import own_folder
 from be_runtime.cache.folder.key import CacheKey, make_key

@@ -1,4 +1,4 @@
-"""The way of a miss: one process builds in a staging folder and publishes, the others wait and find the entry."""
+"""The path of a cache miss: one process builds in a staging folder and publishes, the others wait for the entry."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def build_once(
     Returns
     -------
     tuple of (Lookup, bool)
-        The valid entry, with the reason as its problem when it was built here; whether it was.
+        The valid entry, and whether this call built it. If it did, the lookup's `problem` is the reason for the build.
     """
     seen: list[str] = []
 
     def has_come() -> bool:
-        """Whether the entry is there already: the lock's holder may be slow to go, or hang."""
+        """Return whether the entry exists already: the lock's holder may be slow to release the lock, or hang."""
         nonlocal seen
         before, seen = seen, variant_folders(base, key.digest)
         return seen != before and not force and look_up(base, key.digest).manifest is not None
@@ -55,7 +55,7 @@ def build_once(
 
 
 def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> Lookup:
-    """Build, publish, and remove what is superseded; whatever happens, the staging folder goes."""
+    """Build, publish, and remove superseded entries. The staging folder is removed in any case."""
     with cache_errors(base):
         folder = make_staging(base, key.digest)
     try:

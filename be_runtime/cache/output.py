@@ -1,4 +1,4 @@
-"""What a build hands to the cache."""
+"""The result of a build, as it is handed to the cache."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from be_runtime.cache.validity.manifest import FileRecord
 
 
 class Recorded(NamedTuple):
-    """What a build already knows of the files that it read, for outputs that it hands over one by one.
+    """Records of the files that a build has read so far, for a build that hands over its outputs one by one.
 
     Parameters
     ----------
     began_ns : int
-        When the build began, see `build_began`: a file that has changed since is in doubt.
+        Start of the build, see `build_began`. A file that has changed since is in doubt.
     taken_ns : int
-        When the first record was taken, after everything was built.
+        Time at which the first record was taken, after everything was built.
     records : mapping of str to FileRecord
-        By path.
+        Records by path.
     """
 
     began_ns: int
@@ -28,23 +28,24 @@ class Recorded(NamedTuple):
 
 
 class BuildOutput(NamedTuple):
-    """What a build made, and from what.
+    """The outputs of a build and everything they were made from.
 
     Parameters
     ----------
     outputs : tuple of str
-        Regular files relative to the staging folder; all else in that folder is thrown away.
+        Paths of regular files, relative to the staging folder. Everything else in that folder is deleted.
     dependencies : tuple of Path or str
-        Every source and header that was read, as compilers list them. Those inside the staging folder are left out,
-        and relative ones are relative to it.
+        Every source and header that was read, as compilers list them. Relative paths are relative to the staging
+        folder, and files inside it are left out.
     others : tuple of str
-        What was looked at besides, such as compilers and libraries; a folder that was listed ends with a slash.
+        Other files that the build looked at, such as compilers and libraries. A folder that was listed ends with a
+        slash.
     absent : tuple of Path or str
         Paths that were looked for and not found, see `shadowing_paths`.
     recorded : Recorded or None
-        When the build began before the staging folder was made.
+        Records taken so far, if the build began before the staging folder was made.
     unknown : tuple of str
-        What was read besides and can't be named, in words: this build alone uses the outputs.
+        Descriptions of inputs that can't be named as files. If there are any, only this build uses the outputs.
     """
 
     outputs: tuple[str, ...]

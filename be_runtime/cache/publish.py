@@ -1,4 +1,4 @@
-"""From a finished build to an immutable entry, by one rename."""
+"""Publication of a finished build as an immutable entry, by one rename."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from be_runtime.cache.validity.manifest import FileRecord, Files, Manifest, rend
 from be_runtime.errors import CacheError
 
 MOST_VARIANTS = 4
-"""Entries of one key that stay side by side, for headers that are switched back and forth."""
+"""Number of entries of one key that are kept, for headers that are switched back and forth."""
 
 GRACE_NS = 60_000_000_000
-"""A superseded entry stays this long: another process may have found it and be about to load it."""
+"""Time for which a superseded entry is kept: another process may have found it and be about to load it."""
 
 
 class Stage(NamedTuple):
-    """A build's two folders and the time it began."""
+    """A build's two folders and its start time."""
 
     work: str
     entry: str
@@ -53,10 +53,10 @@ def open_stage(folder: str) -> Stage:
 
 
 def build_began(folder: str, now_ns: int) -> int:
-    """When the build in a folder that was made a moment ago began: by its file system's clock, or ours if behind it.
+    """Return the start time of the build in a new folder: by its file system's clock, or by ours if that is behind.
 
-    On one machine's file systems both are one clock, and a file that changed just before the build is not in doubt. A
-    file server has its own, and the files of a build may lie on either side.
+    On local file systems both are the same clock, so a file that changed just before the build is not in doubt. A file
+    server has a clock of its own, and the files of a build may be on either machine.
     """
     return min(os.stat(folder).st_ctime_ns, now_ns)
 
@@ -67,12 +67,12 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
     Returns
     -------
     tuple of (str, Manifest)
-        The entry's folder, which nobody changes any more but for its manifest's stats.
+        The entry's folder, of which only the stats in the manifest are ever updated, and the manifest.
 
     Raises
     ------
     CacheError
-        An output's name is not allowed, or the output is missing or no regular file.
+        An output's name is not allowed, or the output is missing or not a regular file.
     OSError
         The entry can't be written.
     """
@@ -84,9 +84,9 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
 
 
 def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
-    """Remove a key's damaged entries and the superseded ones.
+    """Remove a key's damaged and superseded entries.
 
-    A removed library stays mapped where it is loaded: its file is unlinked, never written to.
+    A removed library stays mapped in processes that have loaded it: its file is unlinked, never written to.
     """
     for folder in {*damaged, *superseded(variant_folders(base, digest), time.time_ns())}:
         with contextlib.suppress(OSError):
@@ -94,12 +94,20 @@ def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
 
 
 def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
-    """Of a key's entries, newest first, those beyond the newest few that are past their grace. Pure."""
+    """Select the superseded entries of a key: beyond the newest few and past their grace time. Pure.
+
+    Parameters
+    ----------
+    folders : sequence of str
+        The key's entries, newest first.
+    now_ns : int
+        The time.
+    """
     return [folder for folder in folders[MOST_VARIANTS:] if created_ns(folder) < now_ns - GRACE_NS]
 
 
 def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
-    """Collect the outputs, hash everything, and note what changed meanwhile."""
+    """Collect the outputs, hash everything, and note the files that changed meanwhile."""
     known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
     if not output.outputs:
         raise CacheError(f"the build of {key.name or key.kind} produced no outputs")
@@ -155,7 +163,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
-    """Absolute paths of the files outside the build's folder, each once, in order."""
+    """Return absolute paths of the files outside the build's folder, without repetition, in order."""
     found: dict[str, None] = {}
     for path in map(str, paths):
         full = path if path.startswith("/") else os.path.normpath(f"{work}/{path}")
@@ -165,14 +173,14 @@ def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
 
 
 def _records(paths: Iterable[str], known: Recorded) -> dict[str, FileRecord | None]:
-    """Each file's record, None where it is gone already."""
+    """Return each file's record; None for a file that is gone already."""
     every = list(paths)
     records = record_files(every, known).records
     return {path: records.get(path) for path in every}
 
 
 def _record_dependency(path: str) -> FileRecord | None:
-    """A dependency's record; None when it is gone."""
+    """Return a dependency's record; None if it is gone."""
     try:
         return record_file(path, path)
     except FileNotFoundError:
@@ -180,18 +188,18 @@ def _record_dependency(path: str) -> FileRecord | None:
 
 
 def _record_stat(path: str) -> FileRecord | None:
-    """The record of a file that a build could not use: its permissions count, not its content. None for a folder."""
+    """Record a file that a build could not use, for its permissions and not its content; None for a folder."""
     return record_stat(path, path) if os.path.isfile(path) else None
 
 
 def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
-    """Hash files once for several outputs of a build; those that are gone are left out.
+    """Hash files once for several outputs of a build; missing files are left out.
 
     Parameters
     ----------
     paths : iterable of Path or str
     known : Recorded
-        What was hashed before: a file is hashed again where its stat has changed.
+        Earlier records; a file is hashed again only if its stat has changed.
     """
     records = {**known.records}
     for path in map(str, paths):
@@ -203,7 +211,7 @@ def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
 
 
 def _is_as_recorded(record: FileRecord) -> bool:
-    """Whether a dependency's stat is still the recorded one."""
+    """Return whether a dependency's stat is still the recorded one."""
     try:
         return has_stat(record, os.stat(record.path))
     except OSError:
@@ -211,10 +219,10 @@ def _is_as_recorded(record: FileRecord) -> bool:
 
 
 def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
-    """What a key's entries say of files as they were before a build began.
+    """Collect the records of files that a key's entries took before a build began.
 
-    A file that is still the same has not changed meanwhile, whatever its file system's clock says: one that is ahead
-    puts all changes after the build's begin, and without this every load would build again.
+    A file that still matches such a record has not changed during the build, whatever its file system's clock says. A
+    clock that is ahead dates all changes after the build's start, and without this check every load would build again.
     """
     manifests = (read_manifest(folder, digest) for folder in variant_folders(base, digest))
     older = [manifest for manifest in manifests if manifest is not None and manifest.recorded_ns < began_ns]
@@ -222,7 +230,7 @@ def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
 
 
 def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:
-    """Publish; the folders above may be cleared away by others at any time."""
+    """Publish an entry; other processes may remove the folders above it at any time."""
     folder = key_folder(base, digest)
     while True:
         make_folder(fan_folder(base, digest))

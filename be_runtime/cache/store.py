@@ -1,6 +1,6 @@
-"""The build cache: a valid entry at once, or one build however many processes ask.
+"""The build cache: a valid entry at once, or else one build, however many processes ask for it.
 
-What only a miss or upkeep needs is imported there: a warm load pays for neither.
+Modules that only a miss or upkeep needs are imported there, so a warm load does not pay for them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Entry(NamedTuple):
     Parameters
     ----------
     path : Path
-        Its folder, which is never changed: a newer build gets another folder.
+        Folder of the entry. It never changes: a newer build gets another folder.
     manifest : Manifest
-        What it holds and what it was made from.
+        Contents of the entry, and the files it was made from.
     built : bool
-        Whether this very call built it.
+        True if this call built it.
     reason : str
-        Why it was built, such as ``"/home/me/x.cuh changed"``; empty when it was found.
+        Reason for the build, such as ``"/home/me/x.cuh changed"``; empty if the entry was found.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     reason: str = ""
 
     def output(self, name: str) -> Path:
-        """The path of one of the build's outputs.
+        """Return the path of one of the build's outputs.
 
         Raises
         ------
@@ -62,12 +62,12 @@ class Entry(NamedTuple):
 
 
 class Store(NamedTuple):
-    """The entries below one folder. Making a store touches no file.
+    """The cache below one folder. Making a store touches no file.
 
     Parameters
     ----------
     root : Path
-        The cache's folder, made at the first build. See `be_runtime.cache.folder.guard` for who may own it.
+        The cache's folder, made by the first build. `be_runtime.cache.folder.guard` has the rules on its owner.
     flock : callable
         The locking primitive.
     """
@@ -76,7 +76,7 @@ class Store(NamedTuple):
     flock: Flock = fcntl.flock
 
     def get(self, key: CacheKey) -> Entry | None:
-        """The entry of a key if it is valid now: no lock is taken and no process started.
+        """Return the entry of a key if it is valid now, without taking a lock or starting a process.
 
         Raises
         ------
@@ -95,21 +95,21 @@ class Store(NamedTuple):
         lock_timeout_s: float | None = None,
         on_wait: OnWait | None = None,
     ) -> Entry:
-        """The entry of a key, built if there is no valid one.
+        """Return the entry of a key, and build it if there is no valid one.
 
         Parameters
         ----------
         key : CacheKey
-            Of the request.
+            Key of the request.
         build : callable
             Called with an empty folder to work in, at most once, while no other process builds the same key.
-            What it raises is passed on; nothing of the build stays then.
+            If it raises, the exception is passed on and the folder is removed.
         force : bool
             Build even if a valid entry exists.
         lock_timeout_s : float, optional
             Longest wait for another process that builds the same key; None waits as long as that process lives.
         on_wait : callable, optional
-            Called now and then while waiting, with the seconds waited so far and who builds.
+            Called now and then while waiting, with the seconds waited so far and the process that builds.
 
         Raises
         ------
@@ -128,12 +128,12 @@ class Store(NamedTuple):
         return _entry(found, built=built)
 
     def keep(self, key: CacheKey, build: Build, *, force: bool = False) -> None:
-        """`get_or_build` of what saves later builds some work: where there is no room for it, nothing is kept."""
+        """Build an entry that saves work in later builds, as `get_or_build` does; without room for it, keep nothing."""
         with contextlib.suppress(CacheError):
             self.get_or_build(key, build, force=force)
 
     def clear(self, name: str | None = None) -> int:
-        """Remove the entries of one module, or all; files that the cache did not write stay.
+        """Remove the entries of one module, or all entries; files that the cache did not write stay.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class Store(NamedTuple):
             return clear(base, name)
 
     def entries(self) -> Iterator[EntryInfo]:
-        """Every entry, valid or not, in no particular order."""
+        """Iterate over all entries, valid or not, in no particular order."""
         from be_runtime.cache.upkeep.entries import scan
 
         return scan(find_base(str(self.root)))
@@ -160,23 +160,23 @@ class Store(NamedTuple):
         patience_s: float = math.inf,
         now_s: float | None = None,
     ) -> bool:
-        """Remove damaged entries, those unused for long, then the longest unused until the rest is small enough.
+        """Remove damaged and old entries, then the least recently used ones until the rest is small enough.
 
         Parameters
         ----------
         max_size_bytes : int, optional
-            Of all outputs together.
+            Limit for the size of all outputs together.
         max_age_days : float, optional
-            Since an entry's last use, which is known to a day.
+            Limit for the time since an entry's last use, which is known to a day.
         patience_s : float
-            After so many seconds the rest is left to the next call, for which it is noted how far this one came.
+            Time limit. After it the call records its progress, and the next call goes on from there.
         now_s : float, optional
             The time; by default this machine's.
 
         Returns
         -------
         bool
-            Whether nothing is left to do for a day.
+            True if nothing is left to do for a day.
 
         Raises
         ------
@@ -193,9 +193,9 @@ class Store(NamedTuple):
             return prune(base, max_size_bytes, max_age_days, patience_s=patience_s, now_s=now_s)
 
     def explain(self, key: CacheKey) -> tuple[str, ...]:
-        """What sets `key` apart from the newest entry of the same kind and name, one line a field.
+        """Compare `key` with the newest entry of the same kind and name: one line per field that differs.
 
-        Reads every manifest, so it is for a person who asks why something is built again.
+        It reads every manifest, so it is for a person who asks why something is rebuilt.
         """
         from be_runtime.cache.upkeep.entries import newest_key
 
@@ -204,6 +204,6 @@ class Store(NamedTuple):
 
 
 def _entry(found: Lookup, *, built: bool) -> Entry:
-    """The entry that a look-up found, or a build made."""
+    """Make an entry from a look-up or a build."""
     assert found.manifest is not None, "the look-up found an entry"
     return Entry(path=Path(found.folder), manifest=found.manifest, built=built, reason=found.problem if built else "")

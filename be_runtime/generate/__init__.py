@@ -1,1 +1,1 @@
-"""Entry points to C++ text, and to the table of what a module offers. Pure. Imports `spec` and `request`."""
+"""Generation of C++ text and of a module's table of functions from entry points. Pure. Imports `spec` and `request`."""

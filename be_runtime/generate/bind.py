@@ -1,4 +1,4 @@
-"""Which unit of a request defines which entry point, and the names under which the module offers them. Pure."""
+"""Assignment of entry points to the units of a request, and their names in the module. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
 
 
 def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
-    """The entry points of each unit, by the unit's stem.
+    """Find the entry points of each unit, by the unit's stem.
 
-    In a request of several units a name that one of them defines is offered as it is; a name that several define is
-    offered as ``<stem>.<name>`` for each.
+    In a request of several units, a name that only one of them defines is used as it is; a name that several define
+    becomes ``<stem>.<name>`` for each.
 
     Raises
     ------
     SpecError
-        From discovery, or when no unit has an entry point.
+        Discovery fails, or no unit has an entry point.
     """
     entries = _discover_units(request)
     counts = Counter(entry.name for found in entries.values() for entry in found)
@@ -44,7 +44,7 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
 
 
 def _unit_symbol(stem: str) -> str:
-    """A C identifier that no other stem has."""
+    """Make a C identifier that is unique to a stem."""
     return f"{_NOT_IDENTIFIER.sub('_', stem)}_{hashlib.sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
 
 
@@ -70,7 +70,7 @@ def _annotated(unit: Unit) -> tuple[EntryPoint, ...]:
 
 
 def _named(units: Sequence[Unit], functions: object) -> dict[str, tuple[EntryPoint, ...]]:
-    """Look every given name up in every unit; a name in none of them is an error."""
+    """Look up every given name in every unit; a name in none of them is an error."""
     every_source = [source for unit in units for source in unit.sources]
     names: list[object] = []
     if isinstance(functions, Mapping | Sequence) and not isinstance(functions, str | bytes):

@@ -1,9 +1,9 @@
-"""Signatures to C++ text: what follows an author's source in its translation unit.
+"""Generation of the C++ text that follows an author's source in its translation unit, from signatures.
 
 A unit holds one source of the author, then for each of its entry points a *trampoline*, which unpacks a
 ``BE::detail::Call`` into the C++ call, a table of what the entry point takes, and the two functions that XLA calls:
 with and without the command-buffer trait, so that ``allow_cuda_graph`` chooses at registration and never compiles
-anything. Their body is ``be_handle`` of ``native/handler.cc``, or its like in ``brainevent/detail/inline_handler.h``.
+anything. Their body is ``be_handle`` of ``native/handler.cc``, or its copy in ``brainevent/detail/inline_handler.h``.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ of many. With more than these, calls would not be faster either."""
 
 
 class Binding(NamedTuple):
-    """One entry point with the names it has in its unit and outside.
+    """One entry point, with its names in its unit and outside.
 
     Parameters
     ----------
     entry : EntryPoint
     symbol : str
-        Unique in the library; a C identifier. The trampoline is ``be_call_<symbol>``, the handlers are
+        C identifier, unique in the library. The trampoline is ``be_call_<symbol>``, the handlers are
         ``be_ffi_<symbol>`` and ``be_ffi_<symbol>_graph``.
     export : str
-        The name under which the module offers it: the last part of its target's name.
+        Name in the module: the last part of its target's name.
     """
 
     entry: EntryPoint
@@ -47,12 +47,12 @@ class Binding(NamedTuple):
         return f"be_call_{self.symbol}"
 
     def handler(self, *, allow_cuda_graph: bool) -> str:
-        """Symbol of the function that XLA calls."""
+        """Return the symbol of the function that XLA calls."""
         return f"be_ffi_{self.symbol}" + (_GRAPH_SUFFIX if allow_cuda_graph else "")
 
 
 def c_string(text: str) -> str:
-    r"""A C string literal for `text`, also for quotes, control characters and anything beyond ASCII.
+    r"""Write a C string literal for `text`, which may have quotes, control characters and non-ASCII characters.
 
     Examples
     --------
@@ -66,37 +66,37 @@ def c_string(text: str) -> str:
 
 
 def line_directive(line: int, name: str) -> str:
-    """A ``#line`` that makes the compiler call what follows `name`, from `line` on."""
+    """Write a ``#line`` directive: the compiler reports the following lines as those of `name`, from `line` on."""
     return f"#line {line} {c_string(name)}\n"
 
 
 def render_inline_source(sources: Sequence[SourceText]) -> str:
-    """Sources given as text, one after the other, each reported under its own name and line."""
+    """Concatenate sources given as text; messages report each under its own name and line."""
     return "".join(line_directive(1, source.name) + source.text + "\n" for source in sources)
 
 
 def render_include(path: str) -> str:
-    """A source given as a file: included where it lies, so that messages and its relative includes stay true.
+    """Include a source given as a file by its path, so that messages and its relative includes stay right.
 
-    An ``#include`` knows no escapes, so the path holds neither a quote nor the end of a line.
+    An ``#include`` has no escapes, so the path must not have a quote or a line break.
     """
     return f'#include "{path}"\n'
 
 
 def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language: Language) -> str:
-    """The author's source, then what makes entry points of its functions.
+    """Write a unit: the author's source, then the code that makes entry points of its functions.
 
     Parameters
     ----------
     body : str
-        From `render_inline_source` or `render_include`.
+        Text from `render_inline_source` or `render_include`.
     module : str
-        Its name, for messages.
+        Name of the module, for messages.
     bindings : sequence of Binding
-        The entry points that this source defines.
+        Entry points that this source defines.
     language : {"cuda", "cpp"}
-        A CUDA unit asks for failed launches after each call, and its handlers ask XLA for a stream. On the CPU XLA has
-        none to give, and a stream parameter receives 0.
+        Language of the unit. A CUDA unit checks for failed launches after each call, and its handlers request a stream
+        from XLA. On the CPU XLA has no streams, and a stream parameter receives 0.
     """
     parts = [body, line_directive(1, _GENERATED)]
     parts += [f'#include "{header}"\n' for header in ("brainevent/common.h", "brainevent/detail/entry.h")]
@@ -121,7 +121,7 @@ def _trampoline(binding: Binding, language: Language) -> str:
 
 
 def _axes_check(binding: Binding) -> tuple[str, str]:
-    """A table of the declared axes, and the statement that compares a call with it; empty where none are declared."""
+    """Write a table of the declared axes, and the statement that checks a call against it; empty without axes."""
     arrays = [*binding.entry.with_role(Role.ARG), *binding.entry.with_role(Role.RET)]
     names = axis_names(param.axes for param in arrays)
     if all(param.axes is None for param in arrays):
@@ -210,7 +210,7 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
 
 
 def _attr_rows(attrs: Sequence[Param]) -> str:
-    """Rows of the attribute table, sorted by name's bytes as XLA sorts a call's attributes."""
+    """Write the rows of the attribute table, sorted by the bytes of their names as XLA sorts a call's attributes."""
     rows = []
     for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
         size, dtype = len(param.name.encode()), _known(param.dtype)

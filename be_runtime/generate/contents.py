@@ -1,4 +1,4 @@
-"""The list of a library's handlers, kept beside it so that a warm load need not look at the source. Pure."""
+"""The list of a library's handlers, kept beside it so that a warm load need not read the source. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 LIBRARY, CONTENTS = "module.so", "module.json"
-"""The names of the library and of its list in a cache entry."""
+"""Names of the library and of its list in a cache entry."""
 
 
 class Handlers(NamedTuple):
@@ -16,9 +16,9 @@ class Handlers(NamedTuple):
     Parameters
     ----------
     plain, graph : str
-        Without and with the trait that lets a command buffer capture it.
+        Symbols without and with the trait that lets a command buffer capture the handler.
     warning : str
-        To be shown when the module is loaded; empty for most functions.
+        Warning to show when the module is loaded; empty for most functions.
     """
 
     plain: str
@@ -27,7 +27,7 @@ class Handlers(NamedTuple):
 
 
 def render_contents(functions: Mapping[str, Handlers]) -> str:
-    """The functions of a module and their symbols as JSON."""
+    """Write the functions of a module and their symbols as JSON."""
     return json.dumps({"functions": functions})
 
 

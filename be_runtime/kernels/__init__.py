@@ -1,1 +1,1 @@
-"""Kernels that need no module of their own: raw CUDA, Numba, Warp, and operations of several. Imports `load`."""
+"""Kernels without a compiled module: raw CUDA, Numba, Warp, and operations with several kernels. Imports `load`."""

@@ -1,7 +1,7 @@
-"""`warp_kernel`: Warp's own JAX support under our names for its arguments.
+"""`warp_kernel`: Warp's own JAX support with this package's names for its arguments.
 
-What runs, compiles and batches is Warp's ``jax_kernel``: its FFI handler calls Python at every launch, and the targets
-have names that Warp gives them. Ours are the arguments `outs` and `launch_dims`, and their checks.
+Warp's ``jax_kernel`` compiles, batches and runs the kernel: its FFI handler calls Python at every launch, and Warp
+names the targets. This module adds the arguments `outs` and `launch_dims`, and checks them.
 """
 
 from __future__ import annotations
@@ -31,32 +31,31 @@ def warp_kernel(
     kernel : warp.Kernel
         A function decorated with ``@wp.kernel``, whose last parameters are the outputs.
     outs : ShapeDtypeStruct or pytree of them
-        The shape and dtype of each result. The shape ends with that of the elements where those are vectors or
-        matrices.
+        Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with theirs.
     launch_dims : int or tuple of int, optional
         Threads along each axis; by default the shape of the first array.
     vmap_method : str
-        As for ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. Under those that hand over a whole
-        batch, Warp joins it with the first axis of each array: right for kernels that work element by element.
+        As for ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. With methods that pass a whole batch,
+        Warp joins it with the first axis of each array, which is right for kernels that work element by element.
     **warp_options
         Further arguments of Warp's ``jax_kernel``.
 
     Returns
     -------
     callable
-        Takes the inputs, arrays or static scalars, and gives back arrays in the structure of `outs`. It runs on GPUs
-        and, by a Warp that can do so (1.19 can), on the CPU. Nothing keeps the kernel from writing its inputs: such a
-        write changes what other parts of the program see.
+        Function that takes the inputs, arrays or static scalars, and returns arrays in the structure of `outs`. It runs
+        on GPUs and, if Warp supports it (1.19 does), on the CPU. Nothing prevents the kernel from writing to its
+        inputs: such a write changes the values that other parts of the program see.
 
     Raises
     ------
     ImportError
         Warp is not installed.
     TypeError
-        The kernel is no Warp kernel.
+        The kernel is not a Warp kernel.
     ArgumentError
-        It has fewer parameters than there are results, or, when the result is called, other results than `outs` says;
-        an input is not what its parameter takes.
+        The kernel has fewer parameters than there are results. At a call: its results are not as `outs` describes, or
+        an input does not fit its parameter.
     """
     jax_kernel = _import_jax_kernel(kernel)
     leaves, unflatten = jax_port.flatten(outs)
@@ -87,7 +86,7 @@ def warp_kernel(
 
 
 def _import_jax_kernel(kernel: object) -> Callable[..., Any]:
-    """Warp's function, once it is clear that there is one for such an object."""
+    """Import Warp's function, and check that the object is a Warp kernel."""
     try:
         import warp
     except ImportError as error:
@@ -105,12 +104,12 @@ def _import_jax_kernel(kernel: object) -> Callable[..., Any]:
 
 
 def _ndim(parameter: Any) -> int:
-    """The dimensions of the array that a parameter takes; 0 where it takes a scalar."""
+    """Return the number of dimensions of the array that a parameter takes; 0 for a scalar."""
     return int(getattr(parameter.type, "ndim", 0))
 
 
 def _as_inputs(name: str, parameters: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Arrays where the kernel takes arrays, and its scalars as they are; Warp counts them."""
+    """Convert inputs to arrays if the kernel takes arrays, and leave scalars as they are; Warp counts them."""
     known = parameters[: len(inputs)]
     taken = [_as_input(name, parameter, value) for parameter, value in zip(known, inputs[: len(known)], strict=True)]
     return [*taken, *inputs[len(known) :]]

@@ -1,6 +1,6 @@
-"""What a module is: the key that finds it in the cache, and the identity of what was made.
+"""Identity of a module: the key that finds it in the cache, and the hash of what it was made from.
 
-The key holds what a build is given, not what is derived from it: entry points, generated text and commands follow from
+The key has the inputs of a build, and nothing derived from them: entry points, generated text and commands follow from
 the request, the tools and the generator's own code, which is part of the key. So a warm load derives nothing.
 """
 
@@ -21,7 +21,7 @@ Field = tuple[str, str | Sequence[str]]
 
 
 def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, ...]:
-    """What a module's key says of the request and of our own code, whatever tools are at hand."""
+    """Return the fields of a module's key for the request and our own code, which do not depend on the tools."""
     units = [
         part
         for unit in request.units
@@ -40,7 +40,7 @@ def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, 
 
 
 def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:
-    """The key of a module; the headers that it reads are judged by its entry's manifest."""
+    """Make the key of a module; the headers that it reads are in its entry's manifest."""
     return make_key(
         "module",
         *request_fields(request, ffi_api_version),
@@ -51,16 +51,16 @@ def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_ap
 
 
 def _text(value: object) -> str | list[str]:
-    """An option's value as the key takes it."""
+    """Convert an option's value for the key."""
     return [str(item) for item in value] if isinstance(value, tuple) else str(value)
 
 
 def _functions_text(functions: object) -> str:
-    """The argument `functions` as text; one that is not well-formed finds nothing and is refused by discovery."""
+    """Convert the argument `functions` to text; a malformed one finds nothing and is refused by discovery."""
     given = ["mapping", list(functions.items())] if isinstance(functions, Mapping) else ["names", functions]
     return json.dumps(given, default=repr)
 
 
 def content_hash(key: CacheKey, entry: Entry) -> str:
-    """Identifies what a library was made from, in every process: the key, and every file that was read."""
+    """Hash everything a library was made from, the key and every file that was read; the same in every process."""
     return hashlib.sha256("".join([key.digest, *entry.manifest.dependencies.sha256s]).encode()).hexdigest()

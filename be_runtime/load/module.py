@@ -1,4 +1,4 @@
-"""A compiled module: the library in memory and the handlers it offers."""
+"""A compiled module: the library in memory and its handlers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from be_runtime.errors import LoadError
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load a shared library privately: its names are visible to no other library.
+    """Load a shared library privately, so that its names are not visible to other libraries.
 
     Raises
     ------
     LoadError
-        With the loader's words and what they usually mean.
+        The library can't be loaded; the error has the loader's message and hints.
     """
     try:
         return ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
@@ -38,20 +38,20 @@ def _load_hints(message: str) -> tuple[str, ...]:
 
 
 class CompiledModule:
-    """What a load function returns.
+    """A loaded module, as the load functions return it.
 
     Parameters
     ----------
     name : str
     path : Path
-        The shared library.
+        Path of the shared library.
     content_hash : str
-        Identifies everything that the library was made from; the same in every process.
+        Hash of everything that the library was made from; the same in every process.
     symbols : mapping of str to str
-        The handler's symbol of each function.
+        Symbol of each function's handler.
     library : ctypes.CDLL
     capsule : callable
-        Makes a function into what JAX registers.
+        Function that wraps a handler for registration with JAX.
 
     Examples
     --------
@@ -88,31 +88,31 @@ class CompiledModule:
 
     @property
     def function_names(self) -> tuple[str, ...]:
-        """The functions that the module offers, in the order of the source."""
+        """The names of the module's functions, in the order of the source."""
         return tuple(self._symbols)
 
     def get_handler(self, name: str) -> object:
-        """The FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
+        """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
 
         Raises
         ------
         KeyError
-            When the module has no such function.
+            The module has no such function.
         """
         if name not in self._symbols:
             raise KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
         return self._capsule(getattr(self._library, self._symbols[name]))
 
     def __copy__(self) -> CompiledModule:
-        """The module itself: there is nothing to change in it."""
+        """Return the module itself, since it is immutable."""
         return self
 
     def __deepcopy__(self, memo: object) -> CompiledModule:
-        """The module itself."""
+        """Return the module itself."""
         return self
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: what is loaded is of this process."""
+        """Refuse to pickle: the library is loaded in this process."""
         raise TypeError(
             f"module {self.name!r} can't be pickled, since its code is loaded in this process alone: call the load "
             "function in the other process, which finds it in the cache"

@@ -1,4 +1,4 @@
-"""Our own shared libraries: compiled once for a host compiler from ``native/``, kept in the cache."""
+"""The package's own shared libraries, compiled from ``native/`` once for a host compiler and kept in the cache."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _OBJECT, _DEPFILE = "library.o", "library.d"
 
 
 def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> ctypes.CDLL:
-    """Load ``native/<name>.cc``, compiled now if that was never done with this compiler.
+    """Load the library of ``native/<name>.cc``, and compile it if the cache has none for this compiler.
 
     Parameters
     ----------
     name : str
-        Of the source, without its ending. It may include our headers and XLA's.
+        Name of the source, without its suffix. It may include our headers and XLA's.
     session : Session
     ldflags : sequence of str
-        Such as ``"-ldl"``.
+        Linker flags, such as ``"-ldl"``.
 
     Raises
     ------
     ToolchainError
         There is no C++ compiler.
     BuildError, LoadError
-        It doesn't compile, or can't be loaded.
+        The library doesn't compile, or can't be loaded.
     """
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"

@@ -1,8 +1,8 @@
-"""Identifies the code of both packages: a changed generator must not find what its predecessor made.
+"""Identity of the code of both packages: a changed generator must not find the modules of its predecessor.
 
 A wheel's RECORD holds the hash of each of its files (https://packaging.python.org/specifications/recording-installed-packages).
-In a checkout they are hashed in the same way, so that two checkouts of one commit, and the wheel made from it, have one
-identity. Where Python keeps bytecode, that hash is kept too, and serves while no file's stat has changed.
+In a checkout the files are hashed in the same way, so two checkouts of one commit, and the wheel made from it, have the
+same identity. If Python keeps bytecode, that hash is kept too, and is used as long as no file's stat changes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SITE = Path(__file__).parents[2]
 _PACKAGES = ("be_runtime", "be_toolchain")
 _ENDINGS = (".py", ".c", ".cc", ".h", ".sh", ".ci")
 _TICK_NS = 2_000_000_000
-"""A file that changed less than this ago may change again and keep its stat."""
+"""Time after a change within which a file may change again and keep its stat."""
 
 
 @cache
 def own_code_digest() -> str:
-    """Identifies the code that turns a request into a library."""
+    """Return the hash of the code that turns a request into a library."""
     record = _SITE / f"brainevent_toolchain-{__version__}.dist-info" / "RECORD"
     if record.is_file():
         rows = (row.rsplit(",", 1)[0] for row in record.read_text(encoding="utf-8").splitlines())
@@ -40,14 +40,14 @@ def own_code_digest() -> str:
 
 
 def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
-    """The identity of the packages in a folder.
+    """Return the identity of the packages in a folder.
 
     Parameters
     ----------
     site : Path
-        Has the packages.
+        Folder that contains the packages.
     memo : Path or None
-        Where the identity is kept, with what tells that it is still right; None to keep it nowhere.
+        File that keeps the identity and the stats it is valid for; None to keep nothing.
     now_ns : int
         The time.
     """
@@ -71,7 +71,7 @@ def _digest(rows: Iterable[str]) -> str:
 
 
 def _source_files(site: str) -> Iterator[str]:
-    """The packages' sources in all folders, relative to `site`."""
+    """List the packages' sources in all folders, relative to `site`."""
     folders = list(_PACKAGES)
     while folders:
         folder = folders.pop()
@@ -85,13 +85,13 @@ def _source_files(site: str) -> Iterator[str]:
 
 
 def _sha256(path: str) -> str:
-    """A file's hash as RECORD spells it."""
+    """Hash a file in RECORD's format."""
     with open(path, "rb") as file:
         return base64.urlsafe_b64encode(hashlib.sha256(file.read()).digest()).rstrip(b"=").decode()
 
 
 def _keep(path: Path, text: str) -> None:
-    """Write a file at once, or not at all where that can't be."""
+    """Write a file in one step; do nothing if it can't be written."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         temporary.write_text(text, encoding="utf-8")

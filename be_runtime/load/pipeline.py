@@ -1,4 +1,4 @@
-"""The way of one call: from a request to a loaded module with its targets registered, the same for CUDA and C++."""
+"""The pipeline of a load, from a request to a module with registered targets, for both CUDA and C++."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from be_toolchain.terminal import printable
 T = TypeVar("T")
 
 _LONG_S = 10.0
-"""From when on it is worth saying that a thread waits for another one."""
+"""Time after which a wait for another thread is reported."""
 
 _TRIES = 5
-"""How often an entry is found or built that other processes remove."""
+"""Number of attempts to use an entry that other processes remove."""
 
 _PRUNING_S = 0.02
-"""How long a build may take to remove old entries."""
+"""Time that a build may spend on the removal of old entries."""
 
 
 class Session(NamedTuple):
-    """What a load needs from its process, passed in rather than looked up.
+    """The process state for a load, passed in rather than looked up.
 
     Parameters
     ----------
     system : System
         The machine.
     settings : Settings
-        From the environment.
+        Settings from the environment.
     cache : Store
-        The cache.
+        Cache.
     module_store : Store
-        Where modules are kept: the cache, or the folder that the caller named.
+        Store of modules: the cache, or the folder that the caller named.
     record_dir : Path
-        Holds the toolchain's record, and what belongs to the toolchain.
+        Folder of the toolchain's record and of its store.
     registry : Registry
-        The process's targets.
+        Targets of the process.
     archs : tuple of Arch
-        From ``set_compute_capabilities``; empty when it was not called.
+        Architectures from ``set_compute_capabilities``; empty if it was not called.
     """
 
     system: System
@@ -68,12 +68,12 @@ class Session(NamedTuple):
 
     @property
     def toolchain_store(self) -> Store:
-        """Where what belongs to the toolchain is kept, such as the compiled handler."""
+        """The store of entries that belong to the toolchain, such as the compiled handler."""
         return Store(self.record_dir)
 
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
-    """Make, or find in the cache, the module of a request; load it and register its targets."""
+    """Find the module of a request in the cache, or build it; load it and register its targets."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
     ffi_include = jax_port.ffi_include_dir()
@@ -102,7 +102,7 @@ def load_prebuilt(
     wanted: tuple[Arch, ...],
     registry: Registry,
 ) -> CompiledModule | None:
-    """Load the module of a request from a folder of prebuilt ones, and register its targets; None when it has none."""
+    """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
     from be_runtime.load import prebuilt
 
     key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
@@ -116,7 +116,7 @@ def load_prebuilt(
 
 
 def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
-    """Why `load_prebuilt` found no module, in one line."""
+    """Explain in one line why `load_prebuilt` found no module."""
     from be_runtime.load import prebuilt
 
     key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
@@ -126,7 +126,7 @@ def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ..
 def _obtain(
     request: BuildRequest, options: LoadOptions, session: Session, key: CacheKey, make: Callable[[Path], BuildOutput]
 ) -> CompiledModule:
-    """The module of a key, from the cache or made now, and loaded."""
+    """Load the module of a key, from the cache or built now."""
     settings = session.settings
     verbose = options.verbose or settings.verbose
 
@@ -149,14 +149,14 @@ def _obtain(
 
 
 def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
-    """What `use` makes of the entry that `find` finds or builds; again if it was removed in between.
+    """Find or build an entry by `find` and return the result of `use`; try again if it was removed in between.
 
-    Another process may clear the cache at any time. What was built counts towards the cache's limits.
+    Another process may clear the cache at any time. A new entry counts towards the cache's limits.
 
     Raises
     ------
     CacheError
-        It was removed each time.
+        The entry was removed each time.
     """
     for _ in range(_TRIES):
         entry = find()
@@ -176,7 +176,7 @@ def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Ses
 
 
 def _prune(session: Session) -> None:
-    """Keep the cache, and what it holds of the toolchain, within their limits; an author's own folder is theirs."""
+    """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
     settings = session.settings
     for store in (session.cache, session.toolchain_store):
         with contextlib.suppress(CacheError):  # the next build tries again
@@ -186,7 +186,7 @@ def _prune(session: Session) -> None:
 def _maker(
     request: BuildRequest, options: LoadOptions, session: Session, tools: Tools, toolchain: Toolchain
 ) -> Callable[[Path], BuildOutput]:
-    """What builds the module, should the cache have none; its modules are imported only then."""
+    """Return the function that builds the module if the cache has none; it imports the compiler modules."""
 
     def make(staging: Path) -> BuildOutput:
         from be_runtime.compile.build_order import BuildOrder
@@ -235,7 +235,7 @@ def _module(
 
 
 def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
-    """Show the functions' warnings at the line that calls this package; Python shows each once."""
+    """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
     texts = [f"{module}.{name} {handlers.warning}" for name, handlers in functions.items() if handlers.warning]
     if not texts:
         return
@@ -268,7 +268,7 @@ def _register(module: CompiledModule, request: BuildRequest, options: LoadOption
 
 
 def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
-    """What to call the targets of a file or folder where another one has its name."""
+    """Suggest another prefix for the targets of a file or folder, for the case that another one has its name."""
     path = request.units[0].path
     above = next((folder.name for folder in path.parents if folder.name != request.name), "") if path else ""
     if not above:
@@ -282,13 +282,13 @@ def _say(text: str) -> None:
 
 
 def say_waiting(name: str, seconds: float, builder: str) -> None:
-    """Say on standard error who is waited for; a thread of this process is nothing unusual until it takes long."""
+    """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
     if builder != THIS_PROCESS or seconds >= _LONG_S:
         _say(f"{name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
 
 
 def say_output(error: BuildError) -> None:
-    """Write the command that failed, and all that it printed, to standard error."""
+    """Write the command that failed, and all its output, to standard error."""
     import shlex  # few builds fail
 
     _say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")

@@ -1,12 +1,12 @@
-"""Modules that were compiled beforehand, and are loaded where there is no compiler, as in a container image.
+"""Modules that were compiled beforehand, to be loaded without a compiler, as in a container image.
 
 ::
 
     <folder>/<name>/<digest>-<architectures>/   prebuilt.json, module.json, module.so
 
-A prebuilt module is found by what was asked for: sources, options, the version of XLA's FFI, our own code. Which tools
-made it plays no part. A file that it was made from, such as a header, must be unchanged or gone; the library must be
-the one that was exported. The folder is only ever read here.
+A prebuilt module is found by its request: sources, options, the version of XLA's FFI, our own code. The tools that made
+it do not matter. Files that it was made from, such as headers, must be unchanged or missing; the library must be the
+exported one. Loading only reads the folder.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _DIGITS = 32
 
 
 class Record(NamedTuple):
-    """What is kept beside a prebuilt library.
+    """The record beside a prebuilt library.
 
     Parameters
     ----------
     key : CacheKey
-        Of the request.
+        Key of the request.
     archs : tuple of Arch
-        What its device code was compiled for; empty for a C++ module.
+        Architectures of its device code; empty for a C++ module.
     content : str
-        Identifies the library's code, as a module from the cache says it.
+        Identity of the library's code, as for a module from the cache.
     library_sha256 : str
     dependencies : tuple of (str, str)
-        The files that compilers read, and the hash of each.
+        Files that compilers read, and the hash of each.
     """
 
     key: CacheKey
@@ -75,15 +75,15 @@ class Prebuilt(NamedTuple):
 
 
 def request_key(request: BuildRequest, ffi_api_version: str) -> CacheKey:
-    """What a prebuilt module is found by. Pure, but for the digest of our own code."""
+    """Make the key that finds a prebuilt module. Pure, except for the digest of our own code."""
     return make_key(_KIND, *request_fields(request, ffi_api_version))
 
 
 def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
-    """Whether device code for some architectures runs on all of others. Pure.
+    """Return whether device code for some architectures runs on all of others. Pure.
 
-    Machine code runs on later minor versions of its major version; the PTX of the highest architecture without a
-    suffix is translated for any later one; code for a suffix ``a`` runs on that one capability.
+    Machine code runs on later minor versions of its major version; the driver compiles the PTX of the highest
+    architecture without a suffix for any later one; code with the suffix ``a`` runs only on that capability.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def _serves_one(built: Sequence[Arch], wanted: Arch) -> bool:
 
 
 def find(root: Path, key: CacheKey, wanted: Sequence[Arch]) -> Prebuilt | None:
-    """The prebuilt module of a request that runs on all wanted architectures; with none wanted, on any.
+    """Find the prebuilt module of a request that runs on all wanted architectures; if none is wanted, any module.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def find(root: Path, key: CacheKey, wanted: Sequence[Arch]) -> Prebuilt | None:
 
 
 def explain(root: Path, key: CacheKey, wanted: Sequence[Arch]) -> str:
-    """Why `find` found nothing, in one line."""
+    """Explain in one line why `find` found nothing."""
     language = " ".join(key.texts("language"))
     reasons = [reason for folder, record in _variants(root, key) if (reason := _obstacle(folder, record, wanted))]
     others = [record.key for folder in _folders(root / key.name) if (record := _read(folder)) is not None]
@@ -131,17 +131,17 @@ def explain(root: Path, key: CacheKey, wanted: Sequence[Arch]) -> str:
 
 
 def export(store: Store, folder: Path) -> tuple[Path, ...]:
-    """Copy every module that is valid in a cache into a folder of prebuilt modules.
+    """Copy every valid module of a cache into a folder of prebuilt modules.
 
     Returns
     -------
     tuple of Path
-        The folder of each module, sorted. What is there already is replaced.
+        The folder of each module, sorted. Existing ones are replaced.
 
     Raises
     ------
     CacheError
-        The cache holds no module, or the folder can't be written.
+        The cache has no module, or the folder can't be written.
     """
     entries = dict(_modules(store))
     if not entries:
@@ -156,7 +156,7 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
 
 
 def _modules(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
-    """The valid modules of a cache, each once."""
+    """Iterate over the valid modules of a cache, without repetition."""
     for info in store.entries():
         if info.kind == _MODULE:
             key = CacheKey.from_json(Path(info.path, KEY).read_text(encoding="utf-8"))
@@ -166,7 +166,7 @@ def _modules(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
 
 
 def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
-    """Write one module beside its place, readable by every user, then put it there."""
+    """Write one module, readable by every user, to a temporary folder beside its place, then rename it."""
     archs = tuple(map(Arch.parse, key.texts("archs")))
     outputs = {output.path: output.sha256 for output in entry.manifest.outputs.records}
     record = Record(
@@ -195,7 +195,7 @@ def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
 
 
 def _require_safe(path: Path) -> None:
-    """Only the user and root may be able to exchange what is loaded: the cache's rule, for the folder and all in it."""
+    """Check that only the user and root can replace files in a folder: the cache's rule for it and its contents."""
     try:
         stats = (path.lstat(), path.stat())
     except OSError as error:
@@ -218,7 +218,7 @@ def _stem(key: CacheKey) -> str:
 
 
 def _variants(root: Path, key: CacheKey) -> Iterator[tuple[Path, Record]]:
-    """The modules of a request, one for each set of architectures it was exported for.
+    """Find the modules of a request, one for each set of architectures it was exported for.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def _folders(parent: Path, stem: str = "") -> list[Path]:
 
 
 def _obstacle(folder: Path, record: Record, wanted: Sequence[Arch]) -> str | None:
-    """Why a module of the right request can't be used; None when it can."""
+    """Return the reason a module of the right request can't be used; None if it can."""
     if not serves(record.archs, wanted):
         built, asked = ("/".join(arch.sm for arch in archs) for archs in (record.archs, wanted))
         return f"{record.key.name} is there for {built}, which does not run on {asked}"
@@ -266,7 +266,7 @@ def _opened(folder: Path, record: Record) -> Prebuilt:
 
 
 def _sha256(path: Path) -> str | None:
-    """A file's hash; None when there is no such file. What else has its name, such as a pipe, is not waited for."""
+    """Hash a file; None if it is missing or not a regular file. A pipe in its place does not block."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
@@ -285,7 +285,7 @@ def _render(record: Record) -> str:
 
 
 def _read(folder: Path) -> Record | None:
-    """A module's record; None when it is missing, damaged or of another schema."""
+    """Read a module's record; None if it is missing, damaged or of another schema."""
     try:
         document = json.loads((folder / RECORD).read_bytes())
         if document["schema"] != _SCHEMA:

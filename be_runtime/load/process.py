@@ -1,4 +1,4 @@
-"""What the whole process shares: the settings, the cache folder, the registered targets. Each is made on first use."""
+"""State of the whole process: settings, cache folder, registered targets. Each is made on first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Process:
-    """Process-wide state; the public functions use the one in this file, tests make their own."""
+    """Process-wide state; the public functions use the instance in this file, tests make their own."""
 
     def __init__(self) -> None:
         self.registry = Registry(jax_port.register)
@@ -39,7 +39,7 @@ class Process:
         self._making = ThreadLock()
 
     def only(self, kind: type[T], make: Callable[[], T]) -> T:
-        """The process's only object of a kind, made on first use."""
+        """Return the process's only object of a kind, made on first use."""
         with self._making:
             if kind not in self._objects:
                 self._objects[kind] = make()
@@ -51,16 +51,16 @@ class Process:
             self._chosen_cache = folder
 
     def choose_archs(self, archs: tuple[Arch, ...]) -> None:
-        """Compile device code for these from now on; empty returns to the environment and the devices."""
+        """Compile device code for these from now on; an empty tuple restores the environment and the devices."""
         with self._lock:
             self._archs = archs
 
     def settings(self) -> Settings:
-        """From the environment as it is now."""
+        """Read the settings from the current environment."""
         return Settings.from_environ(os.environ)
 
     def cache_dir(self, settings: Settings) -> Path:
-        """The cache folder: the chosen one, else the configured one, else the default, looked for once."""
+        """Return the cache folder: the chosen one, else the configured one, else the default, searched once."""
         with self._lock:
             if self._chosen_cache is not None:
                 return self._chosen_cache
@@ -69,7 +69,7 @@ class Process:
             return self._located[1]
 
     def session(self, build_directory: Path | None = None) -> Session:
-        """What one load needs; its module is kept in the cache, or in the folder that the caller named."""
+        """Make the session for one load, whose module is kept in the cache, or in the folder that the caller named."""
         settings = self.settings()
         cache = self.cache_dir(settings)
         return Session(
@@ -83,7 +83,7 @@ class Process:
         )
 
     def load(self, request: BuildRequest, options: LoadOptions) -> CompiledModule:
-        """Load a module: a prebuilt one if there is one and no new build is asked for, else by way of the cache."""
+        """Load a module: a prebuilt one if there is one and no rebuild is requested, else one from the cache."""
         settings = self.settings()
         folder = settings.prebuilt_dir
         if folder is None or options.force_rebuild or options.build_directory is not None:
@@ -99,7 +99,7 @@ class Process:
             raise
 
     def _wanted(self, request: BuildRequest, settings: Settings) -> tuple[Arch, ...]:
-        """The architectures that a module's device code has to run on; none where nothing says so."""
+        """Return the architectures that a module's device code must run on; none if they are unknown."""
         if request.language == "cpp":
             return ()
         return wanted_archs(request.compute_capability, self._archs, settings, lambda: device_archs(LocalSystem()))

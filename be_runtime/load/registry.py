@@ -1,6 +1,6 @@
-"""Which FFI targets this process has registered, and with what content.
+"""The FFI targets that this process has registered, and their contents.
 
-XLA keeps a handler for the life of the process: pointing a live target at other code has no effect on programs that
+XLA keeps a handler for the life of the process: registering other code for a live target has no effect on programs that
 were compiled before. So a target's content is fixed when it is first registered.
 """
 
@@ -23,7 +23,7 @@ class Target(NamedTuple):
     platform : str
         JAX's name of the platform: ``"cpu"`` or ``"CUDA"``.
     content : str
-        Identifies the code and its traits.
+        Identity of the code and its traits.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Registry:
     Parameters
     ----------
     register : callable
-        Hands (name, handler, platform) to JAX.
+        Function that registers (name, handler, platform) with JAX.
     """
 
     def __init__(self, register: Callable[[str, object, str], None]) -> None:
@@ -52,14 +52,14 @@ class Registry:
         Parameters
         ----------
         targets : sequence of Target
-            A target with the content that is live already is left as it is.
+            Targets. One that is live with the same content is left as it is.
         handlers : mapping of str to callable
-            Makes the handler of a target, by its name; called only for new targets.
+            Functions that make the handler of each target, by its name; called only for new targets.
 
         Raises
         ------
         RegistrationError
-            When a live target has other content, or JAX refuses one.
+            A live target has other content, or JAX refuses one.
         """
         with self._lock:
             new = [target for target in targets if not self._is_live(target)]
@@ -94,5 +94,5 @@ class Registry:
         return True
 
     def names(self, platform: str | None = None) -> tuple[str, ...]:
-        """Every registered target's name, sorted, each once; only those of a platform if it is given."""
+        """List the names of registered targets, of one platform or all, sorted and without repetition."""
         return tuple(sorted({name for name, its_platform in self._targets if platform in (None, its_platform)}))

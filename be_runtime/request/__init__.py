@@ -1,1 +1,1 @@
-"""What a caller asks for, checked, and the tools that it takes. Imports `settings` and values."""
+"""A caller's request, checked, and the tools for it. Imports `settings` and values."""

@@ -1,4 +1,4 @@
-"""From the arguments of a load function to checked values. Bad arguments end here."""
+"""Conversion of a load function's arguments to checked values. Bad arguments are refused here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 StrPath = str | Path
 
 SUFFIXES: dict[Language, tuple[str, ...]] = {"cuda": (".cu",), "cpp": (".cc", ".cpp", ".cxx")}
-"""The files of a folder that are sources of a language."""
+"""Suffixes of the files in a folder that are sources of a language."""
 
 
 _ENDINGS = (*SUFFIXES["cuda"], *SUFFIXES["cpp"], ".cuh", ".h", ".hpp")
@@ -39,7 +39,7 @@ _FROM_FILES = "load a file with load_cuda_file or load_cpp_file, a folder with l
 
 
 class LoadArguments(TypedDict, total=False):
-    """The keyword arguments that `load_options` takes, but those of CUDA."""
+    """The keyword arguments that `load_options` takes, except those for CUDA."""
 
     build_directory: StrPath | None
     verbose: bool
@@ -88,7 +88,7 @@ def cpp_request(
     optimization_level: int = 3,
     use_fast_math: bool = False,
 ) -> BuildRequest:
-    """The checked request for a C++ module."""
+    """Make the checked request for a C++ module."""
     return BuildRequest(
         name=name,
         language="cpp",
@@ -116,7 +116,7 @@ def cuda_request(
     optimization_level: int = 3,
     use_fast_math: bool = False,
 ) -> BuildRequest:
-    """The checked request for a CUDA module."""
+    """Make the checked request for a CUDA module."""
     cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
     named = arch_flags(cflags)
     if compute_capability is not None and named:
@@ -151,7 +151,7 @@ def load_options(
     ninja_workers: int | None = None,
     allow_cuda_graph: bool = True,
 ) -> LoadOptions:
-    """The checked options that do not change the library."""
+    """Check the options that do not change the library."""
     return LoadOptions(
         target_prefix=check_name(name if target_prefix is None else target_prefix, "target_prefix"),
         build_directory=check_optional_path(build_directory, "build_directory"),
@@ -164,7 +164,7 @@ def load_options(
 
 
 def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = True) -> None:
-    """Refuse the path of a source in the place of its text, of which `is_whole` says that it is not a part."""
+    """Refuse a path passed instead of a source's text, or of a part of it if `is_whole` is false."""
     is_path = isinstance(source, os.PathLike)
     if isinstance(source, str) and "\n" not in source and not source.startswith(("//", "/*", "#")):
         is_path = source.endswith(_ENDINGS) or (is_whole and len(source.split()) == 1 and "/" in source)
@@ -173,7 +173,7 @@ def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = Tr
 
 
 def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ...]:
-    """One unit of one or several source texts, which messages call by the module's name."""
+    """Make one unit of one or several source texts; messages use the module's name for them."""
     checked = check_name(name)
     refuse_path(sources, argument, _FROM_FILES)
     texts = [sources] if isinstance(sources, str) else sources
@@ -191,7 +191,7 @@ def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ..
 
 
 def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
-    """One unit that is a file."""
+    """Make one unit of a file."""
     file = _existing_path(path, argument)
     if file.is_dir():
         hint = "load a folder with load_cuda_dir or load_cpp_dir"
@@ -200,9 +200,9 @@ def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
 
 
 def dir_units(path: object, language: Language, argument: str = "directory") -> tuple[Unit, ...]:
-    """One unit for each source file of a folder, in order of their names; folders below it are not read.
+    """Make one unit for each source file of a folder, sorted by name; folders below it are not read.
 
-    A name that begins with a dot is an editor's or a file system's copy of another file.
+    Files whose names begin with a dot are left out: they are copies made by an editor or a file system.
     """
     folder = check_path(path, argument)
     if not folder.is_dir():
@@ -219,7 +219,7 @@ def dir_units(path: object, language: Language, argument: str = "directory") -> 
 
 
 def default_name(path: object, name: object, argument: str = "path") -> str:
-    """A module's name: the given one, else that of its file or folder."""
+    """Return a module's name: the given one, else that of its file or folder."""
     if name is not None:
         return check_name(name)
     found = _existing_path(path, argument)
@@ -227,7 +227,7 @@ def default_name(path: object, name: object, argument: str = "path") -> str:
 
 
 def _existing_path(value: object, argument: str) -> Path:
-    """A path, if it is not a source's text: nothing that is missing has a name of several lines."""
+    """Check that a path is not a source's text: one that is missing and has several lines is."""
     path = check_path(value, argument)
     if "\n" in str(path) and not os.path.lexists(path):
         raise ArgumentError(

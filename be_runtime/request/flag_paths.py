@@ -1,4 +1,4 @@
-"""Relative paths in an author's flags, made absolute: they mean the caller's folder; builds run in another. Pure."""
+"""Conversion of relative paths in an author's flags, which refer to the caller's folder, to absolute ones. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _JOINED_FILES = ("-include=", "--pre-include=")
 _SEPARATE = ("-idirafter", "-isystem", "-iquote", "-rpath", "-I", "-L")
 _LONG = ("--include-path", "--system-include", "--library-path")
 _FILES = ("-include", "-imacros", "--pre-include")
-"""Their files are searched among the headers where the caller's folder has none of that name."""
+"""Options for files, which are searched among the headers if the caller's folder has none of that name."""
 _LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|a|o)", re.DOTALL)
 
 
 def absolute_paths(flags: Sequence[str], cwd: Path, exists: Callable[[Path], bool]) -> tuple[str, ...]:
-    """The flags, with the paths of folders, and of libraries and headers that exist, made absolute.
+    """Make the paths of folders, and of existing libraries and headers, in flags absolute.
 
     Parameters
     ----------
     flags : sequence of str
-        Of a compiler or linker.
+        Flags of a compiler or linker.
     cwd : Path
-        What relative paths are relative to.
+        Folder that relative paths refer to.
     exists : callable
-        Whether there is such a file.
+        Function that tells whether a file exists.
 
     Examples
     --------
@@ -58,10 +58,10 @@ def _joined(flag: str, cwd: Path) -> str:
 
 
 def _absolute(value: str, cwd: Path) -> str:
-    """A path that is not absolute, nor relative to the loaded library, as an absolute one.
+    """Make a path absolute, unless it is already or is relative to the loaded library.
 
-    ``=`` before it is a sysroot, which is none where it isn't named, or belongs to the option. After a comma comes
-    nvcc's next flag for the host compiler.
+    A leading ``=`` stands for the sysroot, which is empty if it isn't given, or belongs to the option. A leading comma
+    precedes nvcc's next flag for the host compiler.
     """
     if value[:1] == "=" and value[1:2] not in ("", "="):
         return f"={_absolute(value[1:], cwd)}"

@@ -1,4 +1,4 @@
-"""The checked form of a load function's arguments: everything past this file is known to be well-formed."""
+"""The checked form of a load function's arguments: other modules rely on them to be well-formed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from be_runtime.source_text import SourceText
 Language = Literal["cuda", "cpp"]
 
 ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code")
-"""The flags by which nvcc is told what to compile device code for."""
+"""nvcc's flags for the architectures of device code."""
 
 _JOINED = re.compile(
     r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))\s+(\S.*)",
     re.DOTALL,
 )
-"""Two arguments in one: an option, and behind a space the next one or its own value."""
+"""Two arguments in one string: an option, a space, and its value or the next option."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
 
@@ -31,11 +31,11 @@ class Unit(NamedTuple):
     Parameters
     ----------
     stem : str
-        Names the unit's files; unique in the request.
+        Name of the unit's files; unique in the request.
     sources : tuple of SourceText
-        Its text: one for a file, one or several for an inline source.
+        Sources: one for a file, one or several for an inline source.
     path : Path or None
-        The absolute path of a file that the compiler reads where it lies; None for an inline source.
+        Absolute path of a file, which the compiler reads in place; None for an inline source.
     """
 
     stem: str
@@ -44,7 +44,7 @@ class Unit(NamedTuple):
 
 
 class CompileOptions(NamedTuple):
-    """What changes the compiled library, apart from its sources.
+    """Options that change the compiled library.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class CompileOptions(NamedTuple):
         0 to 3.
     use_fast_math : bool
     cflags, ldflags : tuple of str
-        The author's own flags, each one argument.
+        Flags of the author, one argument each.
     include_paths : tuple of Path
-        Absolute, searched in this order before ours.
+        Absolute folders of headers, searched in this order before ours.
     """
 
     optimization_level: int = 3
@@ -65,19 +65,19 @@ class CompileOptions(NamedTuple):
 
 
 class LoadOptions(NamedTuple):
-    """What changes how a library is built and registered, but not the library.
+    """Options that change how a library is built and registered, but not the library.
 
     Parameters
     ----------
     build_directory : Path or None
-        Holds the module's entries instead of the cache.
+        Folder for the module's entries instead of the cache.
     verbose, force_rebuild, auto_register : bool
     target_prefix : str
         First part of the targets' names.
     jobs : int or None
-        Compilers at a time; None means one for each processor, as memory allows.
+        Number of compilers at a time; None means one for each processor, as memory allows.
     allow_cuda_graph : bool
-        Whether a command buffer may capture the entry points.
+        True if a command buffer may capture the entry points.
     """
 
     target_prefix: str
@@ -90,19 +90,19 @@ class LoadOptions(NamedTuple):
 
 
 class BuildRequest(NamedTuple):
-    """One module to make.
+    """A request for one module.
 
     Parameters
     ----------
     name : str
     language : {"cuda", "cpp"}
     units : tuple of Unit
-        At least one.
+        Translation units, at least one.
     functions : dict, list or None
-        As the author gave them; `be_runtime.spec.discover` judges them.
+        Functions as the author gave them; `be_runtime.spec.discover` checks them.
     compile : CompileOptions
     compute_capability : str or None
-        As the author gave it; None means the devices present. Only for CUDA.
+        Architectures as the author gave them; None means the devices present. Only for CUDA.
     """
 
     name: str
@@ -114,7 +114,7 @@ class BuildRequest(NamedTuple):
 
 
 def arch_flags(cflags: Sequence[str]) -> tuple[str, ...]:
-    """Those of an author's flags that name architectures, in one piece or with their value behind them.
+    """Select an author's flags that name architectures, each with its value.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def arch_flags(cflags: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_name(value: object, argument: str = "name") -> str:
-    """A module's name or a target's prefix: letters, digits, ``_``, ``-`` and single dots between them."""
+    """Check a module's name or a target's prefix: letters, digits, ``_``, ``-`` and single dots between them."""
     if not isinstance(value, str):
         raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
     if not _NAME.fullmatch(value):
@@ -143,9 +143,9 @@ def check_name(value: object, argument: str = "name") -> str:
 
 
 def check_flags(value: object, argument: str) -> tuple[str, ...]:
-    """A list of command-line arguments; each stays one argument, whatever characters it holds.
+    """Check a list of command-line arguments; each stays one argument, whatever its characters.
 
-    Relative paths in them are those of the process's working folder.
+    Relative paths in them are relative to the process's working folder.
     """
     if value is None:
         return ()
@@ -168,10 +168,10 @@ def check_flags(value: object, argument: str) -> tuple[str, ...]:
 
 
 def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ...]:
-    """Folders to search for headers, made absolute; each must exist.
+    """Check the folders of headers and make them absolute; each must exist.
 
-    No compiler can list headers below a folder with the end of a line in its name; `refused` names what else it can't
-    take.
+    No compiler can list headers below a folder with a line break in its name; `refused` has the characters that are not
+    allowed.
     """
     argument = "extra_include_paths"
     if value is None:
@@ -195,21 +195,21 @@ def check_include_paths(value: object, *, refused: str = "\n") -> tuple[Path, ..
 
 
 def check_optimization_level(value: object) -> int:
-    """An ``-O`` level."""
+    """Check an ``-O`` level."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 3:
         raise ArgumentError(f"optimization_level must be an integer from 0 to 3, not {value!r}")
     return value
 
 
 def check_bool(value: object, argument: str) -> bool:
-    """True or False, nothing that merely looks like it."""
+    """Check that a value is True or False, and not merely truthy."""
     if not isinstance(value, bool):
         raise ArgumentError(f"{argument} must be True or False, not {value!r}")
     return value
 
 
 def check_jobs(value: object) -> int | None:
-    """Number of compilers at a time, or None."""
+    """Check the number of compilers at a time, or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -218,7 +218,7 @@ def check_jobs(value: object) -> int | None:
 
 
 def check_optional_path(value: object, argument: str) -> Path | None:
-    """A path made absolute, or None."""
+    """Check a path and make it absolute, or return None."""
     if value is None:
         return None
     if not isinstance(value, (str, Path)) or not str(value):
@@ -227,7 +227,7 @@ def check_optional_path(value: object, argument: str) -> Path | None:
 
 
 def check_path(value: object, argument: str) -> Path:
-    """A path made absolute."""
+    """Check a path and make it absolute."""
     checked = check_optional_path(value, argument)
     if checked is None:
         raise ArgumentError(f"{argument} must be a path, not None")
@@ -235,14 +235,14 @@ def check_path(value: object, argument: str) -> Path:
 
 
 def _absolute(path: Path) -> Path:
-    """A path in the one spelling that it has from any folder, its symbolic links kept as far as ``..`` allows."""
+    """Make a path absolute, without ``..``; symbolic links before a ``..`` are resolved, others are kept."""
     parts = path.absolute().parts
     above = max((index for index, part in enumerate(parts, start=1) if part == ".."), default=0)
     return Path(*parts[:above]).resolve().joinpath(*parts[above:]) if above else Path(*parts)
 
 
 def check_arch_list(value: object, argument: str) -> str | None:
-    """Architectures as one text, or None; a list is joined, and each name is judged by ``be_toolchain.arch``."""
+    """Convert architectures to one text, or return None; ``be_toolchain.arch`` checks the names."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):

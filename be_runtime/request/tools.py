@@ -1,4 +1,4 @@
-"""Which tools a build uses: the compilers, the architectures, the folders of headers and libraries."""
+"""The tools of a build: compilers, architectures, folders of headers and libraries."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from be_toolchain.model import CudaToolkit, HostCompiler
 _ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
 
 _GENERIC = Arch(7, 5)
-"""From here on CUDA's headers have what kernels commonly use, and CUDA 12 and 13 compile for it."""
+"""The first architecture with all commonly used features of CUDA's headers; CUDA 12 and 13 support it."""
 
 
 _PUBLIC_CALL = 7
-"""Stack frames from a warning in `choose_archs` to the line that calls a load function."""
+"""Number of stack frames from a warning in `choose_archs` to the line that calls a load function."""
 
 
 class Tools(NamedTuple):
-    """What a build runs and reads apart from the author's sources.
+    """The programs and files of a build, apart from the author's sources.
 
     Parameters
     ----------
     cxx : HostCompiler
     cuda : CudaToolkit or None
-        None for a C++ module.
+        CUDA toolkit; None for a C++ module.
     archs : tuple of Arch
-        What device code is compiled for; empty for a C++ module.
+        Architectures of device code; empty for a C++ module.
     ffi_include : Path
-        XLA's headers.
+        Folder of XLA's headers.
     programs : tuple of str
-        The assembler and linkers that PATH finds, for compilers that look there.
+        Assembler and linkers on PATH, for compilers that search it.
     library_includes, library_dirs : tuple of Path
-        Headers and libraries of CUDA's math libraries that the toolkit may lack; searched last.
+        Folders of headers and libraries of CUDA's math libraries, which the toolkit may lack; searched last.
     """
 
     cxx: HostCompiler
@@ -57,7 +57,7 @@ class Tools(NamedTuple):
     library_dirs: tuple[Path, ...] = ()
 
     def key_fields(self) -> tuple[str, ...]:
-        """What of this decides a build beyond the toolchain's own fields and the architectures."""
+        """Return the fields of a key for these tools, apart from the toolchain's own and the architectures."""
         folders = (self.ffi_include, *self.library_includes, *self.library_dirs)
         return (str(self.cxx.path), *self.programs, *map(str, folders))
 
@@ -68,14 +68,14 @@ def wanted_archs(
     settings: Settings,
     devices: Callable[[], Sequence[Arch]],
 ) -> tuple[Arch, ...]:
-    """What device code is wanted for: the argument, then the process's setting, the environment, the devices.
+    """Return the requested architectures: from the argument, the process's setting, the environment or the devices.
 
     Raises
     ------
     ArchError
-        One of them is no architecture.
+        A name is not an architecture.
     ArgumentError
-        The argument is no text.
+        The argument is not a str.
     """
     if asked is not None:
         if not isinstance(asked, str):
@@ -91,7 +91,7 @@ def wanted_archs(
 
 
 def _spelling(asked: object) -> tuple[str, ...]:
-    """How to write what is a number, or several of these, where that is an architecture."""
+    """Return a hint with the text for a number, or several numbers, that stands for an architecture."""
     parts = asked if isinstance(asked, list | tuple | set | frozenset) else (asked,)
     text = ",".join(sorted(str(part) for part in parts))
     try:
@@ -102,12 +102,12 @@ def _spelling(asked: object) -> tuple[str, ...]:
 
 
 def no_architecture(consequence: str) -> ArgumentError:
-    """Why no architecture is known, and how to name one: an error where one is needed, elsewhere a warning's text.
+    """Make the error for an unknown architecture, with hints to name one; its text also serves for a warning.
 
     Parameters
     ----------
     consequence : str
-        What follows from it.
+        Consequence, for the message.
     """
     return ArgumentError(
         f"no GPU is visible, so {consequence}",
@@ -125,12 +125,12 @@ def choose_archs(
     toolkit: CudaToolkit,
     devices: Callable[[], Sequence[Arch]],
 ) -> tuple[Arch, ...]:
-    """What to compile device code for: what is wanted, if the toolkit can; else, with a warning, what most GPUs run.
+    """Choose the architectures of device code: the requested ones, else, with a warning, one that most GPUs run.
 
     Raises
     ------
     ArchError
-        One of them is no architecture, or none that the toolkit can target.
+        A name is not an architecture, or the toolkit can't target it.
     """
     archs = wanted_archs(asked, process_wide, settings, devices)
     if not archs:
@@ -143,14 +143,14 @@ def choose_archs(
 
 
 def archs_of_flags(flags: Sequence[str], otherwise: Callable[[], tuple[Arch, ...]]) -> tuple[Arch, ...]:
-    """What an author's flags make nvcc compile device code for.
+    """Return the architectures for which nvcc compiles device code under an author's flags.
 
     Parameters
     ----------
     flags : sequence of str
-        Those that name architectures.
+        Flags that name architectures.
     otherwise : callable
-        What is wanted; called where they name none by its number, as ``-arch=native`` does.
+        Function that returns the requested architectures, called if the flags have no number, as in ``-arch=native``.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def gather_tools(
     ffi_include: Path,
     record_dir: Path | None,
 ) -> Tools:
-    """Everything that a build of the request runs and reads apart from its sources."""
+    """Gather everything that a build of the request runs and reads, apart from its sources."""
     if request.language == "cpp":
         assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
         return Tools(cxx=toolchain.cxx, cuda=None, archs=(), ffi_include=ffi_include, programs=_programs(system))
@@ -200,14 +200,14 @@ def gather_tools(
 
 
 def _programs(system: System) -> tuple[str, ...]:
-    """What gcc and clang look for on PATH: https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html."""
+    """List programs that gcc and clang use from PATH: https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html."""
     folders = system.environ.get("PATH", "").split(os.pathsep)
     paths = (f"{folder}/{name}" for name in _ON_PATH for folder in folders)
     return tuple(path for path in paths if os.access(path, os.X_OK))
 
 
 def _wheel_roots(toolkit: CudaToolkit, system: System) -> list[Path]:
-    """Where wheels put CUDA's libraries: JAX brings cuBLAS and its siblings, which a toolkit may not have."""
+    """List the folders of CUDA's libraries in wheels: JAX's include cuBLAS and others that a toolkit may lack."""
     major = toolkit.release.split(".")[0]
     roots = [site / "nvidia" / f"cu{major}" for site in system.site_dirs]
     if major == "12":

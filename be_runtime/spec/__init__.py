@@ -1,6 +1,6 @@
-"""What the entry points of a kernel's source are. Pure.
+"""Entry points of a kernel's source. Pure.
 
-Discovery is imported on its first use: a warm load needs the values alone.
+Discovery is imported on its first use: a warm load needs only the values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The axes of an array in an arg_spec: ``[n k]``, ``[... k]``, ``[n 3]``, ``[]``. Pure.
 
-Axes are spelt as in einops and in Shardy's rules. A name stands for one extent in the whole call, a number for itself,
-and ``...`` at the beginning for any number of leading axes, the same ones wherever it is written.
+Axes are written as in einops and in Shardy's rules. A name stands for one extent in the whole call, a number for
+itself, and ``...`` at the beginning for any number of leading axes, the same in all arrays.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 Axes = tuple[str | int, ...]
-"""Names, extents, and perhaps ``"..."`` as the first."""
+"""Names and extents, optionally with ``"..."`` first."""
 
 LEADING = "..."
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -18,12 +18,12 @@ _EXTENT = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def parse_axes(text: str) -> Axes:
-    """Read what stands between the brackets.
+    """Read the text between the brackets.
 
     Raises
     ------
     ValueError
-        Says which word is no axis.
+        A word is not an axis; the message names it.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def parse_axes(text: str) -> Axes:
 
 
 def render_axes(axes: Axes) -> str:
-    """The text that `parse_axes` reads.
+    """Write the text that `parse_axes` reads.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def render_axes(axes: Axes) -> str:
 
 
 def axis_names(every: Iterable[Axes | None]) -> tuple[str, ...]:
-    """The names in the axes of several arrays, ``"..."`` aside, in the order of their first use.
+    """List the names in the axes of several arrays, without ``"..."``, in the order of their first use.
 
     Examples
     --------

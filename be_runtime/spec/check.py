@@ -1,4 +1,4 @@
-"""A spec against a C++ signature: inference where there is no spec, certain contradictions where there is one."""
+"""Comparison of a spec with a C++ signature: inference of a missing spec, certain contradictions of a given one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HANDLES = frozenset({"int64", "uint64"})
 
 
 def infer(function: Function, places: Places) -> tuple[Param, ...]:
-    """What each parameter of `function` receives.
+    """Infer the role of each parameter of `function`.
 
     Raises
     ------
     SpecError
-        Where the signature does not say it, with the place of the parameter.
+        The signature does not determine a role; the error has the place of the parameter.
     """
     check_kind(function, places)
     params = tuple(_infer_param(function, param, places) for param in function.params)
@@ -37,7 +37,7 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
 
 
 def check_kind(function: Function, places: Places) -> None:
-    """Refuse functions whose signature says for certain that generated code can't call them as it is."""
+    """Refuse a function that generated code certainly can't call, by its signature."""
     reason, hint = _unusable(function)
     if reason:
         raise SpecError(
@@ -48,7 +48,7 @@ def check_kind(function: Function, places: Places) -> None:
 
 
 def _unusable(function: Function) -> tuple[str, str]:
-    """Why inference can't serve `function`, and what to do; empty where it can."""
+    """Return the reason inference can't work for `function`, and a hint; empty if it can."""
     unusable = _uncallable(function)
     if unusable[0]:
         return unusable
@@ -60,7 +60,7 @@ def _unusable(function: Function) -> tuple[str, str]:
 
 
 def _uncallable(function: Function) -> tuple[str, str]:
-    """Why no generated code could call `function`, and what to do."""
+    """Return the reason generated code can't call `function`, and a hint; empty if it can."""
     if function.owner:
         return f"it is a member of {function.owner}", "write a free function that calls it"
     if "__global__" in function.specifiers:
@@ -71,7 +71,7 @@ def _uncallable(function: Function) -> tuple[str, str]:
 
 
 def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
-    """The role of one parameter."""
+    """Infer the role of one parameter."""
     if cpp.shape is Shape.INPUT:
         return Param(role=Role.ARG, name=cpp.name)
     if cpp.shape is Shape.OUTPUT:
@@ -97,7 +97,7 @@ def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
 
 
 def _unmapped(name: str, cpp: CppParam, places: Places) -> SpecError:
-    """The error for a parameter that has no role."""
+    """Make the error for a parameter without a role."""
     which = f"parameter {cpp.name!r}" if cpp.name else f"the parameter {cpp.type!r}"
     if cpp.shape is Shape.UNKNOWN:
         message = f"{name}: {which} has type {cpp.type!r}, which has no mapping"
@@ -107,7 +107,7 @@ def _unmapped(name: str, cpp: CppParam, places: Places) -> SpecError:
 
 
 def _advice(cpp: CppParam) -> tuple[str, ...]:
-    """What to write instead."""
+    """Suggest a replacement for a parameter."""
     if cpp.shape in (Shape.POINTER, Shape.ARRAY):
         return ("take a BE::Tensor and use its data_ptr()",)
     if cpp.shape in (Shape.REFERENCE, Shape.RVALUE):
@@ -120,17 +120,17 @@ def _advice(cpp: CppParam) -> tuple[str, ...]:
 
 
 def at(cpp: CppParam, places: Places) -> SourceSpan:
-    """Where a parameter is written."""
+    """Return the place of a parameter in its source."""
     return places.span(cpp.start, cpp.length)
 
 
 def complete(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> tuple[Param, ...]:
-    """`params` with the names and types that the signature tells.
+    """Complete `params` with the names and types in the signature.
 
     Raises
     ------
     SpecError
-        For an attribute without a type that is no parameter, or one whose type has no mapping.
+        An attribute without a type is not a parameter, or the type of its parameter has no mapping.
     """
     by_name = {cpp.name: cpp for cpp in function.params if cpp.name}
     out: list[Param] = []
@@ -148,7 +148,7 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
 def _dtype_of(
     param: Param, by_name: dict[str, CppParam], index: int, function: Function, locate: Locate, places: Places
 ) -> DType:
-    """The type of an attribute that was written without one."""
+    """Find the type of an attribute that was written without one."""
     cpp = by_name.get(param.name)
     if cpp is None:
         from difflib import get_close_matches
@@ -173,7 +173,7 @@ def _dtype_of(
 
 
 def contradiction(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
-    """Why `params` can't be the spec of `function`, or None where it can or nobody can tell."""
+    """Return the error if `params` can't be the spec of `function`; None if it can, or if that is uncertain."""
     name_span = places.span(function.start, len(function.name))
     reason, hint = _uncallable(function)
     if reason:
@@ -197,7 +197,7 @@ def contradiction(params: tuple[Param, ...], function: Function, locate: Locate,
 
 
 def _wrong_count(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
-    """The error for too few or too many tokens."""
+    """Make the error for too few or too many tokens; None if their number fits."""
     count, most, least = len(params), len(function.params), function.required
     if any(cpp.shape is Shape.PACK for cpp in function.params) or least <= count <= most:
         return None
@@ -219,7 +219,7 @@ def _count(count: int, what: str) -> str:
 
 
 def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
-    """How a token contradicts the parameter in its place; empty where it does not."""
+    """Describe how a token contradicts the parameter at its position; empty if it does not."""
     (token,) = render_spec([param])
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
     if not _fits(param, cpp):
@@ -234,7 +234,7 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
 
 
 def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cpp: CppParam) -> tuple[str, ...]:
-    """What else to change where a token does not fit a parameter."""
+    """Return further hints for a token that does not fit a parameter."""
     if param.role is Role.RET and cpp.shape is Shape.INPUT:
         swapped = any(
             other.role is Role.ARG and its.shape is Shape.OUTPUT
@@ -248,7 +248,7 @@ def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cp
 
 
 def _fits(param: Param, cpp: CppParam) -> bool:
-    """Whether a role and a parameter may belong together."""
+    """Return whether a role may fit a parameter."""
     if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
         return True
     if param.role in _TENSOR_ROLES or cpp.shape in TENSORS:
@@ -259,7 +259,7 @@ def _fits(param: Param, cpp: CppParam) -> bool:
 
 
 def _converts(given: DType, taken: DType) -> bool:
-    """Whether C++ converts every value without losing its meaning; narrow floats may be taken as their raw bits.
+    """Return whether C++ converts every value without losing its meaning; narrow floats may be passed as raw bits.
 
     An integer may become a float, whose values mean the same as long as they are small.
     """
@@ -274,20 +274,20 @@ def _converts(given: DType, taken: DType) -> bool:
 
 
 def _real_bytes(dtype: DType) -> int:
-    """The size of a float, or of a complex number's parts; 0 for any other type."""
+    """Return the size of a float, or of a complex number's parts; 0 for any other type."""
     if dtype.kind == "complex":
         return dtype.size_bytes // 2
     return dtype.size_bytes if dtype.kind == "float" else 0
 
 
 def _value_bits(dtype: DType) -> int:
-    """The bits of an integer's or a bool's magnitude, negative where it may be less than 0; 0 for any other type."""
+    """Return the bits of an integer's or a bool's magnitude, negative for a signed type; 0 for any other type."""
     bits = 8 * dtype.size_bytes
     return {"bool": 1, "uint": bits, "int": 1 - bits}.get(dtype.kind, 0)
 
 
 def _expected(cpp: CppParam, index: int) -> tuple[str, ...]:
-    """A hint with the token that fits a parameter."""
+    """Make a hint with the token that fits a parameter."""
     fitting = {Shape.INPUT: "arg", Shape.OUTPUT: "ret", Shape.STREAM: "stream"}.get(cpp.shape, "")
     if cpp.shape is Shape.SCALAR and cpp.dtype is not None:
         is_stream = cpp.name == "stream" and cpp.dtype.name == "int64"

@@ -1,4 +1,4 @@
-"""From sources and the `functions` argument to the entry points of a module."""
+"""Discovery of the entry points of a module, from its sources and the `functions` argument."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from be_runtime.spec.grammar import Locate, is_identifier, parse_spec
 from be_runtime.spec.model import EntryPoint, Param, Role
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
-"""A spec for each name, names to infer, or None for the annotations."""
+"""A spec for each name, names whose spec is inferred, or None for the annotations."""
 
 
 class _Request(NamedTuple):
-    """One entry point that is asked for.
+    """A request for one entry point.
 
     Parameters
     ----------
     name : str
     tokens : tuple of str or None
-        None where the C++ signature decides.
+        Spec; None to infer it from the C++ signature.
     annotation : Annotation or None
-        None where the `functions` argument asks.
+        Annotation; None for a request in the `functions` argument.
     """
 
     name: str
@@ -36,7 +36,7 @@ class _Request(NamedTuple):
     annotation: Annotation | None = None
 
     def locate(self, places: Places) -> Locate:
-        """The places of the tokens; all nowhere for a request from Python."""
+        """Return a function for the places of the tokens, which are unknown for a request from Python."""
         note = self.annotation
 
         def locate(index: int) -> SourceSpan | None:
@@ -53,7 +53,7 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
     Parameters
     ----------
     sources : sequence of SourceText
-        All sources of the module. An entry point is searched in the source of its annotation first.
+        Sources of the module. An entry point is searched first in the source of its annotation.
     functions : mapping of str to sequence of str, sequence of str, or None
         Names with their arg_spec, names whose spec is inferred from the C++ signature, or None for the
         ``// @BE name [tokens]`` annotations. Annotations count in the last case only.
@@ -61,7 +61,7 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
     Returns
     -------
     tuple of EntryPoint
-        In the order of `functions`, or of the annotations.
+        Entry points in the order of `functions`, or of the annotations.
 
     Raises
     ------
@@ -70,9 +70,9 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
     SpecError
         A spec or a signature can't be understood, or they contradict each other.
     EntryPointNotFoundError
-        The sources do not define a function, or nothing names one.
+        The sources do not define a requested function, or no function is requested.
     DuplicateEntryPointError
-        Two entry points have one name.
+        Two entry points have the same name.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
 
 
 def _requests_of(functions: object) -> list[_Request] | None:
-    """The requests in the `functions` argument, or None for annotations."""
+    """Return the requests in the `functions` argument, or None for annotations."""
     if functions is None:
         return None
     if isinstance(functions, Mapping):
@@ -120,7 +120,7 @@ def _name(name: object) -> str:
 
 
 def _tokens(name: object, tokens: object) -> tuple[str, ...]:
-    """The token list of one function, checked."""
+    """Check the token list of one function."""
     if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes | bytearray):
         hints = (f"write {tokens.split()!r}",) if isinstance(tokens, str) else ()
         raise ArgumentError(f"functions[{name!r}] must be a list of tokens, not {tokens!r}", hints=hints)
@@ -131,7 +131,7 @@ def _tokens(name: object, tokens: object) -> tuple[str, ...]:
 
 
 def _annotated(program: Program) -> list[_Request]:
-    """The requests in the annotations."""
+    """Return the requests in the annotations."""
     requests = []
     for note in program.annotations():
         if not note.words:
@@ -151,7 +151,7 @@ def _annotated(program: Program) -> list[_Request]:
 
 
 def _example(program: Program) -> str:
-    """How to annotate, with a function of the sources where there is one."""
+    """Give an example of an annotation, with a function of the sources if there is one."""
     name = next(iter(program.function_names()), "vector_add")
     return f"write a line `// @BE {name}` above the definition of `void {name}(...)`, or pass functions=[{name!r}]"
 
@@ -166,7 +166,7 @@ def _check_name(request: _Request, places: Places) -> None:
 
 
 def _resolve(request: _Request, program: Program) -> EntryPoint:
-    """Find the function of one request and settle its parameters."""
+    """Find the function of one request and determine its parameters."""
     places = program.places
     candidates = _candidates(request, program)
     if not candidates:
@@ -185,7 +185,7 @@ def _resolve(request: _Request, program: Program) -> EntryPoint:
 
 
 def _candidates(request: _Request, program: Program) -> list[Function]:
-    """The functions that a request may mean: definitions before prototypes, one for each signature."""
+    """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
     functions: Sequence[Function] = program.functions(request.name)
     if request.annotation is not None:
         home = program.places.source_index(request.annotation.start)
@@ -214,7 +214,7 @@ def _check_one_source(functions: Sequence[Function], places: Places) -> None:
 
 
 def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
-    """`function` with the default arguments that any of its declarations has."""
+    """Add the default arguments of all declarations of `function`."""
     if len(same) < 2:
         return function
     defaults = [any(other.params[index].has_default for other in same) for index in range(len(function.params))]
@@ -225,7 +225,7 @@ def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
 
 
 def _only(request: _Request, functions: Sequence[Function], places: Places) -> Function:
-    """The one function, or an error that names two."""
+    """Return the only function, or raise an error that names two."""
     if len(functions) == 1:
         return functions[0]
     first, second = functions[0], functions[1]
@@ -238,7 +238,7 @@ def _only(request: _Request, functions: Sequence[Function], places: Places) -> F
 
 
 def _no_overload(request: _Request, functions: Sequence[Function], places: Places) -> SpecError:
-    """The error for a spec that fits no overload."""
+    """Make the error for a spec that fits no overload."""
     where = " and ".join(places.describe(function.start) for function in functions)
     return SpecError(
         f"{request.name}: the arg_spec ({' '.join(request.tokens or ())}) fits none of the functions at {where}",
@@ -247,7 +247,7 @@ def _no_overload(request: _Request, functions: Sequence[Function], places: Place
 
 
 def _unseen(request: _Request, program: Program) -> EntryPoint:
-    """The entry point of a function that an undefined macro generates, or the error that there is none."""
+    """Return the entry point of a function that an undefined macro generates, or raise the error for a missing one."""
     note = request.annotation
     call = program.unknown_call_at(note.end) if note is not None else program.unknown_call_for(request.name)
     if call is None:
@@ -279,7 +279,7 @@ def _unseen(request: _Request, program: Program) -> EntryPoint:
 
 
 def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
-    """The error for a name that the sources do not define."""
+    """Make the error for a name that the sources do not define."""
     from difflib import get_close_matches
 
     names = program.function_names()
@@ -310,7 +310,7 @@ def _entry(request: _Request, params: tuple[Param, ...], function: Function, pro
 
 
 def _launches_out_of_order(params: tuple[Param, ...], function: Function, program: Program) -> bool:
-    """Whether the function's own code shows a race with XLA; a macro that names the stream may hide its use."""
+    """Return whether the function's own code has a race with XLA; a macro that names the stream may hide its use."""
     stream = next((param.name for param in params if param.role is Role.STREAM), "")
     if stream and program.is_in_macro(stream):
         return False
@@ -318,7 +318,7 @@ def _launches_out_of_order(params: tuple[Param, ...], function: Function, progra
 
 
 def _merge(found: list[tuple[_Request, EntryPoint]], places: Places) -> tuple[EntryPoint, ...]:
-    """The entry points; one name twice is an error, unless its annotations exclude each other and agree."""
+    """Merge the entry points; a repeated name is an error, unless its annotations exclude each other and agree."""
     first: dict[str, tuple[_Request, EntryPoint]] = {}
     for request, entry in found:
         known = first.setdefault(entry.name, (request, entry))
@@ -328,7 +328,7 @@ def _merge(found: list[tuple[_Request, EntryPoint]], places: Places) -> tuple[En
 
 
 def _exclude(one: _Request, other: _Request, places: Places) -> bool:
-    """Whether two annotations stand in different branches of one ``#if``."""
+    """Return whether two annotations are in different branches of one ``#if``."""
     if one.annotation is None or other.annotation is None:
         return False
     if places.source_index(one.annotation.start) != places.source_index(other.annotation.start):
@@ -338,7 +338,7 @@ def _exclude(one: _Request, other: _Request, places: Places) -> bool:
 
 
 def _duplicate(one: _Request, other: _Request, places: Places) -> DuplicateEntryPointError:
-    """The error for two entry points of one name."""
+    """Make the error for two entry points of one name."""
     if one.annotation is None or other.annotation is None:
         return DuplicateEntryPointError(f"{other.name}: listed twice in functions")
     return DuplicateEntryPointError(

@@ -1,4 +1,4 @@
-"""The arg_spec grammar: the tokens that say what each argument of a C++ call is.
+"""The arg_spec grammar: tokens for the arguments of a C++ call.
 
 ::
 
@@ -42,11 +42,11 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = "known tokens: arg, arg[n k], ret, ret[n], stream, attr.NAME, attr.NAME:TYPE"
 
 Locate = Callable[[int], SourceSpan | None]
-"""The place of a token by its index; -1 is the function's name."""
+"""A function that returns the place of a token by its index; -1 is the function's name."""
 
 
 def is_identifier(name: str) -> bool:
-    """Whether `name` is an ASCII identifier of C++."""
+    """Return whether `name` is an ASCII identifier of C++."""
     return _IDENTIFIER.fullmatch(name) is not None
 
 
@@ -60,22 +60,22 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
     Parameters
     ----------
     tokens : sequence of str
-        In the order of the C++ call.
+        Tokens in the order of the C++ call.
     function : str
-        Whose spec this is, for messages.
+        Name of the function, for messages.
     locate : callable
-        The place of a token by its index, -1 for the function's name; used by messages only.
+        Function that returns the place of a token by its index, -1 for the function's name; only for messages.
 
     Returns
     -------
     tuple of Param
-        An attribute without a type has ``dtype=None``; only the C++ signature can tell it.
+        Parameters. An attribute without a type has ``dtype=None``; only the C++ signature determines it.
 
     Raises
     ------
     SpecError
-        For a token, a name or a type that does not exist, no output, two streams, an attribute named twice, or an axis
-        of an output that no input has.
+        A token, a name or a type does not exist, there is no output, there are two streams, two attributes have the
+        same name, or an axis of an output is not an axis of an input.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
 
 
 def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
-    """The tokens of an arg_spec, each in its first spelling.
+    """Write the tokens of an arg_spec, each in its first spelling.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def _render_token(param: Param) -> str:
 
 
 def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param:
-    """One token; errors name it."""
+    """Parse one token; errors name it."""
     role = _ROLES.get(token)
     if role is not None:
         return Param(role=role)
@@ -143,7 +143,7 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
 
 
 def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, locate: Locate) -> None:
-    """The rules about the spec as a whole."""
+    """Check the rules for the spec as a whole."""
     seen: set[str] = set()
     has_stream = False
     for index, param in enumerate(params):
@@ -173,7 +173,7 @@ def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, loca
 
 
 def _similar(token: str) -> tuple[str, ...]:
-    """A hint with the token that was probably meant."""
+    """Make a hint with the token that was probably meant."""
     from difflib import get_close_matches
 
     head, colon, tail = token.partition(":")
@@ -189,7 +189,7 @@ def _similar(token: str) -> tuple[str, ...]:
 
 
 def _similar_type(name: str, type_name: str) -> tuple[str, ...]:
-    """A hint with the type that was probably meant; C++ spellings are known for certain."""
+    """Make a hint with the type that was probably meant; C++ spellings are certain."""
     from difflib import get_close_matches
 
     meant = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", "")))) or next(

@@ -1,4 +1,4 @@
-"""What one entry point of a kernel source looks like from JAX: the values that discovery makes and codegen reads."""
+"""Entry points of a kernel source as JAX sees them: the values that discovery makes and codegen reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from be_runtime.spec.axes import Axes
 
 
 class Role(Enum):
-    """What a parameter of an entry point receives."""
+    """The role of a parameter of an entry point: an input, an output, the stream or an attribute."""
 
     ARG = "arg"
     RET = "ret"
@@ -24,13 +24,13 @@ class Param(NamedTuple):
     Parameters
     ----------
     role : Role
-        Where its value comes from.
+        Source of its value.
     name : str
-        The attribute's name for ``Role.ATTR``; else the C++ name where the signature is known, or empty.
+        Name of the attribute for ``Role.ATTR``; else the C++ name if the signature is known, or empty.
     dtype : DType or None
-        The attribute's type; None for every other role.
+        Type of the attribute; None for every other role.
     axes : tuple of (str or int), or None
-        The axes of an array, see `parse_axes`; None where a call may pass any.
+        Axes of an array, see `parse_axes`; None if a call may pass any.
     """
 
     role: Role
@@ -45,17 +45,17 @@ class EntryPoint(NamedTuple):
     Parameters
     ----------
     name : str
-        The last part of the target's name.
+        Last part of the target's name.
     call_name : str
-        How generated code calls it, with its namespaces: ``"::vector_add"`` or ``"::ops::vector_add"``.
+        Qualified name in generated code: ``"::vector_add"`` or ``"::ops::vector_add"``.
     params : tuple of Param
-        In the order of the C++ call; at least one has ``Role.RET``, at most one ``Role.STREAM``.
+        Parameters in the order of the C++ call; at least one has ``Role.RET``, at most one ``Role.STREAM``.
     source : str
         ``SourceText.name`` of the source that defines it.
     line : int
         One-based line of its definition, or of its annotation.
     launches_out_of_order : bool
-        Whether its own code is known to launch a CUDA kernel on no stream of XLA's.
+        True if its own code is known to launch a CUDA kernel on a stream other than XLA's.
     """
 
     name: str
@@ -66,5 +66,5 @@ class EntryPoint(NamedTuple):
     launches_out_of_order: bool = False
 
     def with_role(self, role: Role) -> tuple[Param, ...]:
-        """The parameters of one role, in call order."""
+        """Return the parameters of one role, in call order."""
         return tuple(param for param in self.params if param.role is role)

@@ -1,4 +1,4 @@
-"""The arrays of a call, checked: what goes in, what comes out, and how `vmap` treats them. Pure."""
+"""Checks of the arrays of a call: inputs, outputs, aliases and the `vmap` method. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from be_runtime.errors import ArgumentError
 
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
-"""Those under which one call receives a whole batch."""
+"""Methods with which one call receives a whole batch."""
 
 
 class ArraySpec(NamedTuple):
@@ -35,12 +35,12 @@ class ArraySpec(NamedTuple):
 
 
 def array_spec(value: Any, what: str) -> ArraySpec:
-    """What is known of an array, or of anything with a shape and a dtype.
+    """Return the spec of an array, or of any object with a shape and a dtype.
 
     Raises
     ------
     ArgumentError
-        It has neither, or a dtype that no kernel can be given.
+        It lacks a shape or a dtype, or kernels can't take its dtype.
     """
     _check_struct(value, what)
     dtype = BY_NAME.get(str(value.dtype))
@@ -63,7 +63,7 @@ def _check_struct(value: object, what: str) -> None:
 
 
 def check_structs(leaves: Sequence[object], label: str = "outs") -> None:
-    """Whether there is an output, and each has a shape and a dtype, of whatever kind."""
+    """Check that there is an output, and that each has a shape and a dtype, supported or not."""
     if not leaves:
         raise ArgumentError(f"{label} is empty: a kernel needs at least one output")
     for index, leaf in enumerate(leaves):
@@ -71,20 +71,20 @@ def check_structs(leaves: Sequence[object], label: str = "outs") -> None:
 
 
 def check_outs(leaves: Sequence[Any]) -> tuple[ArraySpec, ...]:
-    """The outputs of a kernel, at least one."""
+    """Check the outputs of a kernel, at least one."""
     check_structs(leaves)
     return tuple(array_spec(leaf, f"outs[{index}]") for index, leaf in enumerate(leaves))
 
 
 def check_vmap_method(method: object) -> str | None:
-    """One of the methods of ``jax.ffi.ffi_call``, or None."""
+    """Check that a method is one of ``jax.ffi.ffi_call``'s, or None."""
     if method is not None and method not in _VMAP_METHODS:
         raise ArgumentError(f"vmap_method={method!r} is not one of {', '.join(map(repr, _VMAP_METHODS))} or None")
     return None if method is None else str(method)
 
 
 def check_aliases(aliases: object) -> dict[int, int]:
-    """The argument ``input_output_aliases`` as a dict of its own."""
+    """Check the argument ``input_output_aliases`` and copy it to a dict."""
     given = {} if aliases is None else aliases
     numbers = [n for pair in given.items() for n in pair] if isinstance(given, Mapping) else [None]
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
@@ -95,7 +95,7 @@ def check_aliases(aliases: object) -> dict[int, int]:
 
 
 def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> None:
-    """Whether each input can share its memory with the output it is paired with."""
+    """Check that each input can share its memory with the output it is paired with."""
     for source, target in aliases.items():
         if source >= len(inputs) or target >= len(outs):
             raise ArgumentError(

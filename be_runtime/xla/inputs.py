@@ -1,4 +1,4 @@
-"""The inputs of a call as JAX takes them."""
+"""Conversion of the inputs of a call to JAX arrays."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from be_runtime.xla.arrays import ArraySpec, array_spec
 
 
 def as_arrays(arguments: Sequence[Any], name: str) -> list[Any]:
-    """The inputs of a call as arrays of JAX.
+    """Convert the inputs of a call to JAX arrays.
 
     Raises
     ------
     ArgumentError
-        One is no array; `name` is what is called.
+        An input is not an array; the message has the function's `name`.
     """
     arrays = []
     for index, argument in enumerate(arguments):
@@ -31,12 +31,12 @@ def as_arrays(arguments: Sequence[Any], name: str) -> list[Any]:
 
 
 def as_kernel_arrays(arguments: Sequence[Any], name: str) -> tuple[list[Any], tuple[ArraySpec, ...]]:
-    """The inputs of a call as arrays, and what a kernel sees of them.
+    """Convert the inputs of a call to arrays, and return them with the specs that a kernel sees.
 
     Raises
     ------
     ArgumentError
-        One is no array, or of a dtype that kernels don't have.
+        An input is not an array, or has a dtype that kernels don't support.
     """
     arrays = as_arrays(arguments, name)
     return arrays, tuple(array_spec(array, f"{name}: input {index}") for index, array in enumerate(arrays))

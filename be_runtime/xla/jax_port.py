@@ -1,6 +1,6 @@
-"""JAX as most of the package needs it: where its headers are, how a handler is registered and called.
+"""JAX for most of the package: the location of its headers, registration of handlers and calls.
 
-With `jax_primitive` this is all of the package that imports jax.
+Only this module and `jax_primitive` import jax.
 
 Nothing here starts a JAX backend.
 """
@@ -16,19 +16,19 @@ from typing import Any
 from be_runtime.errors import BeRuntimeError
 
 PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
-"""The platform that JAX knows each language's handlers by."""
+"""JAX's name of the platform for each language's handlers."""
 
 _LEAVING_INPUTS_SMALL = ("expand_dims", "legacy_vectorized")
-"""Under these an input that is the same for a whole batch is smaller than the output that may use its memory."""
+"""Methods with which an input without a batch axis is smaller than the output that may use its memory."""
 
 
 def ffi_include_dir() -> Path:
-    """The folder that holds ``xla/ffi/api/c_api.h``; found without importing jax.
+    """Find the folder that contains ``xla/ffi/api/c_api.h``, without importing jax.
 
     Raises
     ------
     BeRuntimeError
-        When jaxlib is not installed.
+        jaxlib is not installed.
     """
     spec = importlib.util.find_spec("jaxlib")
     if spec is None or not spec.submodule_search_locations:
@@ -37,24 +37,24 @@ def ffi_include_dir() -> Path:
 
 
 def ffi_api_version(include_dir: Path) -> str:
-    """The version of XLA's FFI that handlers are compiled with, such as ``"0.3"``.
+    """Return the version of XLA's FFI that handlers are compiled with, such as ``"0.3"``.
 
-    The running jaxlib accepts handlers of its own version and some older ones, so this, not jaxlib's version, decides
-    whether a compiled module can be used.
+    The running jaxlib accepts handlers of its own version and some older ones, so this version, and not jaxlib's,
+    decides whether a compiled module can be used.
     """
     text = (include_dir / "xla" / "ffi" / "api" / "c_api.h").read_bytes()
     return ".".join(_defined(text, name) for name in (b"XLA_FFI_API_MAJOR", b"XLA_FFI_API_MINOR"))
 
 
 def _defined(text: bytes, name: bytes) -> str:
-    """The value of a macro. Every load reads the header, so it is not searched by a regular expression."""
+    """Return the value of a macro. Every load reads the header, so this avoids a regular expression."""
     define = b"\n#define " + name + b" "
     start = text.index(define) + len(define)
     return text[start : text.index(b"\n", start)].strip().decode()
 
 
 def capsule(function: object) -> object:
-    """A ctypes function as the capsule that JAX registers."""
+    """Wrap a ctypes function in the capsule that JAX registers."""
     import jax
 
     return jax.ffi.pycapsule(function)
@@ -76,7 +76,7 @@ def call(
     input_output_aliases: Mapping[int, int] | None,
     **attributes: Any,
 ) -> Sequence[Any]:
-    """Call a target; one array for each of `outs`, which have a shape and a dtype."""
+    """Call a target, and return one array for each of `outs`, which have a shape and a dtype."""
     import jax
 
     aliases = dict(input_output_aliases) if input_output_aliases else None
@@ -87,14 +87,14 @@ def call(
 
 
 def as_array(value: Any) -> Any:
-    """An array, or a tracer of one, with the dtype that JAX gives it; TypeError when it can't be one."""
+    """Convert a value to an array, or a tracer of one, with JAX's dtype; TypeError if that is impossible."""
     import jax.numpy as jnp
 
     return jnp.asarray(value)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-    """The leaves of a pytree, and what puts others in their place."""
+    """Return the leaves of a pytree, and a function that rebuilds the tree from other leaves."""
     import jax
 
     leaves, structure = jax.tree_util.tree_flatten(tree)
@@ -102,12 +102,12 @@ def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
 
 
 def stage_capsules(stages: Mapping[str, object]) -> dict[str, object]:
-    """Handlers of several stages, by the stage's name, as JAX registers them under one target."""
+    """Wrap the handlers of several stages, by the stage's name, as JAX registers them under one target."""
     return {stage: capsule(function) for stage, function in stages.items()}
 
 
 def shape_of(array: Any) -> Any:
-    """The shape and dtype of an array or tracer."""
+    """Return the shape and dtype of an array or tracer."""
     import jax
 
     return jax.ShapeDtypeStruct(array.shape, array.dtype)

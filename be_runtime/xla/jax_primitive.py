@@ -1,9 +1,9 @@
-"""JAX's interface for new primitives, the other file that imports jax: what `be_runtime.kernels.operation` builds on.
+"""JAX's interface for new primitives, for `be_runtime.kernels.operation`. With `jax_port`, the only module with jax.
 
-Everything is of ``jax``, ``jax.extend`` and ``jax.interpreters``, but for one attribute of abstract values, ``mat``
-(``vma`` before JAX 0.10), which says over which axes of a mesh a value varies within ``shard_map``.
+It uses ``jax``, ``jax.extend`` and ``jax.interpreters``, and one attribute of abstract values, ``mat`` (``vma`` before
+JAX 0.10), which has the axes of a mesh over which a value varies within ``shard_map``.
 
-Nothing here starts a JAX backend, but for `devices`.
+Only `devices` starts a JAX backend.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 _LOWERED_FOR = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
-"""JAX's platforms behind each of ours."""
+"""JAX's platforms for each platform of an operation."""
 
 
 class Level(NamedTuple):
@@ -27,9 +27,9 @@ class Level(NamedTuple):
     Parameters
     ----------
     size : int
-        Of the axis.
+        Size of the axis.
     mapped : tuple of bool
-        Which of the arguments have it.
+        True for each argument that has the axis.
     """
 
     size: int
@@ -41,13 +41,13 @@ def new_primitive(
     result_types: Callable[[Any], Sequence[jax.ShapeDtypeStruct]],
     run: Callable[..., Sequence[Any]],
 ) -> Primitive:
-    """A primitive with several results and one parameter, ``call``, which can be hashed.
+    """Make a primitive with several results and one parameter, ``call``, which is hashable.
 
     Parameters
     ----------
     name : str
     result_types : callable
-        From the parameter to the shape and dtype of each result.
+        Function from the parameter to the shape and dtype of each result.
     run : callable
         ``run(platform, call, *arguments)`` computes the results while it is traced for a platform.
     """
@@ -60,7 +60,7 @@ def new_primitive(
     compiled = jax.jit(bind, static_argnames="call")
 
     def execute(*arguments: Any, call: Any) -> Any:
-        # Within disable_jit the compiled function would come back here.
+        # With disable_jit the compiled function would call this function again.
         with jax.disable_jit(disable=False):
             return compiled(*arguments, call=call)
 
@@ -84,7 +84,7 @@ def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[.
 
 
 def _result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct) -> Any:
-    """The abstract value of a result, which varies over the axes of a mesh that the arguments vary over."""
+    """Return the abstract value of a result, which varies over the same axes of a mesh as the arguments."""
     if not avals:
         return jax.core.ShapedArray(result.shape, result.dtype)
     first = max(avals, key=lambda aval: len(aval.mat.varying if hasattr(aval, "mat") else aval.vma))
@@ -94,27 +94,27 @@ def _result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct) -> Any:
 
 
 def set_batching(primitive: Primitive, rule: Callable[..., tuple[Sequence[Any], Sequence[Any]]]) -> None:
-    """Use ``rule(arguments, axes, call=...)``, which gives the results and their axes, under ``vmap``."""
+    """Use ``rule(arguments, axes, call=...)``, which returns the results and their axes, under ``vmap``."""
     batching.primitive_batchers[primitive] = rule
 
 
 def set_jvp(primitive: Primitive, rule: Callable[..., tuple[Sequence[Any], Sequence[Any]]]) -> None:
-    """Use ``rule(primals, tangents, call=...)``, which gives the results and their tangents."""
+    """Use ``rule(primals, tangents, call=...)``, which returns the results and their tangents."""
     ad.primitive_jvps[primitive] = rule
 
 
 def set_transpose(primitive: Primitive, rule: Callable[..., Sequence[Any]]) -> None:
-    """Use ``rule(cotangents, *arguments, call=...)``, which gives the cotangents of the linear arguments."""
+    """Use ``rule(cotangents, *arguments, call=...)``, which returns the cotangents of the linear arguments."""
     ad.primitive_transposes[primitive] = rule
 
 
 def front(array: Any, axis: int) -> Any:
-    """The array with an axis moved to the front."""
+    """Move an axis of an array to the front."""
     return jnp.moveaxis(array, axis, 0)
 
 
 def vmap_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
-    """The function mapped over leading axes, the outermost level first."""
+    """Map a function over leading axes, the outermost level first."""
     for level in reversed(levels):
         axes = tuple(0 if mapped else None for mapped in level.mapped)
         function = jax.vmap(function, in_axes=axes, axis_size=level.size)
@@ -122,7 +122,7 @@ def vmap_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callab
 
 
 def loop_levels(function: Callable[..., Any], levels: Sequence[Level]) -> Callable[..., Any]:
-    """The same, one element after the other, for a function that can't be mapped."""
+    """Map like `vmap_levels`, one element after the other, a function without a batching rule."""
     for level in reversed(levels):
         function = _looped(function, level)
     return function
@@ -142,67 +142,67 @@ def _looped(function: Callable[..., Any], level: Level) -> Callable[..., Any]:
 
 
 def is_zero(tangent: Any) -> bool:
-    """Whether a tangent or cotangent is known to be zero."""
+    """Return whether a tangent or cotangent is a symbolic zero."""
     return type(tangent) is ad.Zero
 
 
 def zero_tangent(primal: Any) -> Any:
-    """The zero among the tangents of a value."""
+    """Return the zero tangent of a value."""
     return ad.Zero(jax.typeof(primal).to_tangent_aval())
 
 
 def zero_cotangent(shape: Sequence[int], dtype: Any) -> Any:
-    """The zero among the cotangents of an array."""
+    """Return the zero cotangent of an array."""
     return ad.Zero(jax.core.ShapedArray(tuple(shape), dtype).to_tangent_aval())
 
 
 def zeros(shape: Sequence[int], dtype: Any) -> Any:
-    """An array of zeros."""
+    """Make an array of zeros."""
     return jnp.zeros(shape, dtype)
 
 
 def add(first: Any, second: Any) -> Any:
-    """The sum of two tangents."""
+    """Add two tangents."""
     return ad.add_tangents(first, second)
 
 
 def materialize(tangent: Any) -> Any:
-    """A tangent as an array."""
+    """Convert a tangent to an array."""
     return ad.instantiate_zeros(tangent)
 
 
 def is_linear(argument: Any) -> bool:
-    """Whether an argument of a transpose rule is one whose cotangent is wanted."""
+    """Return whether the cotangent of a transpose rule's argument is wanted."""
     return bool(ad.is_undefined_primal(argument))
 
 
 def linear(shape: Sequence[int], dtype: Any) -> Any:
-    """An argument of a transpose rule whose cotangent is wanted."""
+    """Make an argument of a transpose rule whose cotangent is wanted."""
     return ad.UndefinedPrimal(jax.core.ShapedArray(tuple(shape), dtype))
 
 
 def sum_axes(array: Any, axes: Sequence[int]) -> Any:
-    """The sum of an array over some axes."""
+    """Sum an array over some axes."""
     return array.sum(axis=tuple(axes)) if axes else array
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves of a pytree, with None for none."""
+    """Return the leaves of a pytree; None counts as a leaf."""
     return jax.tree_util.tree_leaves(tree, is_leaf=lambda leaf: leaf is None or is_zero(leaf))
 
 
 def struct(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of a result."""
+    """Make the shape and dtype of a result."""
     return jax.ShapeDtypeStruct(tuple(map(operator.index, shape)), dtype)
 
 
 def forget_programs() -> None:
-    """Drop everything that JAX has traced or compiled in this process, so that it is traced anew."""
+    """Drop everything that JAX has traced or compiled in this process, so that it is traced again."""
     jax.clear_caches()
 
 
 def devices(platform: str) -> Sequence[Any]:
-    """The devices of a platform; empty where there are none."""
+    """List the devices of a platform; empty if there are none."""
     try:
         return jax.devices(platform)
     except RuntimeError:
@@ -210,10 +210,10 @@ def devices(platform: str) -> Sequence[Any]:
 
 
 def repeated(function: Callable[..., Any], arguments: Sequence[Any], device: Any) -> Callable[[int], None]:
-    """A program that calls a function a number of times, each time after the time before, and waits for all results.
+    """Compile a program that calls a function a number of times, one call after the other, and waits for all results.
 
-    The arguments of each call pass a barrier together with all results of the call before, so no call can be left out,
-    moved out of the loop or merged with another.
+    The arguments of each call pass a barrier together with all results of the call before, so the compiler can't remove
+    a call, move it out of the loop or merge it with another.
     """
     placed = jax.device_put(list(arguments), device)
 

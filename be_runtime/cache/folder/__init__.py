@@ -1,1 +1,1 @@
-"""The cache's folder: where it is, whose it is, names in it, locks. Imports `settings`."""
+"""The cache's folder: its location, its owner, the names in it, its locks. Imports `settings`."""

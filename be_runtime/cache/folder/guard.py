@@ -1,7 +1,7 @@
-"""Folders that libraries are loaded from: found, made and refused as `be_toolchain.machine.folder_trust` says.
+"""Folders that libraries are loaded from: found, made, or refused by the rules of `be_toolchain.machine.folder_trust`.
 
-A library found in the cache runs as the user, so nobody else may be able to put one there: neither into the cache's
-root nor into the folder in it that holds the entries.
+A library found in the cache runs as the user, so nobody else may be able to put one there, neither in the cache's root
+nor in the folder in it that contains the entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def find_base(root: str) -> str:
-    """The folder below `root` that holds our entries; it need not exist.
+    """Find the folder below `root` that contains our entries; it need not exist.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def find_base(root: str) -> str:
 
 
 def own_folder(root: str) -> str:
-    """The part of the cache's folder that is the user's alone; it need not exist.
+    """Find the part of the cache's folder that belongs to the user alone; it need not exist.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def own_folder(root: str) -> str:
 
 
 def prepare_base(root: str) -> str:
-    """Make the folder that `find_base` finds, with what belongs into it.
+    """Make the folder that `find_base` finds, with its initial contents.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def prepare_base(root: str) -> str:
 
 
 def make_folder(path: str) -> None:
-    """Make one folder for the user alone, unless it exists."""
+    """Make a folder that only the user can access, unless it exists."""
     while True:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
@@ -94,12 +94,12 @@ def make_folder(path: str) -> None:
 
 @contextlib.contextmanager
 def cache_errors(path: str) -> Iterator[None]:
-    """Say of the operating system's errors in the block that the cache can't be used.
+    """Convert the operating system's errors in the block to errors of the cache.
 
     Raises
     ------
     CacheError
-        For an OSError.
+        The block raised an OSError.
     """
     try:
         yield
@@ -109,12 +109,12 @@ def cache_errors(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_errors(path: str) -> Iterator[None]:
-    """Say of a full disk in the block that the cache can't be used; other errors of the operating system pass.
+    """Convert the error for a full disk in the block to an error of the cache; other errors are passed on.
 
     Raises
     ------
     CacheError
-        For an OSError that says so.
+        The block raised an OSError for a full disk.
     """
     try:
         yield
@@ -132,7 +132,7 @@ def _from(error: OSError, path: str) -> CacheError:
 
 
 def unusable(path: str, problem: str) -> CacheError:
-    """The error for a cache folder that can't be used."""
+    """Make the error for a cache folder that can't be used."""
     hints = [_HINT_OTHER]
     if problem.startswith("can be written by"):
         hints.append(f"or close it to others, with all in it: chmod -R go-w {path}")
@@ -143,7 +143,7 @@ def unusable(path: str, problem: str) -> CacheError:
 
 
 def _look(folder: str) -> os.stat_result | None:
-    """The state of a folder that libraries may be loaded from; None while it does not exist."""
+    """Check a folder that libraries may be loaded from, and return its stat; None if it does not exist."""
     try:
         link = status = os.lstat(folder)
         if stat.S_ISLNK(link.st_mode):

@@ -1,4 +1,4 @@
-"""Cache keys of labelled, framed fields: different inputs can't collide, and a key says what changed. Pure."""
+"""Cache keys of labelled, framed fields: different inputs can't collide, and two keys can be compared. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CacheKey:
     Parameters
     ----------
     kind : str
-        What is cached: kinds never share an entry, whatever their fields.
+        Kind of the cached thing. Kinds never share an entry, whatever their fields.
     fields : tuple of (str, bytes)
         Labels and encoded values, as `make_key` writes them.
 
@@ -67,12 +67,12 @@ class CacheKey:
         return value[1:].decode("utf-8", "replace") if value[:1] == _TEXT else ""
 
     def texts(self, label: str) -> tuple[str, ...]:
-        """The text, or the texts, of a field; empty when the key has no such field, or no text in it."""
+        """Return the text or texts of a field; empty if the key has no such field or the field has no text."""
         found = _decode(dict(self.fields).get(label, b""))
         return (found,) if isinstance(found, str) else found or ()
 
     def explain(self, other: CacheKey) -> tuple[str, ...]:
-        """What changes from this key to `other`, one line a field, each beginning with the field's label."""
+        """Describe the changes from this key to `other`: one line per field, beginning with the field's label."""
         here, there = dict(self.fields), dict(other.fields)
         lines = [] if self.kind == other.kind else [f"kind: {self.kind!r} -> {other.kind!r}"]
         for label in (*here, *(label for label in there if label not in here)):
@@ -85,7 +85,7 @@ class CacheKey:
         return tuple(lines)
 
     def to_json(self) -> str:
-        """The whole key as JSON, text left readable; `from_json` is its inverse."""
+        """Return the whole key as JSON, with text left readable; `from_json` is its inverse."""
         rows = [{"label": label, **_to_document(value)} for label, value in self.fields]
         return json.dumps({"kind": self.kind, "fields": rows}, indent=1)
 
@@ -112,7 +112,7 @@ def make_key(kind: str, *fields: tuple[str, str | bytes | Sequence[str]]) -> Cac
     Parameters
     ----------
     kind : str
-        What is cached, such as ``"module"``.
+        Kind of the cached thing, such as ``"module"``.
     *fields : tuple of (str, str or bytes or list or tuple of str)
         A label and its value. The field ``name`` names the module for listing and clearing.
         ``"a"``, ``b"a"`` and ``("a",)`` are three different values.
@@ -128,7 +128,7 @@ def make_key(kind: str, *fields: tuple[str, str | bytes | Sequence[str]]) -> Cac
 
 
 def _require_label(text: str) -> None:
-    """Labels and kinds are shown to people and keep one spelling in every encoding."""
+    """Check a label or kind, which is shown to people and has one spelling in every encoding."""
     if not isinstance(text, str):
         raise TypeError(f"a cache key's labels are str, not {type(text).__name__}")
     if not text or not text.isprintable():
@@ -136,12 +136,12 @@ def _require_label(text: str) -> None:
 
 
 def _frame(parts: Sequence[bytes]) -> bytes:
-    """Each part after its length: one reading only."""
+    """Join the parts, each after its length, so that the bytes can be split in one way only."""
     return b"".join([len(part).to_bytes(8, "little") + part for part in parts])
 
 
 def _unframe(data: bytes) -> Iterator[bytes]:
-    """The parts of `_frame`; ValueError when the data is no such thing."""
+    """Split what `_frame` joined; ValueError for other data."""
     at = 0
     while at < len(data):
         end = at + 8 + int.from_bytes(data[at : at + 8], "little")
@@ -152,7 +152,7 @@ def _unframe(data: bytes) -> Iterator[bytes]:
 
 
 def _encode(label: str, value: object) -> bytes:
-    """A tag for the type, then the content."""
+    """Encode a value: a tag for its type, then its content."""
     if isinstance(value, str):
         return _TEXT + value.encode("utf-8", "surrogatepass")
     if isinstance(value, bytes):
@@ -165,7 +165,7 @@ def _encode(label: str, value: object) -> bytes:
 
 
 def _decode(value: bytes) -> str | tuple[str, ...] | None:
-    """The text or the texts in an encoded value, None where they would not encode back to the same bytes."""
+    """Return the text or texts in an encoded value; None if they would not encode back to the same bytes."""
     try:
         if value[:1] == _TEXT:
             return value[1:].decode("utf-8")
@@ -192,7 +192,7 @@ def _from_document(row: dict[str, object]) -> bytes:
 
 
 def _shown(value: bytes) -> str:
-    """A value for a message: as it is when short, else its size and the begin of its hash."""
+    """Format a value for a message: in full when short, else its size and the start of its hash."""
     plain = _decode(value)
     text = repr(plain) if plain is not None else repr(value[1:])
     if len(text) <= _LONGEST_SHOWN:
@@ -201,7 +201,7 @@ def _shown(value: bytes) -> str:
 
 
 def _changed(old: bytes, new: bytes) -> str:
-    """What differs between two values of one field."""
+    """Describe the difference between two values of one field."""
     here, there = _decode(old), _decode(new)
     if isinstance(here, tuple) and isinstance(there, tuple):
         return _changed_items(here, there) or f"{_shown(old)} -> {_shown(new)}"
@@ -211,14 +211,14 @@ def _changed(old: bytes, new: bytes) -> str:
 
 
 def _changed_items(old: tuple[str, ...], new: tuple[str, ...]) -> str:
-    """The items that only one of the lists holds; empty when they differ in order or number alone."""
+    """List the items that only one of the lists holds; empty if only their order or number differs."""
     gone = [f"removed {item!r}" for item in old if item not in new]
     come = [f"added {item!r}" for item in new if item not in old]
     return "; ".join(gone + come)
 
 
 def _changed_line(old: str, new: str) -> str:
-    """The first line that differs."""
+    """Show the first line that differs."""
     here, there = old.split("\n"), new.split("\n")
     at = next((i for i, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None)
     if at is None:

@@ -1,4 +1,4 @@
-"""Where the parts of a cache lie below its root. Pure.
+"""Paths of the parts of a cache below its root. Pure.
 
 ::
 
@@ -7,11 +7,11 @@
                                    ab/ab12…/<variant>/                     an entry: manifest.json, key.json, outputs
                                    ab/ab12….lock                           held while the key is being built
 
-The user's folder is there only below a root that all users share. Two digits of fan-out keep folders small with
-10,000 entries, and a look-up lists no folder but its own key's.
+The user's folder exists only below a root that all users share. Two digits of fan-out keep folders small with
+10,000 entries, and a look-up lists only its own key's folder.
 
-Paths are text in the whole package: a warm load looks at dozens of files, and making a Path costs more than the
-system call it is for.
+Paths are str in the whole package: a warm load examines dozens of files, and making a Path costs more than the
+system call that it is for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 
 
 def base_folder(home: str) -> str:
-    """The folder that holds all we write: another layout would get another name."""
+    """The folder that holds everything the cache writes; its name has the version of the layout."""
     return f"{home}/kernels-v1"
 
 
@@ -59,27 +59,27 @@ def variant_name(created_ns: int, random: str) -> str:
 
 
 def created_ns(folder: str) -> int:
-    """When a variant was made, from its folder's name."""
+    """Return the time at which a variant was made, from its folder's name."""
     return int(folder.rpartition("/")[2].partition("-")[0], 16)
 
 
 def is_fan(name: str) -> bool:
-    """Whether a name is one of our fan-out folders."""
+    """Return whether a name is that of a fan-out folder."""
     return _FAN.fullmatch(name) is not None
 
 
 def is_digest(name: str) -> bool:
-    """Whether a name is a key's folder."""
+    """Return whether a name is that of a key's folder."""
     return _DIGEST.fullmatch(name) is not None
 
 
 def is_variant(name: str) -> bool:
-    """Whether a name is an entry's folder."""
+    """Return whether a name is that of an entry's folder."""
     return _VARIANT.fullmatch(name) is not None
 
 
 def output_problem(name: str) -> str | None:
-    """Why a name can't be an entry's output; None when it can."""
+    """Return the reason a name can't be an entry's output; None if it can."""
     path = PurePosixPath(name)
     if not name or "\0" in name or path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
         return "not a plain relative path"

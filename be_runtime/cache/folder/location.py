@@ -23,7 +23,7 @@ _CONFIGURE = "set BE_CACHE_DIR to a folder of your own that can be written and i
 
 
 class CacheWarning(UserWarning):
-    """The usual cache folder can't be used, so another one is."""
+    """The usual cache folder can't be used, so another one is used instead."""
 
 
 def usable_cache_dir(
@@ -33,19 +33,18 @@ def usable_cache_dir(
     fallbacks: Callable[[], tuple[Path, ...]] | None = None,
     warn: Callable[[str], object] | None = None,
 ) -> Path:
-    """The folder to give to `Store`. Nothing is made; existing folders are looked at.
+    """Find the folder for `Store`. No folder is made; existing ones are examined.
 
     Parameters
     ----------
     settings : Settings
-        Its `cache_dir` is used as it is, or refused, when it is set. It may hold a cache already to which nothing can
-        be added.
+        Settings. If `cache_dir` is set, that folder is used or refused; it may have a read-only cache.
     system : System
         The machine.
     fallbacks : callable
-        The folders that are tried in the place of the usual one.
+        Function that returns the folders to try instead of the usual one.
     warn : callable
-        Told once, when a fallback is used.
+        Function called once with a message, if a fallback is used.
 
     Raises
     ------
@@ -64,7 +63,7 @@ def usable_cache_dir(
 
 
 def temporary_dirs() -> tuple[Path, ...]:
-    """The user's private folders below the machine's temporary ones."""
+    """List the user's private folders below the machine's temporary ones."""
     import tempfile
 
     try:
@@ -82,7 +81,7 @@ def _fall_back(
     system: System,
     warn: Callable[[str], object] | None,
 ) -> Path:
-    """The first fallback that can be used, with the warning."""
+    """Return the first fallback that can be used, after a warning."""
     tried = [f"{usual} {problem}"]
     for folder in fallbacks:
         obstacle = _planted(folder) or next(against_libraries(system.folder_facts(folder)), None)
@@ -94,12 +93,12 @@ def _fall_back(
 
 
 def _planted(folder: Path) -> str:
-    """Why a folder where everybody may make folders is not the user's own; empty when it is, or does not exist."""
+    """Return the reason a folder in a shared one is not the user's own; empty if it is, or does not exist."""
     with contextlib.suppress(OSError):
         return distrust_own_part(folder.lstat(), os.geteuid())
     return ""
 
 
 def _warn(message: str) -> None:
-    """A warning that points at the user's call rather than here; Python shows each text once."""
+    """Warn at the line of the user's call; Python shows each text once."""
     warnings.warn(printable_line(message), CacheWarning, stacklevel=4)

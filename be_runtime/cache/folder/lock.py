@@ -1,13 +1,13 @@
-"""One build of a key at a time, by a lock that the kernel releases.
+"""Locks that allow one build of a key at a time, and that the operating system releases.
 
-`flock` on an open file ends with the process that holds it, however that process ends, so no lock is ever stale and
-the files left behind mean nothing. Compilers do not inherit it (descriptors close on exec), and forked children close
-it. As some fork without Python's knowledge, it is unlocked before it is closed, and who waits looks for the entry too.
-It is used directly: a library that falls back to lock files by existence would bring stale locks back, and costs more
-to import than a look-up in the cache takes.
+A `flock` on an open file ends with the process that holds it, however that process ends, so no lock is ever stale and
+a lock file left behind means nothing. Compilers do not inherit the lock (descriptors close on exec), and forked
+children close it. As some code forks without Python's knowledge, the file is unlocked before it is closed, and a
+waiting process looks for the entry too. `flock` is called directly: a library that falls back to lock files by
+existence would bring stale locks back, and its import would take longer than a look-up in the cache.
 
-Some network file systems have no `flock`, or one that each node keeps to itself. Then two builds may run at once,
-and both publish by a rename: time is lost, no entry is.
+Some network file systems have no `flock`, or one that is local to each node. Two builds may run at once there, and
+both publish by a rename: time is lost, but no entry.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from be_toolchain.machine.forks import no_fork
 
 Flock = Callable[[int, int], None]
 OnWait = Callable[[float, str], object]
-"""Called with the seconds waited so far, and who holds the lock."""
+"""A function called with the seconds waited so far and the holder of the lock."""
 
 THIS_PROCESS = "another thread of this process"
-"""Who holds a lock, in words, where that is so."""
+"""The holder of a lock, in words, if another thread of this process holds it."""
 
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _HELD = frozenset({errno.EAGAIN, errno.EACCES})
@@ -40,7 +40,7 @@ _ours: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """Close what a forked child inherits: the lock would be held as long as the child lives."""
+    """Close the descriptors that a forked child inherits: the lock would be held as long as the child lives."""
     while _ours:
         os.close(_ours.pop())
 
@@ -58,7 +58,7 @@ def key_lock(
     is_needless: Callable[[], bool] = lambda: False,
     flock: Flock = fcntl.flock,
 ) -> Iterator[None]:
-    """Hold the lock on `path` for the length of the block; do without where the file system has no locks.
+    """Hold the lock on `path` for the duration of the block; run without a lock if the file system has none.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ def key_lock(
     timeout_s : float, optional
         Longest wait; None waits as long as the holder lives.
     on_wait : callable, optional
-        Called when the wait has taken 1, 10 and 60 seconds, and every minute from then on.
+        Called after 1, 10 and 60 seconds of waiting, and every minute from then on.
     holder : callable
-        Says who holds the lock.
+        Returns the holder of the lock, in words.
     is_needless : callable
-        Asked while waiting; the block runs without the lock once this is true.
+        Called while waiting; once it returns true, the block runs without the lock.
     flock : callable
         The locking primitive.
 
@@ -93,7 +93,7 @@ def key_lock(
 
 
 def remove_if_free(path: str, flock: Flock = fcntl.flock) -> None:
-    """Delete a lock file that nobody holds; who waits for it notices, and makes a new one."""
+    """Delete a lock file that nobody holds; a process that waits for it notices, and makes a new one."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
@@ -104,7 +104,7 @@ def remove_if_free(path: str, flock: Flock = fcntl.flock) -> None:
 
 
 class _Patience:
-    """How long a wait has been, whom it has told, and when it ends."""
+    """A wait for a lock: its duration, the reports made so far, its time limit."""
 
     def __init__(self, path: str, timeout_s: float | None, on_wait: OnWait | None, holder: Callable[[], str]) -> None:
         self._path, self._timeout_s, self._on_wait, self._holder = path, timeout_s, on_wait, holder
@@ -113,7 +113,7 @@ class _Patience:
         self._poll_s = _FIRST_POLL_S
 
     def pause(self) -> None:
-        """Sleep a little; raise when the time is over."""
+        """Sleep a little; raise once the time limit has passed."""
         waited = time.monotonic() - self._began
         if self._timeout_s is not None and waited >= self._timeout_s:
             raise CacheError(
@@ -128,7 +128,7 @@ class _Patience:
 
 
 def next_report(waited_s: float) -> float:
-    """After how many seconds a wait is reported again.
+    """Return the number of seconds after which a wait is reported again.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def next_report(waited_s: float) -> float:
 
 
 def _acquire(path: str, flock: Flock, patience: _Patience, is_needless: Callable[[], bool]) -> int | None:
-    """The locked descriptor, or None where there are no locks or none is needed."""
+    """Return the locked descriptor; None if locks are unsupported or none is needed."""
     while True:
         descriptor = _open(path)
         try:
@@ -158,7 +158,7 @@ def _acquire(path: str, flock: Flock, patience: _Patience, is_needless: Callable
 
 
 def _open(path: str) -> int:
-    """The lock file, with its folder: clearing the cache may take both away at any time."""
+    """Open the lock file, and make its folder if needed: clearing the cache may remove both at any time."""
     while True:
         try:
             with no_fork:
@@ -171,7 +171,7 @@ def _open(path: str) -> int:
 
 
 def _close(descriptor: int) -> None:
-    """Close a lock file, which a child that was forked meanwhile has done already."""
+    """Close a lock file, unless `_close_in_child` has done so after a fork."""
     with no_fork:
         if descriptor in _ours:
             _ours.remove(descriptor)
@@ -179,7 +179,7 @@ def _close(descriptor: int) -> None:
 
 
 def _try_lock(descriptor: int, flock: Flock) -> bool | None:
-    """Whether the lock is ours now; None where locks are unsupported."""
+    """Try to take the lock; return whether this process has it now, None if locks are unsupported."""
     try:
         flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

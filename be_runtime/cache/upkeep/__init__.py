@@ -1,1 +1,1 @@
-"""What leaves the cache: entries by age and size, remains of builds. Imports `validity` and `folder`."""
+"""Removal from the cache: entries by age and size, remains of builds. Imports `validity` and `folder`."""

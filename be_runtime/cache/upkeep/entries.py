@@ -1,4 +1,4 @@
-"""Listing and clearing: the only code that walks the whole cache, and never on the way of a load."""
+"""Listing and clearing: the only code that walks the whole cache, never during a load."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class EntryInfo(NamedTuple):
     Parameters
     ----------
     path : str
-        Its folder.
+        Folder of the entry.
     digest, kind, name : str
-        Of its key; kind and name are empty when the entry is damaged.
+        Digest, kind and name of its key; kind and name are empty if the entry is damaged.
     size_bytes : int
-        Of its outputs.
+        Size of its outputs.
     created_ns : int
-        When it was built.
+        Time of the build.
     last_used_s : float
-        Seconds since the epoch, to a day.
+        Time of the last use, in seconds since the epoch, to a day.
     is_damaged : bool
-        Whether its manifest can't be read.
+        True if its manifest can't be read.
     """
 
     path: str
@@ -45,13 +45,13 @@ class EntryInfo(NamedTuple):
 
 
 def scan(base: str) -> Iterator[EntryInfo]:
-    """Every entry."""
+    """Iterate over all entries."""
     for fan in fans(base):
         yield from scan_fan(base, fan)
 
 
 def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
-    """Every entry of one fan-out folder."""
+    """Iterate over the entries of one fan-out folder."""
     for digest in filter(is_digest, sorted(_names(f"{base}/{fan}"))):
         for folder in variant_folders(base, digest):
             info = _info(folder, digest)
@@ -60,7 +60,7 @@ def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
 
 
 def clear(base: str, name: str | None) -> int:
-    """Remove the entries of one name, or all with whatever killed builds left; the number removed."""
+    """Remove the entries of one name, or all entries and the remains of killed builds; return the number of entries."""
     doomed = (info for info in scan(base) if name is None or info.name == name)
     removed = sum(discard(base, info.path, info.digest) for info in doomed)
     if name is None:
@@ -71,7 +71,7 @@ def clear(base: str, name: str | None) -> int:
 
 
 def newest_key(base: str, key: CacheKey) -> CacheKey | None:
-    """The key of the newest entry of the same kind and name, other than `key` itself."""
+    """Return the key of the newest entry of the same kind and name, other than `key` itself."""
     siblings = [
         info for info in scan(base) if (info.kind, info.name) == (key.kind, key.name) and info.digest != key.digest
     ]
@@ -82,12 +82,12 @@ def newest_key(base: str, key: CacheKey) -> CacheKey | None:
 
 
 def fans(base: str) -> list[str]:
-    """The fan-out folders that are there, by name."""
+    """List the names of the existing fan-out folders, sorted."""
     return sorted(filter(is_fan, _names(base)))
 
 
 def _names(folder: str) -> list[str]:
-    """The names in a folder; none when it is gone."""
+    """List the names in a folder; none if it is gone."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -95,7 +95,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _info(folder: str, digest: str) -> EntryInfo | None:
-    """One entry's line; None when it vanished meanwhile."""
+    """Describe one entry; None if it was removed meanwhile."""
     try:
         with open(f"{folder}/{MANIFEST}", "rb") as file:
             last_used_s = os.fstat(file.fileno()).st_mtime
@@ -115,7 +115,7 @@ def _info(folder: str, digest: str) -> EntryInfo | None:
 
 
 def remove_empty_folders(base: str, fan: str) -> None:
-    """Remove the folders and lock files of keys without entries; builds that run now make theirs anew."""
+    """Remove the folders and lock files of keys without entries; a running build makes its own again."""
     for name in _names(f"{base}/{fan}"):
         digest = name.removesuffix(".lock")
         if is_digest(digest):

@@ -1,7 +1,8 @@
-"""Pruning, a little after each build: a few folders are looked at, and where that ended is kept for the next build.
+"""Pruning in small steps: each build looks at a few folders, and records its progress for the next build.
 
-A round through all folders removes what was unused for long, and counts the bytes of the rest by the time of their last
-use. That says which of them go in the next round, for the rest to be small enough. Rounds begin a day apart.
+A round through all folders removes entries that have not been used for long, and counts the bytes of the rest by the
+time of their last use. These counts determine which entries the next round removes to reach the size limit. Rounds
+begin a day apart.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ _MINUTE_S = 60
 
 
 class Round(NamedTuple):
-    """How far a round is.
+    """Progress of a round.
 
     Parameters
     ----------
     done : str
-        The last folder that was looked at; empty between rounds.
+        Last folder that was looked at; empty between rounds.
     sizes : dict of str to int
         Bytes of the entries that were kept, by the minute of their last use.
     used_before_s : int
-        Entries that were last used before that go.
+        Entries last used before this time are removed.
     ended_s : float
-        When the round before ended.
+        End of the previous round.
     """
 
     done: str = ""
@@ -45,7 +46,7 @@ class Round(NamedTuple):
 def prune(
     base: str, max_size_bytes: int | None, max_age_days: float | None, *, patience_s: float, now_s: float
 ) -> bool:
-    """Go on with the round, at least by a folder; whether it is over.
+    """Continue the round by at least one folder, and return whether it is over.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def prune(
 
 
 def used_before_s(sizes: Mapping[str, int], max_size_bytes: int) -> int:
-    """The time before whose minute entries have to go for the rest to fit; those of the newest minute stay. Pure.
+    """Return the time before which entries must be removed for the rest to fit; the newest minute stays. Pure.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def _state_file(base: str) -> str:
 
 
 def _read(base: str) -> Round:
-    """Where the round is; at its beginning where nothing says so."""
+    """Read the progress of the round; a new round if none is recorded."""
     try:
         with open(_state_file(base), "rb") as file:
             now = Round(**json.load(file))

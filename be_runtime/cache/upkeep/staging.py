@@ -1,4 +1,4 @@
-"""Folders of builds in progress: made, removed whatever happens, and swept when their process was killed."""
+"""Folders of builds in progress: made, removed after the build, and swept if their process was killed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from be_runtime.cache.folder.lock import THIS_PROCESS
 _NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
 
 DEAD_OWNER_AGE_S = 3600.0
-"""A dead owner's folder stays this long: in a container that shares our host name, a live process may look dead."""
+"""Time for which a dead owner's folder is kept: a live process in a container with our host name may look dead."""
 
 ANY_OWNER_AGE_S = 48 * 3600.0
-"""No build runs this long, so what other hosts left behind may go."""
+"""Time after which any folder is removed, also another host's: no build takes this long."""
 
 
 def make_staging(base: str, digest: str) -> str:
-    """A new folder for one build, to be removed with `remove_tree`."""
+    """Make a folder for one build, to be removed with `remove_tree`."""
     path = f"{staging_root(base)}/{_new_name(digest)}"
     os.mkdir(path, 0o700)
     return path
 
 
 def discard(base: str, path: str, digest: str) -> bool:
-    """Take an entry out of sight at once, then delete it; False when it was gone already.
+    """Move an entry aside in one step, then delete it; False if it was gone already.
 
     Raises
     ------
@@ -51,14 +51,14 @@ def discard(base: str, path: str, digest: str) -> bool:
 
 
 def remove_tree(path: str) -> None:
-    """Delete a folder with all in it; what can't be deleted now is swept later."""
+    """Delete a folder and its contents; files that can't be deleted now are swept later."""
     import shutil
 
     shutil.rmtree(path, ignore_errors=True)
 
 
 def builder_of(base: str, digest: str) -> str:
-    """Who builds a key now, for a message."""
+    """Name the process that builds a key now, for a message."""
     with contextlib.suppress(OSError):
         for name in os.listdir(staging_root(base)):
             match = _NAME.fullmatch(name)
@@ -72,7 +72,7 @@ def builder_of(base: str, digest: str) -> str:
 
 
 def sweep(base: str, *, now_s: float | None = None) -> int:
-    """Remove the folders that killed processes left; the number removed."""
+    """Remove the folders that killed processes left, and return their number."""
     removed = 0
     now_s = time.time() if now_s is None else now_s
     with contextlib.suppress(FileNotFoundError), os.scandir(staging_root(base)) as items:
@@ -86,7 +86,7 @@ def sweep(base: str, *, now_s: float | None = None) -> int:
 
 
 def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int], bool]) -> bool:
-    """Whether a staging folder's process is gone; False for every name that is not ours. Pure."""
+    """Return whether a staging folder's process is gone; False for any other folder. Pure."""
     match = _NAME.fullmatch(name)
     if match is None:
         return False
@@ -96,7 +96,7 @@ def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this host has the id."""
+    """Return whether a process of this host has the id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -107,10 +107,10 @@ def is_alive(pid: int) -> bool:
 
 
 def host_id() -> str:
-    """Eight digits for the host's name."""
+    """Return eight digits that stand for the host's name."""
     return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
 
 
 def _new_name(digest: str) -> str:
-    """A name that no other build has."""
+    """Make a name that no other build has."""
     return f"{digest[:16]}.{host_id()}.{os.getpid()}.{os.urandom(4).hex()}"

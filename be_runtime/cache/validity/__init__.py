@@ -1,1 +1,1 @@
-"""Whether an entry is still what its key promises. Imports `folder`."""
+"""Validity of entries: manifests, and checks of the recorded files. Imports `folder`."""

@@ -1,8 +1,8 @@
-"""Names at which a build found nothing, kept by the folders in which something could appear.
+"""Paths at which a build found nothing, grouped by the folders in which a file could appear.
 
-A folder whose times and inode are the recorded ones got no new name, so one stat speaks for all names in it. The names
-themselves are looked at where the folder has changed, or changed so shortly before it was recorded that it may have
-changed again within one tick of its file system's clock.
+A folder whose times and inode are the recorded ones has no new name in it, so one stat covers all names in it. The
+names themselves are examined if the folder has changed, or if it changed so shortly before it was recorded that it may
+have changed again within one tick of its file system's clock.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from be_runtime.cache.validity.manifest import AbsentNames
 
 
 def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[str, ...]]:
-    """Names by the nearest folder that there is, and the paths at which there is something after all.
+    """Group paths by their nearest existing folder; the second result has the paths that exist after all.
 
     Parameters
     ----------
     paths : iterable of str
-        Absolute. One that ends with ``/.`` is a folder that was there, and so is one that could not be used; a link to
-        nothing is nothing.
+        Absolute paths. One that ends with ``/.`` is a folder that existed, and so is one that could not be used. A
+        dangling link does not exist.
     """
     stamps: dict[str, os.stat_result | None] = {}
     links: dict[str, bool | None] = {}
@@ -41,7 +41,7 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
             elif _is_there(parent):
                 present.append(parent)
             continue
-        # Below the folder, nothing is there but perhaps a link to nothing: a file may appear where that leads.
+        # Below the folder there is nothing except perhaps a dangling link: a file may appear at its target.
         first = path if folder == parent else path[: path.find("/", len(folder.rstrip("/")) + 1)]
         if first not in links:
             links[first] = _is_link(first)
@@ -64,15 +64,15 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
 
 
 def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
-    """The first path at which there is something now; empty when all are as they were.
+    """Return the first path that exists now; empty if nothing has changed.
 
-    Folders that were apart and are one now, or the other way round, count too: compilers search a folder once.
+    Two folders that have become one, or one that has become two, count too: compilers search a folder once.
 
     Parameters
     ----------
     rows : sequence of AbsentNames
     newest_ns : int
-        A folder that changed at this time or later is not proven unchanged by its stamp.
+        Limit for times: the stamp of a folder that changed at this time or later proves nothing.
     """
     moved: dict[str, int] = {}
     for folder, mtime_ns, ctime_ns, inode, names in rows:
@@ -100,12 +100,12 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
 
 
 def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
-    """The paths that `group_absent` makes some rows of."""
+    """Return the paths from which `group_absent` makes the rows."""
     return tuple(f"{row.folder.rstrip('/')}/{name}" for row in rows for name in (*row.names, "."))
 
 
 def _is_there(path: str) -> bool:
-    """Whether there is something at a path, or a circle of links."""
+    """Return whether a path exists, or is a loop of links."""
     try:
         os.stat(path)
     except OSError as error:
@@ -122,7 +122,7 @@ def _row(folder: str, stamp: os.stat_result | None, names: tuple[str, ...]) -> A
 
 
 def _nearest(folder: str, stamps: dict[str, os.stat_result | None]) -> str:
-    """The folder, or the first one above it that there is; its stamp is noted."""
+    """Return the folder, or the nearest existing one above it, and note its stamp."""
     if folder not in stamps:
         stamps[folder] = _stamp(folder)
     parent = os.path.dirname(folder)
@@ -138,7 +138,7 @@ def _stamp(folder: str) -> os.stat_result | None:
 
 
 def _is_link(path: str) -> bool | None:
-    """Whether there is a link at a path; None where there is nothing."""
+    """Return whether a path is a link; None if it does not exist."""
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except (OSError, ValueError):

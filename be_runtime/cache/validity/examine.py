@@ -1,4 +1,4 @@
-"""The check by content of an entry that stat alone does not prove valid."""
+"""The check of an entry by content, for entries that stat alone does not prove valid."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PROGRAM_TYPES = (2, 3)
 
 
 class Verdict(NamedTuple):
-    """What a thorough check of an entry found.
+    """Result of a thorough check of an entry.
 
     Parameters
     ----------
     problem : str
-        Why the entry can't be used; empty when it can.
+        Reason the entry can't be used; empty if it can.
     damaged : bool
-        Whether the entry itself is broken, rather than made from other dependencies than there are now.
+        True if the entry itself is broken, rather than made from dependencies that have changed since.
     refreshed : Manifest or None
-        The manifest with newer stats, when writing it back saves the next check some work.
+        Manifest with newer stats, if writing it back saves the next check some work.
     """
 
     problem: str = ""
@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
 
 
 def examine(folder: str, manifest: Manifest) -> Verdict:
-    """Check an entry that stat alone did not prove valid, by content."""
+    """Check an entry by content, after stat alone did not prove it valid."""
     if manifest.uncertain:
         return Verdict(problem=f"{manifest.uncertain[0]} may have changed during the build")
     recorded_ns = time.time_ns()
@@ -68,16 +68,17 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
 
 
 def record_file(path: str, name: str) -> FileRecord:
-    """Hash a file, or what stands for it, then take its stat.
+    """Hash a file, or the parts that identify it, then take its stat.
 
     A change in between shows as a change time after the hash began. For a folder, whose path ends with a slash, the
-    names in it are hashed. For a large program or shared library that a build looked at, its size, beginning and end
-    are: they hold its build id and tables, and the compilers of CUDA alone are 200 MB. Outputs are hashed whole.
+    names in it are hashed. For a large program or shared library that a build looked at, the hash covers its size,
+    beginning and end: they hold its build id and tables, and CUDA's compilers alone are 200 MB. Outputs are hashed
+    whole.
 
     Raises
     ------
     OSError
-        There is no such file, or it can't be read for another reason than its permissions.
+        The file does not exist, or it can't be read for a reason other than its permissions.
     """
     if path.endswith("/"):
         digest = hashlib.sha256(b"\0".join(sorted(os.listdir(os.fsencode(path))))).hexdigest()
@@ -95,19 +96,19 @@ def record_file(path: str, name: str) -> FileRecord:
 
 
 def proven_records(manifest: Manifest) -> dict[str, FileRecord]:
-    """By path, what an entry says of the files it was made from, where a later stat can prove it."""
+    """Return an entry's records of the files it was made from, by path, if a later stat can prove them."""
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     every = (manifest.dependencies + manifest.others).records
     return {record.path: record for record in every if record.sha256 and not _is_racy(record, newest)}
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; one that is a pipe by now, without a writer, at once."""
+    """Open a file without blocking, even if it has been replaced by a pipe that has no writer."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _program_digest(file: BinaryIO) -> str:
-    """What stands for a large program or shared library; empty for another file, which is at its beginning then."""
+    """Hash the identifying parts of a large program or library; for other files return "" and rewind the file."""
     head = file.read(_SAMPLE_BYTES)
     if not (head.startswith(b"\x7fELF") and head[16] in _PROGRAM_TYPES):
         file.seek(0)
@@ -117,7 +118,7 @@ def _program_digest(file: BinaryIO) -> str:
 
 
 def record_stat(path: str, name: str) -> FileRecord:
-    """The stat of a file whose content does not count, or can't be read."""
+    """Record the stat of a file whose content does not count, or can't be read."""
     return _record(name, os.stat(path), "")
 
 
@@ -126,12 +127,12 @@ def _record(name: str, status: os.stat_result, digest: str) -> FileRecord:
 
 
 def has_stat(record: FileRecord, now: os.stat_result) -> bool:
-    """Whether a stat is the recorded one."""
+    """Return whether a stat is the recorded one."""
     return (now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == record[1:-1]
 
 
 def _same_content(record: FileRecord, path: str, newest: int | None) -> FileRecord | None:
-    """The file's record as it is now when its content is the recorded one, else None."""
+    """Return a current record of the file if its content is the recorded one, else None."""
     try:
         now = os.stat(path)
         if has_stat(record, now) and not (record.sha256 and _is_racy(record, newest)):
@@ -145,12 +146,12 @@ def _same_content(record: FileRecord, path: str, newest: int | None) -> FileReco
 
 
 def _is_racy(record: FileRecord | AbsentNames, newest: int | None) -> bool:
-    """Whether a file or folder changed too shortly before it was recorded for its stat to be proof."""
+    """Return whether a file or folder changed too shortly before it was recorded for its stat to prove anything."""
     return newest is not None and max(record.mtime_ns, record.ctime_ns) >= newest
 
 
 def _saves_work(old: Manifest, new: Manifest) -> bool:
-    """Whether the newer manifest lets stat prove what the older could not."""
+    """Return whether stat proves more with the newer manifest than with the older."""
     if new._replace(recorded_ns=old.recorded_ns) != old:
         return True
     before, after = old.recorded_ns - RACY_MARGIN_NS, new.recorded_ns - RACY_MARGIN_NS

@@ -1,4 +1,4 @@
-"""Finding the entry of a key that is valid now: the way of every warm load, without a lock or a process."""
+"""Look-up of a key's valid entry, for every warm load: it takes no lock and starts no process."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NOT_CACHED = "it is not in the cache"
 
 
 class Lookup(NamedTuple):
-    """The answer to a look-up; a named tuple, as these are made at import in a tenth of the time.
+    """Result of a look-up; a named tuple, as its class takes a tenth of a dataclass's time at import.
 
     Parameters
     ----------
     folder : str
-        The valid entry's folder, empty when there is none.
+        Folder of the valid entry; empty if there is none.
     manifest : Manifest or None
-        Its manifest.
+        Manifest of the valid entry.
     problem : str
-        Why there is none: of the newest entry that exists.
+        Reason that no entry is valid, for the newest one that exists.
     damaged : tuple of str
-        Folders of entries that are broken and may go.
+        Folders of entries that are broken and may be removed.
     """
 
     folder: str = ""
@@ -40,7 +40,7 @@ class Lookup(NamedTuple):
 
 
 def look_up(base: str, digest: str) -> Lookup:
-    """The newest valid entry of a key."""
+    """Find the newest valid entry of a key."""
     problem, damaged = "", []
     for folder in variant_folders(base, digest):
         manifest = read_manifest(folder, digest)
@@ -64,7 +64,7 @@ def look_up(base: str, digest: str) -> Lookup:
 
 
 def variant_folders(base: str, digest: str) -> list[str]:
-    """The folders of a key's entries, newest first."""
+    """List the folders of a key's entries, newest first."""
     folder = key_folder(base, digest)
     try:
         names = os.listdir(folder)
@@ -74,9 +74,9 @@ def variant_folders(base: str, digest: str) -> list[str]:
 
 
 def read_manifest(folder: str, digest: str) -> Manifest | None:
-    """An entry's manifest; None when it is missing, damaged, of another key, or written by another user.
+    """Read an entry's manifest; None if it is missing, damaged, of another key, or written by another user.
 
-    The manifest's own modification time says, to a day, when the entry was last used.
+    The manifest file's modification time is the time of the entry's last use, to a day.
     """
     try:
         descriptor = os.open(f"{folder}/{MANIFEST}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -98,13 +98,13 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
 
 
 def remember(folder: str, manifest: Manifest) -> None:
-    """Replace an entry's manifest by one with newer stats; where that can't be written, the next check hashes again."""
+    """Replace an entry's manifest by one with newer stats; if it can't be written, the next check hashes again."""
     with contextlib.suppress(OSError):
         replace_private(f"{folder}/{MANIFEST}", render_manifest(manifest))
 
 
 def replace_private(path: str, text: str) -> None:
-    """Replace a file, at once, by one that the user alone can read."""
+    """Replace a file, in one step, by one that only the user can read."""
     fresh = f"{path}.{os.urandom(4).hex()}"
     try:
         write_private(fresh, text)
@@ -116,7 +116,7 @@ def replace_private(path: str, text: str) -> None:
 
 
 def write_private(path: str, text: str) -> None:
-    """Write a new file that the user alone can read."""
+    """Write a new file that only the user can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

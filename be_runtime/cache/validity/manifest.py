@@ -1,4 +1,4 @@
-"""What a cache entry holds and what it was made from, as a value and as JSON. Pure."""
+"""The manifest of a cache entry, as a value and as JSON: its outputs and the files they were made from. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 SCHEMA = 3
 
 RACY_MARGIN_NS = 2_000_000_000
-"""A file changed less than this before it was recorded may change again and keep its stat, so it is hashed.
+"""A file that changed less than this before it was recorded may change again and keep its stat, so it is hashed.
 
 Two seconds is the coarsest time stamp of a file system in use (FAT); the rule is git's for its index ("racy git").
 """
@@ -22,14 +22,14 @@ class FileRecord(NamedTuple):
     Parameters
     ----------
     path : str
-        Absolute for a dependency, relative to the entry for an output.
+        Absolute path of a dependency, or path of an output relative to the entry.
     size, mtime_ns, ctime_ns, inode : int
-        Bytes, nanoseconds and the inode's number, from stat. The change time sees an edit whose modification time was
-        set back. The inode tells files of an image apart whose times are all the same; the device does not count, as
-        each mount gets another.
+        Bytes, nanoseconds and the inode number, from stat. The change time reveals an edit whose modification time was
+        set back. The inode distinguishes files of an image, whose times are all the same. The device is not recorded,
+        as each mount gets another.
     sha256 : str
-        Hexadecimal, of the whole content, or of what stands for it, see
-        `be_runtime.cache.validity.examine.record_file`. Empty where the stat alone tells whether a file is the same.
+        Hexadecimal digest of the content, or of the parts that identify it, see
+        `be_runtime.cache.validity.examine.record_file`. Empty if only the stat is compared.
     """
 
     path: str
@@ -41,14 +41,14 @@ class FileRecord(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Records of files as columns: a warm load reads hundreds, and needs none of them as an object.
+    """Records of files as columns: a warm load reads hundreds of records, and needs none of them as an object.
 
     Parameters
     ----------
     paths : tuple of str
     sizes, mtimes_ns, ctimes_ns, inodes : tuple of int
     sha256s : tuple of str
-        What `FileRecord` says of each file.
+        Fields of `FileRecord`, one element for each file.
 
     Examples
     --------
@@ -68,30 +68,30 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[FileRecord]) -> Files:
-        """The columns of some records."""
+        """Make the columns of some records."""
         return cls(*zip(*records, strict=True))
 
     def __add__(self, other: Files) -> Files:  # type: ignore[override]
-        """The columns of both, those of this one first."""
+        """Concatenate the columns of both."""
         return Files(*map(operator.add, self, other))
 
     @property
     def records(self) -> tuple[FileRecord, ...]:
-        """Each file by itself."""
+        """The record of each file."""
         return tuple(map(FileRecord._make, zip(*self, strict=True)))
 
 
 class AbsentNames(NamedTuple):
-    """Names below a folder at which there was nothing.
+    """Paths below a folder that did not exist.
 
     Parameters
     ----------
     folder : str
-        The nearest folder that there was, absolute.
+        Nearest folder that existed, absolute.
     mtime_ns, ctime_ns, inode : int
-        Its stat, taken before the names were looked at.
+        Stat of the folder, taken before the names were examined.
     names : tuple of str
-        Relative to it; empty for a folder that was looked at itself.
+        Paths relative to the folder; empty if only the folder itself is recorded.
     """
 
     folder: str
@@ -102,25 +102,26 @@ class AbsentNames(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """The record beside an entry's outputs that says whether they are still valid.
+    """The record beside an entry's outputs by which they are validated.
 
     Parameters
     ----------
     digest, kind, name : str
-        Of the request's key. The key itself is in ``key.json`` beside the manifest, read only to explain.
+        Digest, kind and name of the request's key. The key itself is in ``key.json`` beside the manifest, and is read
+        only to explain a rebuild.
     created_ns : int
-        When the entry was built.
+        Time of the build.
     recorded_ns : int
-        When the dependencies were last hashed or compared, taken before the first was looked at.
+        Time at which the dependencies were last hashed or compared, taken before the first of them.
     outputs, dependencies : Files
-        What was made; every source and header that compilers read outside the build folder.
+        Files that were made; every source and header outside the build folder that compilers read.
     others : Files
-        What decided the outputs besides, such as compilers and libraries.
+        Other files that decided the outputs, such as compilers and libraries.
     absent : tuple of AbsentNames
-        Where nothing may be, since it would be found in place of a dependency, or of nothing.
+        Paths that must not exist, since a build would find a file there instead of a dependency, or of nothing.
     uncertain : tuple of str
-        Dependencies that changed while the build read them, so that the outputs may be of the old content or the new,
-        and what can't be named: the builder's own process alone uses such outputs.
+        Dependencies that changed while the build read them, so that the outputs may be made from the old content or
+        the new, and inputs that can't be named. Only the builder's own process uses such outputs.
     """
 
     digest: str
@@ -136,12 +137,12 @@ class Manifest(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The outputs' size together."""
+        """Size of all outputs together."""
         return sum(self.outputs.sizes)
 
 
 def render_manifest(manifest: Manifest) -> str:
-    """The manifest as JSON; `parse_manifest` is its inverse."""
+    """Write the manifest as JSON; `parse_manifest` is the inverse."""
     document = {
         "schema": SCHEMA,
         "digest": manifest.digest,
@@ -184,7 +185,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
 
 
 def _files(columns: Any) -> Files:
-    """Columns of JSON; a path must be text, since stat takes a number for a file descriptor."""
+    """Check columns from JSON; a path must be str, since stat takes a number for a file descriptor."""
     files = Files._make(map(tuple, columns))
     is_whole = len(set(map(len, files))) == 1
     if not is_whole or not _are(str, files.paths, files.sha256s) or not _are(int, *files[1:-1]):
@@ -193,7 +194,7 @@ def _files(columns: Any) -> Files:
 
 
 def _absent(folder: str, mtime_ns: int, ctime_ns: int, inode: int, names: Any) -> AbsentNames:
-    """One row; the names are checked in one go, since there are hundreds."""
+    """Check one row from JSON; its names are checked all at once, since there are hundreds."""
     row = AbsentNames(folder, mtime_ns, ctime_ns, inode, tuple(names))
     if type(folder) is not str or not _are(int, (mtime_ns, ctime_ns, inode)) or not _are(str, row.names):
         raise ValueError("damaged names of absent files")
@@ -201,12 +202,12 @@ def _absent(folder: str, mtime_ns: int, ctime_ns: int, inode: int, names: Any) -
 
 
 def _are(kind: type, *columns: tuple[Any, ...]) -> bool:
-    """Whether all values are of one type and no other."""
+    """Return whether all values are of exactly one type."""
     return all(set(map(type, column)) <= {kind} for column in columns)
 
 
 def _texts(items: Iterable[Any]) -> tuple[str, ...]:
-    """The items, each a str."""
+    """Check that every item is a str."""
     texts = tuple(items)
     if not all(type(text) is str for text in texts):
         raise ValueError("a manifest's names are text")
@@ -214,6 +215,6 @@ def _texts(items: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _require_times(*values: Any) -> None:
-    """Times are whole nanoseconds."""
+    """Check that times are whole nanoseconds."""
     if not all(type(value) is int for value in values):
         raise ValueError("a manifest's times are whole numbers")

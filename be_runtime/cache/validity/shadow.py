@@ -1,4 +1,4 @@
-"""Headers that do not exist yet, and would be included in place of one that does."""
+"""Headers that do not exist yet, and would be included instead of one that does."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 
 
 def shadowing_paths(dependencies: Iterable[Path], include_folders: Sequence[Path]) -> tuple[Path, ...]:
-    """The paths where a new file would come before a dependency in the compiler's search.
+    """Return the paths at which a new file would precede a dependency in the compiler's search.
 
-    A depfile names what was found, not where it was looked for first. For a dependency found in one include folder,
-    these are the same relative path in every folder searched earlier. They belong into `BuildOutput.absent`.
+    A depfile names the files that were found, not the places that were searched before. For a dependency found in one
+    include folder, the result has the same relative path in every folder searched earlier. It belongs in
+    `BuildOutput.absent`.
 
     Parameters
     ----------
     dependencies : iterable of Path
-        As in the depfile. Those in none of the folders, such as the system's, give nothing.
+        Files of the depfile. A file outside all the folders, such as a system header, adds nothing.
     include_folders : sequence of Path
-        In the compiler's order, beginning with the source's own folder.
+        Folders in the compiler's order, beginning with the source's own folder.
 
     Examples
     --------

@@ -1,14 +1,14 @@
-"""Whether stat alone proves that an entry is still what its manifest says.
+"""The check of an entry against its manifest by stat alone.
 
-What is trusted, and what it costs to be wrong:
+The check trusts the following:
 
 - A dependency whose size, modification time, change time and inode are those recorded is unchanged, unless it changed
   less than `RACY_MARGIN_NS` before it was recorded, or after that by a clock that is ahead of ours: then it may have
-  changed again within one tick of its file system's clock. Any doubt is settled by its hash
-  (`be_runtime.cache.validity.examine`), and the new stat is remembered.
-- An output is compared in the same way, without the margin, since nothing but a fault edits it. A full hash of a
-  large library at every load would cost more than all the rest of the load. Damage below the file system, which
-  alters content and no stat, is not seen.
+  changed again within one tick of its file system's clock. In case of doubt it is hashed
+  (`be_runtime.cache.validity.examine`), and the new stat is recorded.
+- An output is compared in the same way, without the margin, since only a fault changes it. A full hash of a large
+  library at every load would cost more than all the rest of the load. Damage below the file system, which changes
+  content but no stat, goes unnoticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from be_runtime.cache.validity.manifest import RACY_MARGIN_NS, Manifest
 
 
 def is_unchanged(folder: str, manifest: Manifest) -> bool:
-    """Whether stat alone proves an entry valid: the way of every warm load, so its loops are flat."""
+    """Return whether stat alone proves an entry valid. Every warm load calls it, so its loops are flat."""
     stat = os.stat
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     outputs, inputs = manifest.outputs, manifest.dependencies + manifest.others

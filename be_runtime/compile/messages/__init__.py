@@ -1,1 +1,1 @@
-"""What compilers said, as one error with hints. Imports nothing else of `compile`."""
+"""Messages of compilers and linkers, as one error with hints. Imports nothing else of `compile`."""

@@ -1,4 +1,4 @@
-"""Which wheels have CUDA's headers."""
+"""The wheels that have CUDA's headers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class HeaderWheel(NamedTuple):
     Parameters
     ----------
     cuda13, cuda12 : str
-        Its names for CUDA 13 and CUDA 12.
+        Names of the wheel for CUDA 13 and CUDA 12.
     is_library : bool
-        Whether it is one of the libraries, whose releases need not be the compiler's.
+        True for a wheel of a library, whose release need not be the compiler's.
     """
 
     cuda13: str
@@ -44,7 +44,7 @@ _WHEELS = (
 
 
 def wheel_of(header: str) -> HeaderWheel | None:
-    """The wheel that has a header, by the name in its ``#include``; None when it is none of CUDA's.
+    """Find the wheel that has a header, by the name in the ``#include``; None if the header is not CUDA's.
 
     Examples
     --------

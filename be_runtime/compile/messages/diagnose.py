@@ -1,4 +1,4 @@
-"""From a compiler's output to the first real error, at the author's line, and what to do about it."""
+"""Diagnosis of a compiler's output: the first real error, at the author's line, and hints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CALLERS = (
     re.compile(rf"{_PLACE} note: in instantiation of .* requested here"),
     re.compile(r"\binstantiation of .* at line (?P<line>\d+) of \"?(?P<file>[^\"]+)\"?$"),
 )
-"""Where g++, clang and nvcc say that a template was instantiated, from the inside out."""
+"""Lines of g++, clang and nvcc about the instantiation of a template, from the inside out."""
 
 _ARG_SPEC = "the arg_spec may not fit the C++ signature: compare their order and number"
 _MAX_LINES = 12
@@ -40,7 +40,7 @@ _MOST_ERRORS = 5
 
 
 class Diagnosis(NamedTuple):
-    """The first real error of an output, hints for the reader, and the errors after the first, a line each."""
+    """The first real error of an output, hints for the reader, and the errors after the first, one line each."""
 
     first_error: str
     hints: tuple[str, ...]
@@ -54,17 +54,17 @@ def diagnose(
     *,
     is_cuda: bool = False,
 ) -> Diagnosis:
-    """Find the first real error in what a failed build printed.
+    """Find the first real error in the output of a failed build.
 
     Parameters
     ----------
     output : str
-        Of the command that failed.
+        Output of the command that failed.
     sources : mapping of str to str
-        The author's sources by the name that messages call them, so that the offending line can be shown also where
-        no file of that name exists.
+        Sources of the author, by their names in messages, so that a line can be shown even if no file of that name
+        exists.
     trampoline_lines : sequence of (str, int)
-        Name and line that stand for the call of each entry point: an error there is about the arg_spec.
+        Name and line that messages give for the call of each entry point: an error there is about the arg_spec.
     is_cuda : bool
         Whether the source is CUDA.
     """
@@ -96,7 +96,7 @@ def explained(
     is_cuda: bool,
     where: str = "",
 ) -> BuildError:
-    """The same failure with what `diagnose` finds in its output, and `where` behind its message."""
+    """Return the same failure with the result of `diagnose` for its output, and `where` added to its message."""
     diagnosis = diagnose(error.output, sources, trampoline_lines, is_cuda=is_cuda)
     return type(error)(
         error.message + where,
@@ -117,7 +117,7 @@ def _first_error_line(lines: Sequence[str]) -> int | None:
 
 
 def _block(lines: Sequence[str], start: int, sources: Mapping[str, str]) -> list[str]:
-    """The error's line and what belongs to it, up to the next diagnostic or a note about what isn't the author's."""
+    """Return the error's line and its details, up to the next diagnostic or a note about somebody else's code."""
     block = [lines[start]]
     for line in lines[start + 1 : start + _MAX_LINES]:
         ends = any(pattern.match(line) for pattern in (_NEXT, _COUNT, _ASIDE))
@@ -128,18 +128,18 @@ def _block(lines: Sequence[str], start: int, sources: Mapping[str, str]) -> list
 
 
 def _is_foreign_note(line: str, sources: Mapping[str, str]) -> bool:
-    """Whether a note is of a header's, or of a macro's expansion."""
+    """Return whether a note is about a header or the expansion of a macro."""
     note = _NOTE.match(line)
     return note is not None and (note["file"] not in sources or " macro '" in note["message"])
 
 
 def _is_of_trampoline(before: Sequence[str], block: Sequence[str]) -> bool:
-    """Whether the error is in the call that we generated, at the author's line, and not in what the author wrote."""
+    """Return whether the error is in the generated call at the author's line, and not in the author's code."""
     return "be_call" in "\n".join((*before, *block))
 
 
 def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
-    """A line of the author's as gcc shows one, with a caret where the column, counted in bytes, is known."""
+    """Show a line of the author's in gcc's format, with a caret if the column, counted in bytes, is known."""
     rows = sources.get(place["file"], "").split("\n")
     line, column = int(place["line"]), place.groupdict().get("column")
     if not 0 < line <= len(rows) or not rows[line - 1].strip():
@@ -155,7 +155,7 @@ def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
 def _led_by_caller(
     block: list[str], match: re.Match[str], lines: Sequence[str], start: int, sources: Mapping[str, str]
 ) -> list[str]:
-    """The author's line first, where the error is in a template of somebody else's that it instantiates."""
+    """Put the author's line first if the error is in somebody else's template that it instantiates."""
     folders = tuple(f"{folder}/" for name in sources if (folder := name.rpartition("/")[0]))
     if match["file"] in sources or match["file"].startswith(folders):
         return block
@@ -168,7 +168,7 @@ def _led_by_caller(
 
 
 def _callers(lines: Sequence[str], start: int) -> Iterator[re.Match[str]]:
-    """The instantiations that belong to an error: g++ writes them before it, others after it."""
+    """Find the instantiations that belong to an error: g++ writes them before it, other compilers after it."""
     first = next((at + 1 for at in range(start - 1, -1, -1) if _NEXT.match(lines[at]) or _NOTE.match(lines[at])), 0)
     last = next((at for at in range(start + 1, len(lines)) if _NEXT.match(lines[at])), len(lines))
     for line in lines[first:last]:
@@ -176,7 +176,7 @@ def _callers(lines: Sequence[str], start: int) -> Iterator[re.Match[str]]:
 
 
 def _further(lines: Sequence[str], start: int) -> tuple[str, ...]:
-    """The first of the other errors, each message once."""
+    """Return the first few of the other errors, without repeated messages."""
     found = {lines[start]: match["message"]} if (match := _GNU.match(lines[start]) or _EDG.match(lines[start])) else {}
     for line in lines[start + 1 :]:
         match = _GNU.match(line) or _EDG.match(line)
@@ -186,5 +186,5 @@ def _further(lines: Sequence[str], start: int) -> tuple[str, ...]:
 
 
 def _clipped(line: str) -> str:
-    """A line that fits on a few of a terminal's."""
+    """Shorten a line to a few lines of a terminal."""
     return line if len(line) <= _WIDEST else line[:_WIDEST] + " ..."

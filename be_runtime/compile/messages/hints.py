@@ -1,4 +1,4 @@
-"""What helps against a failure, by what the compiler or the linker says."""
+"""Hints for a failure, from the messages of the compiler or the linker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Hint = str | Callable[[re.Match[str]], str]
 
 
 class _Rule(NamedTuple):
-    """What to say where a pattern is found."""
+    """A pattern and the hint for it."""
 
     pattern: re.Pattern[str]
     hint: Hint
@@ -37,7 +37,7 @@ _HEADER = re.compile(
 
 
 def missing_header(text: str) -> str:
-    """The header that a compiler does not find; empty where it is something else.
+    """Return the header that a compiler does not find; empty for any other failure.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def _header_in(found: re.Match[str]) -> str:
 
 
 def _about_header(found: re.Match[str]) -> str:
-    """Where a header of CUDA's comes from; of any other, where to name its folder."""
+    """Return the hint for a missing header: the wheel that has it for one of CUDA's, else the option for its folder."""
     header = _header_in(found)
     wheel = wheel_of(header)
     if wheel is None:
@@ -179,12 +179,12 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def hints(text: str, *, is_cuda: bool = False) -> tuple[str, ...]:
-    """What the first rule that matches says; empty when none does.
+    """Return the hint of the first rule that matches; empty if none does.
 
     Parameters
     ----------
     text : str
-        What was printed.
+        Output of the compiler or linker.
     is_cuda : bool
         Whether the source is CUDA.
 

@@ -1,4 +1,4 @@
-"""The header that an author may have meant where there is none of the name."""
+"""Suggestion of a header that an author may have meant by the name of a missing one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from be_toolchain.machine.system import System
 
 _SYSTEM = Path("/usr/include")
 _ALIKE = 0.8
-"""How much of two names has to be the same, as `difflib.SequenceMatcher.ratio` measures it."""
+"""Least similarity of two names, as `difflib.SequenceMatcher.ratio` measures it."""
 
 
 def near_header(header: str, request: BuildRequest, tools: Tools, system: System) -> str:
-    """The name of a header beside those of a request that is nearly the given one; empty where there is none."""
+    """Find a header on a request's search path whose name is similar to the given one; empty if there is none."""
     own = [unit.path.parent for unit in request.units if unit.path is not None]
     cuda = tools.cuda.include_dirs if tools.cuda is not None else ()
     standard = [_SYSTEM / "c++" / release for release in system.list_dir(_SYSTEM / "c++")]

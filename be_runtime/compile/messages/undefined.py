@@ -1,4 +1,4 @@
-"""Symbols that the linker misses, in the author's words: GNU's ld, gold, lld and mold."""
+"""Symbols that the linker misses, in the author's terms, from the output of GNU ld, gold, lld and mold."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class _Missing(NamedTuple):
 
 
 def undefined_symbols(lines: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
-    """A line for each symbol that is missing, with who uses it.
+    """Write a line for each missing symbol, with the function that uses it.
 
     Parameters
     ----------
     lines : sequence of str
-        What the linker printed.
+        Output of the linker.
     names : iterable of str
-        What the author's sources are called.
+        Names of the author's sources.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def undefined_symbols(lines: Sequence[str], names: Iterable[str]) -> tuple[str, 
 
 
 def _missing(lines: Sequence[str]) -> Iterator[_Missing]:
-    """What is missed where: ld names the function before, gold beside and lld after it."""
+    """Find the missing symbols and their users: ld names the function before, gold beside and lld after the symbol."""
     function = target = ""
     for index, line in enumerate(lines):
         place = _LD_PLACE.search(line) or _GOLD_PLACE.search(line)
@@ -66,7 +66,7 @@ def _missing(lines: Sequence[str]) -> Iterator[_Missing]:
 
 
 def _referrers(lines: Sequence[str], index: int) -> Iterator[str]:
-    """The lines that lld writes below a symbol."""
+    """Return the lines that lld writes below a symbol."""
     for line in lines[index + 1 :]:
         if not line.startswith(">>>"):
             return

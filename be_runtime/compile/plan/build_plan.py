@@ -1,4 +1,4 @@
-"""What a build consists of, as values: files to write, commands to run and what they read and write."""
+"""The parts of a build, as values: files to write, and commands to run with their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Tool = Literal[
     "preprocess", "cudafe++", "cicc", "ptxas", "fatbinary", "compile", "assemble", "embed",
     "make preamble", "separate", "device link", "link",
 ]  # fmt: skip
-"""The part that a command has in a build. ``compile`` reads a source and makes an object or its assembly, ``embed``
-puts device code into an object, ``separate`` makes names private to an object."""
+"""The role of a command in a build. ``compile`` reads a source and makes an object or its assembly, ``embed`` puts
+device code into an object, ``separate`` makes names private to an object."""
 
 LINKING: tuple[Tool, ...] = ("separate", "device link", "link")
-"""What is done with the objects of all units."""
+"""The commands for the objects of all units."""
 
 
 class GeneratedFile(NamedTuple):
@@ -32,15 +32,15 @@ class Edge(NamedTuple):
     argv : tuple of str
         The command; paths in it are absolute or relative to the build folder.
     inputs, outputs : tuple of str
-        What it reads and writes, relative to the build folder.
+        Files it reads and writes, relative to the build folder.
     description : str
-        For the progress line: what is being made.
+        Description for the progress line.
     tool : Tool
-        What the command does.
+        Role of the command.
     depfile : str or None
-        Where it lists the files it read, in make's format.
+        File in which it lists the files it read, in make's format.
     environ : tuple of (str, str)
-        Variables for this command alone.
+        Environment variables for this command alone.
     """
 
     argv: tuple[str, ...]
@@ -58,15 +58,15 @@ class UnitBuild(NamedTuple):
     Parameters
     ----------
     unit : UnitFiles
-        The unit's own files.
+        Files of the unit.
     edges : tuple of Edge
-        They make the object; none where it is in its place already.
+        Commands that make the object; none if it exists already.
     files : tuple of GeneratedFile
-        What they expect to be there.
+        Files that the commands expect.
     library_path : str
-        ``LD_LIBRARY_PATH`` for them; empty leaves it as it is.
+        ``LD_LIBRARY_PATH`` for the commands; empty leaves it unchanged.
     command : tuple of str
-        The compiler and its flags as one command, without files, as an editor wants to know them.
+        Compiler and flags as one command, without files, for editors.
     """
 
     unit: UnitFiles
@@ -83,13 +83,13 @@ class BuildPlan(NamedTuple):
     ----------
     files : tuple of GeneratedFile
     edges : tuple of Edge
-        All commands but the last.
+        All commands except the last.
     link : Edge or None
-        The command that makes the library from its objects; None where nothing is linked.
+        Command that makes the library from its objects; None if nothing is linked.
     library_path : str
-        ``LD_LIBRARY_PATH`` for the commands; empty leaves it as it is.
+        ``LD_LIBRARY_PATH`` for the commands; empty leaves it unchanged.
     aside : tuple of str
-        What is made beside the library, for later builds.
+        Files made beside the library, for later builds.
     """
 
     files: tuple[GeneratedFile, ...]
@@ -100,10 +100,10 @@ class BuildPlan(NamedTuple):
 
     @property
     def commands(self) -> tuple[Edge, ...]:
-        """Every command."""
+        """All commands."""
         return self.edges if self.link is None else (*self.edges, self.link)
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """What is linked."""
+        """The objects that are linked."""
         return () if self.link is None else self.link.inputs

@@ -1,4 +1,4 @@
-"""How an author's files are compiled, for editors: the format of ``compile_commands.json``.
+"""Compilation databases, ``compile_commands.json``, which tell editors the commands for an author's files.
 
 The format is clang's: https://clang.llvm.org/docs/JSONCompilationDatabase.html.
 """
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 FILE = "compile_commands.json"
-"""The file's name, in a cache entry and in a project."""
+"""Name of the file, in a cache entry and in a project."""
 
 
 def render_commands(commands: Mapping[Path, Sequence[str]]) -> str:
-    """A compilation database.
+    """Write a compilation database.
 
     Parameters
     ----------
     commands : mapping of Path to sequence of str
-        For each source, the compiler and its flags, without files.
+        Compiler and flags for each source, without files.
     """
     entries = [
         {"directory": str(path.parent), "file": str(path), "arguments": [*command, "-c", str(path)]}
@@ -29,12 +29,12 @@ def render_commands(commands: Mapping[Path, Sequence[str]]) -> str:
 
 
 def merge_commands(databases: Iterable[str]) -> str:
-    """One database of several; of a file that is in more than one, the first counts, and files that are gone don't.
+    """Merge several databases into one; the first entry for a file counts, and missing files are left out.
 
     Raises
     ------
     ValueError
-        One is damaged.
+        A database is damaged.
     """
     merged: dict[str, object] = {}
     for text in databases:

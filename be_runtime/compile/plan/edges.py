@@ -1,4 +1,4 @@
-"""The commands that every build has: one that compiles a source, and one that links."""
+"""The commands of every build: one that compiles a source, and one that links."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from be_runtime.generate.contents import LIBRARY
 
 
 def compile_edge(command: Sequence[str], unit: UnitFiles, description: str) -> Edge:
-    """The command that compiles a source as a whole."""
+    """Make the command that compiles a source in one step."""
     return Edge(
         argv=(*command, "-MD", "-MF", unit.depfile, "-c", unit.source, "-o", unit.object),
         inputs=(unit.source,),
@@ -23,7 +23,7 @@ def compile_edge(command: Sequence[str], unit: UnitFiles, description: str) -> E
 
 
 def link_edge(link: LinkCommand, objects: Sequence[str], description: str = "linking") -> Edge:
-    """The command that makes the library from its objects."""
+    """Make the command that links the library from its objects."""
     return Edge(
         argv=(*link.head, *objects, "-o", LIBRARY, *link.tail),
         inputs=tuple(objects),

@@ -1,4 +1,4 @@
-"""From options to the arguments of compilers and linkers.
+"""Arguments of compilers and linkers, from options.
 
 An author's own flag wins over ours: g++ takes the last of two, so theirs come last.
 """
@@ -17,7 +17,7 @@ STANDARD = "c++17"
 
 
 def has_flag(flags: Sequence[str], *names: str) -> bool:
-    """Whether a flag is given, alone or with a value behind ``=``.
+    """Return whether a flag is given, alone or with a value after ``=``.
 
     Examples
     --------
@@ -33,16 +33,16 @@ _WHOLE_NVCC_FLAGS = (
     *("-dryrun", "--dryrun", "-time", "--time", "-run", "--run", "-lto", "--dlink-time-opt", "-dlto", "-rdc"),
     *("--relocatable-device-code", "-dc", "--device-c", "-ccbin", "--compiler-bindir"),
 )
-"""An author's flags that change which steps nvcc takes: it is run as a whole then."""
+"""Flags of an author that change nvcc's steps: nvcc is then run as a whole."""
 
 
 def allows_phases(author_flags: Sequence[str]) -> bool:
-    """Whether a compiler's phases can be run one by one under an author's flags, which are nvcc's."""
+    """Return whether a compiler's phases can be run one by one with an author's flags, which are nvcc's."""
     return not has_flag(author_flags, *_WHOLE_NVCC_FLAGS)
 
 
 def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Folders to search for headers: `first` before the compiler's own, `last` as system headers after ``-I``."""
+    """Write flags for folders of headers: `first` before the compiler's own, `last` as system headers after ``-I``."""
     unique = list(dict.fromkeys(first))
     rest = [folder for folder in dict.fromkeys(last) if folder not in unique]
     return tuple(
@@ -54,7 +54,7 @@ def include_flags(first: Sequence[Path], last: Sequence[Path] = ()) -> tuple[str
 
 
 def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequence[str]) -> tuple[str, ...]:
-    """The host compiler's command for one author unit, up to the files."""
+    """Make the host compiler's command for one unit of the author, up to the files."""
     return (
         str(compiler.path),
         f"-std={STANDARD}",
@@ -69,16 +69,16 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
 
 
 def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """The flags that let the compiler drop what only the entry points use, where nothing outside can name it.
+    """Return the flags that let the compiler drop code that only the entry points use, if no other code can use it.
 
-    That is so for the only unit of a module that is linked with no library of the author's and exports nothing itself.
+    This holds for the only unit of a module that is linked with no library of the author's and exports nothing itself.
     """
     closed = compiler.family == "gcc" and not ldflags and not any("visibility" in text for text in texts)
     return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
 
 
 def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tuple[str, ...]:
-    """The host compiler's command for the handler: ours alone, no flag of the author reaches it."""
+    """Make the host compiler's command for the handler, without flags of the author."""
     return (
         str(compiler.path),
         f"-std={STANDARD}",
@@ -91,7 +91,7 @@ def handler_compile(compiler: HostCompiler, include_paths: Sequence[Path]) -> tu
 
 
 class LinkCommand(NamedTuple):
-    """The linker's command: what stands before the objects and what stands behind them."""
+    """The linker's command: the arguments before the objects and those after them."""
 
     head: tuple[str, ...]
     tail: tuple[str, ...]
@@ -104,21 +104,21 @@ def link(
     library_dirs: Sequence[Path],
     list_folder: ListFolder,
 ) -> LinkCommand:
-    """The command that makes a library.
+    """Make the command that links a library.
 
     Parameters
     ----------
     ldflags : sequence of str
-        The author's.
+        Flags of the author.
     library_dirs : sequence of Path
-        Where a ``-l`` name is looked up, best first.
+        Folders for ``-l`` names, best first.
     list_folder : callable
-        The names in a folder; empty when there is none.
+        Function that lists the names in a folder; empty if the folder does not exist.
     """
     head = (str(compiler.path), "-shared", "-fPIC")
     tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
     if not any("sanitize" in flag for flag in ldflags):
-        # A sanitizer's functions come from the process; any other undefined name is found here, not at the first load.
+        # A sanitizer's functions come from the process; other undefined names fail here instead of at the first load.
         tail.append("-Wl,-z,defs")
     tail += link_flags(ldflags, library_dirs, list_folder)
     tail += [f"-L{folder}" for folder in library_dirs]

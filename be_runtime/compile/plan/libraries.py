@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ListFolder = Callable[[Path], Sequence[str]]
-"""The names in a folder; empty when there is none."""
+"""A function that lists the names in a folder; empty if the folder does not exist."""
 
 
 def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder: ListFolder) -> tuple[str, ...]:
-    """Spell ``-rpath`` and ``-l`` so that the library is found, by the linker now and by the loader later.
+    """Write ``-rpath`` and ``-l`` so that the library is found, by the linker now and by the loader later.
 
     Parameters
     ----------
     ldflags : sequence of str
-        The author's.
+        Flags of the author.
     library_dirs : sequence of Path
-        Where a ``-l`` name is looked up after the author's own ``-L`` folders, best first.
+        Folders for a ``-l`` name after the author's own ``-L`` folders, best first.
     list_folder : callable
-        Lists a folder.
+        Function that lists a folder.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder
 
 
 def _options(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Flags as (option, value) where they are ``-l``, ``-L`` or ``-rpath``, in one piece or two; else as (flag, "")."""
+    """Split ``-l``, ``-L`` and ``-rpath``, in one piece or two, into (option, value); other flags are (flag, "")."""
     rest = iter(flags)
     for flag in rest:
         if flag in ("-l", "-L", "-rpath"):
@@ -58,10 +58,10 @@ def _options(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _library(name: str, own: Sequence[Path], library_dirs: Sequence[Path], list_folder: ListFolder) -> list[str]:
-    """What links the library `name`.
+    """Return the flags that link the library `name`.
 
-    A wheel holds ``libcublas.so.13`` but no ``libcublas.so``, which ``-lcublas`` needs: the versioned file is linked
-    instead, and found again at run time through its folder.
+    A wheel has ``libcublas.so.13`` but no ``libcublas.so``, which ``-lcublas`` needs: the versioned file is linked
+    instead, and found at run time through its folder.
     """
     for folder in dict.fromkeys((*own, *library_dirs)):
         names = list_folder(folder)
@@ -77,11 +77,11 @@ def _library(name: str, own: Sequence[Path], library_dirs: Sequence[Path], list_
 
 
 def library_version(file: str, name: str) -> tuple[int, ...] | None:
-    """The version in the file name of a shared library called `name`; None for any other file."""
+    """Return the version in the file name of the shared library `name`; None for any other file."""
     match = re.fullmatch(rf"lib{re.escape(name)}\.so\.(\d+(?:\.\d+)*)", file)
     return None if match is None else tuple(map(int, match[1].split(".")))
 
 
 def rpath(folder: str | Path) -> list[str]:
-    """Makes the loader search a folder; ``-Wl,`` would split it at its commas."""
+    """Return flags that make the loader search a folder; ``-Wl,`` would split it at its commas."""
     return ["-Xlinker", "-rpath", "-Xlinker", str(folder)]

@@ -1,4 +1,4 @@
-"""The files of one unit in a build folder, named in one place. Pure."""
+"""The names of a unit's files in a build folder. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 SOURCES, OBJECTS = "src", "obj"
-"""The folders of generated sources, and of what compilers make."""
+"""The folders of generated sources and of compiler output."""
 
 _SUFFIX = {"cuda": ".cu", "cpp": ".cc"}
 
@@ -18,9 +18,9 @@ class UnitFiles(NamedTuple):
     Parameters
     ----------
     stem : str
-        Begins their names: one that make, ninja and a shell take as it is, and that no other unit has.
+        Start of their names, which is unique and needs no quoting for make, ninja and a shell.
     source, object, depfile : str
-        Relative to the build folder, or absolute.
+        Paths relative to the build folder, or absolute.
     """
 
     stem: str
@@ -30,12 +30,12 @@ class UnitFiles(NamedTuple):
 
 
 def unit_files(stem: str, language: str) -> UnitFiles:
-    """The files of an author's unit.
+    """Name the files of an author's unit.
 
     Parameters
     ----------
     stem : str
-        The unit's, which may be any text.
+        Stem of the unit, which may be any text.
     language : str
         ``"cuda"`` or ``"cpp"``.
 
@@ -51,7 +51,7 @@ def unit_files(stem: str, language: str) -> UnitFiles:
 
 
 def files_named(stem: str, language: str) -> UnitFiles:
-    """The files of this very stem; one that begins with ``be_`` is no unit's."""
+    """Name the files of a stem, which is used unchanged; one that begins with ``be_`` is not a unit's."""
     return UnitFiles(
         stem=stem,
         source=f"{SOURCES}/{stem}{_SUFFIX[language]}",

@@ -1,1 +1,1 @@
-"""Runs a plan in a folder, by ninja, and shows how far it is. Imports `plan`."""
+"""Execution of a plan in a folder by ninja, with progress. Imports `plan`."""

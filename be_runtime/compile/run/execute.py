@@ -1,6 +1,6 @@
-"""Runs a build plan with ninja in a folder, and reports what happened.
+"""Execution of a build plan with ninja in a folder, and a report of the steps.
 
-This is the only file of be_runtime that starts processes.
+Only this file of be_runtime starts processes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from be_toolchain.machine.forks import no_fork
 from be_toolchain.machine.plain_environ import plain_environ
 
 _STATUS = "@be@"
-"""Begins each of ninja's status lines, so that they can't be mistaken for a compiler's output."""
+"""Start of each of ninja's status lines, which distinguishes them from a compiler's output."""
 
 _GRACE_S = 2.0
-"""How long commands may take to end when they are asked to."""
+"""Time for commands to end after they were asked to."""
 
 _ALLOCATION = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=16777216"
-"""Lets compilers get their memory in large pages, in large steps: cudafe++ touches 46,000 small ones in a quarter of a
-second, half of it the kernel's. https://www.gnu.org/software/libc/manual/html_node/Memory-Allocation-Tunables.html
+"""Setting by which compilers get their memory in large pages, in large steps: cudafe++ touches 46,000 small ones in a
+quarter of a second, and the kernel takes half of that time.
+https://www.gnu.org/software/libc/manual/html_node/Memory-Allocation-Tunables.html
 """
 
 
@@ -42,9 +43,9 @@ class Step(NamedTuple):
     ----------
     edge : Edge
     output : str
-        All that it printed.
+        All its output.
     seconds : float or None
-        How long it took; None for one that failed.
+        Duration; None if it failed.
     """
 
     edge: Edge
@@ -53,12 +54,12 @@ class Step(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it made nothing that can be used."""
+        """True if the command failed, so its output files can't be used."""
         return self.seconds is None
 
 
 class _Reader:
-    """Takes ninja's output apart into steps, line by line; which of them failed is read from its log."""
+    """Reader that splits ninja's output into steps, line by line; ninja's log tells which of them failed."""
 
     def __init__(self, edges: Sequence[Edge], log: NinjaLog, progress: Progress | None) -> None:
         self.edges = {str(number): edge for number, edge in enumerate(edges)}
@@ -69,7 +70,7 @@ class _Reader:
         self._lines: list[str] = []
 
     def read(self, lines: Iterable[str]) -> Iterator[Step]:
-        """Each step as soon as it is known that there is no more to its output: when the next one has finished."""
+        """Return each step as soon as its output is complete, which is when the next one has finished."""
         for line in lines:
             if line.startswith(_STATUS):
                 yield from self._finished()
@@ -94,20 +95,20 @@ class _Reader:
 
 
 class Runner:
-    """Runs plans in one folder, all within one time limit.
+    """Runner of plans in one folder, within one time limit for all.
 
     Parameters
     ----------
     folder : Path
-        Exists; commands run in it.
+        Existing folder in which commands run.
     ninja : Path
-        The program.
+        Path of the program.
     jobs : int
-        Commands at a time.
+        Number of commands at a time.
     environ : mapping of str to str
-        The commands' variables, apart from those that are set here.
+        Environment of the commands, to which this class adds some variables.
     timeout_s : float, optional
-        Seconds from now after which everything is stopped.
+        Time limit, from now on, after which everything is stopped.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Runner:
         self._timeout_s, self._began_s = timeout_s, time.monotonic()
 
     def run(self, plan: BuildPlan, *, progress: Progress | None = None) -> tuple[Step, ...]:
-        """Run a plan's commands; see `started`."""
+        """Run a plan's commands, as `started` does."""
         with self.started(plan, progress=progress) as steps:
             return tuple(steps)
 
@@ -126,27 +127,27 @@ class Runner:
     def started(
         self, plan: BuildPlan, *, targets: Sequence[str] = (), progress: Progress | None = None
     ) -> Iterator[Iterator[Step]]:
-        """Write a plan's files and start its commands, which run on while the caller works; at the end none is left.
+        """Write a plan's files and start its commands, which run while the caller works; on exit all have ended.
 
         Parameters
         ----------
         plan : BuildPlan
         targets : sequence of str
-            What to make; everything by default.
+            Files to make; by default all.
         progress : Progress, optional
-            Is told of each command that has finished.
+            Progress line, which is told of each finished command.
 
         Yields
         ------
         iterator of Step
-            In the order in which they finish. The first one is there when the second has finished.
+            Steps in the order in which they finish. Each one is available when the next one has finished.
 
         Raises
         ------
         BuildError
-            At the end of the iterator: a command failed; ``output`` is that of the first one.
+            At the end of the iterator: a command failed; ``output`` is that of the first command that failed.
         BuildTimeoutError
-            There too: the build was stopped.
+            At the end of the iterator: the build was stopped.
         """
         _write_files(plan, self.folder)
         reader = _Reader(plan.commands, NinjaLog(self.folder), progress)
@@ -205,7 +206,7 @@ def _write_files(plan: BuildPlan, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterator[threading.Event]:
-    """Leaves no process behind: not at the time limit, not at an interrupt, not at an error of ours."""
+    """Leave no process behind, be it after the time limit, an interrupt or an error in this package."""
     timed_out = threading.Event()
 
     def stop() -> None:
@@ -232,7 +233,7 @@ def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterat
 def _stop_session(process: subprocess.Popen[str]) -> None:
     """Stop ninja and its commands.
 
-    Each command is a process group of its own: ninja passes the signal on, and waits for those that ignore it.
+    Each command is a process group of its own: ninja passes the signal on, and waits for commands that ignore it.
     """
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -246,7 +247,7 @@ def _stop_session(process: subprocess.Popen[str]) -> None:
 
 
 def _session_members(session: int) -> list[int]:
-    """The running processes of a session, from ``/proc/<pid>/stat``: the state and more follow the bracketed name."""
+    """List a session's running processes, from ``/proc/<pid>/stat``: the state follows the bracketed name."""
     members = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -265,7 +266,7 @@ def _failure(reader: _Reader, argv: Sequence[str]) -> BuildError:
 
 
 def render_log(steps: Sequence[Step]) -> str:
-    """Commands, how long each took, and their output, for people."""
+    """Write a log for people: the commands, their durations and their output."""
     return "".join(map(_log_entry, steps))
 
 

@@ -1,4 +1,4 @@
-"""How many commands run at a time: as many as there are processors and room in memory for."""
+"""The number of commands that run at a time, which processors and memory limit."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 _UNLIMITED_BYTES = 2**60
-"""A limit beyond this is cgroup v1's way to say that there is none."""
+"""A limit above this stands for no limit in cgroup v1."""
 
 
 def job_count(processors: int, available_bytes: int | None, wanted: int | None = None, limit: int | None = None) -> int:
-    """Commands to run at a time. Pure.
+    """Return the number of commands to run at a time. Pure.
 
     Parameters
     ----------
     processors : int
-        That this process may use.
+        Number of processors that this process may use.
     available_bytes : int or None
-        Memory; None when it isn't known.
+        Available memory; None if unknown.
     wanted : int, optional
-        As the caller asked: then memory is theirs to judge.
+        Number that the caller requests; memory is not checked then.
     limit : int, optional
-        Never more than this.
+        Upper limit.
 
     Examples
     --------
@@ -46,10 +46,11 @@ def job_count(processors: int, available_bytes: int | None, wanted: int | None =
 
 
 def available_memory_bytes(system: System) -> int | None:
-    """What this process and its children may still take: the machine's, or less where a control group limits it.
+    """Return the memory that this process and its children may still take: the machine's, or a control group's limit.
 
-    From `/proc/meminfo <https://docs.kernel.org/filesystems/proc.html#meminfo>`_ and both versions of `control groups
-    <https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files>`_; None where neither can be read.
+    It is read from `/proc/meminfo <https://docs.kernel.org/filesystems/proc.html#meminfo>`_ and both versions of
+    `control groups <https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files>`_; None if neither can
+    be read.
     """
     found = [room for group in _memory_groups(system) if (room := _group_room(system, group)) is not None]
     meminfo = re.search(r"^MemAvailable:\s+(\d+) kB$", system.read_text(_MEMINFO) or "", re.MULTILINE)
@@ -59,7 +60,7 @@ def available_memory_bytes(system: System) -> int | None:
 
 
 def _memory_groups(system: System) -> list[Path]:
-    """The folders of this process's control group and of those around it, each of which may have a limit."""
+    """List the folders of this process's control group and its ancestors, each of which may have a limit."""
     folders: list[Path] = []
     for line in (system.read_text(_OWN_GROUPS) or "").splitlines():
         _, _, rest = line.partition(":")
@@ -73,7 +74,7 @@ def _memory_groups(system: System) -> list[Path]:
 
 
 def _group_room(system: System, folder: Path) -> int | None:
-    """The bytes that a control group may still take, page cache that can be dropped counted as free."""
+    """Return the bytes that a control group may still take; page cache that can be dropped counts as free."""
     for limit_file, used_file in (
         ("memory.max", "memory.current"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes"),

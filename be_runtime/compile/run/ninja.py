@@ -1,7 +1,7 @@
-r"""A build plan as ninja's text.
+r"""Conversion of a build plan to a ninja file.
 
-Ninja hands each command to ``/bin/sh``, so every argument is quoted twice: for the shell, then for ninja. A ninja file
-can't hold the end of a line inside a value, so an argument with one is spelt with a shell variable that holds it.
+Ninja passes each command to ``/bin/sh``, so every argument is quoted twice: for the shell, then for ninja. A value in a
+ninja file can't have a line break, so an argument with one is written with a shell variable that contains it.
 
 The format is that of https://ninja-build.org/manual.html#ref_lexer.
 """
@@ -19,12 +19,12 @@ _VARIABLES = {"\n": '"$n"', "\r": '"$r"'}
 
 
 def escape_value(text: str) -> str:
-    """A text as the value of a ninja variable."""
+    """Write a text as the value of a ninja variable."""
     return text.replace("$", "$$")
 
 
 def escape_path(text: str) -> str:
-    """A path as ninja spells it in a build statement.
+    """Write a path for ninja's build statement.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def escape_path(text: str) -> str:
 
 
 def shell_command(argv: Sequence[str], environ: Sequence[tuple[str, str]] = ()) -> str:
-    r"""One line for ``/bin/sh`` that runs `argv` with every argument intact, and with some variables.
+    r"""Write one line for ``/bin/sh`` that runs `argv` with every argument intact, and with some variables.
 
     Examples
     --------
@@ -48,14 +48,14 @@ def shell_command(argv: Sequence[str], environ: Sequence[tuple[str, str]] = ()) 
 
 
 def _quote_lines(argument: str) -> str:
-    """An argument for the shell, its line ends as variables."""
+    """Quote an argument for the shell, with its line ends as variables."""
     return "".join(_VARIABLES.get(part) or shlex.quote(part) for part in re.split(r"([\n\r])", argument))
 
 
 def render_ninja(edges: Sequence[Edge]) -> str:
-    """The text of ``build.ninja`` for a graph of commands; each is described by its number, which is text anywhere.
+    """Write ``build.ninja`` for a graph of commands; a command's description is its number, which needs no quoting.
 
-    Only what another command makes is named as an input: the rest is there, and ninja can't spell every path.
+    Only files that another command makes are named as inputs: the others exist, and ninja can't express every path.
     """
     made = {name for edge in edges for name in edge.outputs}
     lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $number", ""]

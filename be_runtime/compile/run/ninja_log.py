@@ -1,8 +1,8 @@
-"""Which commands of a build succeeded and how long each took, from ninja's own log.
+"""Success and duration of a build's commands, from ninja's own log.
 
-Its format, from version 5 on: a line for each output with start and end in milliseconds, the output's modification
-time, its path and a hash of the command, separated by tabs. The last line of an output counts, and a command that
-failed has none: https://ninja-build.org/manual.html#ref_log.
+Its format, from version 5 on, has a line for each output with start and end in milliseconds, the output's modification
+time, its path and a hash of the command, separated by tabs. The last line of an output counts, and a failed command has
+none: https://ninja-build.org/manual.html#ref_log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LOG = ".ninja_log"
 
 
 class NinjaLog:
-    """What one run of ninja adds to the log of its folder; made before ninja starts.
+    """The part of a folder's log that one run of ninja adds; the object is made before ninja starts.
 
     Ninja adds a command before it prints the status line of the next one.
     """
@@ -24,7 +24,7 @@ class NinjaLog:
         self._seconds: dict[str, float] = {}
 
     def seconds(self, output: str) -> float | None:
-        """How long the command took that made an output; None when none has made it yet."""
+        """Return the duration of the command that made an output; None if none has made it yet."""
         if output not in self._seconds and self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._read_bytes)
@@ -35,7 +35,7 @@ class NinjaLog:
 
 
 def parse_ninja_log(text: str) -> dict[str, float]:
-    r"""Seconds by output.
+    r"""Read the seconds for each output.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The programs that a build runs beside the compilers: ninja, a fast linker, objcopy."""
+"""The programs that a build runs besides the compilers: ninja, a fast linker, objcopy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from be_toolchain.machine.system import System
 
 
 def resolve_ninja(system: System) -> Path:
-    """The ninja program: the one of this Python environment, else PATH's.
+    """Find the ninja program: in this Python environment, else on PATH.
 
     Raises
     ------
     BuildError
-        There is none.
+        Ninja is not installed.
     """
     beside = Path(sysconfig.get_path("scripts")) / "ninja"
     found = beside if system.is_program(beside) else system.which("ninja")
@@ -26,14 +26,14 @@ def resolve_ninja(system: System) -> Path:
 
 
 def fast_linker_flags(compiler: Path, system: System) -> tuple[str, ...]:
-    """The flag for a linker that is faster than the compiler's own, if its folder has one; an author's comes later."""
+    """Return the flag for a faster linker than the compiler's, if its folder has one; an author's flag comes later."""
     folder = system.realpath(compiler.parent)
     found = (name for name in ("lld", "gold") if system.is_program(folder / f"ld.{name}"))
     return tuple(f"-fuse-ld={name}" for name in found)[:1]
 
 
 def find_objcopy(compiler: Path, system: System) -> str | None:
-    """The program that edits objects, best the one that belongs to the compiler."""
+    """Find the program that edits objects, preferably the compiler's own."""
     triple = re.sub(r"(clang\+\+|g\+\+|c\+\+)(-\d+)?$", "", compiler.name)
     names = (str(compiler.parent / f"{triple}objcopy"), f"{triple}objcopy", "objcopy", "llvm-objcopy")
     return next((str(found) for name in names if (found := system.which(name))), None)

@@ -1,4 +1,4 @@
-"""A line on the terminal that says what a long build is doing."""
+"""A progress line on the terminal for a long build."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DELAY_S = 1.0
 
 
 class Progress:
-    """Shows a line once a build has taken a second, where standard error is a terminal; else nothing.
+    """A progress line that appears after a second, if standard error is a terminal.
 
     Parameters
     ----------
     name : str
-        The module that is built.
+        Name of the module that is built.
     edges : sequence of Edge
-        Its commands.
+        Commands of the build.
     """
 
     def __init__(self, name: str, edges: Sequence[Edge]) -> None:
@@ -36,12 +36,12 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def finish(self, edge: Edge) -> None:
-        """A command has finished."""
+        """Note that a command has finished."""
         if edge.description in self._left:
             self._left.remove(edge.description)
 
     def conclude(self, seconds: Mapping[str, float]) -> None:
-        """All commands have finished; how long each of them took, by its description."""
+        """Note that all commands have finished, with their durations by description."""
         if len(seconds) > 1:
             slowest = max(seconds, key=seconds.__getitem__)
             self._slowest = f", {slowest} took {seconds[slowest]:.1f} s of it"

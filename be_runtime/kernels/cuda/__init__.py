@@ -1,1 +1,1 @@
-"""Raw CUDA kernels, and the launcher of all kernels that come as device code. Imports `load`."""
+"""Raw CUDA kernels, and the launcher of all kernels that consist of device code. Imports `load`."""

@@ -16,17 +16,17 @@ from be_toolchain.find.device_memory import device_archs
 
 
 def new_session() -> Session:
-    """What a kernel is made with, as the process is set up now."""
+    """Return the session in which a kernel is made, from the process's current settings."""
     return PROCESS.session()
 
 
 def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
-    """What to compile for: what is asked for, else the devices present.
+    """Choose the architectures to compile for: the requested ones, else those of the devices present.
 
     Raises
     ------
     ArgumentError
-        Nothing says so.
+        No architecture is requested, and none can be detected.
     """
     archs = wanted_archs(
         asked,
@@ -50,12 +50,12 @@ def launch(
     vmap_method: str | None,
     aliases: Mapping[int, int],
 ) -> Sequence[Any]:
-    """Call a kernel; one array for each of `outs`.
+    """Call a kernel, and return one array for each of `outs`.
 
     Raises
     ------
     ToolchainError, BuildError, LoadError
-        The launcher was never compiled here, and can't be; or it can't be loaded.
+        The launcher can't be compiled or loaded.
     """
     import numpy as np
 

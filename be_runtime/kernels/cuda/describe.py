@@ -1,4 +1,4 @@
-"""What the native launcher is told: a kernel's images, once, and with each call how it is launched and with what. Pure.
+"""Data for the native launcher: a kernel's images, once, and the geometry and parameters of each call. Pure.
 
 The layout of the attributes is that of ``native/launcher.cc``.
 """
@@ -13,11 +13,11 @@ from typing import NamedTuple
 from be_toolchain.arch import Arch
 
 ID_DIGITS = 32
-"""The hexadecimal digits of a kernel's id."""
+"""Number of hexadecimal digits of a kernel's id."""
 
 
 class Form(IntEnum):
-    """What one launch of an image does."""
+    """The work of one launch of an image: one call or a batch."""
 
     SINGLE = 0
     BATCH = 1
@@ -29,19 +29,19 @@ class KernelImage(NamedTuple):
     Parameters
     ----------
     arch : Arch
-        What it was compiled for.
+        Architecture that it was compiled for.
     entry : str
-        The kernel's name in it.
+        Name of the kernel in the image.
     data : bytes
         A cubin, or PTX text.
     is_ptx : bool
-        Which of the two.
+        True for PTX.
     form : Form
-        Whether it runs one call, or a batch along an axis of the grid.
+        One call, or a batch along an axis of the grid.
     batch_axis : int
-        That axis, 1 or 2.
+        Axis of the grid for a batch, 1 or 2.
     is_cooperative : bool
-        Whether it waits for its whole grid.
+        True if the kernel synchronises its whole grid.
     """
 
     arch: Arch
@@ -54,14 +54,14 @@ class KernelImage(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A kernel that the launcher can be given.
+    """A kernel for the launcher.
 
     Parameters
     ----------
     id : str
-        The hash of its content, the same in every process.
+        Hash of its content, the same in every process.
     name : str
-        For messages.
+        Name in messages.
     images : tuple of KernelImage
     """
 
@@ -71,7 +71,7 @@ class Kernel(NamedTuple):
 
     @property
     def batch_axis(self) -> int:
-        """The axis of the grid that every device's batch may use; 0 for none."""
+        """The axis of the grid that a batch may use on every device; 0 for none."""
         axes = {image.arch: 0 for image in self.images}
         axes |= {image.arch: image.batch_axis for image in self.images if image.form is Form.BATCH}
         (axis, *others) = set(axes.values())
@@ -79,21 +79,21 @@ class Kernel(NamedTuple):
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether it has to be launched so that its whole grid runs at once."""
+        """True if it must be launched so that its whole grid runs at once."""
         return any(image.is_cooperative for image in self.images)
 
 
 class LaunchParam(NamedTuple):
-    """One parameter of a kernel, as the launcher reads it: four numbers.
+    """One parameter of a kernel, as four numbers that the launcher reads.
 
     Parameters
     ----------
     kind : int
-        0 a pointer, 1 an array as Numba passes it, 2 a scalar.
+        0 for a pointer, 1 for an array as Numba passes it, 2 for a scalar.
     first : int
-        The buffer's number, inputs before outputs; a scalar's bits.
+        Index of the buffer, inputs before outputs, or the bits of a scalar.
     ndim : int
-        The dimensions that the kernel sees.
+        Number of dimensions that the kernel sees.
     itemsize : int
         Bytes of one element.
     """
@@ -105,17 +105,17 @@ class LaunchParam(NamedTuple):
 
 
 def pointer_param(index: int, ndim: int, itemsize: int) -> LaunchParam:
-    """A buffer passed as a pointer."""
+    """Describe a buffer passed as a pointer."""
     return LaunchParam(0, index, ndim, itemsize)
 
 
 def array_param(index: int, ndim: int, itemsize: int) -> LaunchParam:
-    """A buffer passed with its shape and strides."""
+    """Describe a buffer passed with its shape and strides."""
     return LaunchParam(1, index, ndim, itemsize)
 
 
 def scalar_param(value: bytes) -> LaunchParam:
-    """A number of at most eight bytes, in the machine's byte order.
+    """Describe a scalar of at most eight bytes, in the machine's byte order.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def scalar_param(value: bytes) -> LaunchParam:
 
 
 class Geometry(NamedTuple):
-    """How a kernel is launched.
+    """The launch geometry of a kernel.
 
     Parameters
     ----------
@@ -137,11 +137,11 @@ class Geometry(NamedTuple):
     shared_bytes : int
         Dynamic shared memory.
     cluster : tuple of int
-        Three numbers; 1, 1, 1 for none.
+        Three numbers; 1, 1, 1 for no cluster.
     is_cooperative : bool
-        Whether the whole grid runs at once and may synchronise.
+        True if the whole grid runs at once and may synchronise.
     batch_axis : int
-        The axis of the grid that a batch may use, 1 or 2; 0 where none is free.
+        Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
     """
 
     grid: tuple[int, int, int]
@@ -152,7 +152,7 @@ class Geometry(NamedTuple):
     batch_axis: int = 0
 
     def encode(self) -> tuple[int, ...]:
-        """The numbers of the attribute ``launch``.
+        """Return the numbers of the attribute ``launch``.
 
         Examples
         --------
@@ -163,12 +163,12 @@ class Geometry(NamedTuple):
 
 
 def encode_params(params: Sequence[LaunchParam]) -> tuple[int, ...]:
-    """The numbers of the attribute ``params``."""
+    """Return the numbers of the attribute ``params``."""
     return tuple(number for param in params for number in param)
 
 
 def content_id(images: Sequence[KernelImage]) -> str:
-    """An id from the images themselves, for a kernel whose source has no stable identity."""
+    """Hash the images into an id, for a kernel whose source has no stable identity."""
     digest = hashlib.sha256()
     for image in images:
         kind = f"{image.arch} {image.is_ptx} {image.form}"

@@ -1,7 +1,7 @@
-"""From what a caller writes to a grid and a block within CUDA's limits. Pure.
+"""Launch geometry: a caller's numbers become a grid and a block within CUDA's limits. Pure.
 
 The limits are those of every GPU since compute capability 3.5 (CUDA C++ Programming Guide, "Technical Specifications
-per Compute Capability"); what depends on the device or on the kernel is checked by the launcher.
+per Compute Capability"); the launcher checks the limits that depend on the device or on the kernel.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MAX_BLOCK: Triple = (1024, 1024, 64)
 _MAX_GRID: Triple = (2**31 - 1, 65535, 65535)
 _MAX_CLUSTER = 16
 _TOO_MUCH_SHARED = 256 * 1024
-"""In bytes: no GPU has so much for a block. What the device at hand has is checked by the launcher."""
+"""Bytes, more than a block has on any GPU. The launcher checks the limit of the actual device."""
 _AXES = "xyz"
 
 
 def explicit_geometry(
     grid: object, block: object, *, shared_mem: object = 0, cluster: object = None, may_be_empty: bool = False
 ) -> Geometry:
-    """The geometry of a launch whose grid and block are given.
+    """Make the geometry of a launch from its grid and block.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ def explicit_geometry(
     cluster : int, sequence of int or None
         One to three numbers.
     may_be_empty : bool
-        Whether a grid of no blocks is allowed, since there is nothing to compute.
+        True to allow a grid of no blocks, when there is nothing to compute.
 
     Raises
     ------
     ArgumentError
-        A number is none, or beyond what any GPU can do.
+        A value is not a number, or exceeds the limits of every GPU.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def explicit_geometry(
 def automatic_geometry(
     launch_dims: object, threads_per_block: object = DEFAULT_THREADS, *, shared_mem: object = 0
 ) -> Geometry:
-    """The geometry that covers so many threads: blocks of 256, 16 x 16 or 8 x 8 x 4 unless told otherwise.
+    """Make a geometry that covers `launch_dims` threads, by default in blocks of 256, 16 x 16 or 8 x 8 x 4.
 
     Examples
     --------
@@ -91,12 +91,12 @@ def choose_geometry(
     *,
     is_empty: bool,
 ) -> Geometry:
-    """The geometry that exactly one of the two ways describes: grid and block, or how many threads.
+    """Make the geometry from either grid and block or a number of threads; exactly one must be given.
 
     Raises
     ------
     ArgumentError
-        Neither or both are given, or what is given is not allowed.
+        Neither or both are given, or a value is not allowed.
     """
     if (grid is None) != (block is None):
         given, lacking = ("grid", "block") if block is None else ("block", "grid")
@@ -118,7 +118,7 @@ def choose_geometry(
 
 
 def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> Triple:
-    """A block of about so many threads, as even as powers of two allow, the longest side along x.
+    """Make a block of about `threads_per_block` threads, as even as powers of two allow, the longest side along x.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _threads(threads_per_block: object) -> int:
 
 
 def _check_threads(threads_per_block: object, block: Triple) -> None:
-    """What belongs to `launch_dims` is the default, or what the block has."""
+    """Check that `threads_per_block`, which is for `launch_dims`, is the default or the size of the block."""
     x, y, z = block
     if _threads(threads_per_block) not in (DEFAULT_THREADS, x * y * z):
         raise ArgumentError(
@@ -150,7 +150,7 @@ def _check_threads(threads_per_block: object, block: Triple) -> None:
 
 
 def shared_bytes(value: object) -> int:
-    """Dynamic shared memory in bytes."""
+    """Check a size of dynamic shared memory, in bytes."""
     size = _single(value, "shared_mem", lowest=0)
     if size >= _TOO_MUCH_SHARED:
         raise ArgumentError(f"shared_mem={size} is too much: the largest GPUs have less than 256 KiB a block")
@@ -158,7 +158,7 @@ def shared_bytes(value: object) -> int:
 
 
 def _numbers(value: object, argument: str, lowest: int = 1) -> tuple[int, ...]:
-    """One to three whole numbers, not below `lowest`."""
+    """Check one to three whole numbers, not below `lowest`."""
     items = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
     if not 1 <= len(items) <= 3:
         raise ArgumentError(f"{argument}={value!r} has {len(items)} dimensions; it has one to three")
@@ -167,7 +167,7 @@ def _numbers(value: object, argument: str, lowest: int = 1) -> tuple[int, ...]:
 
 
 def _single(value: object, argument: str, lowest: int = 1) -> int:
-    """A whole number, not below `lowest`."""
+    """Check a whole number, not below `lowest`."""
     return _checked(value, f"{argument} must be one whole number, not {value!r}", f"{argument}={value!r}", lowest)
 
 

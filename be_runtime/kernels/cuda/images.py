@@ -1,4 +1,4 @@
-"""Compiled kernels in the cache: images in files of their own, and a list of them."""
+"""Compiled kernels in the cache: a file for each image, and a list of them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LIST = "images.json"
 
 
 class Compiled(NamedTuple):
-    """What a compiler made, and the files it read, as `BuildOutput` has them.
+    """A compiler's output and the files it read, as in `BuildOutput`.
 
     Parameters
     ----------
     compiler : tuple of str
-        What it is in its own words, the same wherever it lies.
+        The compiler's own description of itself, which does not depend on its path.
     """
 
     images: tuple[KernelImage, ...]
@@ -34,18 +34,18 @@ class Compiled(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What a kernel's id says of its source.
+    """The part of a kernel's id that is about its source.
 
-    The id is part of the JAX program, which must be the same on every host. So it is made of contents, of what the
-    compiler says of itself, and of names below the author's folders. The cache's key also holds where all that lies,
-    and which code of ours had it compiled.
+    The id is part of the JAX program, which must be the same on every host. So it consists of contents, of the
+    compiler's description of itself, and of names below the author's folders. The cache's key has the paths too, and
+    the version of our own code.
 
     Parameters
     ----------
     key : CacheKey
-        What it is compiled from, without the files that are read.
+        Everything it is compiled from, except the files that are read.
     folders : tuple of Path
-        Where the author's headers are searched, in order.
+        Folders in which the author's headers are searched, in order.
     """
 
     key: CacheKey
@@ -55,16 +55,16 @@ class Origin(NamedTuple):
 def obtain_kernel(
     key: CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: Session
 ) -> Kernel:
-    """The kernel of a key: from the cache, or compiled now, once however many processes ask.
+    """Return the kernel of a key: from the cache, or compiled now, once however many processes ask for it.
 
     Parameters
     ----------
     key : CacheKey
-        Finds it in this machine's cache.
+        Key of the kernel in this machine's cache.
     origin : Origin
-        Makes its id.
+        Source of its id.
     compile_now : callable
-        Given an empty folder to work in.
+        Function that compiles the kernel, called with an empty folder to work in.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def obtain_kernel(
 
 
 def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
-    """What a kernel was made from; where that is not certain, what was made as well."""
+    """Hash the inputs of a kernel into its id, and its outputs too if the inputs are uncertain."""
     manifest = entry.manifest
     key = make_key(
         "kernel-id",
@@ -108,7 +108,7 @@ def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:
 
 
 def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Each file that was read, by its content and its name below one of the folders; elsewhere by its own name."""
+    """Describe each file that was read by its content and its name: below one of the folders, else its file name."""
     for path, digest in zip(map(Path, paths), digests, strict=True):
         found = ((at, folder) for at, folder in enumerate(folders) if path.is_relative_to(folder))
         at, folder = next(found, (-1, path.parent))
@@ -116,7 +116,7 @@ def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Pa
 
 
 def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
-    """Write images into a folder; the names of the files."""
+    """Write images into a folder, and return the names of the files."""
     images = compiled.images
     names = [f"image{index}.{'ptx' if image.is_ptx else 'cubin'}" for index, image in enumerate(images)]
     for name, image in zip(names, images, strict=True):
@@ -129,7 +129,7 @@ def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
 
 
 def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[KernelImage, ...]:
-    """What `write_images` wrote."""
+    """Read the images that `write_images` wrote."""
     return tuple(
         KernelImage(**row)._replace(
             arch=Arch.parse(row["arch"]),

@@ -1,4 +1,4 @@
-"""The launcher in this process: loaded on first use, registered with JAX, told about kernels."""
+"""The launcher of this process: it is loaded on first use, registered with JAX, and given the kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Launcher:
     Parameters
     ----------
     session : Session
-        Builds the launcher if that was never done here, and registers its target.
+        Session that builds the launcher, if it is not in the cache, and registers its target.
     """
 
     def __init__(self, session: Session) -> None:
@@ -55,7 +55,7 @@ class Launcher:
             session.registry.add([target], {TARGET: partial(jax_port.stage_capsules, stages)})
 
     def define(self, kernel: Kernel) -> None:
-        """Tell the launcher about a kernel, before it is called; again changes nothing."""
+        """Give a kernel to the launcher before its first call; repeated calls do nothing."""
         with self._lock:
             if kernel.id in self._known:
                 return
@@ -65,7 +65,7 @@ class Launcher:
 
 
 def _as_struct(image: KernelImage) -> _Image:
-    """An image as C sees it; PTX ends with a zero byte."""
+    """Convert an image to C's struct; PTX gets a final zero byte."""
     data = image.data + b"\0" if image.is_ptx else image.data
     arch = image.arch.major * 10 + image.arch.minor
     is_exact = image.arch.suffix == "a"

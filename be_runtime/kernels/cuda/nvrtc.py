@@ -1,7 +1,7 @@
-"""NVRTC, CUDA's compiler as a library: found, opened, and asked for a cubin.
+"""NVRTC, CUDA's compiler as a library: its search, its loading, and the compilation to a cubin.
 
-The interface is that of nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/. It compiles device code alone and brings neither
-a host compiler nor the C++ library, so the few standard headers that kernels include for a type's name are given here.
+The interface is that of nvrtc.h, https://docs.nvidia.com/cuda/nvrtc/. NVRTC compiles only device code and comes with
+neither a host compiler nor the C++ library, so this module has the few standard headers that kernels include for types.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ HEADERS = {
     "cmath": _NOTHING,
     "math.h": _NOTHING,
 }
-"""Headers that nvcc has and NVRTC has not, or has no need of."""
+"""Headers that nvcc has, but NVRTC lacks or does not need."""
 
 PACKAGES = "pip install nvidia-cuda-nvrtc; with CUDA 12, nvidia-cuda-nvrtc-cu12"
-"""How to get one."""
+"""Commands that install NVRTC."""
 
 _COMPILE_ERROR = 6
 _MISSING = re.compile(r"(?:could not|cannot) open source file \"([^\"]+)\"")
@@ -62,11 +62,11 @@ class Nvrtc(NamedTuple):
     Parameters
     ----------
     path : Path
-        The library.
+        Path of the library.
     version : tuple of int
-        Such as (13, 0).
+        Release, such as (13, 0).
     includes : tuple of Path
-        Folders with headers of its release.
+        Folders with the headers of its release.
     library : ctypes.CDLL
     """
 
@@ -77,14 +77,14 @@ class Nvrtc(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an NVRTC may be: its library's folder, and folders that may hold the headers."""
+    """A possible location of an NVRTC: the library's folder, and folders that may have the headers."""
 
     folder: Path
     includes: tuple[Path, ...]
 
 
 def places(system: System, toolkits: Sequence[Path] = ()) -> Iterator[Place]:
-    """Where to look, best first: the wheels of this Python, its conda prefix, known toolkits, the usual folders."""
+    """List possible locations, best first: this Python's wheels, its conda prefix, known toolkits, usual folders."""
     for site in system.site_dirs:
         root = site / "nvidia"
         for name in ("cu13", "cu14"):
@@ -104,7 +104,7 @@ def places(system: System, toolkits: Sequence[Path] = ()) -> Iterator[Place]:
 def find_nvrtc(
     system: System, toolkits: Sequence[Path] = (), driver_version: str | None = None, archs: Sequence[Arch] = ()
 ) -> Nvrtc | None:
-    """The first NVRTC that compiles for all of `archs` and is of no later major release than the driver's."""
+    """Find the first NVRTC that compiles for all of `archs` and whose major release is not newer than the driver's."""
     newest = version_key(driver_version)[0] if driver_version else None
     seen: set[Path] = set()
     for place in places(system, toolkits):
@@ -121,13 +121,13 @@ def find_nvrtc(
 
 
 def libraries(folder: Path, system: System) -> list[Path]:
-    """The NVRTC libraries in a folder, the newest release first."""
+    """List the NVRTC libraries in a folder, the newest release first."""
     names = [name for name in system.list_dir(folder) if re.fullmatch(r"libnvrtc\.so\.\d+", name)]
     return [folder / name for name in sorted(names, key=lambda name: int(name.rsplit(".", 1)[1]), reverse=True)]
 
 
 def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
-    """The library at a path; None when it can't be used."""
+    """Open the library at a path; None if it can't be used."""
     try:
         library = system.open_library(str(path))
         major, minor = c_int(), c_int()
@@ -136,14 +136,14 @@ def _open(path: Path, includes: Sequence[Path], system: System) -> Nvrtc | None:
     except (OSError, AttributeError):
         return None
     with contextlib.suppress(OSError):
-        # NVRTC opens this by its name alone, so that it is only found on the loader's path or where it is open already.
+        # NVRTC opens this library by name only, so it must be on the loader's path or open already.
         system.open_library(str(path.with_name(f"libnvrtc-builtins.so.{major.value}.{minor.value}")))
     folders = tuple(folder for folder in includes if system.is_dir(folder))
     return Nvrtc(path, (major.value, minor.value), folders, library)
 
 
 def supported_archs(nvrtc: Nvrtc) -> tuple[Arch, ...]:
-    """What an NVRTC can compile for."""
+    """Return the architectures that an NVRTC can compile for."""
     count = c_int()
     nvrtc.library.nvrtcGetNumSupportedArchs(byref(count))
     numbers = (c_int * count.value)()
@@ -152,15 +152,15 @@ def supported_archs(nvrtc: Nvrtc) -> tuple[Arch, ...]:
 
 
 class NvrtcProgram(NamedTuple):
-    """What an NVRTC made.
+    """A program compiled by NVRTC.
 
     Parameters
     ----------
     code : bytes
     entry : str
-        The name of the kernel in it.
+        Name of the kernel in the code.
     compiler : tuple of str
-        What NVRTC says it is: its release, its version and its build.
+        NVRTC's description of itself: its release, its version and its build.
     """
 
     code: bytes
@@ -169,7 +169,7 @@ class NvrtcProgram(NamedTuple):
 
 
 def missing_header_hints(nvrtc: Nvrtc, log: str) -> tuple[str, ...]:
-    """Which wheel has the header that a compilation lacks, where NVRTC comes from a wheel itself; else what to name."""
+    """Return hints for a missing header: the wheel that has it, if NVRTC is from a wheel itself, else the option."""
     missing = _MISSING.search(log)
     if missing is None:
         return ()
@@ -188,16 +188,16 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
     Parameters
     ----------
     path : Path
-        What the source is called, at a place where its ``#include "..."`` shall look first.
+        Name of the source, in the folder that its ``#include "..."`` shall search first.
     expression : str
-        The kernel's name as C++ spells it, with template arguments.
+        Name of the kernel as C++ spells it, with template arguments.
     options : sequence of str
-        As for nvcc; among them the architecture.
+        Options as for nvcc, including the architecture.
 
     Raises
     ------
     BuildError
-        With NVRTC's words.
+        The compilation failed; the error has NVRTC's messages.
     """
     with _LOCK, _program(nvrtc, source, path) as program:
         library = nvrtc.library
@@ -221,7 +221,7 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
 
 
 def signature(ptx: str) -> tuple[str, ...]:
-    r"""What the compiler of PTX says of itself, in the comments that it begins with.
+    r"""Return the compiler's description of itself, from the comments at the beginning of PTX.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def signature(ptx: str) -> tuple[str, ...]:
 
 
 _LOCK = ThreadLock()
-"""One compilation at a time: releases before 12 are not thread-safe throughout."""
+"""Allows one compilation at a time: releases before 12 are not fully thread-safe."""
 
 
 @contextlib.contextmanager
@@ -252,7 +252,7 @@ def _program(nvrtc: Nvrtc, source: str, path: Path) -> Iterator[c_void_p]:
 
 
 def _lowered(nvrtc: Nvrtc, program: c_void_p, expression: str) -> str:
-    """The name that the compiler gave a kernel."""
+    """Return the name that the compiler gave a kernel."""
     name = c_char_p()
     status = nvrtc.library.nvrtcGetLoweredName(program, expression.encode(), byref(name))
     _check(nvrtc, status, f"nvrtcGetLoweredName({expression!r})")

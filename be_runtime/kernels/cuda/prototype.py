@@ -1,6 +1,6 @@
-"""What a ``__global__`` function takes, read from its source: pointers and scalars. Pure.
+"""Parameters of a ``__global__`` function, read from its source: pointers and scalars. Pure.
 
-Where a template or a macro hides a type, the type is unknown and taken as it comes.
+A type that a template or a macro hides is unknown, and is not checked.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _DROPPED = frozenset({"const", "volatile", "__restrict__", "__restrict", "struct
 
 
 class KernelName(NamedTuple):
-    """A kernel's name as C++ spells it, taken apart.
+    """A kernel's name as C++ spells it, split into its parts.
 
     Parameters
     ----------
     expression : str
-        As given, such as ``"ops::scale<float, 4>"``.
+        Name as given, such as ``"ops::scale<float, 4>"``.
     base : str
-        The last name, ``"scale"``.
+        Last name, ``"scale"``.
     arguments : tuple of str
-        The template's, ``("float", "4")``.
+        Template arguments, ``("float", "4")``.
     namespaces : tuple of str
-        What encloses it, outermost first, ``("ops",)``.
+        Enclosing namespaces, outermost first, ``("ops",)``.
     """
 
     expression: str
@@ -51,14 +51,14 @@ class KernelParam(NamedTuple):
     Parameters
     ----------
     name : str
-        Empty where it has none.
+        Name; empty if it has none.
     type : str
-        As written.
+        Type as written.
     is_pointer : bool
     is_const : bool
-        Whether what it points to can't be written.
+        True if the kernel can't write to the memory it points to.
     dtype : DType or None
-        None where it is not known.
+        Element type; None if unknown.
     """
 
     name: str
@@ -69,12 +69,12 @@ class KernelParam(NamedTuple):
 
 
 def parse_name(text: str) -> KernelName:
-    """Take a kernel's name apart.
+    """Split a kernel's name into its parts.
 
     Raises
     ------
     SpecError
-        It is no name.
+        It is not a name.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def parse_name(text: str) -> KernelName:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    """Cut template arguments at the commas outside of brackets."""
+    """Split template arguments at the commas outside brackets."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "<([{") - (char in ">)]}")
@@ -101,14 +101,14 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
-    """The parameters of a kernel in a source.
+    """Read the parameters of a kernel from a source.
 
     Raises
     ------
     EntryPointNotFoundError
         The source has no such kernel.
     SpecError
-        A parameter is of a type that can't be passed, or several kernels fit the name.
+        A parameter has a type that can't be passed, or several kernels match the name.
     """
     fitting = _choose(_kernels(source, name), name)
     read = [(function, _params(function, name)) for function in fitting]
@@ -130,7 +130,7 @@ def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
 
 
 def _kernels(source: str, name: KernelName) -> list[Function]:
-    """The kernels of this last name, definitions before declarations."""
+    """Find the kernels with this last name, definitions before declarations."""
     code = outline(source).code
     reader = DeclarationReader(lambda _header, _offset, _words: None)
     reader.read(CppCode(code, 0))
@@ -146,10 +146,10 @@ def _kernels(source: str, name: KernelName) -> list[Function]:
 
 
 def _choose(kernels: Sequence[Function], name: KernelName) -> Sequence[Function]:
-    """Of kernels with one last name, those in the namespaces of the name, as far as the source shows them.
+    """Select the kernels in the namespaces of the name, as far as the source shows them.
 
-    An inline namespace and a ``using`` leave namespaces out; an alias and a macro call them otherwise, and then all
-    kernels may be meant.
+    An inline namespace or a ``using`` allows namespaces to be omitted. An alias or a macro gives them other names, and
+    then any of the kernels may be meant.
     """
     fitting = (
         [kernel for kernel in kernels if _namespaces(kernel) == name.namespaces]
@@ -164,7 +164,7 @@ def _namespaces(function: Function) -> tuple[str, ...]:
 
 
 def is_within(part: Sequence[str], whole: Sequence[str]) -> bool:
-    """Whether all names of `part` are in `whole`, in this order.
+    """Return whether all names of `part` are in `whole`, in the same order.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def is_within(part: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 def _types(params: Sequence[KernelParam]) -> tuple[object, ...]:
-    """What tells the parameters of one kernel from those of another, however they are named and spelt."""
+    """Return a signature of the parameters that ignores their names and spelling."""
     return tuple((param.is_pointer, param.is_const, param.dtype or param.type.replace(" ", "")) for param in params)
 
 
@@ -186,7 +186,7 @@ def _params(function: Function, name: KernelName) -> tuple[KernelParam, ...]:
 
 
 def _template_types(function: Function, name: KernelName) -> dict[str, str]:
-    """What each of a template's type parameters stands for."""
+    """Map each type parameter of a template to its argument."""
     if function.template is None:
         if name.arguments:
             raise SpecError(f"{name.base} is not a template, so it takes no arguments {', '.join(name.arguments)}")
@@ -206,7 +206,7 @@ def _template_types(function: Function, name: KernelName) -> dict[str, str]:
 
 
 def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelParam:
-    """A parameter with the template's types put in."""
+    """Read one parameter, with the template's types substituted."""
     words = [token.text for token in significant(param.type) if token.kind is not Kind.SPACE]
     words = [part for word in words for part in (_words_of(types[word]) if word in types else [word])]
     pointers = words.count("*")

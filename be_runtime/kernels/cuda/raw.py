@@ -1,4 +1,4 @@
-"""`cuda_kernel`: a ``__global__`` function from source text, with no host code around it."""
+"""`cuda_kernel`: a ``__global__`` function from source text, without host code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cuda_kernel(
 ) -> Callable[..., Any]:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
-    The kernel is compiled when it is first traced, by NVRTC where there is one (wheels, conda, a toolkit), else by
+    The kernel is compiled when it is first traced, by NVRTC if it is installed (wheels, conda, a toolkit), else by
     nvcc, and kept in the cache.
 
     Parameters
@@ -52,7 +52,7 @@ def cuda_kernel(
     source : str
         CUDA C++ with the kernel; no host code is needed.
     name : str
-        The kernel's name as C++ spells it: ``"scale"``, ``"ops::scale"`` or an instance of a template,
+        Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"`` or an instance of a template,
         ``"scale<float, 4>"``.
     outs : ShapeDtypeStruct, pytree of them, or callable
         The outputs. A callable is given the inputs' shapes and dtypes.
@@ -64,15 +64,15 @@ def cuda_kernel(
     cluster : int or tuple of int, optional
         Blocks of a thread block cluster.
     vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. Under those that hand over a whole batch, the kernel is launched for each slice
-        from native code.
+        As for ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
+        slice.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory an output may use; the kernel still gets a pointer for each.
     extra_cuda_cflags, extra_include_paths : list, optional
-        For the compiler, such as ``["-DN=4"]``.
+        Options for the compiler, such as ``["-DN=4"]``, and folders of headers.
     use_fast_math : bool
     compute_capability : str, optional
-        Such as ``"sm_90"``; by default that of the devices present.
+        Architecture, such as ``"sm_90"``; by default that of the devices present.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def cuda_kernel(
     ArgumentError
         Bad arguments here; at a call, inputs that don't fit the kernel's parameters.
     SpecError
-        The source has no such kernel, one that takes what can't be passed, or several that the name may mean.
+        The source has no such kernel, several that match the name, or one with a parameter that can't be passed.
     BuildError
         At a call: the source doesn't compile.
     ToolchainError
@@ -153,14 +153,14 @@ def cuda_kernel(
 
 
 def check_text(value: object, argument: str) -> None:
-    """A text, nothing else, and no path."""
+    """Check that an argument is a str, and not a path."""
     refuse_path(value, argument, f"pass its text: pathlib.Path({str(value)!r}).read_text()")
     if not isinstance(value, str):
         raise ArgumentError(f"{argument} must be a string, not {type(value).__name__}: {value!r}")
 
 
 class _Variants:
-    """The kernel for each set of architectures, obtained on first use."""
+    """The kernels for each set of architectures, obtained on first use."""
 
     def __init__(self, kernel: RawKernel, compute_capability: str | None) -> None:
         self._kernel = kernel
@@ -169,7 +169,7 @@ class _Variants:
         self._lock = ThreadLock()
 
     def get(self, session: Session) -> Kernel:
-        """The kernel for the devices of the process as they are now."""
+        """Return the kernel for the current devices of the process."""
         archs = choose_archs(self._asked, session)
         with self._lock:
             if archs not in self._made:
@@ -205,7 +205,7 @@ def bind_params(
     outs: Sequence[ArraySpec],
     scalars: Mapping[str, Any],
 ) -> tuple[LaunchParam, ...]:
-    """What each parameter of a kernel is given in one call. Pure.
+    """Bind the parameters of a kernel to the buffers and scalars of one call. Pure.
 
     Raises
     ------

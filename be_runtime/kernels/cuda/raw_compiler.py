@@ -1,4 +1,4 @@
-"""A raw kernel becomes machine code: by NVRTC where there is one, else by nvcc."""
+"""Compilation of a raw kernel to machine code, by NVRTC if it is installed, else by nvcc."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _LARGEST_HEADER = 1 << 28
 
 
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> CacheKey:
-    """The key of a compiled kernel.
+    """Make the key of a compiled kernel.
 
-    Finding the key opens no compiler: the NVRTC libraries that may be used are known by their files. Where none of them
-    serves, the compiler that did is among the files that the entry depends on.
+    No compiler is opened for the key: it has the files of the NVRTC libraries that may be used. If none of them can
+    compile the kernel, the entry depends on the files of the compiler that did.
     """
     system = session.system
     compilers = [_file_text(path, system) for path in _candidates(system)]
@@ -53,7 +53,7 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Cache
 
 
 def raw_origin(kernel: RawKernel, archs: Sequence[Arch]) -> Origin:
-    """What the kernel's id says of its source: nothing of where headers and compilers lie."""
+    """Make the part of the kernel's id that is about its source, without paths of headers and compilers."""
     options, places = placeless(kernel.options())
     return Origin(make_key("kernel", *_fields(kernel, archs), ("options", options)), places)
 
@@ -68,7 +68,7 @@ def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:
 
 
 def _environment(system: System) -> list[str]:
-    """What of the environment changes what nvcc does."""
+    """List the environment variables that affect nvcc, with their values."""
     return [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
 
 
@@ -99,7 +99,7 @@ def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, stag
 
 
 def _candidates(system: System) -> list[Path]:
-    """The NVRTC libraries in the places that need no search."""
+    """List the NVRTC libraries in the locations that need no search for a toolkit."""
     return [path for place in nvrtc.places(system) for path in nvrtc.libraries(place.folder, system)]
 
 
@@ -109,7 +109,7 @@ def _file_text(path: Path, system: System) -> str:
 
 
 def _nvrtc_of_toolkit(session: Session, driver: str | None, archs: Sequence[Arch]) -> nvrtc.Nvrtc | None:
-    """The NVRTC beside the toolkit that a search finds; None where there is no toolkit, or it has none."""
+    """Return the NVRTC of the toolkit that a search finds; None if there is no toolkit, or it has none."""
     try:
         cuda = _toolchain(session).cuda
     except ToolchainError:
@@ -151,12 +151,12 @@ def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, syst
 
 
 def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> Nvcc:
-    """The nvcc of a toolkit, which compiles a raw kernel where there is no NVRTC.
+    """Return the nvcc of a toolkit, which compiles a raw kernel without NVRTC.
 
     Raises
     ------
     CudaNotFoundError
-        It is one that clang compiles with.
+        The toolkit has no nvcc: clang compiles with it.
     """
     if not isinstance(toolkit.compiler, Nvcc):
         raise CudaNotFoundError(
@@ -189,7 +189,7 @@ def _by_nvcc(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Sess
 
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc) -> BuildPlan:
-    """One command for each architecture, in their order, which also writes what it read; nothing is linked."""
+    """Plan one command for each architecture, in order, each of which writes a depfile; nothing is linked."""
     head = (str(nvcc.path), "-cubin", "-ccbin", str(nvcc.host.path), *kernel.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(
@@ -207,7 +207,7 @@ def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc) -> BuildPla
 
 
 def _explained(error: BuildError, kernel: RawKernel) -> BuildError:
-    """The same failure with its first real error."""
+    """Return the same failure with its first real error."""
     from be_runtime.compile.messages.diagnose import explained
 
     return explained(error, {kernel.file_name: kernel.source}, is_cuda=True) if error.output else error

@@ -1,7 +1,7 @@
-"""The headers that NVRTC may read for a raw kernel, found in the texts, since it tells nobody. Pure, but for reading.
+"""Headers that NVRTC may read for a raw kernel. It reports none, so they are found in the texts. Pure, but for reading.
 
-Rather too much is found than too little: both branches of an ``#if`` are followed, and a name is tried in every folder,
-whatever the order of the search. Only a header that a macro names can't be told.
+The search may find too many headers, but not too few: it follows both branches of an ``#if``, and tries a name in every
+folder, whatever the order of the search. Only a header that is named by a macro remains unknown.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import NamedTuple
 
 _WORD = re.compile(r"include(?:_next)?\b[ \t\v\f(]*+(?:/\*.*?\*/[ \t\v\f]*+)*+(?=([^\n]*))")
 _SPACE = r"[ \t\v\f]*+"
-# Where a comment ends on the line, the `#` may be on an earlier one.
+# If a comment ends on this line, the `#` may be on an earlier one.
 _DIRECTIVE = re.compile(rf"{_SPACE}(?:#|%:){_SPACE}|.*\*/{_SPACE}(?:(?:#|%:){_SPACE})?|.*\b__has_")
 _NAMED = re.compile(r"<([^>]+)>|\"([^\"]+)\"")
 
 
 class Headers(NamedTuple):
-    """What a compiler may read besides the source.
+    """Files that a compiler may read besides the source.
 
     Parameters
     ----------
     files : tuple of Path
-        Headers that are there.
+        Headers that exist.
     absent : tuple of Path
-        Where a header would be read if it were there; without those below the compiler's own folders.
+        Paths at which a header would be read if it existed, except those below the compiler's own folders.
     unknown : tuple of str
-        Each include that names its header by a macro, in words; without those in the compiler's own headers, which
-        lead to others of the same release.
+        Descriptions of includes that name their header by a macro, except those in the compiler's own headers, which
+        include others of the same release.
     """
 
     files: tuple[Path, ...]
@@ -38,20 +38,20 @@ class Headers(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Where headers are looked for.
+    """The search for headers: its folders and its access to files.
 
     Parameters
     ----------
     folders : tuple of Path
-        The author's.
+        Folders of the author.
     own : tuple of Path
-        The compiler's.
+        Folders of the compiler.
     built_in : container of str
-        Names that are never looked for.
+        Names that are never searched for.
     read : callable
-        A file's text, or None where there is none.
+        Function that returns a file's text, or None if the file does not exist.
     resolve : callable
-        A folder without links and ``..``.
+        Function that returns a folder's path without links and ``..``.
     """
 
     folders: tuple[Path, ...]
@@ -62,7 +62,7 @@ class Search(NamedTuple):
 
 
 def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
-    """Every absolute path that flags name, in whatever option.
+    """List every absolute path that flags name, in any option.
 
     Examples
     --------
@@ -74,12 +74,12 @@ def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
 
 
 def find_headers(source: str, file_name: str, search: Search) -> Headers:
-    """All that a source may include, directly or through others.
+    """Find all headers that a source may include, directly or indirectly.
 
     Parameters
     ----------
     file_name : str
-        What the source is called.
+        Name of the source.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def find_headers(source: str, file_name: str, search: Search) -> Headers:
                     continue
                 content = search.read(path)
                 (absent if content is None else files)[path] = None
-                # Spelt through `..`, one header may have any number of paths.
+                # With `..`, one header may have any number of paths.
                 place = search.resolve(path.parent) / path.name
                 if content is not None and place not in followed:
                     followed.add(place)
@@ -115,13 +115,13 @@ def find_headers(source: str, file_name: str, search: Search) -> Headers:
 
 
 class _Macro(NamedTuple):
-    """What stands for a header's name."""
+    """A macro that stands for a header's name."""
 
     text: str
 
 
 def _included(text: str) -> Iterator[str | _Macro]:
-    """The names of the headers that a text includes or asks for."""
+    """Find the names of the headers that a text includes or tests for."""
     text = text.replace("\\\r\n", "").replace("\\\n", "")
     for match in _WORD.finditer(text):
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]

@@ -1,4 +1,4 @@
-"""A raw kernel's source as the compilers take it, and what they make of it. Pure."""
+"""A raw kernel's source as the compilers take it, and the kernel's name in their output. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _ENTRY = re.compile(rb"\.text\.([\w$]+)\0")
 _LENGTH = re.compile(r"\d+")
 _PRE_INCLUDE = ("-include", "--pre-include")
 _PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
-"""An option that names folders of headers, or one header; behind a comma it may name another."""
+"""An option that names folders of headers, or one header; after a comma it may name another."""
 
 
 class RawKernel(NamedTuple):
-    """What a raw kernel is compiled from.
+    """The source of a raw kernel and the author's compiler options.
 
     Parameters
     ----------
     source : str
     name : KernelName
     flags : tuple of str
-        The author's, each one argument.
+        Flags of the author, one argument each.
     include_paths : tuple of Path
-        The author's.
+        Folders of the author.
     use_fast_math : bool
     """
 
@@ -39,18 +39,18 @@ class RawKernel(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """What messages call the source."""
+        """The name of the source in messages."""
         return f"{self.name.base}.cu"
 
     def options(self) -> tuple[str, ...]:
-        """What NVRTC and nvcc are told alike."""
+        """Return the options that NVRTC and nvcc have in common."""
         standard = () if any(flag.startswith(("-std", "--std")) for flag in self.flags) else ("-std=c++17",)
         fast = ("--use_fast_math",) if self.use_fast_math else ()
         return (*standard, *fast, *(f"-I{path}" for path in self.include_paths), *self.flags)
 
 
 def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """Options with a number for each absolute path at which headers are looked for, and these paths.
+    """Replace each absolute path of headers in options by a number, and return the paths too.
 
     Examples
     --------
@@ -73,10 +73,10 @@ def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]
 
 
 def for_nvrtc(kernel: RawKernel) -> RawKernel:
-    r"""The same kernel, with the headers that its flags name included by its source.
+    r"""Return the kernel with the headers that its flags name included by its source.
 
-    There they are searched in the folders of the flags alone. NVRTC looks for a flag's header, as for the source's own,
-    in the process's folder too. The source's place is put right for messages.
+    Headers that the source includes are searched only in the folders of the flags; for a header of a flag, NVRTC
+    searches the process's working folder too. A ``#line`` directive keeps the line numbers in messages right.
 
     Examples
     --------
@@ -97,14 +97,14 @@ def for_nvrtc(kernel: RawKernel) -> RawKernel:
 
 
 def instantiated(source: str, name: KernelName) -> str:
-    """The source, with what makes nvcc compile an instance of a template."""
+    """Return the source, with a reference that makes nvcc compile an instance of a template."""
     if not name.arguments:
         return source
     return f"{source}\n\nstatic void* const be_instance = (void*)&{name.expression};\n"
 
 
 def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
-    """The name of a kernel in a cubin that nvcc made, from the names of its sections.
+    """Find the name of a kernel in a cubin that nvcc made, from the names of its sections.
 
     Raises
     ------
@@ -132,10 +132,10 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
 
 
 def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
-    """The namespaces of a kernel in the code, None for one of another name.
+    """Return the namespaces of a kernel in the code; None for a kernel of another name.
 
-    The Itanium ABI writes each name after its length, those in a namespace between ``N`` and ``E``, and ``I`` before a
-    template's arguments; ``extern "C"`` leaves all that out.
+    The Itanium ABI writes each name after its length, names in a namespace between ``N`` and ``E``, and ``I`` before a
+    template's arguments. A function that is ``extern "C"`` has its plain name.
     """
     if entry == name.base:
         return None if name.arguments else name.namespaces

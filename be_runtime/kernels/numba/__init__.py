@@ -1,1 +1,1 @@
-"""Numba's kernels: what those for CPU and GPU share. Imports `load`."""
+"""Numba kernels: the parts that CPU and GPU kernels share. Imports `load`."""

@@ -1,9 +1,9 @@
-"""What a Python function is made of, as a digest that is the same in every process: a compiled kernel's identity.
+"""The content of a Python function as a digest that is the same in every process: the identity of a compiled kernel.
 
-A function is its bytecode, its constants, the defaults of its parameters, what its closure holds and what its global
-names mean, followed into the functions that it calls. Line numbers and file names are no part of it, so moving a
-kernel changes nothing. Functions wrapped by a just-in-time compiler (anything with ``py_func`` and ``targetoptions``,
-as Numba has them) count with their options.
+The content of a function is its bytecode, its constants, the defaults of its parameters, the values in its closure and
+those of its global names, including the functions that it calls, recursively. Line numbers and file names are not part
+of it, so moving a kernel changes nothing. Functions wrapped by a just-in-time compiler (anything with ``py_func`` and
+``targetoptions``, as in Numba) include their options.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 _BY_NAME = frozenset({"builtins", "cmath", "llvmlite", "math", "numba", "numba_cuda", "numpy", "operator"})
-"""Packages whose classes and functions are known by name; the version of each is part of the content."""
+"""Packages whose classes and functions are identified by name; the version of each is part of the content."""
 
 
 _KIND_FLAGS = 0xFFF
-"""Of ``co_flags``: what kind of function it is, without the ``__future__`` imports of its file."""
+"""Bits of ``co_flags`` for the kind of function, without the ``__future__`` imports of its file."""
 
 
 class Content(NamedTuple):
-    """What identifies a function.
+    """The identity of a function.
 
     Parameters
     ----------
     digest : str
-        SHA-256, in hexadecimal digits.
+        SHA-256 in hexadecimal digits.
     anchors : tuple
-        Objects that only this process can tell apart. The digest holds their addresses, so it is good for as long as
-        they live, and in this process only. Empty for nearly every kernel.
+        Objects that are identified by their addresses, which are part of the digest. It is valid as long as they live,
+        and only in this process. Empty for nearly every kernel.
     """
 
     digest: str
@@ -41,7 +41,7 @@ class Content(NamedTuple):
 
 
 def function_content(function: object) -> Content:
-    """The content of a function, or of a just-in-time compiler's wrapper around one.
+    """Return the content of a function, or of a just-in-time compiler's wrapper around one.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def function_content(function: object) -> Content:
 
 
 class _Walk:
-    """One pass over everything that a function reaches, each object once."""
+    """One pass over all objects that a function reaches, each of them once."""
 
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
@@ -68,17 +68,17 @@ class _Walk:
         self._alive: list[object] = []  # an address identifies an object only while it lives
 
     def write(self, *parts: str | bytes) -> None:
-        """Add framed parts: one reading only."""
+        """Add parts, each after its length, so that different parts can't give the same bytes."""
         for part in parts:
             data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
             self.digest.update(len(data).to_bytes(8, "little") + data)
 
     def visit(self, value: object) -> None:
-        """Add any object."""
+        """Add an object of any type."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes) or value is Ellipsis:
             self.write(type(value).__qualname__, repr(value))
             return
-        # Whether two equal constants are one object differs from process to process, so those are always followed.
+        # Equal constants may be one object in one process and two in another, so constants are always followed.
         if not isinstance(value, tuple | frozenset | types.CodeType):
             if id(value) in self._seen:
                 self.write("again", str(self._seen[id(value)]))
@@ -118,7 +118,7 @@ class _Walk:
             self.visit(value)
 
     def _visit_other(self, value: Any) -> None:
-        """What is known by its attributes or by its name; anything else stands for itself alone."""
+        """Add an object that is identified by its attributes or its name, or else by its address."""
         kind = type(value)
         if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
             self.write("compiled", kind.__module__, kind.__qualname__)
@@ -139,7 +139,7 @@ class _Walk:
 
     def _visit_function(self, function: types.FunctionType) -> None:
         module = function.__module__ or ""
-        # What a factory makes has its name in common with whatever else the factory makes.
+        # Functions made by one factory have the same name.
         if module.partition(".")[0] in _BY_NAME and "<locals>" not in function.__qualname__:
             self.write("function", module, function.__qualname__, _version(module))
             return
@@ -155,7 +155,7 @@ class _Walk:
                 self._visit_read(function.__globals__[name], attributes)
 
     def _visit_read(self, value: object, attributes: list[str]) -> None:
-        """What a function reads: an object, or an attribute of a module that is not known by its name."""
+        """Add a value that a function reads: an object, or an attribute of a module that is not identified by name."""
         while attributes and isinstance(value, types.ModuleType) and hasattr(value, attributes[0]):
             if value.__name__.partition(".")[0] in _BY_NAME:
                 break
@@ -175,14 +175,14 @@ class _Walk:
 
 
 def _alone(value: object) -> bytes:
-    """A digest of one member of a set: members have no order of their own."""
+    """Digest one member of a set by itself, since a set has no order."""
     walk = _Walk()
     walk.visit(value)
     return walk.digest.digest()
 
 
 def _option(value: object) -> str:
-    """A compiler option as text; the flag classes of Numba have a stable one."""
+    """Convert a compiler option to text, which is stable for Numba's flag classes."""
     return ",".join(sorted(map(str, value))) if isinstance(value, set | frozenset) else str(value)
 
 
@@ -191,12 +191,12 @@ def _package(kind: type) -> str:
 
 
 def _version(module: str) -> str:
-    """The version of the package that a module belongs to."""
+    """Return the version of the package that a module belongs to."""
     return str(getattr(sys.modules.get(module.partition(".")[0]), "__version__", ""))
 
 
 def _is_described(kind: type) -> bool:
-    """Whether the text of such an object tells all about it."""
+    """Return whether the text of such an object describes it completely."""
     return (kind.__module__ or "").startswith("numba.core.types") or (
         _package(kind) == "numpy" and "dtype" in kind.__name__.lower()
     )
@@ -210,7 +210,7 @@ def _content_of(cell: types.CellType) -> object:
 
 
 def _global_reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """The global names that a code object, or one inside it, reads, each with the attributes that it reads of it."""
+    """List the global names that a code object, or one inside it, reads, each with the attributes read from it."""
     read: list[str] = []
     for instruction in dis.get_instructions(code):
         if read and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):

@@ -1,4 +1,4 @@
-"""What to do about a kernel that Numba refuses, on GPU and CPU alike: from its words and the bytecode. Pure."""
+"""Hints for a kernel that Numba refuses, on GPU or CPU, from Numba's message and the kernel's bytecode. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _IN_PLACE = "write to an output, and use input_output_aliases to work in place"
 _ABOUT_WRITES = ("setitem(readonly", "Cannot modify readonly", "output that is read-only")
 _ABOUT_NUMBERS = (", 0d, ", "<ufunc '")
 _ABOUT_OPERATORS = "'NoneType' object has no attribute 'args'"
-"""All that Numba says of an operator such as ``+=`` whose target is read-only, or that doesn't take its operands."""
+"""Numba's only message for an operator such as ``+=`` with a read-only target or with unsupported operands."""
 
 
 def hints(
     function: Callable[..., Any], input_ndims: Sequence[int], output_ndims: Sequence[int], text: str
 ) -> list[str]:
-    """What helps, the likeliest first.
+    """Return hints, the most likely first.
 
     Parameters
     ----------
     function : callable
-        The kernel, as Python has it: its parameters are the inputs, then the outputs.
+        The kernel's Python function, whose parameters are the inputs, then the outputs.
     input_ndims, output_ndims : sequence of int
-        The number of dimensions of each.
+        Number of dimensions of each array.
     text : str
-        What Numba says.
+        Numba's message.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def hints(
 
 
 def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-    """Where an input is the target, that is the reason; what is no output may be a part of an input."""
+    """Return hints for operators: an input as the target is the reason; other targets may be parts of an input."""
     written = [name for name in inputs if name in targets]
     if written:
         return [f"{name} {targets[name]} ... writes the input {name}: {_IN_PLACE}" for name in written]
@@ -63,7 +63,7 @@ def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Se
 
 
 def augmented(function: Callable[..., Any]) -> dict[str, str]:
-    """The local names that a function assigns to by an operator such as ``+=``, and by which.
+    """Map the local names that a function assigns to by an operator such as ``+=`` to the operators.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Why Numba can't be imported, and what to do."""
+"""Explanations and hints for a failed import of Numba."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import types
 _NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute '(\w+)'")
 _NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
 _FIRST_REFUSED = (2, 5)
-"""The numpy from which on numba-cuda fails without saying why."""
+"""The first numpy with which numba-cuda fails without a reason."""
 
 _TITLES = {"numba": "Numba", "numba-cuda": "Numba with CUDA support"}
 
 
 def import_error(function: str, package: str, error: BaseException) -> ImportError:
-    """The error for a function of ours that needs Numba.
+    """Make the error for a function of this package that needs Numba.
 
     Parameters
     ----------
     function : str
-        Its name.
+        Name of the function.
     package : {"numba", "numba-cuda"}
-        What it needs.
+        Package that it needs.
     error : BaseException
-        What importing that raised.
+        Exception from the import.
     """
     hint = _explain(package, error) or "pip install 'brainevent-toolchain[numba]'"
     return ImportError(f"{function} needs {_TITLES[package]}, which can't be imported: {error}\nhint: {hint}")
 
 
 def explain_compilation(package: str, error: BaseException) -> str:
-    """What to do where Numba fails as it compiles, since parts of it don't work with numpy; else empty.
+    """Return a hint if Numba fails to compile because parts of it don't work with the installed numpy; else empty.
 
-    Those are imported by the first compilation. A name that the kernel asks numpy for is a mistake of the kernel.
+    These parts are imported by the first compilation. A numpy name that the kernel itself uses is the kernel's mistake.
     """
     return _explain(package, error) if _asked_by_numba(error) else ""
 
 
 def _asked_by_numba(error: BaseException) -> bool:
-    """Whether what numpy lacks is written in Numba's own code: Numba looks a kernel's names up as values."""
+    """Return whether Numba's own code uses the name that numpy lacks: a kernel's names are looked up as values."""
     lacking = _NUMPY_LACKS.search(str(error))
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _package(frame) != "numpy"]
     if lacking is None or not frames:
@@ -49,26 +49,26 @@ def _asked_by_numba(error: BaseException) -> bool:
 
 
 def _package(frame: types.FrameType) -> str:
-    """The package whose code runs in a frame."""
+    """Return the package whose code runs in a frame."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _explain(package: str, error: BaseException) -> str:
-    """`numpy_mismatch` for what is installed."""
+    """Apply `numpy_mismatch` to the installed versions."""
     return numpy_mismatch(error, f"{package} {installed_version(package)}", installed_version("numpy"))
 
 
 def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
-    """What to do where Numba refuses the installed numpy, or asks it for what it does not have; else empty.
+    """Return a hint if Numba refuses the installed numpy, or uses a name that it lacks; else empty.
 
     Parameters
     ----------
     error : BaseException
-        What Numba raised.
+        Exception that Numba raised.
     package : str
-        Which part of Numba, and its version.
+        Package of Numba and its version.
     numpy : str
-        The version of numpy.
+        Version of numpy.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers of a release, whatever is made before or after it; none where nothing is installed."""
+    """Return the numbers of a release, without pre-release and other suffixes; empty if nothing is installed."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -101,7 +101,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def installed_version(package: str) -> str:
-    """The version of an installed package; ``"none"`` where it is not installed."""
+    """Return the version of an installed package; ``"none"`` if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What can be said about a Numba kernel before Numba compiles it, and about the PTX afterwards. Pure."""
+"""Inspection of a Numba kernel before Numba compiles it, and of the PTX afterwards. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _AXES = "xyz"
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of a kernel's parameters.
+    """Return the names of a kernel's parameters.
 
     Raises
     ------
     ArgumentError
-        It takes any number of them, or has defaults.
+        It has a default, or a parameter that is variadic, positional-only or keyword-only.
     """
     found = inspect.signature(function).parameters.values()
     for parameter in found:
@@ -37,7 +37,7 @@ def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def check_count(function: Callable[..., Any], input_count: int, output_count: int) -> tuple[str, ...]:
-    """The names of a kernel's parameters, which are so many inputs and outputs."""
+    """Check the number of a kernel's parameters, the inputs and the outputs, and return their names."""
     names = parameter_names(function)
     if len(names) != input_count + output_count:
         raise ArgumentError(
@@ -49,9 +49,9 @@ def check_count(function: Callable[..., Any], input_count: int, output_count: in
 
 
 def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
-    """The local names that a function hands to an atomic operation or to a store with a cache hint, and to which.
+    """Map the local names that a function passes to an atomic operation or a store with a cache hint to the operation.
 
-    Numba refuses an assignment to a read-only array, and neither ``cuda.atomic.add(array, ...)`` nor
+    Numba refuses an assignment to a read-only array, but not ``cuda.atomic.add(array, ...)`` or
     ``cuda.stcs(array, ...)``.
     """
     found: dict[str, str] = {}
@@ -65,7 +65,7 @@ def direct_writes(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def _writing_operation(instruction: dis.Instruction) -> str:
-    """What an instruction looks up, where that writes an array; else empty."""
+    """Return the operation that an instruction looks up if it writes to an array; else empty."""
     name = instruction.argval
     if instruction.opname == "LOAD_ATTR" and name == "atomic":
         return "an atomic operation"
@@ -73,30 +73,30 @@ def _writing_operation(instruction: dis.Instruction) -> str:
 
 
 def _first_local(code: Sequence[dis.Instruction]) -> str | None:
-    """The next local name that is loaded: of a call's first argument, where that is a named array or a part of one."""
+    """Return the next local name that is loaded: a call's first argument, if that is a named array or a part of one."""
     following = next((each for each in code if each.opname.startswith("LOAD_FAST")), None)
     return None if following is None else first_name(following)
 
 
 def first_name(instruction: dis.Instruction) -> str:
-    """The local name that an instruction loads or stores; of two at once, the first."""
+    """Return the local name that an instruction loads or stores; the first, if there are two."""
     value = instruction.argval
     return str(value[0] if isinstance(value, tuple) else value)
 
 
 def entry_in_ptx(ptx: str) -> str:
-    """The name of the kernel in PTX that holds one."""
+    """Return the name of the only kernel in PTX."""
     (name,) = _ENTRY.findall(ptx)
     return str(name)
 
 
 def missing_functions(ptx: str) -> tuple[str, ...]:
-    """The functions that PTX calls and does not hold, apart from those that the driver has."""
+    """List the functions that PTX calls and does not contain, except those that the driver provides."""
     return tuple(name for name in dict.fromkeys(_EXTERN_FUNCTION.findall(ptx)) if name not in _OF_THE_DRIVER)
 
 
 def free_axis(ptx: str) -> int:
-    """An axis of the grid that a kernel never asks about, 2 or 1; 0 when it asks about both.
+    """Return an axis of the grid that a kernel never reads, 2 or 1; 0 if it reads both.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def free_axis(ptx: str) -> int:
 
 
 def batched_source(name: str, count: int, axis: int) -> str:
-    """A kernel of so many arrays that runs another one on the slice of each that the grid's axis says.
+    """Write a kernel of `count` arrays that runs another one on the slices selected by an axis of the grid.
 
     An array that is the same for the whole batch has one slice.
 

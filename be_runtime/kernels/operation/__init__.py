@@ -1,1 +1,1 @@
-"""Operations of several kernels, and their rules under transformations; see `be_runtime.XLACustomKernel`."""
+"""Operations with several kernels and rules under transformations; see `be_runtime.XLACustomKernel`."""

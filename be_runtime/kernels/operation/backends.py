@@ -1,4 +1,4 @@
-"""Which kernels an operation has, and in what order they are tried. Pure."""
+"""The kernels of an operation, and the order in which they are tried. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class KernelEntry(NamedTuple):
     Parameters
     ----------
     backend : str
-        What it is written with, such as ``"numba"``.
+        Language or library of the kernel, such as ``"numba"``.
     platform : {"cpu", "gpu", "tpu"}
-        What it runs on.
+        Platform that it runs on.
     generator : callable
-        Given the parameters of a call, a function from arrays to arrays.
+        Function that takes the parameters of a call and returns a function from arrays to arrays.
     """
 
     backend: str
@@ -39,9 +39,9 @@ class Kernels(NamedTuple):
     Parameters
     ----------
     entries : tuple of KernelEntry
-        In the order in which they were defined, at most one for a backend on a platform.
+        Kernels in the order of their definition, at most one for a backend on a platform.
     defaults : tuple of (str, str)
-        The platforms whose first choice was set, with the backend.
+        Platforms whose default was set, each with the backend.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Kernels(NamedTuple):
     defaults: tuple[tuple[str, str], ...] = ()
 
     def with_entry(self, entry: KernelEntry) -> Kernels:
-        """With one more kernel, in the place of an older one of its backend and platform."""
+        """Return the kernels with one more, which replaces an older one of its backend and platform."""
         at = [(each.backend, each.platform) for each in self.entries]
         if (entry.backend, entry.platform) not in at:
             return self._replace(entries=(*self.entries, entry))
@@ -64,7 +64,7 @@ class Kernels(NamedTuple):
         return self._replace(entries=(*self.entries[:index], entry, *self.entries[index + 1 :]))
 
     def with_default(self, platform: str, backend: str) -> Kernels:
-        """With another first choice for a platform.
+        """Return the kernels with another default for a platform.
 
         Raises
         ------
@@ -77,17 +77,17 @@ class Kernels(NamedTuple):
         return self._replace(defaults=(*others, (platform, backend)))
 
     def candidates(self, platform: str, backend: str | None = None) -> tuple[KernelEntry, ...]:
-        """The kernels for a platform: the default, then the others as they were defined; or the one of a backend."""
+        """List the kernels for a platform: the default first, then in order of definition; or only one backend's."""
         default = dict(self.defaults).get(platform)
         here = [each for each in self.entries if each.platform == platform and backend in (None, each.backend)]
         return tuple(sorted(here, key=lambda each: each.backend != default))
 
     def backends(self, platform: str) -> tuple[str, ...]:
-        """The backends that have a kernel for a platform, in the order in which they are tried."""
+        """List the backends that have a kernel for a platform, in the order in which they are tried."""
         return tuple(each.backend for each in self.candidates(platform))
 
     def describe(self) -> str:
-        """What there is, for an error."""
+        """List the kernels, for an error message."""
         found = [f"{each}: {', '.join(self.backends(each))}" for each in PLATFORMS if self.backends(each)]
         return f"it has kernels for {'; '.join(found)}" if found else "it has no kernels yet"
 
@@ -96,7 +96,7 @@ class Kernels(NamedTuple):
 
 
 def check_platform(platform: object) -> str:
-    """A platform by its usual name; ``"cuda"`` and ``"rocm"`` are ``"gpu"``.
+    """Return a platform's usual name; ``"cuda"`` and ``"rocm"`` are ``"gpu"``.
 
     Raises
     ------
@@ -110,12 +110,12 @@ def check_platform(platform: object) -> str:
 
 
 def check_name(name: object) -> str:
-    """The name of an operation, a backend or a tag.
+    """Check the name of an operation, a backend or a tag.
 
     Raises
     ------
     ArgumentError
-        It is no text, or empty.
+        It is not a str, or empty.
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"a name such as 'numba' is expected, not {name!r}")

@@ -1,4 +1,4 @@
-"""Timing of an operation's kernels: what is called, by turns, and what came out."""
+"""Timing of an operation's kernels, in alternation."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Runner = Callable[[int], None]
 
 
 class BenchmarkConfig(NamedTuple):
-    """One thing to time.
+    """One configuration to time.
 
     Parameters
     ----------
     label : str
-        Names it in the result.
+        Name of the configuration in the result.
     arguments : tuple of array
     keywords : mapping of str to object
-        For the call, apart from ``backend``.
+        Keywords of the call, except ``backend``.
     """
 
     label: str
@@ -32,15 +32,15 @@ class BenchmarkConfig(NamedTuple):
 
 
 class BenchmarkRecord(NamedTuple):
-    """What one backend did on one configuration.
+    """Measurement of one backend on one configuration.
 
     Parameters
     ----------
     label, backend : str
     seconds : tuple of float
-        Of one call, a sample each; empty when it failed.
+        Samples of the time of one call; empty if it failed.
     error : str
-        Why it failed, in one line.
+        Reason for the failure, in one line.
     """
 
     label: str
@@ -50,17 +50,17 @@ class BenchmarkRecord(NamedTuple):
 
     @property
     def median_s(self) -> float:
-        """The median of the samples; infinite when it failed."""
+        """The median of the samples; infinite if it failed."""
         return median(self.seconds) if self.seconds else float("inf")
 
 
 class BenchmarkResult(NamedTuple):
-    """All that was measured; ``print`` shows a table.
+    """All measurements; ``print`` shows a table.
 
     Parameters
     ----------
     name : str
-        The operation's.
+        Name of the operation.
     records : tuple of BenchmarkRecord
     """
 
@@ -68,12 +68,12 @@ class BenchmarkResult(NamedTuple):
     records: tuple[BenchmarkRecord, ...]
 
     def fastest(self, label: str | None = None) -> BenchmarkRecord:
-        """The record with the smallest median, of all or of one configuration.
+        """Return the record with the smallest median, of all configurations or of one.
 
         Raises
         ------
         ValueError
-            Nothing was measured there.
+            There is no measurement.
         """
         found = [each for each in self.records if each.seconds and label in (None, each.label)]
         if not found:
@@ -92,12 +92,12 @@ class BenchmarkResult(NamedTuple):
 
 
 def check_configs(given: Iterable[Any], name: str) -> tuple[BenchmarkConfig, ...]:
-    """Benchmark data as configurations.
+    """Check benchmark data.
 
     Raises
     ------
     ArgumentError
-        There is none, or something else.
+        There is none, or an item is not a `BenchmarkConfig`.
     """
     configs = tuple(given)
     wrong = next((each for each in configs if not isinstance(each, BenchmarkConfig)), None)
@@ -118,7 +118,7 @@ def measure(
     n_runs: int,
     calls: int,
 ) -> BenchmarkResult:
-    """Time each backend on each configuration; on one configuration the backends take turns."""
+    """Time each backend on each configuration; the backends alternate on a configuration."""
     records: list[BenchmarkRecord] = []
     for config in configs:
         runners: dict[str, Runner] = {}
@@ -136,7 +136,7 @@ def measure(
 
 
 def _runner(call: Callable[..., Any], config: BenchmarkConfig, backend: str, device: Any, calls: int) -> Runner:
-    """The compiled loop, run once: whatever fails fails here."""
+    """Return the compiled loop after running it once, so that a failure occurs here."""
     function = partial(call, **{**config.keywords, "backend": backend})
     run = jax_primitive.repeated(function, config.arguments, device)
     run(calls)
@@ -144,7 +144,7 @@ def _runner(call: Callable[..., Any], config: BenchmarkConfig, backend: str, dev
 
 
 def _samples(runners: Mapping[str, Runner], n_warmup: int, n_runs: int, calls: int) -> dict[str, list[float]]:
-    """Seconds of one call; each round in the opposite order of the one before."""
+    """Measure the seconds of one call; each round runs in the opposite order of the round before."""
     samples: dict[str, list[float]] = {backend: [] for backend in runners}
     order = list(runners)
     for index in range(n_warmup + n_runs):

@@ -1,4 +1,4 @@
-"""One call of an operation: what it was called with besides arrays, and how a kernel is found and run for it."""
+"""One call of an operation: its parameters, and the choice and run of a kernel for it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from be_toolchain.terminal import printable_line
 
 
 class Call(NamedTuple):
-    """The parameter of the primitive.
+    """The parameters of one call, as the only parameter of the primitive.
 
     Parameters
     ----------
     name : str
-        The operation's.
+        Name of the operation.
     outs : tuple of ShapeDtypeStruct
-        The results of one element of a batch.
+        Shapes and dtypes of the results, for one element of a batch.
     keywords : tuple of (str, object)
-        By name, sorted.
+        Keywords, sorted by name.
     backend : str or None
-        The one that was asked for.
+        Requested backend.
     kernels : Kernels
-        Those that there were when the call was traced.
+        Kernels of the operation when the call was traced.
     levels : tuple of Level
-        The batch, the outermost level first.
+        Levels of the batch, the outermost first.
     """
 
     name: str
@@ -41,22 +41,22 @@ class Call(NamedTuple):
     levels: tuple[Level, ...] = ()
 
     def parameters(self) -> dict[str, Any]:
-        """What rules are called with: the keywords, ``outs`` and ``backend``, as a call of the operation takes them."""
+        """Return the parameters for rules: the keywords, ``outs`` and ``backend``, as in a call of the operation."""
         return {**dict(self.keywords), "outs": self.outs, "backend": self.backend}
 
     def result_types(self) -> list[Any]:
-        """The results, with the axes of the batch."""
+        """Return the shapes and dtypes of the results, with the axes of the batch."""
         sizes = tuple(level.size for level in self.levels)
         return [jax_primitive.struct((*sizes, *out.shape), out.dtype) for out in self.outs]
 
 
 def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
-    """The results of a call, by a kernel for the platform.
+    """Compute the results of a call, by a kernel for the platform.
 
     Raises
     ------
     ArgumentError
-        There is no kernel, or it does not give what the call asks for.
+        There is no kernel, or its results are not as `outs` describes.
     """
 
     def one(*element: Any) -> Sequence[Any]:
@@ -67,14 +67,14 @@ def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
     try:
         return jax_primitive.vmap_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
     except RuntimeError as error:
-        # A kernel that does not say how it behaves under vmap: JAX has no type of its own for that.
+        # The kernel does not define its behaviour under vmap; JAX has no exception type for that.
         if isinstance(error, BeRuntimeError | ToolchainError):
             raise
         return jax_primitive.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
 
 
 def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
-    """By the first kernel that can be used here."""
+    """Compute the results by the first kernel that can be used here."""
     candidates = call.kernels.candidates(platform, call.backend)
     if not candidates:
         asked = f"{call.backend!r} kernel" if call.backend else "kernel"
@@ -86,7 +86,7 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
         try:
             return _by_kernel(entry, call, arguments)
         except (ImportError, ToolchainError) as error:
-            # What it is written with isn't here; any other failure is the kernel's own.
+            # The kernel's language isn't installed; any other failure is the kernel's own.
             if index + 1 == len(candidates):
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -24,18 +24,18 @@ class XLACustomKernel:
     """An operation that is a JAX primitive, computed by one of several kernels.
 
     A *generator* makes a kernel: it is called with the keywords of a call and with ``outs``, a tuple of the results'
-    shapes and dtypes, and returns a function from arrays to arrays, such as `be_runtime.numba_kernel` makes. Generators
-    run while a program is compiled, for the platform that it is compiled for.
+    shapes and dtypes, and returns a function from arrays to arrays, as `be_runtime.numba_kernel` does. Generators run
+    while a program is compiled, for the platform that it is compiled for.
 
-    Defining a kernel or a rule anew takes effect everywhere: if the operation was used before, JAX's compiled programs
-    are dropped, since they hold the old one.
+    Redefining a kernel or a rule takes effect everywhere: if the operation was used before, JAX's compiled programs
+    are dropped, since they contain the old one.
 
     Parameters
     ----------
     name : str
-        Of the operation, for errors and in the text of programs.
+        Name of the operation, in errors and in the text of programs.
     doc : str, optional
-        What it computes; ``__doc__`` of the object.
+        Description of the operation, the ``__doc__`` of the object.
 
     Examples
     --------
@@ -68,15 +68,15 @@ class XLACustomKernel:
         outs : ShapeDtypeStruct or pytree of them
             The shape and dtype of each result.
         backend : str, optional
-            Use its kernel and no other. By default the platform's first choice; a kernel whose language isn't installed
-            is passed over, with a `FallbackWarning`.
+            Backend whose kernel is used. By default it is the platform's default; a kernel whose language isn't
+            installed is skipped, with a `FallbackWarning`.
         **keywords
-            Handed to the generator and to the rules; hashable, since programs are compiled for their values.
+            Parameters for the generator and the rules; hashable, since programs are compiled for their values.
 
         Returns
         -------
         pytree of array
-            In the structure of `outs`.
+            Results, in the structure of `outs`.
         """
         leaves, unflatten = jax_port.flatten(outs)
         check_structs(leaves, f"{self.name}: outs")
@@ -97,7 +97,7 @@ class XLACustomKernel:
     # Kernels
 
     def def_kernel(self, backend: str, platform: str, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of a backend for a platform, in the place of an older one.
+        """Define the kernel of a backend for a platform; it replaces an older one.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class XLACustomKernel:
         kg : callable
             The generator.
         asdefault : bool
-            Make it the platform's first choice. The first one that is defined is that anyway.
+            Make it the platform's default. The first kernel that is defined is the default anyway.
         """
         if not callable(kg):
             raise ArgumentError(f"{self.name}: kg must be a function that returns a kernel, not {kg!r}")
@@ -141,16 +141,16 @@ class XLACustomKernel:
         self.def_kernel("pallas", platform, kg, asdefault)
 
     def available_backends(self, platform: str) -> tuple[str, ...]:
-        """The backends that have a kernel for a platform, in the order in which they are tried."""
+        """List the backends that have a kernel for a platform, in the order in which they are tried."""
         return self._kernels.backends(check_platform(platform))
 
     def set_default(self, platform: str, backend: str) -> None:
-        """Make a backend the first choice for a platform.
+        """Make a backend the default for a platform.
 
         Raises
         ------
         ArgumentError
-            It has no kernel there.
+            It has no kernel for the platform.
         """
         with self._changing():
             self._kernels = self._kernels.with_default(check_platform(platform), check_name(backend))
@@ -158,10 +158,10 @@ class XLACustomKernel:
     # Rules
 
     def def_batching_rule(self, rule: Callable[..., Any]) -> None:
-        """Use a rule under ``vmap``: ``rule(arguments, axes, **parameters)`` gives the results and their axes.
+        """Use a rule under ``vmap``: ``rule(arguments, axes, **parameters)`` returns the results and their axes.
 
-        An axis is None where an argument, or a result, is the same for all elements. The parameters are the keywords of
-        the call, ``outs`` and ``backend``, so that ``self(*arguments, **parameters)`` is one element's call.
+        An axis is None if an argument, or a result, is the same for all elements. The parameters are the keywords of
+        the call, ``outs`` and ``backend``, so that ``self(*arguments, **parameters)`` is the call for one element.
         """
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
@@ -175,9 +175,9 @@ class XLACustomKernel:
             jax_primitive.set_batching(self.primitive, batch)
 
     def register_general_batching(self) -> None:
-        """Use the general rule under ``vmap``, as at the beginning: the kernel is called once, under ``vmap`` itself.
+        """Use the general rule under ``vmap``, which is the default: the kernel is called once, under ``vmap`` itself.
 
-        A kernel that doesn't say how it behaves there is called for one element after the other.
+        A kernel that doesn't define its behaviour under ``vmap`` is called for one element after the other.
         """
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
@@ -187,7 +187,7 @@ class XLACustomKernel:
             jax_primitive.set_batching(self.primitive, batch)
 
     def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
-        """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` gives the results and their tangents.
+        """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` returns the results and their tangents.
 
         A tangent can be a symbolic zero, ``jax.interpreters.ad.Zero``.
         """
@@ -199,7 +199,7 @@ class XLACustomKernel:
             jax_primitive.set_jvp(self.primitive, jvp)
 
     def def_jvp_rule2(self, *rules_by_input: Callable[..., Any] | None) -> None:
-        """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` gives the results' tangents.
+        """Use one rule for each input: ``rule(tangent, *primals, **parameters)`` returns the results' tangents.
 
         None stands for an input that has no effect on the derivative.
         """
@@ -208,31 +208,31 @@ class XLACustomKernel:
     def def_transpose_rule(self, rule: Callable[..., Any]) -> None:
         """Use a rule for reverse mode: ``rule(cotangents, *arguments, **parameters)``.
 
-        It is for calls that are linear in some arguments: those are ``jax.interpreters.ad.UndefinedPrimal``, and the
-        rule gives their cotangents, and None for the others.
+        It is for calls that are linear in some arguments. These are ``jax.interpreters.ad.UndefinedPrimal``; the rule
+        returns their cotangents, and None for the others.
         """
         with self._changing():
             named = partial(call_named, f"the transpose rule of {self.name}", rule)
             jax_primitive.set_transpose(self.primitive, partial(_transposed, named))
 
-    # What belongs to an operation besides
+    # Public function, tags and benchmark
 
     def def_call(self, function: Callable[..., Any]) -> None:
-        """Say which function people call, as ``function(*arrays, backend=..., **keywords)``; `benchmark` times it."""
+        """Set the public function, called as ``function(*arrays, backend=..., **keywords)``; `benchmark` times it."""
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_call takes a function, not {function!r}")
         self._function = function
 
     def call(self, *inputs: Any, **keywords: Any) -> Any:
-        """The function of `def_call`; without one, the operation itself."""
+        """Call the function of `def_call`, or the operation itself if there is none."""
         return (self._function or self)(*inputs, **keywords)
 
     def def_tags(self, *tags: str) -> None:
-        """Add words to find the operation by, in ``tags``."""
+        """Add search words for the operation to ``tags``."""
         self.tags |= frozenset(map(check_name, tags))
 
     def def_benchmark_data(self, function: Callable[..., Iterable[Any]]) -> None:
-        """Say what `benchmark` calls: ``function(platform=...)`` gives `BenchmarkConfig` objects."""
+        """Set the data of `benchmark`: ``function(platform=...)`` returns `BenchmarkConfig` objects."""
         if not callable(function):
             raise ArgumentError(f"{self.name}: def_benchmark_data takes a function, not {function!r}")
         self._data = function
@@ -246,25 +246,25 @@ class XLACustomKernel:
         n_runs: int = 10,
         calls: int = 100,
     ) -> BenchmarkResult:
-        """Time each backend on each configuration of `def_benchmark_data`, by turns.
+        """Time each backend on each configuration of `def_benchmark_data`, in alternation.
 
-        A sample is the difference in time between a compiled loop of ``2 * calls`` calls and one of `calls`, over
-        `calls`: what a single dispatch costs is not in it. Every call waits for all results of the call before, and no
-        call can be left out or moved out of the loop.
+        A sample is the difference in time between a compiled loop of ``2 * calls`` calls and one of `calls`, divided by
+        `calls`, so it does not include the cost of a dispatch. Every call waits for all results of the call before, and
+        the compiler can't remove a call or move it out of the loop.
 
         Parameters
         ----------
         platform : str
         backends : sequence of str, optional
-            By default all that have a kernel for the platform.
+            Backends to time; by default all that have a kernel for the platform.
         n_warmup, n_runs : int
-            Samples before those that count, and those.
+            Number of samples that are discarded, and of those that count.
         calls : int
 
         Returns
         -------
         BenchmarkResult
-            A backend that fails is in it with its error.
+            The measurements; a backend that fails is included with its error.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class XLACustomKernel:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Around the replacement of what compiled programs hold: they are dropped if there can be any."""
+        """Surround a redefinition: if compiled programs may contain the old definition, they are dropped."""
         with self._lock:
             yield
             if self._used:

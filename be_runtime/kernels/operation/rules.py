@@ -1,7 +1,7 @@
-"""How an operation is transformed: batching in one call, and the author's JVP and transpose rules under any batch.
+"""Transformations of an operation: batching in one call, and the author's JVP and transpose rules under any batch.
 
-The author's rules are about one element. A call that was batched before it is differentiated uses them under ``vmap``,
-where the calls that they make are batched in turn: so ``vmap`` and ``grad`` compose in any order.
+The author's rules are for one element. A call that was batched before it is differentiated uses them under ``vmap``,
+which batches the calls that they make: so ``vmap`` and ``grad`` compose in any order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Rule = Callable[..., Any]
 
 
 def batch(bind: Bind, arguments: Sequence[Any], axes: Sequence[int | None], call: Call) -> tuple[Sequence[Any], Any]:
-    """All elements by one call, with one more level."""
+    """Compute all elements in one call, with one more level."""
     pairs = list(zip(arguments, axes, strict=True))
     size = next(argument.shape[axis] for argument, axis in pairs if axis is not None)
     moved = [argument if axis is None else jax_primitive.front(argument, axis) for argument, axis in pairs]
@@ -29,7 +29,7 @@ def batch(bind: Bind, arguments: Sequence[Any], axes: Sequence[int | None], call
 
 
 def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], call: Call) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The results and their tangents by the author's rule."""
+    """Compute the results and their tangents by the author's rule."""
     if not call.levels:
         outs, out_tangents = rule(tuple(primals), tuple(tangents), **call.parameters())
         return jax_primitive.leaves(outs), jax_primitive.leaves(out_tangents)
@@ -50,7 +50,7 @@ def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], call: Call)
 
 
 def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
-    """The JVP rule of rules for single inputs: ``rule(tangent, *primals, **parameters)``, or None for no effect."""
+    """Combine rules for single inputs, ``rule(tangent, *primals, **parameters)`` or None for no effect, into one."""
 
     def combined(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> tuple[Any, Any]:
         if len(rules) != len(primals):
@@ -69,7 +69,7 @@ def jvp_by_input(bind: Rule, rules: Sequence[Rule | None], name: str) -> Rule:
 
 
 def transpose(rule: Rule, cotangents: Sequence[Any], arguments: Sequence[Any], call: Call) -> Sequence[Any]:
-    """The cotangents of the linear arguments by the author's rule."""
+    """Compute the cotangents of the linear arguments by the author's rule."""
     if not call.levels:
         return rule(list(cotangents), *arguments, **call.parameters())  # type: ignore[no-any-return]
     wanted = [i for i, argument in enumerate(arguments) if jax_primitive.is_linear(argument)]
@@ -103,5 +103,5 @@ def transpose(rule: Rule, cotangents: Sequence[Any], arguments: Sequence[Any], c
 
 
 def _element_shape(shape: Sequence[int], index: int, levels: Sequence[Level]) -> tuple[int, ...]:
-    """The shape of an argument without the axes that it has of the batch."""
+    """Return the shape of an argument without its batch axes."""
     return tuple(shape[sum(level.mapped[index] for level in levels) :])

@@ -1,1 +1,1 @@
-"""C++ text to functions and their parameters. Imports nothing else of `spec`."""
+"""Reader of C++ text that finds functions and their parameters. Imports nothing else of `spec`."""

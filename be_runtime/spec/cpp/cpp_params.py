@@ -1,4 +1,4 @@
-"""The parameters of a C++ function: what each one is, and the one table from C++ scalar types to element types."""
+"""The parameters of a C++ function: their shapes, and the table from C++ scalar types to element types."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
 class Shape(Enum):
-    """What a parameter is, as far as it can be known without a compiler."""
+    """The kind of a parameter, as far as it can be known without a compiler."""
 
     INPUT = "a const BE::Tensor"
     OUTPUT = "a BE::Tensor"
@@ -71,17 +71,17 @@ class CppParam(NamedTuple):
     Parameters
     ----------
     shape : Shape
-        What it is.
+        Kind of the parameter.
     type : str
-        Its type as written, without its name and default.
+        Type as written, without its name and default.
     name : str
-        Empty where it has none.
+        Name; empty if it has none.
     dtype : DType or None
-        For ``Shape.SCALAR`` and ``Shape.REFERENCE``.
+        Element type for ``Shape.SCALAR`` and ``Shape.REFERENCE``.
     has_default : bool
-        Whether a call may leave it out.
+        True if a call may omit it.
     start, length : int
-        Where it is written.
+        Place of the parameter.
     """
 
     shape: Shape
@@ -94,7 +94,7 @@ class CppParam(NamedTuple):
 
 
 def canonical_type(texts: Sequence[str]) -> str:
-    """One spelling for all spellings of a type, given its tokens without qualifiers.
+    """Return one spelling for all spellings of a type, given its tokens without qualifiers.
 
     Examples
     --------
@@ -113,14 +113,14 @@ def canonical_type(texts: Sequence[str]) -> str:
 
 
 def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppParam, ...]:
-    """The parameters between the parentheses of a function's declaration.
+    """Parse the parameters between the parentheses of a function's declaration.
 
     Parameters
     ----------
     tokens : list of Token
         Significant tokens between the parentheses.
     using_be : bool
-        Whether names of the namespace ``BE`` need no qualification.
+        True if names of the namespace ``BE`` need no qualification.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppPar
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:
-    """Cut at the commas that separate parameters, not those in brackets or template arguments."""
+    """Split at the commas that separate parameters, not at those in brackets or template arguments."""
     parts: list[list[Token]] = [[]]
     depth = angle_end = index = 0
     for index, token in enumerate(tokens):
@@ -153,7 +153,7 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _closing_angle(tokens: list[Token], opening: int) -> int:
-    """The index behind the ``>`` that closes a template argument list, or `opening` where none does."""
+    """Return the index after the ``>`` that closes a template argument list; `opening` if there is none."""
     angles = depth = 0
     for index in range(opening, len(tokens)):
         text = tokens[index].text
@@ -173,20 +173,20 @@ def _closing_angle(tokens: list[Token], opening: int) -> int:
 
 
 def _param(tokens: list[Token], using_be: bool) -> CppParam:
-    """One parameter from its tokens."""
+    """Parse one parameter from its tokens."""
     first, last = tokens[0], tokens[-1]
     texts = tuple([token.text for token in tokens])
     if "=" in texts:
         last = tokens[max(0, texts.index("=") - 1)]
     length = last.start + len(last.text) - first.start
-    # Where a macro's argument is part of the parameter, its tokens do not stand in one place.
+    # If a macro's argument is part of the parameter, its tokens are not contiguous.
     length = length if len(first.text) <= length < _LONGEST else len(first.text)
     return CppParam(*_classify(texts, using_be), first.start, length)
 
 
 @lru_cache(maxsize=4096)
 def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None, bool]:
-    """Shape, type, name, element type and presence of a default; the same few parameters fill a source."""
+    """Return shape, type, name, element type and presence of a default; a source has the same few parameters often."""
     has_default = "=" in texts
     declared = texts[: texts.index("=")] if has_default else texts
     name, type_texts, declarator = _name_and_type(_without_attributes(declared))
@@ -195,7 +195,7 @@ def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, 
 
 
 def _without_attributes(texts: Sequence[str]) -> list[str]:
-    """`texts` without ``[[...]]``, ``__attribute__((...))`` and ``alignas(...)``."""
+    """Remove ``[[...]]``, ``__attribute__((...))`` and ``alignas(...)``."""
     out: list[str] = []
     index = 0
     while index < len(texts):
@@ -211,7 +211,7 @@ def _without_attributes(texts: Sequence[str]) -> list[str]:
 
 
 def _closing(texts: Sequence[str], opening: int) -> int:
-    """The index of the bracket that closes the one at `opening`."""
+    """Return the index of the bracket that closes the one at `opening`."""
     depth = 0
     for index in range(opening, len(texts)):
         depth += (texts[index] in _OPEN) - (texts[index] in _CLOSE)
@@ -221,7 +221,7 @@ def _closing(texts: Sequence[str], opening: int) -> int:
 
 
 def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
-    """The name, the type's texts and the texts of an array or function declarator behind them."""
+    """Return the name, the type's texts and the texts of an array or function declarator after them."""
     cut = next((index for index, text in enumerate(texts) if text in ("[", "(") and index), len(texts))
     head, declarator = texts[:cut], texts[cut:]
     is_type = [text not in _QUALIFIERS and text not in _SIGNS for text in head]
@@ -237,7 +237,7 @@ def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
 
 
 def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Shape, DType | None]:
-    """What the type is."""
+    """Return the kind and element type of a type."""
     outer = _outside_angles(texts)
     shape = _shape_by_signs(outer, declarator)
     if shape is not None:
@@ -256,7 +256,7 @@ def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Sha
 
 
 def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:
-    """What the signs around the type make of it, whatever the type is."""
+    """Return the kind of a parameter if the signs around its type determine it, else None."""
     if "..." in outer:
         return Shape.PACK
     if declarator:
@@ -268,7 +268,7 @@ def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:
 
 
 def _outside_angles(texts: list[str]) -> list[str]:
-    """The texts that are not template arguments."""
+    """Return the texts that are not template arguments."""
     out, depth = [], 0
     for text in texts:
         depth -= text == ">"
@@ -279,5 +279,5 @@ def _outside_angles(texts: list[str]) -> list[str]:
 
 
 def _render(texts: list[str]) -> str:
-    """A type as a person would write it."""
+    """Format a type as a person would write it."""
     return re.sub(r" ?(::|<|\[|\() ?| (?=[>*&,)\]])", lambda match: match[1] or "", " ".join(texts))

@@ -1,7 +1,7 @@
-"""Declarations at namespace scope: where each header begins and ends, and which namespaces and classes enclose it.
+"""Declarations at namespace scope: the extent of each header, and the namespaces and classes that enclose it.
 
-A header is the text of a declaration up to its body or its semicolon. Function bodies are skipped by their braces
-alone; nothing inside them is looked at.
+A header is the text of a declaration up to its body or its semicolon. Function bodies are skipped by counting braces;
+nothing else in them is read.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class MacroCall(NamedTuple):
 
 
 class CppCode(NamedTuple):
-    """Code to be read: a source's own, or what a header with macros expands to.
+    """Code to read: that of a source, or the expansion of a header with macros.
 
     Parameters
     ----------
     text : str
         The code.
     offset : int
-        The place of ``text[0]`` where the code is a source's own.
+        Place of ``text[0]`` if the code is that of a source.
     starts : tuple of int
-        Where each of `tokens` begins in `text`.
+        Start of each of `tokens` in `text`.
     tokens : tuple of Token
-        The expanded tokens, which know where they were written.
+        Expanded tokens, with the places where they were written.
     calls : tuple of MacroCall
-        Which macro calls they come from.
+        Macro calls that they come from.
     is_expanded : bool
-        Whether `tokens` are what counts.
+        True if the code is given by `tokens`.
     """
 
     text: str
@@ -59,13 +59,13 @@ class CppCode(NamedTuple):
 
     @classmethod
     def of_tokens(cls, tokens: Sequence[Token], calls: Sequence[MacroCall]) -> CppCode:
-        """A unit of tokens from several places."""
+        """Make a unit of tokens from several places."""
         texts = [token.text for token in tokens]
         starts = tuple(accumulate([len(text) + 1 for text in texts], initial=0))
         return cls(" ".join(texts), 0, starts[:-1], tuple(tokens), tuple(calls), True)
 
     def call_of(self, start: int, index: int, token: Token) -> int:
-        """The place of the outermost macro call that made `token`, the `index`-th from `start`, or its own."""
+        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, or its own."""
         if self.is_expanded:
             index += bisect_left(self.starts, start)
             number = bisect_left(self.calls, index + 1, key=attrgetter("high"))
@@ -74,7 +74,7 @@ class CppCode(NamedTuple):
         return token.start
 
     def tokenize(self, start: int, end: int) -> list[Token]:
-        """The significant tokens of ``text[start:end]``, at the places where they were written."""
+        """Return the significant tokens of ``text[start:end]``, with the places where they were written."""
         if self.is_expanded:
             low, high = bisect_left(self.starts, start), bisect_left(self.starts, end)
             return list(self.tokens[low:high])
@@ -101,13 +101,13 @@ class Header(NamedTuple):
 
 
 Expander = Callable[[str, int, frozenset[str]], CppCode | None]
-"""Expands the macros in a header, given its offset and its words; None where it has none."""
+"""A function that expands the macros in a header, given its offset and its words; None if it has no macros."""
 
 _MARK = re.compile(r"[{};()]")
 _BRACE = re.compile(r"[{}]")
 _WORD = re.compile(r"[^\W\d]\w*")
 _SCOPE_WORDS = ("namespace", "extern", "class", "struct", "union")
-# Few sources need these, so that they are compiled when first used.
+# Few sources need these patterns, so they are compiled when first used.
 _NAMESPACE = (
     r"\bnamespace\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+(?:inline\s++)?+)?+)*?)"
     r"(?:__attribute__\s*\(\(.*\)\)\s*)?\Z"
@@ -118,7 +118,7 @@ _CLASS = r"\b(?:class|struct|union)\b\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\
 
 
 def opened_scopes(header: str) -> list[Scope] | None:
-    """The scopes that a ``{`` behind `header` opens, or None where it opens a body or a list of values.
+    """Return the scopes that a ``{`` after `header` opens; None if it opens a body or a list of values.
 
     Examples
     --------
@@ -141,17 +141,17 @@ def opened_scopes(header: str) -> list[Scope] | None:
 
 
 class DeclarationReader:
-    """Collects the headers of one source.
+    """Collector of the headers of one source.
 
     Parameters
     ----------
     expand : callable
-        Expands the macros of a header.
+        Function that expands the macros of a header.
 
     Attributes
     ----------
     found : list of Header
-        Every header that holds a parenthesis, in order.
+        Headers that contain a parenthesis, in order.
 
     Examples
     --------
@@ -165,11 +165,11 @@ class DeclarationReader:
     def __init__(self, expand: Expander) -> None:
         self.found: list[Header] = []
         self._expand = expand
-        # One entry a brace. It outlives a unit, because a macro may open a namespace that another one closes.
+        # One entry per brace. It outlives a unit, because a macro may open a namespace that another one closes.
         self._scopes: list[tuple[Scope, ...]] = []
 
     def read(self, unit: CppCode) -> bool:
-        """Collect the headers of `unit`; whether it ends inside a body."""
+        """Collect the headers of `unit`, and return whether it ends inside a body."""
         code, position, start, depth, has_paren = unit.text, 0, 0, 0, False
         while match := _MARK.search(code, position):
             mark, at, position = match.group(), match.start(), match.end()
@@ -196,7 +196,7 @@ class DeclarationReader:
         return False
 
     def _take(self, unit: CppCode, start: int, end: int, mark: str, has_paren: bool) -> bool:
-        """Take the header before `mark`; whether a body begins there."""
+        """Take the header before `mark`, and return whether a body begins there."""
         written = unit.text[start:end]
         header = written.lstrip()  # What precedes it may be a long blank: a macro's definition, a comment.
         start += len(written) - len(header)
@@ -214,7 +214,7 @@ class DeclarationReader:
 
 
 def skip_body(code: str, position: int) -> int:
-    """The place behind the ``}`` of a body that was opened before `position`, or past the end of `code`."""
+    """Return the place after the ``}`` of a body that was opened before `position`, or past the end of `code`."""
     depth = 1
     for match in _BRACE.finditer(code, position):
         depth += 1 if match.group() == "{" else -1

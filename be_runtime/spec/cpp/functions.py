@@ -1,4 +1,4 @@
-"""From the header of a declaration to a function: its name with namespaces, what it returns and its parameters."""
+"""Functions read from headers of declarations: name with namespaces, return type and parameters."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ class Function(NamedTuple):
     Parameters
     ----------
     name : str
-        Its last name.
+        Last name.
     call_name : str
-        How code outside of all namespaces calls it.
+        Qualified name by which code outside all namespaces calls it.
     params : tuple of CppParam
     returns : str
-        Its return type as written.
+        Return type as written.
     has_body : bool
-        Whether this is its definition.
+        True if this is the definition.
     template : tuple of str or None
-        The texts of the template's parameter list; None for an ordinary function.
+        Texts of the template's parameter list; None for an ordinary function.
     owner : str
-        The class it is a member of, or empty.
+        Class that it is a member of, or empty.
     specifiers : frozenset of str
-        Such as ``__global__``.
+        Specifiers such as ``__global__``.
     start : int
-        Where its name is written.
+        Place of its name.
     line_start : int
-        Where a reader looks for it: its name, or the macro call that generates it.
+        Place to show to a reader: its name, or the macro call that generates it.
     """
 
     name: str
@@ -71,26 +71,26 @@ class Function(NamedTuple):
 
     @property
     def required(self) -> int:
-        """How many arguments a call must give at least."""
+        """The minimum number of arguments of a call."""
         return next((i for i, param in enumerate(self.params) if param.has_default), len(self.params))
 
     @property
     def signature(self) -> tuple[str, tuple[str, ...]]:
-        """What tells it from other functions."""
+        """The name and types that distinguish it from other functions."""
         return self.call_name, tuple(param.type for param in self.params)
 
 
 def parse_function(header: Header, name: str, *, using_be: bool = False) -> Function | None:
-    """The function `name` that a header declares, or None.
+    """Parse the function `name` that a header declares, or return None.
 
     Parameters
     ----------
     header : Header
         A declaration.
     name : str
-        The function's last name.
+        Last name of the function.
     using_be : bool
-        Whether names of the namespace ``BE`` need no qualification.
+        True if names of the namespace ``BE`` need no qualification.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def _names(scopes: tuple[Scope, ...]) -> list[str]:
 
 
 def _find_declarator(tokens: list[Token], name: str) -> tuple[int, int]:
-    """The parentheses behind the last `name` that stands in no bracket, or -1."""
+    """Find the parentheses after the last `name` outside brackets, or -1."""
     opening = end = -1
     index = 0
     while index < len(tokens):
@@ -158,7 +158,7 @@ def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:
 
 
 def _without_calls(tokens: list[Token]) -> list[Token]:
-    """`tokens` without attributes, access specifiers and calls of unknown macros.
+    """Remove attributes, access specifiers and calls of unknown macros.
 
     Such a call needs no semicolon, so the next declaration's header begins with it.
     """
@@ -193,13 +193,13 @@ def _without_template(tokens: list[Token]) -> tuple[list[Token], tuple[str, ...]
 
 
 def _trailing_return(tokens: list[Token]) -> list[str]:
-    """The type behind ``->``."""
+    """Return the type after ``->``."""
     texts = [token.text for token in tokens]
     return texts[texts.index("->") + 1 :] if "->" in texts else []
 
 
 def returns_void(function: Function) -> bool:
-    """Whether a function returns nothing; macros that stand for attributes are allowed before ``void``.
+    """Return whether a function returns nothing; macros that stand for attributes are allowed before ``void``.
 
     Examples
     --------

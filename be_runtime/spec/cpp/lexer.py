@@ -1,11 +1,11 @@
 """C++ tokens with their places, in two steps.
 
 :func:`scan` cuts a text into comments, literals, preprocessor lines and the code between them; :func:`tokenize` then
-cuts that code into words and signs. Discovery scans every source but tokenizes only the few headers it needs, which is
-why a warm load can afford a real lexer. Both steps lose nothing: the pieces' texts joined are the source.
+cuts that code into words and signs. Discovery scans every source but tokenizes only the few headers it needs, so a warm
+load can afford a real lexer. Both steps lose nothing: the texts of the pieces, joined, are the source.
 
-The grammar is that of C++17 [lex.pptoken], and no text is refused: a literal that is not closed ends with its line (as
-in ``#error`` lines and disabled code), an open comment or raw string ends with the text.
+The grammar is that of C++17 [lex.pptoken], and no text is refused: an unterminated literal ends with its line (as in
+``#error`` lines and disabled code), an unterminated comment or raw string ends with the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What a token or a piece is."""
+    """The kind of a token or a piece."""
 
     CODE = "code"
     LINE_COMMENT = "line comment"
@@ -36,11 +36,11 @@ class Token(NamedTuple):
     Parameters
     ----------
     kind : Kind
-        What it is.
+        Kind of the token.
     text : str
-        As written.
+        Text as written.
     start : int
-        Where it is written.
+        Place of the token.
     """
 
     kind: Kind
@@ -61,11 +61,11 @@ _BLOCK_COMMENT = r"\*(?s:.*?)(?:\*/|\Z)"
 _AFTER_R = r"""(?:(?<=\bR")|(?<=\b[uUL]R")|(?<=\bu8R"))"""
 _RAW_STRING = rf'{_AFTER_R}(?P<delimiter>[^()\\\s]{{0,16}})\((?s:.*?)(?:\)(?P=delimiter)"|\Z)'
 _STRING = r'[^"\\\n]*+(?:\\(?:\r\n|[\s\S])[^"\\\n]*+)*+"?'
-# A quote behind a digit or letter separates digits (1'000), unless that letter is a literal's prefix.
+# A quote after a digit or letter separates digits (1'000), unless that letter is a literal's prefix.
 _CHAR = r"(?:(?<![0-9A-Za-z_]')|(?<=\b[uUL]')|(?<=\bu8'))[^'\\\n]*+(?:\\(?:\r\n|[\s\S])[^'\\\n]*+)*+'?"
 
-# The patterns above lack their first character: where every alternative begins with a literal character outside of
-# all groups, the engine skips plain code without trying any of them, which makes this scan eight times as fast.
+# The patterns above lack their first character: if every alternative begins with a literal character outside all
+# groups, the engine skips plain code without trying any of them, which makes this scan eight times as fast.
 _OPENER = re.compile(
     rf"/(?P<LINE_COMMENT>{_LINE_COMMENT})|/(?P<BLOCK_COMMENT>{_BLOCK_COMMENT})|\"(?P<RAW>{_RAW_STRING})"
     rf"|\"(?P<STRING>{_STRING})|'(?P<CHAR>{_CHAR})|\#(?P<DIRECTIVE>)"
@@ -95,23 +95,23 @@ _KINDS = {
     "SIGN": Kind.SIGN,
 }
 TRIVIA = frozenset({Kind.SPACE, Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
-"""Kinds that mean nothing to a declaration."""
+"""Kinds that have no meaning in a declaration."""
 
 
 def scan(text: str, *, directives: bool = True) -> list[Piece]:
-    r"""Cut `text` into code and what is not code.
+    r"""Cut `text` into code and other pieces.
 
     Parameters
     ----------
     text : str
         C++ source.
     directives : bool
-        Whether a ``#`` that begins a line begins a preprocessor line; false inside the body of a macro.
+        True if a ``#`` at the beginning of a line begins a preprocessor line; false inside the body of a macro.
 
     Returns
     -------
     list of Piece
-        Adjacent, from 0 to the end of `text`.
+        Adjacent pieces, from 0 to the end of `text`.
 
     Examples
     --------
@@ -141,20 +141,20 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
 
 
 def _begins_line(text: str, position: int) -> bool:
-    """Whether only space and block comments stand before `position` on its line."""
+    """Return whether only space and block comments precede `position` on its line."""
     before = text[text.rfind("\n", 0, position) + 1 : position].strip()
     return not before or (before.startswith("/*") and before.endswith("*/")) or before == "*/"
 
 
 def _end_of_directive(text: str, start: int) -> int:
-    """The end of the preprocessor line at `start`, with its continuations and without its line ending."""
+    """Return the end of the preprocessor line at `start`, with its continuations and without its line ending."""
     match = _DIRECTIVE.match(text, start)
     end = match.end() if match else start + 1
     return end - 1 if text[end - 1] == "\r" else end
 
 
 def _start_of_prefix(text: str, low: int, start: int) -> int:
-    """Where a literal whose quote is at `start` begins, with its prefix such as ``u8R``."""
+    """Return the beginning of a literal whose quote is at `start`, including a prefix such as ``u8R``."""
     if start > low and text[start - 1] in "RuUL8":
         prefix = _PREFIX.search(text, max(low, start - 3), start)
         return prefix.start() if prefix else start
@@ -169,7 +169,7 @@ def tokenize(text: str, *, offset: int = 0, directives: bool = True) -> list[Tok
     text : str
         C++ source.
     offset : int
-        Added to every ``Token.start``.
+        Number added to every ``Token.start``.
     directives : bool
         As for :func:`scan`.
 
@@ -191,7 +191,7 @@ def tokenize(text: str, *, offset: int = 0, directives: bool = True) -> list[Tok
 
 
 def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[Token]:
-    """The tokens of `text` without space, comments and preprocessor lines.
+    """Return the tokens of `text` without space, comments and preprocessor lines.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[
 
 
 def closing(tokens: list[Token], opening: int) -> int:
-    """The index of the bracket that closes the one at `opening`, or ``len(tokens)``."""
+    """Return the index of the bracket that closes the one at `opening`, or ``len(tokens)``."""
     depth = 0
     for index in range(opening, len(tokens)):
         text = tokens[index].text

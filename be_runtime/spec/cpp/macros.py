@@ -1,4 +1,4 @@
-"""Macros, as far as declarations need them: object-like and function-like ones, ``#``, ``##`` and nesting.
+"""Macros in declarations: object-like and function-like ones, ``#``, ``##`` and nesting.
 
 Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike the standard's, this
 rule holds for the arguments' tokens too, which no real source notices. Function bodies within a macro are dropped
@@ -20,9 +20,9 @@ _UNDEF = re.compile(r"#[ \t]*undef[ \t]+([^\W\d]\w*)")
 _JOINED_LINES = r"\\[ \t]*\r?\n|\s"
 _MARK = re.compile(r"[{};]")
 _LIMIT = 50_000
-"""Tokens of one expansion; a header that grows beyond it is left as it is."""
+"""Limit for the tokens of one expansion; a header that exceeds it is not expanded."""
 _DEPTH = 100
-"""Macros within macros."""
+"""Limit for macros within macros."""
 
 
 class Macro(NamedTuple):
@@ -32,13 +32,13 @@ class Macro(NamedTuple):
     ----------
     name : str
     params : tuple of str or None
-        None for an object-like macro.
+        Parameters; None for an object-like macro.
     is_variadic : bool
-        Whether the last of `params` takes all remaining arguments.
+        True if the last of `params` takes all remaining arguments.
     body : str
-        The replacement, with comments and the contents of literals blanked.
+        Replacement, with comments and the contents of literals blanked.
     start : int
-        Where `body` is written.
+        Place of `body`.
     """
 
     name: str
@@ -71,24 +71,24 @@ def parse_define(text: str, start: int = 0) -> Macro | None:
 
 
 def undefined_name(text: str) -> str | None:
-    """The name in an ``#undef`` line."""
+    """Return the name in an ``#undef`` line."""
     match = _UNDEF.match(text)
     return match[1] if match else None
 
 
 class _TooLongError(Exception):
-    """An expansion passed the limit."""
+    """An expansion exceeded a limit."""
 
 
 class Macros:
-    """The macros that are defined at some point of a source, and their expansion.
+    """The macros that are defined at a point of a source, and their expansion.
 
     Attributes
     ----------
     known : dict
-        By name, those defined at this point.
+        Macros defined at this point, by name.
     names : set of str
-        All that were ever defined.
+        Names of all macros that were ever defined.
 
     Examples
     --------
@@ -117,9 +117,9 @@ class Macros:
             self.known.pop(name, None)
 
     def expand(self, code: str, offset: int, tokens: list[Token], calls: list[MacroCall]) -> None:
-        """Append to `tokens` those of `code`, which is written at `offset`, expanded, and to `calls` the calls.
+        """Expand `code`, written at `offset`, and append its tokens to `tokens` and its macro calls to `calls`.
 
-        Code that grows without end is appended as it is.
+        Code whose expansion exceeds a limit is appended unexpanded.
         """
         written = significant(code, offset=offset, directives=False)
         found: list[MacroCall] = []
@@ -132,7 +132,7 @@ class Macros:
         tokens += expanded
 
     def _expand(self, tokens: list[Token], hidden: frozenset[str], calls: list[MacroCall] | None = None) -> list[Token]:
-        """`tokens` with their macros replaced, except for the `hidden` ones."""
+        """Replace the macros in `tokens`, except for the `hidden` ones."""
         known = self.known
         if known.keys().isdisjoint([token.text for token in tokens]):
             return tokens
@@ -164,7 +164,7 @@ class Macros:
         return out
 
     def _substitute(self, macro: Macro, arguments: list[list[Token]], hidden: frozenset[str]) -> list[Token]:
-        """The body of `macro` with its parameters replaced and ``#`` and ``##`` applied."""
+        """Replace the parameters in the body of `macro`, and apply ``#`` and ``##``."""
         out: list[Token] = []
         for step in self._body(macro):
             tokens = step.tokens if step.slot < 0 else arguments[step.slot]
@@ -179,7 +179,7 @@ class Macros:
         return out
 
     def _body(self, macro: Macro) -> list[_Step]:
-        """The steps that make a macro's body, without what is inside function bodies."""
+        """Return the steps that make a macro's body, without the contents of function bodies."""
         steps = self._bodies.get(macro.start)
         if steps is None:
             tokens = significant(_without_bodies(macro.body), offset=macro.start, directives=False)
@@ -188,7 +188,7 @@ class Macros:
 
 
 class _StepKind(Enum):
-    """What a step appends: tokens, an argument that is pasted to what follows, a pasted or a quoted operand."""
+    """Kinds of steps: append tokens, an argument that is pasted to the next token, a pasted or a quoted operand."""
 
     PLAIN = 0
     RAW = 1
@@ -205,7 +205,7 @@ class _Step(NamedTuple):
 
 
 def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
-    """The tokens of a body as steps; tokens that no argument touches are one step."""
+    """Convert the tokens of a body to steps; adjacent tokens without arguments are one step."""
     steps: list[_Step] = []
     plain: list[Token] = []
     special = {"#", "##", *params}
@@ -238,7 +238,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 
 def _without_bodies(code: str) -> str:
-    """`code` with every function body blanked, but for its braces."""
+    """Blank the function bodies in `code`, except for their braces."""
     parts, done, position, header = [], 0, 0, 0
     while match := _MARK.search(code, position):
         position = match.end()
@@ -251,7 +251,7 @@ def _without_bodies(code: str) -> str:
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:
-    """The arguments of a macro call."""
+    """Split the arguments of a macro call."""
     arguments: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
@@ -264,7 +264,7 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _bind(macro: Macro, arguments: list[list[Token]]) -> list[list[Token]]:
-    """One argument for each parameter of `macro`; a variadic one gets the rest with its commas."""
+    """Return one argument for each parameter of `macro`; a variadic one gets the rest with its commas."""
     params = macro.params or ()
     if macro.is_variadic and len(arguments) > len(params):
         head, rest = arguments[: len(params) - 1], arguments[len(params) - 1 :]

@@ -1,8 +1,8 @@
-"""What the compiler would see of a source: its live code, its line comments and its macro definitions.
+"""The parts of a source that a compiler would see: its live code, its line comments and its macro definitions.
 
-``#if 0`` and its like are decided here; a condition that only the compiler can decide keeps all of its branches. Where
-such branches open or close different brackets (two alternative first lines of one function, say), only the first is
-kept, because both together are no C++.
+Constant conditions such as ``#if 0`` are evaluated here; a condition that only the compiler can evaluate keeps all of
+its branches. If such branches open or close different brackets (two alternative first lines of one function, say), only
+the first is kept, because both together are not valid C++.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Directive(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """One source, reduced.
+    """The outline of one source.
 
     Parameters
     ----------
     code : str
-        As long as the source. Comments, preprocessor lines, the contents of literals and dead branches are blanks, so
-        that every bracket and word in it is code and stands where it stands in the source.
+        Code with the length of the source. Comments, preprocessor lines, the contents of literals and dead branches are
+        blanks, so every bracket and word is code and has the same offset as in the source.
     notes : tuple of Note
         Line comments in order.
     directives : tuple of Directive
@@ -51,7 +51,7 @@ class Outline(NamedTuple):
 
 
 class _Group:
-    """An open conditional group: what is known of the branches so far."""
+    """An open conditional group and the state of its branches so far."""
 
     def __init__(self, number: int, outer_branch: Branch, *, outer_is_live: bool, truth: bool | None) -> None:
         self.number = number
@@ -60,9 +60,9 @@ class _Group:
         self.is_live = outer_is_live and truth is not False
         self.has_live_branch = False
         self.branch = 0
-        # A branch with a true condition was seen, so all later ones are dead.
+        # True after a branch with a true condition: all later branches are dead.
         self.decided = truth is True
-        # How much had been written when the branch began.
+        # The lengths of the output when the branch began.
         self.marks = (0, 0, 0)
 
 
@@ -72,7 +72,7 @@ _CONSTANTS = {"0": False, "false": False, "1": True, "true": True}
 
 
 def outline(text: str) -> Outline:
-    r"""Reduce one source.
+    r"""Make the outline of one source.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def outline(text: str) -> Outline:
 
 
 def blank(code: str) -> str:
-    """`code`, which holds no preprocessor lines, with comments and the contents of literals blanked.
+    """Blank the comments and the contents of literals in `code`, which has no preprocessor lines.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def _blank_literal(length: int) -> str:
 
 
 def known_truth(condition: str) -> bool | None:
-    """What an ``#if`` condition is for certain, or None.
+    """Return the value of a constant ``#if`` condition, or None.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class _Outliner:
         self.branch = (*group.outer_branch, (group.number, group.branch))
 
     def close_branch(self, group: _Group) -> None:
-        """Drop the branch that ends here where it can't stand beside one that was kept."""
+        """Drop the branch that ends here if it conflicts with one that was kept."""
         if not group.is_live:
             return
         if group.has_live_branch:
@@ -203,5 +203,5 @@ class _Outliner:
 
 
 def _is_balanced(code: str) -> bool:
-    """Whether `code` closes as many brackets as it opens."""
+    """Return whether `code` closes as many brackets as it opens."""
     return code.count("{") == code.count("}") and code.count("(") == code.count(")")

@@ -1,7 +1,7 @@
-"""Offsets in several sources as one number, and back to a file, a line and a column.
+"""Places in several sources as one number, and their conversion to a file, a line and a column.
 
-Every token carries one integer, also after a macro of one source was expanded in another, so no value below has to
-say which source it means.
+Every token has one integer, even after a macro of one source was expanded in another, so values need no reference to
+their source.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from be_runtime.source_text import SourceText
 
 
 class Places(NamedTuple):
-    """The sources laid end to end.
+    """The sources, concatenated.
 
     Parameters
     ----------
     sources : tuple of SourceText
-        In the order of the offsets.
+        Sources in the order of the offsets.
     bases : tuple of int
-        The offset of each source's first character.
+        Offset of each source's first character.
     """
 
     sources: tuple[SourceText, ...]
@@ -32,27 +32,27 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, sources: Sequence[SourceText]) -> Places:
-        """Lay `sources` end to end, one character apart so that the end of one is not the start of the next."""
+        """Concatenate `sources`, one character apart so that the end of one is not the start of the next."""
         bases = [0]
         for source in sources:
             bases.append(bases[-1] + len(source.text) + 1)
         return cls(tuple(sources), tuple(bases[:-1]))
 
     def source_index(self, offset: int) -> int:
-        """Which source holds `offset`."""
+        """Return the index of the source that contains `offset`."""
         return bisect_right(self.bases, offset) - 1
 
     def source(self, offset: int) -> SourceText:
-        """The source that holds `offset`."""
+        """Return the source that contains `offset`."""
         return self.sources[self.source_index(offset)]
 
     def line(self, offset: int) -> int:
-        """The one-based line of `offset` in its source."""
+        """Return the one-based line of `offset` in its source."""
         index = self.source_index(offset)
         return bisect_left(_line_ends(self.sources[index].text), offset - self.bases[index]) + 1
 
     def span(self, offset: int, length: int = 1) -> SourceSpan:
-        r"""The place of `length` characters at `offset`, cut at the end of the line.
+        r"""Return the place of `length` characters at `offset`, cut at the end of the line.
 
         Examples
         --------
@@ -77,12 +77,12 @@ class Places(NamedTuple):
         )
 
     def describe(self, offset: int) -> str:
-        """``file:line:column`` of `offset`, for the second place of a message."""
+        """Format `offset` as ``file:line:column``, for the second place in a message."""
         span = self.span(offset)
         return f"{span.file}:{span.line}:{span.column}"
 
 
 @lru_cache(maxsize=8)
 def _line_ends(text: str) -> list[int]:
-    """Where each line of `text` ends."""
+    """Return the end of each line of `text`."""
     return [match.start() for match in re.finditer("\n", text)]

@@ -1,4 +1,4 @@
-"""All that discovery asks of the sources: their annotations, and the functions of a given name."""
+"""The sources of a module, as discovery reads them: their annotations, and the functions of a given name."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _CONTINUED = r"\\[ \t]*\r?\n"
 _WORD = re.compile(r"(?:\[[^\]]*\]|\S)+")
-"""A word of an annotation; there may be spaces in brackets."""
+"""A word of an annotation, which may have spaces in brackets."""
 _NOT_SPACE = re.compile(r"\S+")
-# Both begin with a literal, which the engine finds fast.
+# Both patterns begin with a literal, which the engine finds fast.
 _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
 
@@ -36,11 +36,11 @@ class Annotation(NamedTuple):
     words : tuple of str
         The name, then the tokens.
     starts : tuple of int
-        Where each word is written.
+        Place of each word.
     start, end : int
-        The comment.
+        Extent of the comment.
     branch : Branch
-        The conditional branches around it.
+        Conditional branches around it.
     """
 
     words: tuple[str, ...]
@@ -56,7 +56,7 @@ class Program:
     Parameters
     ----------
     sources : sequence of SourceText
-        Macros of earlier sources are known in later ones.
+        Sources; macros of earlier ones are known in later ones.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Program:
         self._headers: dict[str, list[Header]] | None = None
 
     def annotations(self) -> tuple[Annotation, ...]:
-        """Every annotation, in order."""
+        """Return every annotation, in order."""
         return tuple(
             _annotation(note.text, base + note.start, match.end(), note.branch)
             for base, view in zip(self.places.bases, self.outlines, strict=True)
@@ -82,7 +82,7 @@ class Program:
         )
 
     def headers(self) -> dict[str, list[Header]]:
-        """Every declaration by each word in it."""
+        """Map each word to the declarations that contain it."""
         if self._headers is None:
             self._headers = {}
             for base, view in zip(self.places.bases, self.outlines, strict=True):
@@ -92,17 +92,17 @@ class Program:
         return self._headers
 
     def functions(self, name: str) -> tuple[Function, ...]:
-        """Every declaration of a function called `name`, in order."""
+        """Return every declaration of a function called `name`, in order."""
         headers = self.headers().get(name, ())
         parsed = (parse_function(header, name, using_be=self.using_be) for header in headers)
         return tuple(function for function in parsed if function is not None)
 
     def function_names(self) -> list[str]:
-        """The names of all functions, for a message that suggests one."""
+        """List the names of all functions, for suggestions in a message."""
         return [name for name in self.headers() if self.functions(name)]
 
     def unknown_call_at(self, offset: int) -> Token | None:
-        """The name of an undefined macro whose call is the next code behind `offset`."""
+        """Return the name of an undefined macro whose call is the next code after `offset`."""
         index = self.places.source_index(offset)
         base = self.places.bases[index]
         code = self.outlines[index].code
@@ -113,7 +113,7 @@ class Program:
         return Token(Kind.WORD, match[1], base + match.start())
 
     def unknown_call_for(self, name: str) -> Token | None:
-        """The name of an undefined macro whose call has a part of `name` among its arguments."""
+        """Return the name of an undefined macro whose call has a part of `name` among its arguments."""
         for header in {id(header): header for found in self.headers().values() for header in found}.values():
             tokens = header.tokens()
             if len(tokens) > 1 and tokens[0].kind is Kind.WORD and tokens[1].text == "(":
@@ -123,17 +123,17 @@ class Program:
         return None
 
     def is_mentioned(self, name: str) -> bool:
-        """Whether `name` occurs anywhere, be it in a comment, a string or disabled code."""
+        """Return whether `name` occurs anywhere, even in a comment, a string or disabled code."""
         word = re.compile(rf"\b{re.escape(name)}\s*\(")
         return any(word.search(source.text) for source in self.places.sources)
 
     def is_in_macro(self, name: str) -> bool:
-        """Whether the definition of any macro has `name` as a word."""
+        """Return whether the definition of any macro has `name` as a word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
         return any(word.search(text) for view in self.outlines for _, text in view.directives)
 
     def body(self, function: Function) -> str:
-        """The code of a function's body; empty where it has none here, or a macro makes it."""
+        """Return the code of a function's body; empty if it has none here, or if a macro generates it."""
         if not function.has_body or function.start != function.line_start:
             return ""
         index = self.places.source_index(function.start)
@@ -142,7 +142,7 @@ class Program:
         return code[match.end() : _end_of_block(code, match.end())] if match else ""
 
     def _read(self, base: int, view: Outline) -> list[Header]:
-        """The headers of one source; each macro is known from its definition on."""
+        """Read the headers of one source; each macro is known from its definition on."""
         pending = [
             (base + start, parse_define(text, base + start), undefined_name(text))
             for start, text in reversed(view.directives)
@@ -178,7 +178,7 @@ class Program:
 
 
 def _end_of_block(code: str, start: int) -> int:
-    """Where the block that `start` is in ends."""
+    """Return the end of the block that contains `start`."""
     depth = 1
     for brace in _BRACE.finditer(code, start):
         depth += 1 if brace[0] == "{" else -1
@@ -188,7 +188,7 @@ def _end_of_block(code: str, start: int) -> int:
 
 
 def _annotation(text: str, start: int, end_of_marker: int, branch: Branch) -> Annotation:
-    """The words of an annotation's comment."""
+    """Parse the words of an annotation's comment."""
     flat = re.sub(_CONTINUED, lambda match: " " * len(match[0]), text)
     matches = list(_WORD.finditer(flat, end_of_marker))
     return Annotation(

@@ -1,7 +1,7 @@
-"""Launches that a function's own text shows to be in no order with XLA's work. Pure.
+"""Detection of kernel launches that are not ordered with XLA's work, from a function's own text. Pure.
 
-Only what is certain counts: a launch on CUDA's default stream, in a function that has no stream or never names it, and
-that does not wait for the device before.
+Only certain cases count: a launch on CUDA's default stream, in a function that has no stream parameter or never names
+it, without waiting for the device before.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _DEFAULT_STREAMS = frozenset(["0", "nullptr", "NULL", "cudaStreamLegacy", "cudaS
 
 
 def launches_out_of_order(body: str, stream: str) -> bool:
-    """Whether the code of a function launches a kernel that XLA's work does not wait for.
+    """Return whether the code of a function launches a kernel that XLA's work does not wait for.
 
     Parameters
     ----------
     body : str
         Code without comments and the contents of literals.
     stream : str
-        The name of the parameter for the stream; empty where the function has none, or does not name it.
+        Name of the stream parameter; empty if the function has none, or if it has no name.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def launches_out_of_order(body: str, stream: str) -> bool:
 
 
 def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:
-    """Whether the stream, which follows two arguments of a configuration and four of a call, is CUDA's default."""
+    """Return whether the stream, the fourth argument of ``<<<>>>`` or the sixth of a call, is CUDA's default."""
     config = launch["config"]
     arguments = _arguments(body, launch.end()) if config is None else _arguments(f"{config})", 0)
     leading = 4 if config is None else 2
@@ -48,7 +48,7 @@ def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:
 
 
 def _arguments(text: str, start: int) -> list[str]:
-    """The arguments from behind an opening parenthesis to the one that closes it."""
+    """Split the arguments from after an opening parenthesis to the closing one."""
     found, depth, begin = [], 0, start
     for position in range(start, len(text)):
         char = text[position]

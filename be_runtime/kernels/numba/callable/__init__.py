@@ -1,1 +1,1 @@
-"""Python that launches several Numba CUDA kernels on XLA's stream. Imports `kernels.numba.cpu`."""
+"""Python functions that launch several Numba CUDA kernels on XLA's stream. Imports `kernels.numba.cpu`."""

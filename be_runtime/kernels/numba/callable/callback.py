@@ -1,4 +1,4 @@
-"""A Python function as a host function: a C function that makes arrays of addresses and calls it."""
+"""Host functions from Python functions: a C function makes arrays of addresses and calls the Python function."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _CFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, 
 
 
 class Memory(NamedTuple):
-    """Where an array lies.
+    """The memory of an array.
 
     Parameters
     ----------
     address : int
-        0 for an empty array.
+        Address; 0 for an empty array.
     shape : tuple of int
     parameter : Parameter
-        Its dtype and rank.
+        Dtype and rank of the array.
     readonly : bool
     """
 
@@ -40,19 +40,19 @@ def python_function(
     *,
     capturable: bool = False,
 ) -> HostFunction:
-    """A host function that calls a Python function with arrays.
+    """Make a host function that calls a Python function with arrays.
 
     Parameters
     ----------
     function : callable
-        Takes the inputs, the outputs and, where there is one, the stream.
+        Python function, called with the inputs, the outputs and, if `stream` is given, the stream.
     signature : Signature
     array : callable
-        Makes an array of what is in memory.
+        Function that makes an array of memory.
     stream : callable, optional
-        Makes a stream object of a stream's address.
+        Function that makes a stream object of a stream's address.
     capturable : bool
-        Whether a command buffer may capture what the function launches.
+        True if a command buffer may capture the function's launches.
     """
     parameters = [(parameter, True) for parameter in signature.inputs]
     parameters += [(parameter, False) for parameter in signature.outputs]

@@ -1,4 +1,4 @@
-"""Numba's CUDA arrays and streams over memory that is not Numba's."""
+"""Numba's CUDA arrays and streams over memory and streams that Numba does not own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from be_runtime.kernels.numba.numba_import import import_error
 
 
 def import_cuda() -> Any:
-    """``numba.cuda``.
+    """Import ``numba.cuda``.
 
     Raises
     ------
     ImportError
-        Numba's CUDA support is not installed, or doesn't work with what else is.
+        Numba's CUDA support is not installed, or doesn't work with other installed packages.
     """
     try:
         import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
@@ -26,7 +26,7 @@ def import_cuda() -> Any:
 
 
 def device_array(memory: Memory) -> Any:
-    """A view of device memory."""
+    """Make a view of device memory."""
     import numpy as np
 
     description = {
@@ -40,5 +40,5 @@ def device_array(memory: Memory) -> Any:
 
 
 def device_stream(address: int) -> Any:
-    """A stream that is not Numba's."""
+    """Make a stream object for a stream that Numba does not own."""
     return import_cuda().external_stream(address)

@@ -1,4 +1,4 @@
-"""`numba_cuda_callable`: a function of JAX arrays that runs Python, which launches what it likes on the stream."""
+"""`numba_cuda_callable`: a function of JAX arrays that runs Python, which launches any kernels on the stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from be_runtime.xla.arrays import check_aliases
 
 _PREFIX = "be_runtime.callable"
 _LACKING = tuple(row.name for row in DTYPES if row.module != "np")
-"""What the CUDA array interface has no type string for."""
+"""Dtypes for which the CUDA array interface has no type string."""
 
 
 def numba_cuda_callable(
@@ -34,26 +34,26 @@ def numba_cuda_callable(
     Parameters
     ----------
     func : callable
-        ``func(*inputs, *outputs, stream)`` with Numba device arrays and Numba's stream object over XLA's stream. It has
-        to launch everything on that stream, and to write all of its outputs. Nothing keeps it from writing its inputs:
-        such a write changes what other parts of the program see.
+        Function called as ``func(*inputs, *outputs, stream)``, with Numba device arrays and Numba's stream object for
+        XLA's stream. It must launch everything on that stream, and write all of its outputs. Nothing prevents it from
+        writing to its inputs: such a write changes the values that other parts of the program see.
     outs : ShapeDtypeStruct or pytree of them
-        The shape and dtype of each result.
+        Shape and dtype of each result.
     vmap_method : str, optional
         As for ``jax.ffi.ffi_call``. Whatever the method, `func` sees the arrays of one element of the batch, and is
         called once for each.
     input_output_aliases : dict of int to int, optional
-        From the index of an input to that of the output that begins with its content.
+        Maps the index of an input to that of the output that starts with its content.
     graph : bool
-        Let XLA record what `func` launches into a CUDA graph and replay that without Python. `func` must then launch
+        Let XLA record the launches of `func` into a CUDA graph and replay it without Python. `func` must then launch
         the same work whenever it is called for the same shapes. It is rehearsed on inputs of zeros when it is traced,
-        on each device that the process uses: its kernels get compiled and loaded, and it is refused where CUDA refuses
-        to record it, where nothing is launched on the stream, and where a replay leaves an output unwritten.
+        on each device that the process uses, which compiles and loads its kernels. It is refused if CUDA can't record
+        it, if it launches nothing on the stream, or if a replay leaves an output unwritten.
 
     Returns
     -------
     callable
-        Takes the inputs, gives back arrays in the structure of `outs`.
+        Function that takes the inputs and returns arrays in the structure of `outs`.
 
     Raises
     ------
@@ -62,8 +62,8 @@ def numba_cuda_callable(
     TypeError
         `func` can't be called.
     ArgumentError
-        An argument is not allowed; when the result is called also a wrong number of inputs, and with `graph` a `func`
-        that can't be recorded.
+        An argument is not allowed. At a call: the number of inputs is wrong, or, with `graph`, `func` can't be
+        recorded.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def numba_cuda_callable(
 
     def target_for(signature: Signature) -> str:
         kind = "graph" if graph else "plain"
-        # Nothing but the object itself identifies Python that may do anything; it lives as long as its target.
+        # Arbitrary Python is identified only by the object itself, which lives as long as its target.
         target = f"{_PREFIX}.{called.name}:{id(func):x}:{kind}:{signature}"
         make = partial(python_function, func, signature, device_array, device_stream, capturable=graph)
         host_functions().add(target, called.name, signature, make, func, platform=jax_port.PLATFORMS["cuda"])

@@ -1,7 +1,7 @@
-"""A trial of a function that launches: whether a CUDA graph of its launches does what a call of it does.
+"""The rehearsal of a function that launches kernels: a check that a CUDA graph of its launches does the same as a call.
 
-CUDA refuses some of what a graph can't hold, while it records. What else is lost shows in the graph, which may be empty
-or copy from the host, and in its replay, which may leave an output as it was.
+CUDA refuses some operations that a graph can't contain while it records. Other losses show in the graph, which may be
+empty or copy from the host, and in its replay, which may leave an output unwritten.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from be_runtime.xla.arrays import ArraySpec
 from be_toolchain.machine.forks import ThreadLock
 
 _UNWRITTEN = 0xA5
-"""What each byte of an output is before a call."""
+"""Value of each byte of an output before a call."""
 _HINTS = (
     "launch everything on the given stream, and neither wait for it, allocate nor copy from or to the host",
     "or pass graph=False: Python then runs at every call",
@@ -33,22 +33,22 @@ def rehearse(
     inputs: Sequence[ArraySpec],
     outputs: Sequence[ArraySpec],
 ) -> None:
-    """Call a function on each device, with inputs of zeros: once as it is, which loads its kernels, and once recorded.
+    """Call a function on each device, with inputs of zeros: once directly, which loads its kernels, and once recorded.
 
     Parameters
     ----------
     function : callable
-        Takes the inputs, the outputs and a stream.
+        Function of the inputs, the outputs and a stream.
     aliases : dict of int to int
-        Inputs by the outputs that lie in the same memory.
+        Maps inputs to the outputs that share their memory.
     name : str
-        For errors.
+        Name in errors.
     inputs, outputs : sequence of ArraySpec
 
     Raises
     ------
     ArgumentError
-        A graph of what it launches can't be recorded, or does not do the same.
+        A graph of its launches can't be recorded, or does not do the same as a call.
     """
     if not any(spec.size for spec in outputs):
         return  # Such a call is skipped.
@@ -65,25 +65,25 @@ def rehearse(
 
 
 class _Turns:
-    """One rehearsal at a time: what one does on the default stream would break another one's recording."""
+    """A lock that allows one rehearsal at a time: work on the default stream would break another one's recording."""
 
     def __init__(self) -> None:
         self.lock = ThreadLock()
 
 
 class _Refusal(Exception):  # noqa: N818 - it never leaves this file
-    """Why a function can't be recorded."""
+    """A reason that a function can't be recorded."""
 
 
 def why_not(kinds: Sequence[str], host_copies: int) -> str:
-    """Why a graph is refused; empty if it isn't.
+    """Return the reason a graph is refused; empty if it isn't.
 
     Parameters
     ----------
     kinds : sequence of str
-        What each of its nodes does, as CUDA names it.
+        Kinds of its nodes, as CUDA names them.
     host_copies : int
-        How many of them copy from or to the host.
+        Number of nodes that copy from or to the host.
 
     Examples
     --------
@@ -98,12 +98,12 @@ def why_not(kinds: Sequence[str], host_copies: int) -> str:
 
 
 def what_is_lost(called: Sequence[bool], replayed: Sequence[bool]) -> str:
-    """Why a replay is not the same as a call; empty if it may be.
+    """Return the difference between a replay and a call; empty if none is seen.
 
     Parameters
     ----------
     called, replayed : sequence of bool
-        Whether each of the outputs was written.
+        True for each output that was written.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class _Buffer(NamedTuple):
 
     @classmethod
     def make(cls, spec: ArraySpec, fill: int) -> _Buffer:
-        """Memory for an array; a byte for an empty one."""
+        """Allocate memory for an array; one byte for an empty one."""
         return cls(import_cuda().device_array(max(spec.size * spec.dtype.size_bytes, 1), "uint8"), fill)
 
     @property
@@ -130,7 +130,7 @@ class _Buffer(NamedTuple):
         return int(self.array.__cuda_array_interface__["data"][0])
 
     def reset(self) -> None:
-        """Undo what was written; on the default stream, as `is_written`, which waits for Numba's other streams."""
+        """Restore the initial value on the default stream, as `is_written` does: it waits for Numba's other streams."""
         _ask(_driver().cuMemsetD8(self.address, self.fill, self.array.size))
 
     def is_written(self) -> bool:
@@ -160,7 +160,7 @@ class _Stage:
         self.stream = import_cuda().stream()
 
     def run(self, launch: Callable[[], object]) -> list[bool]:
-        """Let something write the outputs, as they are at first; whether it wrote each of them."""
+        """Reset the outputs, launch, and return for each output whether it was written."""
         for buffer in (*self._read, *self._written):
             buffer.reset()
         launch()
@@ -169,7 +169,7 @@ class _Stage:
 
 
 def _compare(function: Callable[..., None], stage: _Stage) -> None:
-    """Refuse a function whose graph does not do what a call of it does."""
+    """Refuse a function whose graph does not do the same as a call."""
 
     def call() -> None:
         function(*stage.arrays, stage.stream)
@@ -188,7 +188,7 @@ def _refuse(reason: str) -> None:
 
 @contextmanager
 def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
-    """The graph of what is launched on a stream, recorded as XLA does: what isn't allowed is refused in this thread."""
+    """Record the launches on a stream as a graph, in XLA's mode: forbidden operations fail in this thread."""
     driver = _driver()
     handle = driver.CUstream(int(stream))
     _ask(driver.cuStreamBeginCapture(handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
@@ -211,7 +211,7 @@ def _recorded(launch: Callable[[], None], stream: Any) -> Iterator[Any]:
 
 
 def _nodes(graph: Any) -> tuple[list[str], int]:
-    """What the nodes of a graph do, and how many copy from or to the host."""
+    """Return the kinds of a graph's nodes, and the number of nodes that copy from or to the host."""
     driver = _driver()
     _, count = _ask(driver.cuGraphGetNodes(graph))
     nodes, _ = _ask(driver.cuGraphGetNodes(graph, count)) if count else ([], 0)
@@ -234,21 +234,21 @@ def _replay(graph: Any, stream: Any) -> None:
 
 
 def _devices() -> list[Any]:
-    """The devices with a context, as JAX makes one for each of its own; Numba's first one where there is none."""
+    """List the devices with a context, since JAX makes one for each of its own; without any, Numba's first device."""
     devices = list(import_cuda().gpus)
     used = [device for device in devices if _ask(_driver().cuDevicePrimaryCtxGetState(device.id))[1]]
     return used or devices[:1]
 
 
 def _driver() -> Any:
-    """CUDA's driver as numba-cuda calls it."""
+    """Import CUDA's driver API, as numba-cuda calls it."""
     from cuda.bindings import driver
 
     return driver
 
 
 def _ask(answer: Sequence[Any]) -> Sequence[Any]:
-    """What a function of the driver answers beside its status."""
+    """Check the status that a function of the driver returns, and return its other results."""
     status, *found = answer
     if status:
         raise _Refusal(status.name)

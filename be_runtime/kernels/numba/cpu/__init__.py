@@ -1,1 +1,1 @@
-"""Numba's CPU kernels, called without Python. Imports `kernels.numba`."""
+"""Numba CPU kernels, called without Python. Imports `kernels.numba`."""

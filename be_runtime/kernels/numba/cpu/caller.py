@@ -1,4 +1,4 @@
-"""A function of JAX arrays that calls one target for each combination of its inputs' dtypes and ranks."""
+"""Functions of JAX arrays that call one target for each combination of their inputs' dtypes and ranks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from be_runtime.xla.inputs import as_kernel_arrays
 
 
 class Called(NamedTuple):
-    """What is called.
+    """The function of a call, and its targets.
 
     Parameters
     ----------
     function : callable
-        The author's, which takes the inputs, the outputs and what `more` names.
+        Function of the author, which takes the inputs, the outputs and the parameters in `more`.
     target_for : callable
-        The target for a signature, compiled and registered; called once for each signature.
+        Function that compiles and registers the target for a signature, called once for each signature.
     more : tuple of str
     lacking : tuple of str
-        Names of dtypes that there are no arrays of.
+        Names of unsupported dtypes.
     prepare : callable, optional
-        Called with the name, the inputs and the outputs before the first call with arrays of these shapes.
+        Function called with the name, the inputs and the outputs before the first call with arrays of these shapes.
     """
 
     function: Callable[..., Any]
@@ -36,20 +36,20 @@ class Called(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The function's, for errors and targets."""
+        """The function's name, for errors and targets."""
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
 def array_function(
     called: Called, outs: Any, vmap_method: str | None, input_output_aliases: Mapping[int, int] | None
 ) -> Callable[..., Any]:
-    """The function of JAX arrays, whose result has the structure of `outs`.
+    """Make the function of JAX arrays, whose result has the structure of `outs`.
 
     Raises
     ------
     ArgumentError
-        `outs`, the method or the aliases are not allowed; from the function, when it is called or traced: an input is
-        no array or of a dtype that there are no arrays of, or there are too many or too few.
+        `outs`, the method or the aliases are not allowed. When the function is called or traced: an input is not an
+        array or of an unsupported dtype, or the number of inputs is wrong.
     """
     leaves, unflatten = jax_port.flatten(outs)
     outputs = check_outs(leaves)

@@ -1,4 +1,4 @@
-"""The host functions of a process: each made once, by identity, with a handler and a target of its own."""
+"""The host functions of a process: each is made once, by identity, with a handler and a target of its own."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from be_toolchain.machine.forks import ThreadLock
 
 _SOURCE = "host_call"
 _CAPTURABLE = 1
-"""XLA's trait of a handler that a command buffer may capture."""
+"""XLA's trait for a handler that a command buffer may capture."""
 
 
 class HostFunction(NamedTuple):
-    """What a target runs.
+    """A host function, which a target runs.
 
     Parameters
     ----------
     address : int
-        Of a C function as ``native/host_call.cc`` describes it, valid as long as `owner` lives.
+        Address of a C function as ``native/host_call.cc`` describes it, valid as long as `owner` lives.
     owner : object
     exclusive : bool
-        Whether only one call of such functions may run at a time.
+        True if only one call of such functions may run at a time.
     has_stream : bool
-        Whether it gets the stream of the call.
+        True if it takes the stream of the call.
     capturable : bool
-        Whether a command buffer may capture what it launches.
+        True if a command buffer may capture its launches.
     guarded : compiled function, optional
-        What Numba compiled the C function from: see `compile_handler`.
+        Function from which Numba compiled the C function, see `compile_handler`.
     """
 
     address: int
@@ -47,7 +47,7 @@ class HostFunction(NamedTuple):
 
     @property
     def direct(self) -> Any | None:
-        """What a handler may call without the native side, which holds the lock and gets the stream."""
+        """The function that a handler may call directly, if it needs neither the native side's lock nor its stream."""
         return None if self.exclusive or self.has_stream else self.guarded
 
 
@@ -58,12 +58,12 @@ class _Parameter(ctypes.Structure):
 
 
 class HostFunctions:
-    """The functions that are registered. Making one compiles nothing.
+    """The registered functions. Creating the object compiles nothing.
 
     Parameters
     ----------
     session : callable
-        What the native part is compiled with, asked for at the first function.
+        Function that returns the session for compiling the native part, called at the first function.
     registry : Registry
     """
 
@@ -83,20 +83,20 @@ class HostFunctions:
         *alive: object,
         platform: str = jax_port.PLATFORMS["cpp"],
     ) -> None:
-        """Register a target, made now unless it is known.
+        """Register a target, and make its function unless the target is known.
 
         Parameters
         ----------
         target : str
-            Contains the function's identity.
+            Name of the target, which contains the function's identity.
         name : str
-            The function's, for errors.
+            Name of the function, for errors.
         signature : Signature
         make : callable
         alive : object
-            What has to live as long as the target.
+            Objects that must live as long as the target.
         platform : str
-            As jax knows it.
+            Platform's name in JAX.
         """
         with self._lock:
             if target in self._alive:
@@ -122,12 +122,12 @@ class HostFunctions:
 
 
 def host_functions() -> HostFunctions:
-    """Those of this process."""
+    """Return the host functions of this process."""
     return PROCESS.only(HostFunctions, lambda: HostFunctions(PROCESS.session, PROCESS.registry))
 
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:
-    """The address of what the native side keeps about a function."""
+    """Return the address of the native side's description of a function."""
     rows = [
         _Parameter(parameter.dtype.xla_code, parameter.rank, parameter.dtype.size_bytes)
         for parameter in (*signature.inputs, *signature.outputs)

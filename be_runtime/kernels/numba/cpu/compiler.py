@@ -1,10 +1,10 @@
-"""A Numba kernel becomes a C function that a native handler can call.
+"""Compilation of a Numba kernel to a C function that a native handler can call.
 
-The C function takes the addresses of the buffers and their extents, makes arrays over them, those of inputs read-only,
-and calls the kernel. An exception does not leave it: its name and text are written to the handler's message, and the
+The C function takes the addresses of the buffers and their extents, makes arrays over them, read-only for inputs, and
+calls the kernel. No exception leaves it: the exception's name and text are written to the handler's message, and the
 function returns 1.
 
-Public parts of Numba do it (``cfunc``, ``carray``), with the instructions of `intrinsics`.
+It uses Numba's public ``cfunc`` and ``carray``, with the instructions of `intrinsics`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from be_runtime.kernels.numba.numba_hints import hints
 from be_runtime.kernels.numba.numba_import import import_error
 
 _PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
-"""Where Numba says which line it can't type."""
+"""The part of Numba's message that names the line it can't type."""
 
 _EXCLUSIVE_LAYER = "workqueue"
-"""Numba's threading layer that ends the process when two threads enter it at once."""
+"""Numba's threading layer that aborts the process when two threads enter it at once."""
 
 
 def import_numba() -> Any:
-    """Numba.
+    """Import Numba.
 
     Raises
     ------
     ImportError
-        It is not installed, or doesn't work with what else is.
+        It is not installed, or doesn't work with other installed packages.
     """
     try:
         import numba
@@ -44,14 +44,14 @@ def import_numba() -> Any:
 
 
 def check_kernel(kernel: object) -> Any:
-    """The argument as a CPU dispatcher of Numba.
+    """Check that the argument is a CPU dispatcher of Numba.
 
     Raises
     ------
     ImportError
         See `import_numba`.
     TypeError
-        It is anything else.
+        It is something else.
     """
     import_numba()
     from numba.core.registry import CPUDispatcher
@@ -67,7 +67,7 @@ def check_kernel(kernel: object) -> Any:
 
 
 def versions() -> tuple[str, ...]:
-    """What decides on the compiled code beside the kernel."""
+    """Return the versions that affect the compiled code."""
     import llvmlite
 
     return (import_numba().__version__, llvmlite.__version__)
@@ -79,19 +79,19 @@ def compile_entry(kernel: Any, signature: Signature) -> HostFunction:
     Raises
     ------
     BuildError
-        Numba refuses; ``output`` is all that it says.
+        Numba refuses the kernel; ``output`` is its whole message.
     """
     types = import_numba().types
     name = kernel.py_func.__name__
     usable = _open(kernel)
     try:
-        # First by itself, so that what Numba says is about the kernel alone.
+        # The kernel is compiled by itself first, so that Numba's messages are only about the kernel.
         usable.compile(arrays := _array_types(signature))
         returned = usable.overloads[arrays].signature.return_type
         if returned == types.none:
             entry, guarded = _compile_c_function(usable, signature)
     except Exception as error:
-        # Numba's own errors, and whatever its passes stumble over: they say what the kernel's author wrote.
+        # Numba's own errors, and any others that its passes raise because of the author's code.
         text = str(error)
         inputs, outputs = ([parameter.rank for parameter in side] for side in (signature.inputs, signature.outputs))
         raise BuildError(
@@ -107,7 +107,7 @@ def compile_entry(kernel: Any, signature: Signature) -> HostFunction:
 
 
 def _array_types(signature: Signature) -> tuple[Any, ...]:
-    """Numba's types of the kernel's arrays, those of inputs read-only."""
+    """Return Numba's types of the kernel's arrays, read-only for inputs."""
     from numba import types
     from numba.np.numpy_support import from_dtype
 
@@ -119,7 +119,7 @@ def _array_types(signature: Signature) -> tuple[Any, ...]:
 
 
 def _gist(text: str) -> str:
-    """The line of Numba's message that says what is wrong, and that of the kernel that it names."""
+    """Extract the reason from Numba's message, and the kernel's line that it names."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     marked = [line for line in lines if "Error:" in line or line.startswith(("Unknown", "No conversion", "Cannot"))]
     reasons = marked[-1:] or [line for line in lines if not line.startswith("Failed in ")] or ["no reason given"]
@@ -128,7 +128,7 @@ def _gist(text: str) -> str:
 
 
 def _open(kernel: Any) -> Any:
-    """The kernel without the list of signatures that its author restricted it to: ours has read-only arrays."""
+    """Return the kernel without the author's list of signatures, as ours has read-only arrays."""
     if getattr(kernel, "_can_compile", True):
         return kernel
     import numba
@@ -138,7 +138,7 @@ def _open(kernel: Any) -> Any:
 
 
 def _compile_c_function(kernel: Any, signature: Signature) -> tuple[Any, Any]:
-    """The C function, which nothing raised gets out of, and what it calls: it makes a view of each buffer."""
+    """Compile the C function, which no exception leaves, and the function it calls, which makes the arrays."""
     import numba
     from numba import types
 
@@ -163,7 +163,7 @@ def _compile_c_function(kernel: Any, signature: Signature) -> tuple[Any, Any]:
 
 
 def _is_exclusive(kernel: Any) -> bool:
-    """Whether calls of a compiled kernel have to wait for each other."""
+    """Return whether calls of a compiled kernel must wait for each other."""
     if not kernel.targetoptions.get("parallel"):
         return False
     import numba

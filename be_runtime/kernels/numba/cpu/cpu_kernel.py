@@ -16,10 +16,10 @@ from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.function_content import function_content
 
 _PREFIX = "be_runtime.numba"
-"""Begins the names of the targets."""
+"""Start of the names of the targets."""
 
 _LACKING = tuple(row.name for row in DTYPES if row.is_narrow)
-"""What Numba doesn't have on the CPU."""
+"""Dtypes that Numba doesn't have on the CPU."""
 
 
 def numba_kernel(
@@ -37,33 +37,32 @@ def numba_kernel(
     Parameters
     ----------
     kernel : function decorated with ``@numba.njit``
-        Called with the inputs, then the outputs, as C-contiguous arrays. It can't write its inputs, and has to write
-        all of its outputs, which hold anything before. It returns nothing.
+        Kernel, called with the inputs, then the outputs, as C-contiguous arrays. It can't write to its inputs, and must
+        write all of its outputs, which are uninitialised. It returns nothing.
     outs : ShapeDtypeStruct or pytree of them
-        The shape and dtype of each result.
+        Shape and dtype of each result.
     vmap_method : str, optional
         As for ``jax.ffi.ffi_call``. Whatever the method, the kernel sees the arrays of one element of the batch:
-        ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements within one call, ``"sequential"`` in a loop
-        of XLA.
+        ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
+        XLA.
     input_output_aliases : dict of int to int, optional
-        From the index of an input to that of the output that begins with its content.
+        Maps the index of an input to that of the output that starts with its content.
 
     Returns
     -------
     callable
-        Takes the inputs, gives back arrays in the structure of `outs`.
+        Function that takes the inputs and returns arrays in the structure of `outs`.
 
     Raises
     ------
     TypeError
-        The kernel is no CPU function of ``@numba.njit``.
+        The kernel is not a CPU function of ``@numba.njit``.
     ImportError
         Numba is not installed.
     ArgumentError
-        An argument is not allowed; when the result is called also a wrong number of inputs, or one that Numba has no
-        dtype for.
+        An argument is not allowed. At a call: the number of inputs is wrong, or Numba lacks the dtype of an input.
     BuildError
-        When the result is called: Numba can't compile the kernel, for example because it writes an input.
+        At a call: Numba can't compile the kernel, for example because it writes to an input.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Instructions that compiled code of Numba needs and Numba has no function for.
+"""Instructions that compiled code needs and for which Numba has no function.
 
-What catches an exception uses the objects that Numba hands to every intrinsic in the way Numba's own ``cfunc`` does; no
-public function tells the name of an exception to compiled code.
+`catching` uses the objects that Numba passes to every intrinsic in the same way as Numba's own ``cfunc``; no public
+function gives compiled code the name of an exception.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ class Intrinsics(NamedTuple):
     Parameters
     ----------
     constant : callable
-        ``constant(array)``: the same array as a read-only one.
+        ``constant(array)`` makes a read-only view of an array.
     catching : callable
-        ``catching(function, data, extents, message)``: call a compiled function with the first two; 0, or 1 when it
-        raised, which is reported to the message.
+        ``catching(function, data, extents, message)`` calls ``function(data, extents)``, compiled. It returns 0, or 1
+        if the function raised; the exception is then reported to the message.
     address : callable
-        ``address(pointer)``: the address of such words.
+        ``address(pointer)`` is the address of words.
     memory : callable
-        ``memory(address)``: a pointer to what has no type.
+        ``memory(address)`` is an untyped pointer.
     room : callable
-        ``room(count)``: a pointer to so many words, a literal number, of the caller's stack; the first is 0.
+        ``room(count)`` is a pointer to `count` words of the caller's stack, a literal number; the first is 0.
     """
 
     constant: Any
@@ -39,7 +39,7 @@ class Intrinsics(NamedTuple):
 
 @functools.cache
 def intrinsics() -> Intrinsics:
-    """Made at first use, since they need Numba."""
+    """Make the functions at first use, since they need Numba."""
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
@@ -47,12 +47,12 @@ def intrinsics() -> Intrinsics:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def constant(_context: Any, array: Any) -> Any:
-        """The same array as a read-only one."""
+        """Make a read-only view of an array."""
         return array.copy(readonly=True)(array), lambda _context, _builder, _signature, arguments: arguments[0]
 
     @intrinsic  # type: ignore[untyped-decorator]
     def catching(typing_context: Any, function: Any, data: Any, extents: Any, message: Any) -> Any:
-        """Call a compiled function; 0, or 1 when it raised, which is reported to the message."""
+        """Call a compiled function; return 0, or 1 if it raised, with the exception reported to the message."""
         inner = function.get_call_type(typing_context, (data, extents), {})
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -67,19 +67,19 @@ def intrinsics() -> Intrinsics:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def memory(_context: Any, address: Any) -> Any:
-        """A pointer to what has no type."""
+        """Return an untyped pointer."""
         return types.voidptr(address), as_pointer
 
     @intrinsic  # type: ignore[untyped-decorator]
     def address(_context: Any, words: Any) -> Any:
-        """The address of words."""
+        """Return the address of words."""
         return types.uint64(words), lambda _context, builder, _signature, arguments: builder.ptrtoint(
             arguments[0], ir.IntType(64)
         )
 
     @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
     def room(_context: Any, count: Any) -> Any:
-        """A pointer to words of the caller's stack."""
+        """Return a pointer to words of the caller's stack."""
 
         def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
             word = ir.IntType(64)
@@ -95,7 +95,7 @@ def intrinsics() -> Intrinsics:
 def call_and_report(
     context: Any, builder: Any, dispatcher: Any, signature: Any, data: Any, extents: Any, message: Any
 ) -> Any:
-    """Code for a call whose exception becomes a message; its value is 0, or 1 when it raised."""
+    """Generate code for a call whose exception becomes a message; its value is 0, or 1 if it raised."""
     from llvmlite import ir
     from numba.core import cgutils
 
@@ -114,7 +114,7 @@ def call_and_report(
 
 
 def _report_raised(context: Any, builder: Any, python: Any, message: Any) -> None:
-    """Code that hands Python's current exception to `report`, and clears it."""
+    """Generate code that passes Python's current exception to `report`, and clears it."""
     from llvmlite import ir
     from numba.core import cgutils
 

@@ -1,8 +1,9 @@
 """The XLA FFI handler of a host function, compiled by Numba.
 
-A call that is just what the function was compiled for goes straight to it, compiled together with it: what a kernel
-doesn't ask of its arrays isn't read then, and an extent is memory that XLA keeps for each call of a program. Every
-other call, a batch or a wrong one, goes to ``native/host_call.cc``, which runs it or says what is wrong.
+An ordinary call, with exactly the arrays that the function was compiled for, goes straight to the function. The two
+are compiled together, so properties of arrays that a kernel does not use are not read; an extent is in memory that XLA
+keeps for each call of a program. Every other call, a batch or a wrong one, goes to ``native/host_call.cc``, which runs
+it or reports the error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from be_runtime.kernels.numba.cpu.report import MESSAGE_SIZE
 from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
 
 _DONE, _RAISED, _OTHER = range(3)
-"""What became of a call: it was made; the function raised; it is no ordinary one and wasn't made."""
+"""Outcomes of a call: it was made; the function raised; it is not an ordinary call and was not made."""
 
 _ORDINARY = f"""
     message = room({MESSAGE_SIZE // 8})
@@ -30,7 +31,7 @@ _ORDINARY = f"""
 
 
 class HandlerLayout(ctypes.Structure):
-    """``Layout`` of ``native/host_call.cc``: which 64-bit word of XLA's structures holds what a handler reads."""
+    """``Layout`` of ``native/host_call.cc``: the 64-bit words of XLA's structures that a handler reads, by index."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -39,16 +40,16 @@ class HandlerLayout(ctypes.Structure):
 
 
 class Native(NamedTuple):
-    """What a handler calls, as addresses.
+    """The native functions and data of a handler, as addresses.
 
     Parameters
     ----------
     kernel : int
-        What the native side knows of the function.
+        Address of the native side's description of the function.
     call : int
-        Of a function of the call frame and the kernel: all that a handler does.
+        Address of a function of the call frame and the kernel that does all the work of a handler.
     failed : int
-        Of a function of the call frame, the kernel and a message: an error.
+        Address of a function of the call frame, the kernel and a message that makes an error.
     layout : HandlerLayout
     """
 
@@ -59,15 +60,15 @@ class Native(NamedTuple):
 
 
 def compile_handler(native: Native, signature: Signature, guarded: Any | None) -> Any:
-    """A handler, whose ``address`` XLA can call.
+    """Compile a handler, whose ``address`` XLA can call.
 
     Parameters
     ----------
     native : Native
     signature : Signature
     guarded : compiled function, optional
-        Of pointers to the addresses and to the extents of all buffers, in a row; without it, the native side makes
-        every call.
+        Function of pointers to the addresses and to the extents of all buffers, one after the other. Without it, the
+        native side makes every call.
     """
     import numba
     from numba import types
@@ -86,7 +87,7 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None) -
 
 
 def _direct(signature: Signature, layout: HandlerLayout) -> Any:
-    """``direct(guarded, frame, message)`` for compiled code: makes an ordinary call, and says what became of it."""
+    """Define ``direct(guarded, frame, message)`` for compiled code: an ordinary call, whose outcome it returns."""
     from numba import types
     from numba.extending import intrinsic
 
@@ -108,13 +109,13 @@ def _direct(signature: Signature, layout: HandlerLayout) -> Any:
 
 
 class _Frame:
-    """LLVM's instructions that read a call frame; Numba would take a tenth of a second to infer their types.
+    """Generator of LLVM instructions that read a call frame; Numba would need a tenth of a second to infer their types.
 
     Parameters
     ----------
     builder : llvmlite.ir.IRBuilder
     address : llvmlite.ir.Value
-        Of the frame.
+        Address of the frame.
     layout : HandlerLayout
     """
 
@@ -127,13 +128,14 @@ class _Frame:
         self._whole = self._words(address)
 
     def ordinary_call(self, signature: Signature, call: Callable[[Any, Any], Any]) -> Any:
-        """What became of a call: no question, no batch, and a result to compute.
+        """Generate an ordinary call, which is no query and no batch and has a result to compute; return its outcome.
 
         Parameters
         ----------
         signature : Signature
         call : callable
-            From pointers to addresses and to extents to the instructions of the call, whose value is its status.
+            Function from pointers to addresses and to extents to the instructions of the call, whose value is its
+            status.
         """
         from llvmlite import ir
         from numba.core import cgutils
@@ -154,12 +156,12 @@ class _Frame:
         return builder.load(state)
 
     def _buffers(self, index: int, count: int) -> list[Any]:
-        """Pointers to the buffers whose addresses are in a row that the frame points to."""
+        """Return pointers to the buffers, whose addresses are in an array that the frame points to."""
         row = self._words(self._at(self._whole, index))
         return [self._words(self._at(row, position)) for position in range(count)]
 
     def _fits(self, buffer: Any, parameter: Parameter) -> list[Any]:
-        """Whether a buffer has the parameter's dtype, the lower half of its word, and rank."""
+        """Generate conditions that a buffer has the parameter's dtype, the lower half of its word, and rank."""
         from llvmlite import ir
 
         dtype = self._builder.trunc(self._at(buffer, self._layout.dtype), ir.IntType(32))
@@ -171,7 +173,7 @@ class _Frame:
         return [self._at(dims, axis) for axis in range(rank)]
 
     def _row(self, values: Sequence[Any]) -> Any:
-        """Values one after the other on the stack."""
+        """Store values one after the other on the stack."""
         from numba.core import cgutils
 
         row = cgutils.alloca_once(self._builder, self._word, size=self._word(len(values) + 1))
@@ -197,5 +199,5 @@ class _Frame:
         return functools.reduce(self._builder.and_, conditions, ir.IntType(1)(1))
 
     def _where(self, conditions: Sequence[Any]) -> Any:
-        """A block that runs where all conditions hold."""
+        """Open a block that runs if all conditions hold."""
         return self._builder.if_then(self._all(conditions), likely=True)

@@ -1,24 +1,24 @@
-"""What compiled code calls with the exception that a kernel raised; the only Python of a call, and only then."""
+"""Report of an exception that a kernel raised: the only Python code in a call, and only if there is an exception."""
 
 from __future__ import annotations
 
 import ctypes
 
 MESSAGE_SIZE = 1024
-"""Bytes of the native handler's message, the final zero included."""
+"""Size in bytes of the native handler's message, including the final zero."""
 
 
 def report(kind: type[BaseException], value: object, address: int) -> None:
-    """Write an exception's name and text to where the native handler reads a message.
+    """Write an exception's name and text to the native handler's message.
 
     Parameters
     ----------
     kind : type
-        Of the exception.
+        Type of the exception.
     value : object
-        The exception, or the arguments to make it from.
+        The exception, or the arguments to construct it.
     address : int
-        Of `MESSAGE_SIZE` bytes.
+        Address of `MESSAGE_SIZE` bytes.
     """
     text = _text(kind, value).encode("utf-8", "replace").replace(b"\0", b" ")
     whole = text[: MESSAGE_SIZE - 1].decode("utf-8", "ignore").encode()

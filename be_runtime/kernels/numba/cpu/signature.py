@@ -1,4 +1,4 @@
-"""What a host function is compiled for: the dtypes and ranks of the arrays of a call. Pure."""
+"""Signatures that host functions are compiled for: the dtypes and ranks of the arrays of a call. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parameter(NamedTuple):
     ----------
     dtype : DType
     rank : int
-        The number of its dimensions.
+        Number of its dimensions.
     """
 
     dtype: DType
@@ -34,7 +34,7 @@ class Signature(NamedTuple):
     Parameters
     ----------
     inputs, outputs : tuple of Parameter
-        The function's arrays are the inputs, which it can't write, followed by the outputs.
+        Arrays of the function: the inputs, which it can't write to, followed by the outputs.
 
     Examples
     --------
@@ -50,17 +50,17 @@ class Signature(NamedTuple):
 
 
 def signature_of(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lacking: Sequence[str] = ()) -> Signature:
-    """The signature that takes some arrays.
+    """Make the signature for some arrays.
 
     Parameters
     ----------
     lacking : sequence of str
-        Names of dtypes that the function can't have arrays of.
+        Names of unsupported dtypes.
 
     Raises
     ------
     ArgumentError
-        One of them is of such a dtype.
+        An array has such a dtype.
     """
     for what, side in (("input", inputs), ("output", outputs)):
         for index, spec in enumerate(side):
@@ -75,12 +75,12 @@ def signature_of(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lack
 
 
 def check_count(function: Callable[..., Any], name: str, signature: Signature, more: Sequence[str] = ()) -> None:
-    """Whether a function can take so many arrays, and what is named by `more` behind them.
+    """Check that a function takes the arrays of a signature, followed by the parameters in `more`.
 
     Raises
     ------
     ArgumentError
-        It takes more or fewer.
+        It takes another number of arguments.
     """
     parameters = inspect.signature(function)
     names = ", ".join(parameters.parameters)

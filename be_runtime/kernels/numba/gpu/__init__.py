@@ -1,1 +1,1 @@
-"""Numba's CUDA kernels as device code for the launcher. Imports `kernels.cuda` and `kernels.numba`."""
+"""Numba CUDA kernels as device code for the launcher. Imports `kernels.cuda` and `kernels.numba`."""

@@ -1,7 +1,7 @@
-"""A Numba CUDA kernel becomes machine code. The only file of this folder that knows Numba.
+"""Compilation of a Numba CUDA kernel to machine code. Only this file of the folder depends on Numba's interface.
 
-``numba.cuda.compile_all`` makes PTX of the kernel and of what it calls, libdevice included; ``cuda.core``, which
-numba-cuda brings, links that to a cubin.
+``numba.cuda.compile_all`` compiles the kernel and the functions it calls, including libdevice, to PTX; ``cuda.core``,
+a dependency of numba-cuda, links that to a cubin.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class NumbaKernel(NamedTuple):
     ----------
     dispatcher : CUDADispatcher
     inputs, outs : tuple of ArraySpec
-        What it takes; their shapes do not matter.
+        Arrays of the kernel; their shapes do not matter.
     with_batch : bool
-        Whether a batch may come in one call.
+        True if a call may have a batch.
     """
 
     dispatcher: Any
@@ -55,24 +55,24 @@ class NumbaKernel(NamedTuple):
         return str(self.dispatcher.py_func.__name__)
 
     def types_text(self) -> list[str]:
-        """The types of the arrays, for a key."""
+        """Describe the types of the arrays, for a key."""
         inputs = [f"const {spec.dtype.name}:{spec.ndim}" for spec in self.inputs]
         return inputs + [f"{spec.dtype.name}:{spec.ndim}" for spec in self.outs]
 
 
 class NoKernelError(TypeError, AssertionError):
-    """What should be a CUDA kernel of Numba is none; the reference says so by an AssertionError."""
+    """The argument is not a Numba CUDA kernel. The exception is an AssertionError too, for compatibility."""
 
 
 def check_dispatcher(kernel: object) -> Any:
-    """The kernel as a CUDA dispatcher of Numba.
+    """Check that the kernel is a CUDA dispatcher of Numba.
 
     Raises
     ------
     ImportError
         Numba with CUDA support can't be imported.
     TypeError
-        It is anything else. It is an AssertionError as well.
+        It is something else. The exception is an AssertionError too.
     """
     try:
         import_module("numba_cuda")  # without it, numba.cuda is Numba's own of old
@@ -91,20 +91,20 @@ def check_dispatcher(kernel: object) -> Any:
 
 
 def versions() -> tuple[str, ...]:
-    """What decides on the compiled code beside the kernel."""
+    """Return the versions that affect the compiled code."""
     packages = ("numba", "numba-cuda", "llvmlite", "numpy", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-core")
     return tuple(f"{package} {installed_version(package)}" for package in packages)
 
 
 def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[KernelImage, ...]:
-    """Compile a kernel for each architecture, and the form that runs a batch in one launch where there is one.
+    """Compile a kernel for each architecture, and the form that runs a batch in one launch if there is one.
 
     Raises
     ------
     BuildError
-        Numba refuses, or the linker does.
+        Numba or the linker refuses the kernel.
     ImportError
-        Numba does not work with what else is installed.
+        Numba does not work with other installed packages.
     """
     images = []
     for arch in archs:
@@ -120,7 +120,7 @@ def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[KernelIma
 
 
 def _image(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch, *, extra_axis: bool) -> KernelImage:
-    """Machine code of a kernel that takes arrays as the launcher passes them."""
+    """Link the machine code of a kernel, and check that it takes arrays as the launcher passes them."""
     check_words(codes[0], [spec.ndim + extra_axis for spec in _arrays(kernel)])
     return _link(kernel, codes, arch)
 
@@ -130,7 +130,7 @@ def _arrays(kernel: NumbaKernel) -> tuple[ArraySpec, ...]:
 
 
 def _batched(kernel: NumbaKernel, axis: int) -> Any:
-    """The Python function that runs the kernel on slices."""
+    """Make the Python function that runs the kernel on slices."""
     from numba import cuda
 
     options = {name: kernel.dispatcher.targetoptions[name] for name in ("debug", "lineinfo", "fastmath", "opt")}
@@ -142,7 +142,7 @@ def _batched(kernel: NumbaKernel, axis: int) -> Any:
 
 
 def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool) -> list[Any]:
-    """PTX of a function as a kernel, and whatever has to be linked with it."""
+    """Compile a function as a kernel to PTX, and return it with the other parts to link."""
     from numba import cuda
 
     given = kernel.dispatcher.targetoptions
@@ -157,7 +157,7 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
             function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
         )
     except Exception as error:
-        # Numba's own errors, and whatever its passes stumble over: they say what the kernel's author wrote.
+        # Numba's own errors, and any others that its passes raise because of the author's code.
         mismatch = explain_compilation("numba-cuda", error)
         if mismatch:
             raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
@@ -182,7 +182,7 @@ def _refused(kernel: NumbaKernel, text: str) -> BuildError:
 
 
 def _numba_type(spec: ArraySpec, is_input: bool, extra_axis: bool) -> Any:
-    """The array type of Numba; inputs can't be written."""
+    """Return the array type of Numba, which is read-only for inputs."""
     from numba.cuda import types
 
     name = "boolean" if spec.dtype.name == "bool" else spec.dtype.name
@@ -190,7 +190,7 @@ def _numba_type(spec: ArraySpec, is_input: bool, extra_axis: bool) -> Any:
 
 
 def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> KernelImage:
-    """Machine code from what Numba made; PTX, which the driver translates, where there is no linker."""
+    """Link Numba's output to machine code; without a linker, return PTX, which the driver compiles."""
     ptx = codes[0]
     entry = entry_in_ptx(ptx)
     missing = missing_functions(ptx)
@@ -218,14 +218,14 @@ def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> KernelImage:
 
 
 def _as_ptx(code: Any) -> bytes:
-    """PTX as Numba gives it: text, bytes, or an object of cuda.core."""
+    """Convert Numba's PTX, which is text, bytes, or an object of cuda.core, to bytes."""
     if isinstance(code, str):
         return code.encode()
     return code if isinstance(code, bytes) else bytes(code.code)
 
 
 def _libraries(missing: Sequence[str]) -> list[str]:
-    """The libraries of CUDA that hold functions which a kernel calls."""
+    """List the CUDA libraries with the functions that a kernel calls."""
     if not any(name.startswith("cudaCG") for name in missing):
         return []
     from numba.cuda.cudadrv.libs import get_cudalib

@@ -1,4 +1,4 @@
-"""`numba_cuda_kernel`: a Numba CUDA kernel as a JAX function that is launched without Python."""
+"""`numba_cuda_kernel`: a Numba CUDA kernel as a JAX function, launched without Python."""
 
 from __future__ import annotations
 
@@ -45,46 +45,46 @@ def numba_cuda_kernel(
 ) -> Callable[..., Any]:
     """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
 
-    Numba compiles the kernel when it is first traced; the machine code is kept in the cache, under the content of the
-    kernel and of all that it calls. No Python runs at a launch, and a CUDA graph can record it.
+    Numba compiles the kernel when it is first traced. The machine code is kept in the cache, by the content of the
+    kernel and of all functions that it calls. No Python runs at a launch, and a CUDA graph can record it.
 
     Parameters
     ----------
     kernel : CUDADispatcher
-        A function decorated with ``@cuda.jit``. It is called with the inputs, which it can't write, then the outputs.
+        A function decorated with ``@cuda.jit``, called with the inputs, which it can't write to, then the outputs.
     outs : ShapeDtypeStruct or pytree of them
         The outputs.
     grid, block : int or tuple of int, optional
         One to three numbers each, given together.
     launch_dims : int or tuple of int, optional
-        How many threads to launch along each axis, instead of `grid` and `block`: they are computed.
+        Number of threads along each axis, from which `grid` and `block` are computed.
     threads_per_block : int
-        For `launch_dims`: 256 in blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, no other than the
-        block has.
+        Threads of a block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, it
+        may only be the size of the block.
     shared_mem : int
         Bytes of dynamic shared memory.
     vmap_method : str, optional
-        As for ``jax.ffi.ffi_call``. Under those that hand over a whole batch, the kernel sees one slice of it, and one
-        launch runs the batch where the kernel leaves an axis of the grid alone.
+        As for ``jax.ffi.ffi_call``. With methods that pass a whole batch, the kernel sees one slice of it, and one
+        launch runs the batch if the kernel does not use an axis of the grid.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory an output may use; the kernel still gets both arrays.
 
     Returns
     -------
     callable
-        Takes the inputs; returns what `outs` describes.
+        Function that takes the inputs and returns arrays as `outs` describes.
 
     Raises
     ------
     ImportError
-        Numba with CUDA support is not there, or does not work with the installed numpy.
+        Numba with CUDA support is not installed, or does not work with the installed numpy.
     TypeError
-        `kernel` is no CUDA dispatcher. It is an AssertionError as well.
+        `kernel` is not a CUDA dispatcher. The exception is an AssertionError too.
     ArgumentError
-        A ValueError: neither or both ways to say what to launch, or numbers beyond CUDA's limits. At a call: inputs
-        that the kernel can't take.
+        A ValueError: neither or both of the ways to define a launch are used, or a number exceeds CUDA's limits. At a
+        call: the kernel can't take the inputs.
     BuildError
-        At a call: Numba refuses the kernel, such as one that writes an input.
+        At a call: Numba refuses the kernel, for example because it writes to an input.
 
     Examples
     --------
@@ -126,14 +126,14 @@ def numba_cuda_kernel(
 
 
 def _fit(geometry: Geometry, kernel: Kernel) -> Geometry:
-    """The geometry with what the kernel adds: the axis that a batch may use."""
+    """Complete the geometry with the properties of the kernel, such as the axis that a batch may use."""
     axis = kernel.batch_axis
     free = axis and geometry.grid[axis] == 1
     return geometry._replace(batch_axis=axis if free else 0, is_cooperative=kernel.is_cooperative)
 
 
 class _Variants:
-    """The kernel for each combination of array types and architectures, obtained on first use."""
+    """The kernels for each combination of array types and architectures, obtained on first use."""
 
     def __init__(self, dispatcher: Any, *, with_batch: bool) -> None:
         self._dispatcher = dispatcher
@@ -142,7 +142,7 @@ class _Variants:
         self._lock = ThreadLock()
 
     def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
-        """The kernel for these arrays, and for the devices of the process as they are now."""
+        """Return the kernel for these arrays and for the current devices of the process."""
         function = self._dispatcher.py_func
         names = check_count(function, len(inputs), len(outs))
         _check_inputs(function, names[: len(inputs)])
@@ -156,7 +156,7 @@ class _Variants:
 
 
 def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
-    """Refuse what Numba lets pass on a read-only array, as far as the kernel's bytecode shows it."""
+    """Refuse writes to a read-only array that Numba allows, as far as the kernel's bytecode shows them."""
     written = direct_writes(function)
     name = next((each for each in names if each in written), None)
     if name is not None:
@@ -167,7 +167,7 @@ def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
 
 
 def _obtain(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session) -> Kernel:
-    """The compiled kernel, from the cache where its content can be told in every process."""
+    """Return the compiled kernel, from the cache if its content is the same in every process."""
     content = function_content(kernel.dispatcher)
     if content.anchors:
         images = compile_numba(kernel, archs)

@@ -1,7 +1,7 @@
-"""The words that a Numba kernel takes, from its PTX. Pure.
+"""Check of the words that a Numba kernel takes, from its PTX. Pure.
 
-Numba passes an array as its owner, its parent, the number of elements, the bytes of one, the data, the shape and the
-strides, one word each.
+Numba passes an array as its owner, its parent, the number of elements, the size of one, the data, the shape and the
+strides. Each number is one word.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _BESIDE_THE_SHAPE = 5
 
 
 def check_words(ptx: str, ndims: Sequence[int]) -> None:
-    """Refuse a kernel that takes arrays in another way.
+    """Refuse a kernel that takes arrays in a different form.
 
     Parameters
     ----------
     ptx : str
-        With one kernel.
+        PTX with one kernel.
     ndims : sequence of int
-        The dimensions of the arrays that the kernel takes.
+        Numbers of dimensions of the arrays that the kernel takes.
 
     Raises
     ------

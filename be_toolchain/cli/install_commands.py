@@ -37,7 +37,7 @@ Ask = Callable[[str], bool]
 
 
 def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | None = None) -> int:
-    """Run one of `grammar.CHANGING`; `ask` is how to get a yes, the terminal unless given."""
+    """Run one of `grammar.CHANGING`; `ask` puts a question to the user, on the terminal unless given."""
     asking = _confirmer(arguments, ask)
     try:
         for removed in sweep(system):
@@ -66,7 +66,7 @@ def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | Non
 
 
 def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
-    """How to get a yes: ``--yes``, or a person at a terminal; else it is a no that says so."""
+    """Return the function that asks the user: always yes with ``--yes``; without a terminal, no and a message."""
     if getattr(arguments, "yes", False):
         return lambda _: True
     if ask is not None:
@@ -82,7 +82,7 @@ def _confirmer(arguments: argparse.Namespace, ask: Ask | None) -> Ask:
 
 
 def _store(system: System) -> ManagedStore:
-    """The store of this user."""
+    """Return the store of this user."""
     _require_store_setting(system)
     root = find_store(system).path
     if root is None:
@@ -91,7 +91,7 @@ def _store(system: System) -> ManagedStore:
 
 
 def _require_store_setting(system: System) -> None:
-    """Refuse to work on another folder than the one that was named, and on one that is not the user's alone."""
+    """Refuse a ``BE_TOOLCHAINS_DIR`` that is not absolute, and a store that other users may write to."""
     problem = misnamed_store(system.environ)
     if problem:
         raise StoreError(problem, hints=(f"set {ENV_STORE} to an absolute path, or unset it",))
@@ -101,7 +101,7 @@ def _require_store_setting(system: System) -> None:
 
 
 def _absolute(folder: Path | None) -> Path | None:
-    """A folder of wheels, where pip will find it from any working folder."""
+    """Make a folder of wheels absolute, so that pip finds it from any working folder."""
     if folder is None:
         return None
     if not folder.is_dir():
@@ -110,7 +110,7 @@ def _absolute(folder: Path | None) -> Path | None:
 
 
 def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
-    """Plan, show, ask, do."""
+    """Make the plans, show them, ask, and apply them."""
     _require_store_setting(system)
     cuda = arguments.cuda or ("" if arguments.host_compiler else "auto")
     request = InstallRequest(cuda=cuda, into=arguments.into, host_compiler=arguments.host_compiler)
@@ -128,7 +128,7 @@ def _install(arguments: argparse.Namespace, system: System, ask: Ask) -> int:
 
 
 def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, applied: bool) -> int:
-    """Print the JSON, if it was asked for."""
+    """Print the plans as JSON, if it was asked for."""
     if arguments.json:
         data = {"schema": PLAN_SCHEMA, "applied": applied, "plans": [plan.to_json() for plan in plans]}
         say(json.dumps(data, indent=2))
@@ -136,13 +136,13 @@ def _told(arguments: argparse.Namespace, plans: tuple[InstallPlan, ...], *, appl
 
 
 def _plans(requests: tuple[InstallRequest, ...], situation: Situation, installer: Installer) -> tuple[InstallPlan, ...]:
-    """What requests come to on this machine."""
+    """Plan the requested installations for this machine."""
     goals = [goal for request in requests for goal in choose_goals(request, situation)]
     return tuple(make_plan(goal, situation, installer) for goal in goals)
 
 
 def _apply(plans: tuple[InstallPlan, ...], installer: Installer) -> None:
-    """Carry plans out, saying so on standard error."""
+    """Apply plans, and report each on standard error."""
     for plan in plans:
         if not plan.is_done:
             folder = apply_plan(plan, installer, lambda text: say(f"  {text} ...", file=sys.stderr))
@@ -150,7 +150,7 @@ def _apply(plans: tuple[InstallPlan, ...], installer: Installer) -> None:
 
 
 def _list(store: ManagedStore, *, as_json: bool, verify: bool) -> int:
-    """Print what is in the store."""
+    """Print the toolchains in the store."""
     rows = store.list()
     damage = {row.name: store.damage(row) for row in rows} if verify else {}
     if as_json:
@@ -170,7 +170,7 @@ def _list(store: ManagedStore, *, as_json: bool, verify: bool) -> int:
 
 
 def _use(store: ManagedStore, version: str) -> int:
-    """Select one, or none."""
+    """Select a toolchain, or none."""
     if version == NONE:
         store.select(None)
         say("no managed toolchain is preferred")
@@ -184,7 +184,7 @@ def _use(store: ManagedStore, version: str) -> int:
 
 
 def _remove(store: ManagedStore, version: str, ask: Ask) -> int:
-    """Remove one."""
+    """Remove a toolchain."""
     row = store.find(version)
     say(f"remove {row.name} ({row.path})")
     if not ask("Do this?"):
@@ -194,7 +194,7 @@ def _remove(store: ManagedStore, version: str, ask: Ask) -> int:
 
 
 def _prune(store: ManagedStore, ask: Ask) -> int:
-    """Ask about superseded versions; leftovers are gone."""
+    """Ask whether to remove superseded versions, and remove them; leftovers are swept already."""
     rows = store.superseded()
     if not rows:
         say(f"nothing to remove: no toolchain in {store.root} is superseded by a newer patch")
@@ -216,25 +216,25 @@ def fix(
     *,
     ask: Ask | None = None,
 ) -> int:
-    """Show what would repair what a report found, ask, do it, and look again.
+    """Show the repairs for the problems in a report, ask, apply them, and examine the machine again.
 
     Parameters
     ----------
     report : Report
-        What the doctor found.
+        The doctor's report.
     arguments : argparse.Namespace
-        With ``yes`` and ``wheels``.
+        The command line, with ``yes`` and ``wheels``.
     system : System
         The machine.
     examine : callable
         Makes a new report.
     ask : callable, optional
-        How to get a yes; the terminal unless given.
+        Puts a question to the user; on the terminal unless given.
 
     Returns
     -------
     int
-        The doctor's exit code after the repair; `NOT_CONFIRMED` without a yes, `FAILED` when it did not work.
+        The doctor's exit code after the repair; `NOT_CONFIRMED` if the user said no, `FAILED` if the repair failed.
     """
     try:
         situation = gather_situation(system)

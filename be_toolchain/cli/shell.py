@@ -1,4 +1,4 @@
-"""What other tools need to use the same toolchain, as variables for a shell. Pure."""
+"""Shell variables that make other tools use the same toolchain. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from be_toolchain.model import ClangCuda, Nvcc, Toolchain
 
 
 def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables that make torch, CMake, CuPy and a plain nvcc use a toolchain.
+    """Return the variables that make torch, CMake, CuPy and a plain nvcc use a toolchain.
 
     Parameters
     ----------
     toolchain : Toolchain
-        What to use; without CUDA only ``CXX`` is named.
+        The toolchain to use; without CUDA, only ``CXX`` is set.
     environ : Mapping of str to str
-        The present variables: lists are extended, not replaced, and extending twice changes nothing.
+        The present variables. Lists are extended, not replaced; extending them twice changes nothing.
 
     Returns
     -------
     tuple of (name, value)
-        ``LD_LIBRARY_PATH`` is never among them: it would also replace the libraries that jax brings.
+        ``LD_LIBRARY_PATH`` is never among them: it would override the libraries that come with jax.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def shell_variables(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[t
 
 
 def _compiler_variables(compiler: Nvcc | ClangCuda) -> tuple[tuple[str, str], ...]:
-    """The names of what compiles CUDA."""
+    """Return the variables that name the CUDA compiler."""
     host = str(compiler.host.path)
     match compiler:
         case Nvcc():
@@ -59,12 +59,12 @@ def _compiler_variables(compiler: Nvcc | ClangCuda) -> tuple[tuple[str, str], ..
 
 
 def _extended(folders: tuple[Path, ...], present: str) -> str:
-    """A list of folders before those that are there already; an empty entry would mean the working folder."""
+    """Put folders before those already in a list, without empty entries, which mean the working folder."""
     return ":".join(dict.fromkeys((*map(str, folders), *filter(None, present.split(":")))))
 
 
 def render_variables(variables: tuple[tuple[str, str], ...], shell: str) -> str:
-    """Text for ``eval`` or ``source``, or a JSON object.
+    """Render variables as text for ``eval`` or ``source``, or as a JSON object.
 
     Examples
     --------
@@ -81,5 +81,5 @@ def render_variables(variables: tuple[tuple[str, str], ...], shell: str) -> str:
 
 
 def _fish_quoted(text: str) -> str:
-    """A text in fish's single quotes, in which only the quote and the backslash are special."""
+    """Put a text in fish's single quotes, inside which only the quote and the backslash are special."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -42,9 +42,9 @@ class Clang(NamedTuple):
     Parameters
     ----------
     compiler : HostCompiler
-        It.
+        The clang itself.
     archs : tuple of Arch
-        What it compiles for, sorted.
+        The architectures that it compiles for, sorted.
     """
 
     compiler: HostCompiler
@@ -52,7 +52,7 @@ class Clang(NamedTuple):
 
 
 def judge_clang(compiler: HostCompiler) -> str:
-    """Why a compiler can't compile CUDA 12's headers; empty when it is likely to.
+    """Return the reason why a compiler can't compile CUDA 12's headers; empty when it probably can.
 
     Examples
     --------
@@ -72,14 +72,14 @@ def judge_clang(compiler: HostCompiler) -> str:
 
 
 def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tuple[tuple[Probe, ...], Clang | None]:
-    """The first clang that compiles CUDA 12, and every compiler looked at.
+    """Find the first clang that compiles CUDA 12; also return every compiler that was tried.
 
     Parameters
     ----------
     system : System
-        The machine: a clang is asked which GPUs it knows.
+        The machine; each clang is asked which GPUs it knows.
     compilers : iterable of HostCompiler or Probe
-        Best first.
+        The compilers to try, best first.
     """
     probes: list[Probe] = []
     for found in compilers:
@@ -98,13 +98,13 @@ def find_clang(system: System, compilers: Iterable[HostCompiler | Probe]) -> tup
 
 
 def _archs_of(system: System, clang: Path) -> tuple[Arch, ...]:
-    """What a clang compiles device code for; nothing where it lacks the target."""
+    """Ask a clang for the architectures that it compiles for; none if it lacks the NVPTX target."""
     told = system.run((str(clang), "--target=nvptx64", "--print-supported-cpus"), unset=catalog.PROBE_UNSET)
     return parse_sm_listed(told.text)
 
 
 def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) -> CudaToolkit | Rejection:
-    """The toolkit that a joined folder and a clang make.
+    """Make a toolkit of a folder of joined wheels and a clang.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) 
     candidate : ClangCandidate
         The folder.
     clang : Clang
-        From `find_clang`.
+        The clang, from `find_clang`.
     """
     root = candidate.root
     files = {name: root / below for name, below in _FILES.items()}
@@ -147,7 +147,7 @@ def examine_clang_tree(system: System, candidate: ClangCandidate, clang: Clang) 
 
 
 def _components(system: System, root: Path, files: dict[str, Path], ptxas: str) -> Iterator[Component]:
-    """Every part's version: ptxas tells its own, the wheels' records tell the others."""
+    """Yield every part with its version: from ptxas itself, and from the wheels' records for the others."""
     yield Component(name="ptxas", path=files["ptxas"], version=ptxas, source="ptxas --version")
     recorded = parse_dist_infos(system.list_dir(root.parent.parent))
     for name, wheel in _OF_WHEEL.items():
@@ -156,6 +156,6 @@ def _components(system: System, root: Path, files: dict[str, Path], ptxas: str) 
 
 
 def _again(root: Path) -> str:
-    """How to put a damaged managed toolchain right."""
+    """Return the hint that repairs a damaged managed toolchain."""
     name = root.parent.parent.name
     return f"python -m be_toolchain remove {name}, then install it again"

@@ -18,20 +18,20 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, ...]:
-    """The architectures of the visible GPUs, remembered: initialising the driver takes 100 ms and more.
+    """Return the architectures of the visible GPUs, remembered because initialising the driver takes 100 ms or more.
 
     Parameters
     ----------
     system : System
         The machine.
     record_dir : Path, optional
-        Where the answer is kept. It is given again while the driver, the GPUs, their visibility and the boot are the
-        same; where the kernel does not show them (WSL, gVisor), libcuda is asked each time.
+        The folder that keeps the answer. The answer is reused while the driver, the GPUs, their visibility and the
+        boot are the same. Where the kernel does not show them (WSL, gVisor), libcuda is asked each time.
 
     Returns
     -------
     tuple of Arch
-        Sorted, without repeats; empty when there is no GPU.
+        The architectures, sorted, without repeats; empty when there is no GPU.
     """
     facts = _cheap_facts(system) if record_dir is not None else None
     if record_dir is None or facts is None:
@@ -47,22 +47,22 @@ def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, 
 
 
 def _probe(system: System) -> DeviceReport:
-    """What the driver says; imported when it has to be asked."""
+    """Ask the driver; its module is imported only here."""
     from be_toolchain.find.devices import probe_devices
 
     return probe_devices(system)
 
 
 def _distinct(report: DeviceReport) -> tuple[Arch, ...]:
-    """Each architecture once."""
+    """Return each architecture once."""
     return tuple(sorted({device.arch for device in report.devices}))
 
 
 def _cheap_facts(system: System) -> list[str] | None:
-    """What the kernel shows of driver and GPUs, and what hides GPUs; None when it shows nothing.
+    """Return what the kernel shows of driver and GPUs, and the variables that hide GPUs; None if it shows nothing.
 
-    A GPU is known by its bus address: another one at the same address comes with another boot. Its ``information``
-    would name it, but the driver takes a millisecond to write that.
+    A GPU is identified by its bus address: exchanging it takes another boot. Its ``information`` file would name it,
+    but the driver takes a millisecond to write that.
     """
     version = system.read_text(PROC_DRIVER / "version")
     gpus = system.list_dir(PROC_DRIVER / "gpus")
@@ -77,7 +77,7 @@ def _cheap_facts(system: System) -> list[str] | None:
 
 
 def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
-    """The kept answer if it belongs to these facts."""
+    """Read the kept answer, if it belongs to these facts."""
     try:
         data: Any = json.loads(path.read_bytes())
         return parse_archs(data["archs"]) if data["facts"] == facts else None

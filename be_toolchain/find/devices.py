@@ -1,4 +1,4 @@
-"""The NVIDIA driver and its GPUs, asked without JAX: libcuda first, then nvidia-smi."""
+"""Queries for the NVIDIA driver and its GPUs without JAX: libcuda first, then nvidia-smi."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class Device(NamedTuple):
 
 
 class DeviceReport(NamedTuple):
-    """What the driver says.
+    """The driver's versions and its visible GPUs.
 
     Parameters
     ----------
     driver_version : str or None
-        The CUDA version that the driver speaks, ``"13.0"``.
+        The CUDA version that the driver supports, ``"13.0"``.
     driver_release : str or None
         The driver's own number, ``"580.82"``.
     devices : tuple of Device
-        Those that are visible; ``CUDA_VISIBLE_DEVICES`` hides and reorders.
+        The visible GPUs; ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
     found_via : str
         ``"libcuda"``, ``"nvidia-smi"`` or empty.
     problem : str or None
@@ -74,7 +74,7 @@ def probe_devices(system: System) -> DeviceReport:
     Returns
     -------
     DeviceReport
-        Never raises: a machine without a GPU is a machine that compiles for others.
+        The answer; nothing is raised without a GPU, since such a machine may compile for others.
     """
     release = parse_driver_release(system.read_text(PROC_DRIVER / "version") or "")
     report = _ask_libcuda(system, release)
@@ -85,7 +85,7 @@ def probe_devices(system: System) -> DeviceReport:
 
 
 def ask_aside(system: System) -> Callable[[], DeviceReport]:
-    """Begin to ask the driver, as `probe_devices` does, in a thread: it takes 200 ms, for which Python need not wait.
+    """Start `probe_devices` in a thread: the driver takes 200 ms to answer, and Python can work in the meantime.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def ask_aside(system: System) -> Callable[[], DeviceReport]:
 
 
 def parse_driver_release(text: str) -> str | None:
-    """The driver's number in ``/proc/driver/nvidia/version``.
+    """Read the driver's number from the text of ``/proc/driver/nvidia/version``.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def _check(call: str, status: int) -> None:
 
 
 def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
-    """Ask libcuda; a missing or failing one is the report's problem."""
+    """Ask libcuda; if it is missing or fails, the report's `problem` says so."""
     try:
         cuda = system.open_library(LIBCUDA)
     except OSError:
@@ -158,21 +158,21 @@ def _ask_libcuda(system: System, release: str | None) -> DeviceReport:
 
 
 def _driver_version(cuda: Any) -> str:
-    """The CUDA version that the driver speaks; it answers before cuInit."""
+    """Ask for the CUDA version that the driver supports; this needs no cuInit."""
     number = ctypes.c_int()
     _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(number)))
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
 def _list_devices(cuda: Any) -> tuple[Device, ...]:
-    """Every visible GPU."""
+    """List the visible GPUs."""
     count = ctypes.c_int()
     _check("cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(count)))
     return tuple(_describe(cuda, index) for index in range(count.value))
 
 
 def _describe(cuda: Any, index: int) -> Device:
-    """One GPU."""
+    """Describe one GPU."""
     handle = ctypes.c_int()
     _check("cuDeviceGet", cuda.cuDeviceGet(ctypes.byref(handle), index))
     name = ctypes.create_string_buffer(256)
@@ -186,7 +186,7 @@ def _describe(cuda: Any, index: int) -> Device:
 
 
 def _ask_nvidia_smi(system: System) -> DeviceReport | None:
-    """Ask nvidia-smi, which ignores CUDA_VISIBLE_DEVICES; None when it is not there or fails."""
+    """Ask nvidia-smi, which ignores CUDA_VISIBLE_DEVICES; None when it is missing or fails."""
     program = system.which("nvidia-smi")
     if program is None:
         return None
@@ -211,9 +211,9 @@ def parse_smi(text: str, visible: str | None) -> tuple[tuple[Device, ...], str |
     Parameters
     ----------
     text : str
-        One line a GPU.
+        The list, one line per GPU.
     visible : str or None
-        ``CUDA_VISIBLE_DEVICES``: indices or the beginnings of UUIDs; the first unknown one ends the list, as for CUDA.
+        ``CUDA_VISIBLE_DEVICES``: indices or prefixes of UUIDs; the first unknown one ends the list, as for CUDA.
 
     Returns
     -------

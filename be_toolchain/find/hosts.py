@@ -1,4 +1,4 @@
-"""C++ compilers: where they may be, best first, and what each says that it is."""
+"""Search for C++ compilers: the places where one may be, best first, and what each compiler says about itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HostCandidate(NamedTuple):
     Parameters
     ----------
     path : Path
-        Absolute.
+        Its absolute path.
     found_via : str
         The search step.
     """
@@ -43,12 +43,12 @@ HostStep = Callable[[System, Preferences], Iterator[HostCandidate | Probe]]
 
 
 def conda_prefixes(system: System) -> tuple[Path, ...]:
-    """The conda environments that the running Python belongs to; a merely activated one is not among them."""
+    """Return the conda environments of the running Python; one that is only activated is not among them."""
     return tuple(prefix for prefix in system.prefixes if system.is_dir(prefix / "conda-meta"))
 
 
 def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCandidate | Probe]:
-    """The compiler in a variable: a path, a bare name, or one behind ccache; further words are left out."""
+    """Find the compiler that a variable names: a path, a bare name, or one behind ccache; other words are ignored."""
     whole = Path(value)
     is_place = whole.is_absolute() and (system.is_program(whole) or system.is_dir(whole))
     words = [value] if is_place else _split(value)  # a path with spaces needs no quotes
@@ -67,7 +67,7 @@ def named_compiler(system: System, variable: str, value: str) -> Iterator[HostCa
 
 
 def _split(value: str) -> list[str]:
-    """The words of a command as a shell has them; any text is accepted."""
+    """Split a command into words as a shell does; any text is accepted."""
     try:
         return shlex.split(value)
     except ValueError:
@@ -75,7 +75,7 @@ def _split(value: str) -> list[str]:
 
 
 def _in_conda(system: System, name: str) -> Path | None:
-    """A bare name in the bin folder of a conda prefix, which PATH lacks until it is activated."""
+    """Find a bare name in the bin folder of a conda prefix, which is not on PATH until the prefix is activated."""
     if not name or "/" in name:
         return None
     places = (prefix / "bin" / name for prefix in conda_prefixes(system))
@@ -83,19 +83,19 @@ def _in_conda(system: System, name: str) -> Path | None:
 
 
 def from_flags(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
-    """What nvcc's own variables name."""
+    """Find the compilers that nvcc's own variables name."""
     for variable, value in preferences.cuda_hosts:
         yield from named_compiler(system, variable, value)
 
 
 def from_cxx(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
-    """The usual ``CXX``."""
+    """Find the compiler in ``CXX``."""
     if preferences.plain_cxx is not None:
         yield from named_compiler(system, *preferences.plain_cxx)
 
 
 def from_conda(system: System, _preferences: Preferences) -> Iterator[HostCandidate | Probe]:
-    """The running Python's conda prefix: another libstdc++ than its own fails at load time."""
+    """Search the running Python's conda prefix: a libstdc++ other than its own fails at load time."""
     for prefix in conda_prefixes(system):
         triplets = catalog.CONDA_TRIPLETS.get(system.machine, ())
         names = [f"{triplet}-{name}" for triplet in triplets for name in ("c++", "g++", "clang++")]
@@ -109,7 +109,7 @@ def from_conda(system: System, _preferences: Preferences) -> Iterator[HostCandid
 
 
 def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
-    """The C++ compilers that ``install --host-compiler`` put in place, newest first: for machines without another."""
+    """Find the C++ compilers that ``install --host-compiler`` installed, newest first, for machines without another."""
     store = find_store(system)
     if store.problem:
         yield Probe(found_via="managed", place=str(store.path), reason=store.problem, hint=OTHER_STORE)
@@ -121,7 +121,7 @@ def from_managed(system: System, _: Preferences) -> Iterator[HostCandidate | Pro
 
 
 def managed_for_cuda(system: System, preferences: Preferences) -> Iterator[HostCandidate | Probe]:
-    """The managed compilers, and why nvcc can't use them."""
+    """Report the managed compilers, and why nvcc can't use them."""
     for found in from_managed(system, preferences):
         if isinstance(found, HostCandidate):
             reason = "its C++ library is libc++, which CUDA's headers refuse on x86"
@@ -129,7 +129,7 @@ def managed_for_cuda(system: System, preferences: Preferences) -> Iterator[HostC
 
 
 def from_path(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]:
-    """PATH: of each family the plain names, then versioned ones such as g++-12, newest first."""
+    """Search PATH: for each family the plain names, then versioned ones such as g++-12, newest first."""
     for names, prefix in catalog.CXX_FAMILIES:
         for name in names:
             path = system.which(name)
@@ -141,7 +141,7 @@ def from_path(system: System, _: Preferences) -> Iterator[HostCandidate | Probe]
 
 
 def _versioned(system: System, prefix: str) -> Iterator[HostCandidate | Probe]:
-    """The names on PATH that end with a version, newest first."""
+    """Find the names on PATH that end with a version, newest first."""
 
     def version(path: Path) -> str:
         return path.name.removeprefix(prefix)
@@ -166,7 +166,7 @@ CUDA_STEPS: tuple[HostStep, ...] = (from_flags, *STEPS[:-1], managed_for_cuda)
 def host_candidates(
     system: System, preferences: Preferences, requested: Path | None, *, for_cuda: bool
 ) -> Iterator[HostCandidate | Probe]:
-    """Every place for a C++ compiler, best first; only the named one when the caller or ``BE_CXX`` names one."""
+    """Yield every place for a C++ compiler, best first; only the named one if the caller or ``BE_CXX`` names one."""
     if requested is not None:
         yield from named_compiler(system, "argument cxx", shlex.quote(str(requested)))
     elif preferences.cxx is not None:
@@ -208,7 +208,7 @@ _HEAD_BYTES = 1 << 16
 
 
 def identify_files(system: System, *paths: Path) -> str:
-    """What tells files from others: of a script all of it; of a binary its size and its head, with the build's id."""
+    """Hash what identifies files: all of a script; the size and the head, with the build id, of a binary."""
     import hashlib
 
     digest = hashlib.sha256()

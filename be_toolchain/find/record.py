@@ -1,4 +1,4 @@
-"""A resolved toolchain on disk: reused without a process while nothing that was looked at has changed."""
+"""A resolved toolchain on disk, reused without starting a process while none of the observed files has changed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Key = list[list[str]]
 
 
 class ObservingSystem(System):
-    """A system that remembers each file, folder and listing that was asked for, present or not.
+    """A system that remembers each file, folder and listing that was asked for, whether or not it exists.
 
     Parameters
     ----------
     inner : System
-        What answers.
+        The system that answers.
     """
 
     def __init__(self, inner: System) -> None:
@@ -97,7 +97,7 @@ class ObservingSystem(System):
 
 
 def record_key(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None = None) -> Key:
-    """What an answer depends on beside files: the request, Python's folders, a project's wishes and the variables."""
+    """Return what an answer depends on besides files: the request, Python's folders, a project's file, variables."""
     environ = system.environ
     return [
         ["schema", str(SCHEMA)],
@@ -113,7 +113,7 @@ def record_key(request: ToolchainRequest, system: System, configuration: Configu
 
 
 def record_path(record_dir: Path, key: Key) -> Path:
-    """The file for one key."""
+    """Return the file for a key."""
     import hashlib
 
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
@@ -121,7 +121,7 @@ def record_path(record_dir: Path, key: Key) -> Path:
 
 
 class _Recorded(Toolchain):
-    """A toolchain whose key fields are known: to make them of its paths takes a tenth of a warm load."""
+    """A toolchain with its key fields kept: computing them from its paths takes a tenth of a warm load."""
 
     fields: tuple[tuple[str, str], ...] = ()
 
@@ -131,7 +131,7 @@ class _Recorded(Toolchain):
 
 
 def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
-    """The recorded answer, or None when there is none, it is damaged or another user's, or a file of it changed."""
+    """Read the recorded answer; None if there is none, it is damaged or another user's, or a file has changed."""
     try:
         data: Any = json.loads(_read_own(record_path(record_dir, key)))
         return _decode_recorded(data) if data["key"] == key and _unchanged(data, system) else None
@@ -140,7 +140,7 @@ def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
 
 
 def _read_own(path: Path) -> bytes:
-    """A record, which names programs that will run, if the user or root wrote it; a pipe is not waited for."""
+    """Read a record if the user or root wrote it, since it names programs that will run; never block on a pipe."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
         if not is_trusted_owner(os.fstat(file.fileno()), os.geteuid()):
             raise PermissionError(f"{path} belongs to another user")
@@ -154,7 +154,7 @@ def _decode_recorded(data: Any) -> Toolchain:
 
 
 def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: ObservingSystem) -> bool:
-    """Write an answer by one rename, readable by its owner alone; False when the folder can't be written."""
+    """Write an answer atomically, by a rename, readable by its owner alone; False if the folder can't be written."""
     data = {
         "key": key,
         "seen": {path: _shape(stamp) for path, stamp in observed.seen.items()},
@@ -169,9 +169,9 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
 
 
 def prune_records(record_dir: Path, keep: int = KEPT_RECORDS) -> None:
-    """Remove all but the newest records, and what writers that were killed left; other files stay.
+    """Remove all but the newest records, and the leftovers of killed writers; other files stay.
 
-    A record is worth one search, so that losing one that is still in use costs a tenth of a second.
+    A record saves one search: losing one that is still in use costs a tenth of a second.
     """
     import time
 
@@ -190,7 +190,7 @@ def prune_records(record_dir: Path, keep: int = KEPT_RECORDS) -> None:
 
 
 def write_private(path: Path, text: str) -> bool:
-    """Replace a file by one rename, making its folders (0o700) if needed; False when that can't be done."""
+    """Replace a file atomically, by a rename, making its folders (0o700) if needed; False when that fails."""
     import tempfile
 
     try:
@@ -209,26 +209,26 @@ def write_private(path: Path, text: str) -> bool:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for the user alone: the cache trusts no other kind."""
+    """Make a folder and its missing parents for the user alone, since the cache trusts no other kind."""
     if not folder.is_dir():
         _make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _shape(stamp: FileStamp | None) -> list[int]:
-    """A file by its identity, a folder by its being one, nothing by nothing."""
+    """Describe a file by its identity, a folder by being one, and a missing path by an empty list."""
     if stamp is None or stamp.is_dir:
         return [] if stamp is None else [1]
     return [2 + stamp.executable, stamp.inode, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns]
 
 
 def _listing(stamp: FileStamp | None) -> list[int]:
-    """A listed folder by its identity and the times at which a name in it last changed."""
+    """Describe a listed folder by its identity and the times at which a name in it last changed."""
     return [] if stamp is None else [stamp.inode, stamp.mtime_ns, stamp.ctime_ns]
 
 
 def _unchanged(data: Any, system: System) -> bool:
-    """Whether every observation still holds."""
+    """Return whether every observation still holds."""
     stat = system.stat
     return all(shape == _shape(stat(path)) for path, shape in data["seen"].items()) and all(
         shape == _listing(stat(path)) for path, shape in data["listed"].items()
@@ -236,7 +236,7 @@ def _unchanged(data: Any, system: System) -> bool:
 
 
 def encode(value: Any) -> Any:
-    """A model value as JSON data: paths and architectures as text, named tuples as objects."""
+    """Turn a model value into JSON data: paths and architectures as text, named tuples as objects."""
     if isinstance(value, (Path, Arch)):
         return str(value)
     if hasattr(value, "_asdict"):
@@ -246,7 +246,7 @@ def encode(value: Any) -> Any:
 
 
 def _decode_toolchain(data: Any) -> Toolchain:
-    """The inverse of `encode` for a `Toolchain`."""
+    """Invert `encode` for a `Toolchain`."""
     return Toolchain(
         cxx=_decode_host(data["cxx"]) if data["cxx"] else None,
         cuda=_decode_toolkit(data["cuda"]) if data["cuda"] else None,
@@ -256,12 +256,12 @@ def _decode_toolchain(data: Any) -> Toolchain:
 
 
 def _decode_host(data: Any) -> HostCompiler:
-    """The inverse of `encode` for a `HostCompiler`."""
+    """Invert `encode` for a `HostCompiler`."""
     return HostCompiler(**(data | {"path": Path(data["path"])}))
 
 
 def _decode_toolkit(data: Any) -> CudaToolkit:
-    """The inverse of `encode` for a `CudaToolkit`."""
+    """Invert `encode` for a `CudaToolkit`."""
     fields: dict[str, Any] = {name: data[name] for name in ("release", "found_via", "layout")}
     fields |= {name: tuple(map(Path, data[name])) for name in ("include_dirs", "library_dirs")}
     fields |= {name: Path(data[name]) for name in ("root", "ptxas", "fatbinary", "libdevice")}
@@ -275,7 +275,7 @@ def _decode_toolkit(data: Any) -> CudaToolkit:
 
 
 def _decode_nvcc(data: Any) -> Nvcc:
-    """The nvcc of an encoded `CudaToolkit`."""
+    """Decode the nvcc of an encoded `CudaToolkit`."""
     return Nvcc(
         path=Path(data["nvcc"]),
         version=data["nvcc_version"],

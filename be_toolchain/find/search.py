@@ -1,4 +1,4 @@
-"""Where a CUDA toolkit may be: steps in their order; every hit says how it was found, every miss why it lost."""
+"""The ordered steps of the search for a CUDA toolkit; every hit says how it was found, every miss why it failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ToolkitCandidate(NamedTuple):
     Parameters
     ----------
     nvcc : Path
-        Absolute; perhaps a wrapper script or a link.
+        Its absolute path; it may be a wrapper script or a link.
     found_via : str
         The search step.
     """
@@ -33,7 +33,7 @@ class ToolkitCandidate(NamedTuple):
 
 
 class ClangCandidate(NamedTuple):
-    """CUDA 12 wheels joined into one folder, with which clang compiles.
+    """A folder of joined CUDA 12 wheels, with which clang compiles.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class ClangCandidate(NamedTuple):
     found_via : str
         The search step.
     asked_for : bool
-        Whether somebody named it; otherwise it counts only where there is no nvcc.
+        Whether it was asked for by name; otherwise it is used only where there is no nvcc.
     """
 
     root: Path
@@ -55,7 +55,7 @@ ToolkitStep = Callable[[System, Preferences], Iterator[Found]]
 
 
 def _from_root(system: System, found_via: str, root: Path) -> Iterator[ToolkitCandidate | Probe]:
-    """The nvcc below a root folder."""
+    """Find the nvcc below a root folder."""
     nvcc = root / "bin" / "nvcc"
     if system.is_program(nvcc):
         yield ToolkitCandidate(nvcc=nvcc, found_via=found_via)
@@ -71,7 +71,7 @@ def _from_root(system: System, found_via: str, root: Path) -> Iterator[ToolkitCa
 
 
 def _correction(system: System, name: str, place: Path) -> str:
-    """What to do about a variable that leads to no toolkit; often it names what lies in one."""
+    """Return the hint for a variable that leads to no toolkit; often it names a folder inside one."""
     above = {"bin": place.parent, "nvcc": place.parent.parent}.get(place.name)
     if above is not None and system.is_program(above / "bin" / "nvcc"):
         return f"set {name} to the folder of the toolkit: {above}"
@@ -79,7 +79,7 @@ def _correction(system: System, name: str, place: Path) -> str:
 
 
 def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCandidate | Probe]:
-    """The roots in a variable; a stray separator, as in ``:/usr/local/cuda``, does no harm."""
+    """Search the roots in a variable; a stray separator, as in ``:/usr/local/cuda``, is ignored."""
     for entry in dict.fromkeys(word.strip() for word in value.split(":")):
         if entry.startswith("/"):
             found: Iterator[ToolkitCandidate | Probe] = _from_root(system, name, Path(entry))
@@ -90,7 +90,7 @@ def _from_variable(system: System, name: str, value: str) -> Iterator[ToolkitCan
 
 
 def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """CUDA_HOME, then CUDA_PATH."""
+    """Search CUDA_HOME, then CUDA_PATH."""
     set_names = {name for name, _ in preferences.homes}
     for name in table.HOMES.variables:
         if name not in set_names:
@@ -100,7 +100,7 @@ def from_homes(system: System, preferences: Preferences) -> Iterator[ToolkitCand
 
 
 def from_conda(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """The running Python's conda prefix, then an activated one."""
+    """Search the running Python's conda prefix, then an activated one."""
     activated = Path(preferences.conda_prefix) if preferences.conda_prefix.startswith("/") else None
     prefixes = dict.fromkeys((*conda_prefixes(system), *((activated,) if activated else ())))
     if not prefixes:
@@ -110,7 +110,7 @@ def from_conda(system: System, preferences: Preferences) -> Iterator[ToolkitCand
 
 
 def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """NVIDIA's wheels on Python's path."""
+    """Search NVIDIA's wheels on Python's path."""
     for folder in system.site_dirs:
         roots = [folder / below for below in catalog.PIP_ROOTS if system.is_dir(folder / below)]
         for root in roots:
@@ -124,7 +124,7 @@ def from_pip(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Prob
 
 
 def _in_store(system: System, found_via: str, name: str) -> Iterator[Found]:
-    """One managed toolchain; a folder without its manifest was never finished."""
+    """Find one managed toolchain; a folder without its manifest was never finished."""
     store = find_store(system).path
     assert store is not None
     reason = distrust_managed(system, store / name)
@@ -144,7 +144,7 @@ _MANAGED, _USE = catalog.MANAGED_STEPS
 
 
 def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
-    """The managed toolchain that ``use`` chose, unless a setting says which places come first."""
+    """Find the managed toolchain that ``use`` chose, unless a setting says which places come first."""
     store = find_store(system)
     name = (system.read_text(store.path / SELECTED) or "").strip() if store.path and not store.problem else ""
     if preferences.groups == GROUPS and name.startswith(CUDA_PREFIX) and "/" not in name:
@@ -152,7 +152,7 @@ def from_selected(system: System, preferences: Preferences) -> Iterator[Found]:
 
 
 def from_managed(system: System, _: Preferences) -> Iterator[Found]:
-    """The managed toolchains of this user, newest first."""
+    """Find the managed toolchains of this user, newest first."""
     misnamed = misnamed_store(system.environ)
     if misnamed:
         yield Probe(found_via="managed", place=ENV_STORE, reason=misnamed, hint=correct(ENV_STORE))
@@ -167,7 +167,7 @@ def from_managed(system: System, _: Preferences) -> Iterator[Found]:
 
 
 def from_path(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """Every nvcc on PATH: the first may lack its headers."""
+    """Find every nvcc on PATH: the first may lack its headers."""
     found = [folder / "nvcc" for folder in system.path_dirs if system.is_program(folder / "nvcc")]
     if not found:
         yield Probe(found_via="PATH", place="nvcc", reason="not on PATH")
@@ -176,13 +176,13 @@ def from_path(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Pro
 
 
 def from_modules(system: System, preferences: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """Variables of environment modules."""
+    """Search the variables of environment modules."""
     for name, value in preferences.modules:
         yield from _from_variable(system, name, value)
 
 
 def from_well_known(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """Folders in which installers and distributions put toolkits, newest first where several stand side by side."""
+    """Search the folders in which installers and distributions put toolkits, newest first where there are several."""
     for text in catalog.SYSTEM_ROOTS:
         yield from _from_root(system, "well-known folder", Path(text))
     for parent, prefix in catalog.VERSIONED_ROOTS:
@@ -192,7 +192,7 @@ def from_well_known(system: System, _: Preferences) -> Iterator[ToolkitCandidate
 
 
 def from_hpc_sdk(system: System, _: Preferences) -> Iterator[ToolkitCandidate | Probe]:
-    """The toolkits inside NVIDIA's HPC SDK, newest first."""
+    """Search the toolkits inside NVIDIA's HPC SDK, newest first."""
     base = Path(catalog.HPC_SDK_ROOT)
     roots = [
         base / arch / version / "cuda" / release
@@ -222,7 +222,7 @@ _JOINED = Path(catalog.CLANG_ROOT).parts
 
 
 def toolkit_candidates(system: System, preferences: Preferences, requested: Path | None) -> Iterator[Found]:
-    """Every place for a CUDA toolkit, best first; only the named nvcc when the caller or ``BE_NVCC`` names one."""
+    """Yield every place for a CUDA toolkit, best first; only the named nvcc if the caller or ``BE_NVCC`` names one."""
     named = ("argument nvcc", str(requested)) if requested is not None else preferences.nvcc
     if named is None:
         yield from from_selected(system, preferences)

@@ -1,4 +1,4 @@
-"""The whole search in one value: what was chosen, every place that lost, and the error that it amounts to."""
+"""The whole search in one value: the choice, every place that was rejected, and the error if there is one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Survey(NamedTuple):
     Parameters
     ----------
     toolchain : Toolchain
-        As far as it was found.
+        The parts that were found.
     cxx_probes, cuda_probes, host_probes : tuple of Probe
-        Every place looked at for a C++ compiler, a CUDA toolkit, and a host compiler for it.
+        Every place that was searched for a C++ compiler, for a CUDA toolkit, and for a host compiler for it.
     cxx_problem, cuda_problem : ToolchainError, optional
         Why there is none.
     """
@@ -43,7 +43,7 @@ class Survey(NamedTuple):
 
     @property
     def problem(self) -> ToolchainError | None:
-        """The first thing that went wrong."""
+        """The first problem."""
         return self.cxx_problem or self.cuda_problem
 
 
@@ -54,23 +54,23 @@ def survey(
     *,
     to_the_end: bool = False,
 ) -> Survey:
-    """Search for all that a request needs.
+    """Search for every part that a request needs.
 
     Parameters
     ----------
     request : ToolchainRequest
-        What is needed.
+        The parts that are needed.
     system : System
         The machine.
     configuration : ConfigurationFile, optional
-        A project's wishes.
+        A project's file.
     to_the_end : bool
-        Also list the places that come after the one that was chosen, unexamined; a record is the better without them.
+        Also list the places after the chosen one, unexamined. A search for a record leaves them out.
 
     Raises
     ------
     PreferenceError
-        An environment variable, or the file, that steers the search means nothing.
+        An environment variable, or the file, that steers the search has a value that means nothing.
     """
     preferences = parse_preferences(system.environ, parse_configuration(configuration))
     compilers = Compilers(system, preferences, request.cxx)
@@ -105,12 +105,12 @@ def _with_the_rest(result: Survey, system: System, preferences: Preferences, req
 
 
 def _as_probe(each: HostCandidate | Probe) -> Probe:
-    """A compiler that was not asked."""
+    """Describe a compiler that was not examined."""
     return each if isinstance(each, Probe) else Probe(found_via=each.found_via, place=str(each.path))
 
 
 def _continued(probes: tuple[Probe, ...], places: Iterator[Probe]) -> tuple[Probe, ...]:
-    """The probes up to the chosen one, then those places that come later in the order."""
+    """Return the probes up to the chosen one, then the places that come later in the order."""
     winner = next((probe for probe in probes if probe.chosen), None)
     if winner is None:
         return probes
@@ -182,7 +182,7 @@ def _with_cuda(
 def _find_host(
     limits: HostLimits, compilers: Compilers, preferences: Preferences
 ) -> tuple[tuple[Probe, ...], HostCompiler | None]:
-    """The first C++ compiler that an nvcc accepts, and every place looked at."""
+    """Find the first C++ compiler that an nvcc accepts; also return every place that was searched."""
     probes: list[Probe] = []
     named = dict(preferences.cuda_hosts)
     for found in compilers.each(for_cuda=True):
@@ -202,7 +202,7 @@ def _find_host(
 
 
 def _newest_fitting(limits: HostLimits, compilers: Compilers) -> HostCompiler | None:
-    """The newest C++ compiler of this machine that an nvcc accepts, of g++'s family before clang's."""
+    """Find the newest C++ compiler of this machine that an nvcc accepts, gcc before clang."""
     every = (found for found in compilers.each(for_cuda=True) if not isinstance(found, Probe))
     fitting = [found for found in every if not judge_host(found, limits)]
     return max(fitting, key=lambda found: (found.family == "gcc", version_key(found.version)), default=None)
@@ -211,7 +211,7 @@ def _newest_fitting(limits: HostLimits, compilers: Compilers) -> HostCompiler | 
 def _host_error(
     nvcc: str, limits: HostLimits, probes: tuple[Probe, ...], fitting: HostCompiler | None
 ) -> UnsupportedHostCompilerError:
-    """The error for an nvcc that accepts no compiler; `fitting` is one outside of what the user allows."""
+    """Make the error for an nvcc that accepts no compiler; `fitting` is one that the user's settings rule out."""
     most = limits.gcc_max
     if fitting is not None:
         named = f"{fitting.family} {fitting.version}"
@@ -228,7 +228,7 @@ def _host_error(
 
 
 def _finish(result: Survey, system: System) -> Toolchain:
-    """One compiler for C++ and nvcc unless one was named for C++; and the warnings."""
+    """Use one compiler for C++ and nvcc, unless one was named for C++, and add the warnings."""
     toolchain = result.toolchain
     cxx, cuda = toolchain.cxx, toolchain.cuda
     nvcc = cuda.compiler if cuda is not None and isinstance(cuda.compiler, Nvcc) else None
@@ -245,6 +245,6 @@ def _finish(result: Survey, system: System) -> Toolchain:
 
 
 def _is_named(compiler: HostCompiler) -> bool:
-    """Whether somebody named the C++ compiler: a caller, a variable or a project's file."""
+    """Return whether the C++ compiler was named, by a caller, a variable or a project's file."""
     named = ("argument cxx", *table.CXX.variables, *table.PLAIN_CXX.variables)
     return compiler.found_via in named or compiler.found_via.startswith("cxx in ")

@@ -1,4 +1,4 @@
-"""One nvcc, examined: where its toolkit is, whether it is complete, and which version each part has."""
+"""The examination of one nvcc: where its toolkit is, whether it is complete, and the version of each part."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from be_toolchain.rules.coherence import Mixture, find_strangers, judge_release,
 
 
 class Rejection(NamedTuple):
-    """Why an nvcc can't be used, and what would repair it."""
+    """The reason why an nvcc can't be used, and how to repair it."""
 
     reason: str
     hint: str = ""
@@ -39,7 +39,7 @@ class Rejection(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What an nvcc said about itself."""
+    """The answers of an nvcc about itself."""
 
     nvcc: Path
     version: str
@@ -48,7 +48,7 @@ class Answers(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The files and folders of a toolkit; `missing` names those that are not there."""
+    """The files and folders of a toolkit; `missing` names those that were not found."""
 
     root: Path
     layout: Layout
@@ -80,16 +80,17 @@ def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompi
     system : System
         The machine.
     candidate : ToolkitCandidate
-        An nvcc, perhaps behind a script or a link.
+        The nvcc, perhaps behind a script or a link.
     host : HostCompiler
-        Any working compiler: nvcc's dry run does not start without one. It becomes the toolkit's host compiler until
-        the limits of the toolkit are applied.
+        Any working compiler, without which nvcc's dry run does not start. It is the toolkit's host compiler until the
+        limits of the toolkit are applied.
 
     Returns
     -------
     CudaToolkit or Rejection
-        A toolkit has every part that compiling and linking needs. What it tells when it runs is judged elsewhere; one
-        that is too old, or of different releases by its records, is rejected before it has run much.
+        A toolkit with every part that compiling and linking needs, or the reason against it. The versions that its
+        tools print are judged elsewhere. A toolkit that is too old, or that mixes releases according to its records,
+        is rejected before most of its tools are run.
     """
     nvcc = candidate.nvcc
     answers = ask_nvcc(system, nvcc, host)
@@ -115,7 +116,7 @@ def examine_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompi
 
 
 def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Rejection:
-    """Ask for version and places: all that a toolkit which is incomplete or mixed has to tell."""
+    """Ask nvcc for its version and its folders, which is enough to find a toolkit incomplete or mixed."""
     path = str(nvcc)
     dryrun = (path, "--dryrun", "-ccbin", str(host.path), "-c", "be_toolchain_probe.cu")
     told, dry = system.run_all(((path, "--version"), dryrun), unset=catalog.PROBE_UNSET)
@@ -131,7 +132,7 @@ def ask_nvcc(system: System, nvcc: Path, host: HostCompiler) -> Answers | Reject
 
 
 def _root(top: Path | None, here: Path) -> Path:
-    """The toolkit's folder; conda-forge's nvcc.profile names that of its headers, ``targets/<machine>``."""
+    """Return the toolkit's folder; conda-forge's nvcc.profile names that of its headers, ``targets/<machine>``."""
     if top is None or top.parent == here.parent / "targets":
         return here.parent
     return top
@@ -179,17 +180,17 @@ def find_parts(system: System, answers: Answers) -> Parts:
 
 
 def _find_headers(system: System, folders: tuple[Path, ...]) -> dict[str, Path | None]:
-    """The header of each component."""
+    """Find the header of each component."""
     return {name: _first(system, folders, header, program=False) for name, header in HEADERS.items()}
 
 
 def _has_tools(parts: Parts) -> bool:
-    """Whether nvcc's neighbours are there: a bare link to an nvcc takes the link's folder for its own."""
+    """Return whether nvcc's tools are beside it: an nvcc behind a bare link takes the link's folder for its own."""
     return all(tool in parts.programs for tool in catalog.TOOLS)
 
 
 def _layout_of(system: System, root: Path) -> Layout:
-    """The first layout whose markers are all there."""
+    """Return the first layout whose markers all exist."""
     return next(
         layout
         for layout in catalog.LAYOUTS
@@ -198,7 +199,7 @@ def _layout_of(system: System, root: Path) -> Layout:
 
 
 def _folders(system: System, root: Path, told: tuple[Path | None, ...], rows: tuple[str, ...]) -> tuple[Path, ...]:
-    """The folders that are there, those that nvcc told first."""
+    """Return the folders that exist, those that nvcc named first."""
     targets = catalog.TARGETS.get(system.machine, (f"{system.machine}-linux",))
     multiarch = f"{system.machine}-linux-gnu"
     known = (root / row.format(target=target, multiarch=multiarch) for row in rows for target in targets)
@@ -207,13 +208,13 @@ def _folders(system: System, root: Path, told: tuple[Path | None, ...], rows: tu
 
 
 def _first(system: System, folders: tuple[Path, ...], name: str, *, program: bool) -> Path | None:
-    """The first folder's file of that name."""
+    """Find the first file of a name in some folders."""
     test = system.is_program if program else system.is_file
     return next((folder / name for folder in folders if test(folder / name)), None)
 
 
 def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> Path | None:
-    """The shared CUDA runtime; wheels have it only under its versioned name."""
+    """Find the shared CUDA runtime; wheels have it only under its versioned name."""
     major = version.partition(".")[0]
     for name in ("libcudart.so", f"libcudart.so.{major}", f"libcudart.so.{release_of(version)}"):
         found = _first(system, folders, name, program=False)
@@ -223,7 +224,7 @@ def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> P
 
 
 def _incomplete(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
-    """Name what is missing and what brings it."""
+    """Name the missing parts and the command that installs them."""
     release = release_of(answers.version)
     hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
     return Rejection(
@@ -233,7 +234,7 @@ def _incomplete(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> 
 
 
 def _mixed(strangers: tuple[Component, ...], parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
-    """Name the parts of other releases that records tell of."""
+    """Name the parts that are of other releases according to their records."""
     release = release_of(answers.version)
     hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
     return Rejection(reason=Mixture(release=release, strangers=strangers, hint=hint).reason, hint=hint, mixed=True)
@@ -242,7 +243,7 @@ def _mixed(strangers: tuple[Component, ...], parts: Parts, answers: Answers, can
 def _assemble(
     system: System, candidate: ToolkitCandidate, answers: Answers, parts: Parts, host: HostCompiler
 ) -> CudaToolkit | Rejection:
-    """The toolkit's value, once all parts are there; the rest is asked only if no record tells of another release."""
+    """Make the toolkit's value from its parts; the tools are asked only if no record names another release."""
     recorded = tuple(_recorded(system, parts))
     strangers = find_strangers(recorded, release_of(answers.version))
     if strangers:
@@ -284,7 +285,7 @@ def _assemble(
 
 
 def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Component, ...]]:
-    """What nvcc can target, and the tools with their versions, all asked at once."""
+    """Ask nvcc for its architectures and the tools for their versions, all at once."""
     nvcc = str(parts.programs["nvcc"])
     tools = [parts.programs[name] for name in catalog.TOOLS]
     commands = ((nvcc, "--list-gpu-arch"), (nvcc, "--help"), *((str(tool), "--version") for tool in tools))
@@ -298,7 +299,7 @@ def _ask_tools(system: System, parts: Parts) -> tuple[tuple[Arch, ...], tuple[Co
 
 
 def _recorded(system: System, parts: Parts) -> Iterator[Component]:
-    """The parts that have no program to ask, with what the packaging's records and their headers tell."""
+    """Yield the parts that can't be asked for a version, with the one in the packaging's records or in a header."""
     files = {"nvvm": parts.programs["cicc"], **parts.headers}
     recorded = recorded_versions(system, parts.root, parts.layout)
     header_release = _cudart_release(system, parts)
@@ -312,7 +313,7 @@ def _recorded(system: System, parts: Parts) -> Iterator[Component]:
 
 
 def _completed(system: System, part: Component, archs: tuple[Arch, ...]) -> Component:
-    """A part; cicc's version from itself where no record tells."""
+    """Add cicc's version, as it reports it itself, where no record has it."""
     if part.version or part.name != "nvvm":
         return part
     version = _cicc_version(system, part.path, archs)
@@ -320,13 +321,13 @@ def _completed(system: System, part: Component, archs: tuple[Arch, ...]) -> Comp
 
 
 def _cicc_version(system: System, cicc: Path, archs: tuple[Arch, ...]) -> str:
-    """What cicc writes about itself at the head of its PTX: it has no ``--version``."""
+    """Read cicc's version from the head of the PTX that it writes, since it has no ``--version``."""
     arch = archs[0].compute if archs else "compute_75"
     return _told(system.run((str(cicc), "-arch", arch, str(PROBE), "-o", "/dev/stdout"), unset=catalog.PROBE_UNSET))
 
 
 def _cccl_release(system: System, parts: Parts) -> str:
-    """The release that CCCL's headers name: a number of its own, not CUDA's."""
+    """Read CCCL's own release, which is not CUDA's, from its headers."""
     base = parts.headers["cccl"].parent.parent
     places = (folder / name for folder in (base, base / "cccl") for name in catalog.CCCL_VERSION_HEADERS)
     texts = (system.read_text(place, limit_bytes=16384) for place in places)
@@ -334,12 +335,12 @@ def _cccl_release(system: System, parts: Parts) -> str:
 
 
 def _told(result: RunResult) -> str:
-    """The version that a tool printed, empty when it printed none."""
+    """Return the version that a tool printed, empty when it printed none."""
     version = parse_tool_version(result.text)
     return version.version if version else ""
 
 
 def _cudart_release(system: System, parts: Parts) -> str:
-    """The release that the CUDA runtime's headers name."""
+    """Read the release from the CUDA runtime's headers."""
     header = parts.headers["cudart"].parent / "cuda_runtime_api.h"
     return parse_cudart_version(system.read_text(header, limit_bytes=65536) or "")

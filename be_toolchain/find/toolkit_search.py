@@ -1,4 +1,4 @@
-"""Which CUDA toolkit is used: the first candidate that is complete and coherent, or the error that says why none is."""
+"""The choice of a CUDA toolkit: the first complete and coherent candidate, or the error that says why there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from be_toolchain.settings.preferences import Preferences
 
 
 class ToolkitSearch(NamedTuple):
-    """What the search for a toolkit came to."""
+    """The result of the search for a toolkit."""
 
     toolkit: CudaToolkit | None
     probes: tuple[Probe, ...]
@@ -31,7 +31,7 @@ class ToolkitSearch(NamedTuple):
 def find_toolkit(
     system: System, preferences: Preferences, requested: Path | None, host: HostCompiler, compilers: Compilers
 ) -> ToolkitSearch:
-    """The first complete and coherent toolkit."""
+    """Find the first complete and coherent toolkit."""
     probes: list[Probe] = []
     rejections: list[Rejection] = []
     clang_probes: tuple[Probe, ...] = ()
@@ -65,7 +65,7 @@ def find_toolkit(
 
 
 def _what_to_do(candidate: ToolkitCandidate | ClangCandidate, preferences: Preferences) -> str:
-    """The repair of a toolkit of which nothing more is known than that it can't be used."""
+    """Return the hint for a toolkit that can't be used for no more specific reason."""
     if candidate.found_via in dict((*preferences.homes, *preferences.modules)):
         return correct(candidate.found_via)
     place = place_of(candidate)
@@ -75,7 +75,7 @@ def _what_to_do(candidate: ToolkitCandidate | ClangCandidate, preferences: Prefe
 
 
 def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:
-    """Wheels that only clang can use after every nvcc, unless somebody asked for them."""
+    """Move wheels that only clang can use behind every nvcc, unless they were asked for."""
     later = []
     for each in candidates:
         if isinstance(each, ClangCandidate) and not each.asked_for:
@@ -86,12 +86,12 @@ def _clang_last(candidates: Iterator[Found]) -> Iterator[Found]:
 
 
 def place_of(candidate: ToolkitCandidate | ClangCandidate) -> Path:
-    """What stands for a candidate in messages."""
+    """Return the path that stands for a candidate in messages."""
     return candidate.root if isinstance(candidate, ClangCandidate) else candidate.nvcc
 
 
 def _why_chosen(toolkit: CudaToolkit, candidate: ToolkitCandidate | ClangCandidate) -> str:
-    """The reason of a choice."""
+    """Return the reason for a choice."""
     if isinstance(candidate, ToolkitCandidate):
         return f"CUDA {toolkit.release}, the first in the search order that is complete and of one release"
     return f"{toolkit.title}, {'asked for' if candidate.asked_for else 'since no place has a working nvcc'}"
@@ -116,7 +116,7 @@ def _judge_clang_tree(
 
 
 def _advise_on_wheels(system: System, probes: list[Probe], compilers: Compilers) -> tuple[str, ...]:
-    """What to do with CUDA 12 wheels that are in the environment, which have no nvcc."""
+    """Return the hints for CUDA 12 wheels in the environment, which have no nvcc."""
     if not any(probe.place.endswith(catalog.PIP_NVCC_WITHOUT_COMPILER) for probe in probes):
         return ()
     tried, clang = find_clang(system, compilers.each(for_cuda=True))
@@ -129,7 +129,7 @@ def _advise_on_wheels(system: System, probes: list[Probe], compilers: Compilers)
 
 
 def _judge_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
-    """Examine a candidate, and compare what its parts said."""
+    """Examine a candidate, and check that its parts fit together."""
     toolkit = examine_toolkit(system, candidate, host)
     if isinstance(toolkit, Rejection):
         return toolkit
@@ -140,7 +140,7 @@ def _judge_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompil
 def _cuda_error(
     rejections: list[Rejection], probes: tuple[Probe, ...], named: tuple[str, str] | None, advice: tuple[str, ...]
 ) -> ToolchainError:
-    """The error for a search that found no toolkit."""
+    """Make the error for a search that found no toolkit."""
     repairs = tuple(dict.fromkeys(rejection.hint for rejection in rejections if rejection.hint))
     mixed = next((rejection for rejection in rejections if rejection.mixed), None)
     if mixed is not None:
@@ -161,5 +161,5 @@ def _cuda_error(
 
 
 def who_named(requested: Path | None, preferred: tuple[str, str] | None, label: str) -> tuple[str, str] | None:
-    """Who names the one program that may be used, and its name."""
+    """Return who names the only program that may be used, and the program."""
     return (label, str(requested)) if requested is not None else preferred

@@ -1,4 +1,4 @@
-"""What an installation depends on, gathered from the machine into one value."""
+"""The facts that an installation depends on, gathered from the machine into one value."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _CUDA_WHEELS = frozenset(row.pip for row in catalog.COMPONENTS)
 
 
 def gather_situation(system: System, *, site: Path | None = None) -> Situation:
-    """Look at the environment, the store, the driver and jax.
+    """Gather the facts about the environment, the store, the driver and jax.
 
     Parameters
     ----------
     system : System
         The machine.
     site : Path, optional
-        The folder of packages; the running Python's unless given.
+        The site-packages folder; the running Python's unless given.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def gather_situation(system: System, *, site: Path | None = None) -> Situation:
 
 
 def _jax_plugin(system: System, site: Path, names: tuple[str, ...]) -> tuple[str, str]:
-    """The CUDA major version of jax's newest plugin, and its METADATA; both empty without one."""
+    """Return the CUDA major version of jax's newest plugin, and its METADATA; both empty without one."""
     rows = ((name, parse_dist_info(name)) for name in names)
     matches = ((name, JAX_PLUGIN.fullmatch(row[0])) for name, row in rows if row is not None)
     cuda, name = max(((int(match[1]), name) for name, match in matches if match is not None), default=(0, ""))
@@ -77,7 +77,7 @@ def _jax_plugin(system: System, site: Path, names: tuple[str, ...]) -> tuple[str
 
 
 def parse_minimums(metadata: str) -> tuple[tuple[str, str], ...]:
-    """What the METADATA of jax's CUDA plugin asks of CUDA wheels.
+    """Read the minimum versions of CUDA wheels that the METADATA of jax's CUDA plugin requires.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def parse_minimums(metadata: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The CUDA wheels among the names in a site-packages folder.
+    """Find the CUDA wheels among the names in a site-packages folder.
 
     Examples
     --------
@@ -104,12 +104,12 @@ def parse_present(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _of_cuda(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Those of the CUDA wheels that a toolkit is made of."""
+    """Keep the CUDA wheels that a toolkit is made of."""
     return tuple(row for row in rows if row[0] in _CUDA_WHEELS)
 
 
 def _interrupted(text: str | None) -> str:
-    """The version in an interrupted exchange's marker; any other text means that one was interrupted all the same."""
+    """Read the version in the marker of an interrupted exchange; any text there means that one was interrupted."""
     if text is None:
         return ""
     match = re.search(r'"version": "([0-9.]+)"', text)

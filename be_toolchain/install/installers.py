@@ -1,4 +1,4 @@
-"""pip and uv, behind one port: resolve, download, install. They run as programs; their answers are parsed here."""
+"""pip and uv behind one interface: resolve, download, install. They run as programs; their output is parsed here."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ UNSET = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installer(ABC):
-    """What fetches wheels for the running Python.
+    """A program that fetches and installs wheels for the running Python.
 
     Parameters
     ----------
     system : System
         The machine.
     python : Path
-        The Python whose environment it is.
+        The Python of the environment.
     wheels : Path, optional
         A folder of downloaded wheels to use instead of an index.
     """
@@ -56,32 +56,32 @@ class Installer(ABC):
 
     @abstractmethod
     def resolve(self, requirement: str, work: Path) -> tuple[Wheel, ...]:
-        """Ask the index what a requirement comes to; `work` is a folder for files.
+        """Ask the index for the wheels that meet a requirement; `work` is a folder for temporary files.
 
         Raises
         ------
         InstallError
-            Nothing fits, or the index can't be reached.
+            No wheel fits, or the index can't be reached.
         """
 
     @abstractmethod
     def install_tree(self, requirements: Path, tree: Path, work: Path) -> None:
-        """Install into a folder of its own, hashes verified; raises InstallError."""
+        """Install into a folder of its own, verifying hashes; raise InstallError on failure."""
 
     @abstractmethod
     def exchange(self, requirements: Path, work: Path, *, force: bool) -> None:
-        """Exchange packages of the environment for those that `download` fetched; raises InstallError."""
+        """Exchange packages of the environment for those that `download` fetched; raise InstallError on failure."""
 
     @abstractmethod
     def download(self, requirements: Path, work: Path) -> None:
-        """Fetch all wheels, hashes verified, so that `exchange` is short; raises InstallError."""
+        """Fetch all wheels, verifying hashes, so that `exchange` is short; raise InstallError on failure."""
 
     def _source(self) -> tuple[str, ...]:
-        """The index, or the folder instead of it."""
+        """Return the options that name the index, or the folder instead of it."""
         return () if self.wheels is None else ("--no-index", "--find-links", str(self.wheels))
 
     def _run(self, argv: tuple[str, ...], what: str, work: Path) -> str:
-        """Run it with temporary files in `work`; its standard output, or an error with the end of what it said."""
+        """Run it with temporary files in `work`; return its standard output, or raise with the end of its output."""
         env = self.system.which("env") or Path("/usr/bin/env")
         done = self.system.run((str(env), f"TMPDIR={work}", *argv), unset=UNSET, timeout_s=TIMEOUT_S)
         if done.returncode != 0:
@@ -103,12 +103,12 @@ _NOT_OFFERED = ("No matching distribution found", "No solution found when resolv
 
 
 def explain_failure(text: str, wheels: Path | None = None) -> str:
-    """What to do after pip or uv failed: an index that can't be reached, and one that has no such version, differ.
+    """Return the hint after pip or uv failed: the index can't be reached, or it has no such version.
 
     Parameters
     ----------
     text : str
-        All that it said. pip ends with "No matching distribution" also where it reached no index.
+        All of its output. pip ends with "No matching distribution" even where it reached no index.
     wheels : Path, optional
         The folder that was asked instead of an index.
 
@@ -195,7 +195,7 @@ class Uv(Installer):
         self._install((*(("--reinstall",) if force else ()), *self._source()), requirements, work)
 
     def _install(self, options: tuple[str, ...], requirements: Path, work: Path) -> None:
-        """Run ``uv pip install`` with what all installations have in common."""
+        """Run ``uv pip install`` with the options that all installations share."""
         argv = (str(self.uv), "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy")
         named = ("--only-binary", ":all:", "--python", str(self.python), "--requirement", str(requirements))
         self._run((*argv, *options, *named), "uv pip install", work)

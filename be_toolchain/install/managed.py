@@ -31,13 +31,13 @@ class ManagedToolchain(NamedTuple):
     Parameters
     ----------
     name : str
-        Its folder's, such as ``"cuda-13.0.2"``.
+        The name of its folder, such as ``"cuda-13.0.2"``.
     path : Path
         Its folder.
     version : str
-        Such as ``"13.0.2"``.
+        Its version, such as ``"13.0.2"``.
     wheels : tuple of (name, version)
-        What it was made from.
+        The wheels that it was made from.
     selected : bool
         Whether ``use`` chose it.
     """
@@ -62,7 +62,7 @@ class ManagedStore:
         self.root = root
 
     def list(self) -> tuple[ManagedToolchain, ...]:
-        """Every complete toolchain: CUDA first, newest first."""
+        """Return every complete toolchain: CUDA first, newest first."""
         selected = self.selected()
         found = (_read(entry, selected) for entry in self._entries() if entry.name.startswith(PREFIXES))
         rows = [row for row in found if row is not None]
@@ -70,7 +70,9 @@ class ManagedStore:
         return tuple(sorted(rows, key=lambda row: not row.name.startswith(CUDA_PREFIX)))
 
     def find(self, version: str, *, to_use: bool = False) -> ManagedToolchain:
-        """The newest toolchain whose name, version or release is `version`; one that is wanted can be installed.
+        """Find the newest toolchain whose name, version or release is `version`.
+
+        With `to_use`, the error also names the command that installs it.
 
         Raises
         ------
@@ -89,7 +91,7 @@ class ManagedStore:
         raise StoreError(f"no managed toolchain {version!r} in {self.root}; there: {present}", hints=hints)
 
     def selected(self) -> str:
-        """The name that ``use`` wrote, empty when there is none."""
+        """Return the name that ``use`` wrote, empty when there is none."""
         try:
             return (self.root / SELECTED).read_text(encoding="utf-8").strip()
         except OSError:
@@ -108,12 +110,12 @@ class ManagedStore:
             Path(temporary).replace(self.root / SELECTED)
 
     def damage(self, row: ManagedToolchain) -> tuple[str, ...]:
-        """What differs from the wheels that a toolchain was made from; reads every file."""
+        """List the differences between a toolchain and its wheels; this reads every file."""
         return tuple(text for name, version in row.wheels for text in check_wheel(row.path, name, version))
 
     @contextlib.contextmanager
     def stage(self) -> Generator[Path]:
-        """A new folder to build in, removed at the end unless it was published; see `workplace`."""
+        """Make a folder to build in, removed at the end unless it was published; see `workplace`."""
         with contextlib.ExitStack() as stack:
             with self._explained():
                 self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,21 +123,21 @@ class ManagedStore:
             yield folder
 
     def publish(self, tree: Path, name: str, wheels: tuple[tuple[str, str], ...]) -> ManagedToolchain:
-        """Make a built folder a toolchain of the store: its manifest last, then one rename.
+        """Turn a built folder into a toolchain of the store: write its manifest last, then rename it.
 
         Parameters
         ----------
         tree : Path
             The folder, in a staging folder of this store.
         name : str
-            What it becomes.
+            The toolchain's name.
         wheels : tuple of (name, version)
-            What it was made from.
+            The wheels that it was made from.
 
         Returns
         -------
         ManagedToolchain
-            That of another process when it was quicker.
+            The published toolchain, or that of another process that was faster.
         """
         prefix = next(prefix for prefix in PREFIXES if name.startswith(prefix))
         manifest = {"schema": SCHEMA, "version": name.removeprefix(prefix), "wheels": dict(wheels)}
@@ -155,18 +157,18 @@ class ManagedStore:
         return published
 
     def remove(self, row: ManagedToolchain) -> None:
-        """Take a toolchain out of the store: it is gone at once, its files follow."""
+        """Remove a toolchain: the store loses it at once, its files are deleted afterwards."""
         if self.selected() == row.name:
             self.select(None)
         with self._explained():
             self._discard(row.path)
 
     def leftovers(self) -> tuple[Path, ...]:
-        """Folders of installations and removals that were interrupted; those at work are not among them."""
+        """Find the folders of interrupted installations and removals; running ones are not among them."""
         return find_dead(self.root, (_STAGING, _REMOVED))
 
     def superseded(self) -> tuple[ManagedToolchain, ...]:
-        """Toolchains of which a newer patch of the same release is there, but for the selected one."""
+        """Find the toolchains, except the selected one, that a newer patch of the same release supersedes."""
         newest: set[tuple[str, str]] = set()
         rows = []
         for row in self.list():
@@ -177,7 +179,7 @@ class ManagedStore:
         return tuple(rows)
 
     def _entries(self) -> tuple[Path, ...]:
-        """What is in the store's folder."""
+        """List the store's folder."""
         try:
             return tuple(sorted(self.root.iterdir()))
         except OSError:
@@ -203,7 +205,7 @@ class ManagedStore:
 
 
 def sweep(system: System) -> tuple[str, ...]:
-    """Remove what killed installations left, in the store and in the temporary folder; a sentence for each."""
+    """Remove what killed installations left in the store and in the temporary folder; return a sentence for each."""
     store = find_store(system)
     left = ManagedStore(store.path).leftovers() if store.path is not None and not store.problem else ()
     with contextlib.suppress(FileNotFoundError):  # no temporary folder can be written
@@ -212,7 +214,7 @@ def sweep(system: System) -> tuple[str, ...]:
 
 
 def _rename_folder(source: Path, target: Path) -> None:
-    """Rename a folder to a name that is free; FileExistsError when somebody else took it."""
+    """Rename a folder to a free name; raise FileExistsError if another process took it."""
     try:
         source.rename(target)
     except OSError as error:
@@ -222,7 +224,7 @@ def _rename_folder(source: Path, target: Path) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Have the file system write all it holds back, so that a power cut does not publish empty files."""
+    """Flush the file system's buffers, so that a power cut does not publish empty files."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(AttributeError, OSError):
@@ -232,7 +234,7 @@ def flush(folder: Path) -> None:
 
 
 def _read(path: Path, selected: str) -> ManagedToolchain | None:
-    """A toolchain's value from its manifest; None for anything else."""
+    """Read a toolchain from its manifest; None for anything else."""
     try:
         data: Any = json.loads((path / MANIFEST).read_bytes())
         if data["schema"] != SCHEMA:
@@ -250,5 +252,5 @@ def _read(path: Path, selected: str) -> ManagedToolchain | None:
 
 
 def toolchain_json(row: ManagedToolchain) -> dict[str, Any]:
-    """A toolchain as JSON data."""
+    """Return a toolchain as JSON data."""
     return row._asdict() | {"path": str(row.path), "wheels": dict(row.wheels)}

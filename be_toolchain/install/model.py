@@ -1,4 +1,4 @@
-"""What an installation is: what was asked, what is known of the machine, and what will be done. Frozen values."""
+"""An installation as frozen values: the request, the facts about the machine, and the plan."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ Kind = Literal["cuda", "cuda-clang", "host-compiler"]
 
 
 class InstallRequest(NamedTuple):
-    """What a user asked for.
+    """A user's request for an installation.
 
     Parameters
     ----------
     cuda : str
-        ``"auto"``, a release such as ``"13.0"``, an exact version such as ``"13.0.2"``; empty for none.
+        ``"auto"``, a release such as ``"13.0"``, or an exact version such as ``"13.0.2"``; empty for no CUDA.
     into : {"env", "managed"}, optional
-        Into Python's environment, or the store of managed toolchains; chosen when not given.
+        Python's environment, or the store of managed toolchains; chosen when not given.
     host_compiler : bool
-        A C++ compiler.
+        Install a C++ compiler.
     """
 
     cuda: str = ""
@@ -28,36 +28,36 @@ class InstallRequest(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What an installation depends on.
+    """The facts that an installation depends on.
 
     Parameters
     ----------
     machine : str
         ``"x86_64"`` or ``"aarch64"``.
     site : Path
-        The environment's folder of packages.
+        The environment's site-packages folder.
     store : Path, optional
         The folder of managed toolchains; None without a home.
     is_virtual, is_conda, is_external : bool
-        Whether Python runs in a virtual environment, in a conda prefix, or is one that its distribution manages.
+        Whether Python runs in a virtual environment or a conda prefix, or is managed by its Linux distribution.
     writable : bool
-        Whether packages can be put into `site`.
+        Whether `site` can be written.
     driver_version, driver_release : str
-        The CUDA version that the driver speaks and the driver's own number; empty without a driver.
+        The CUDA version that the driver supports and the driver's own number; empty without a driver.
     jax_cuda : str
         The CUDA major version of jax's plugin, empty without one.
     minimums : tuple of (package, version)
-        What jax's plugin asks of the CUDA wheels in its environment.
+        The minimum versions of CUDA wheels that jax's plugin requires in its environment.
     present : tuple of (package, version)
-        The CUDA wheels in `site`; a package that an interrupted exchange left twice is there twice.
+        The CUDA wheels in `site`; a package that an interrupted exchange left twice is listed twice.
     interrupted : str
-        The release that an interrupted exchange in `site` was going to; empty when there was none.
+        The target release of an interrupted exchange in `site`; empty when there was none.
     stored : tuple of str
         The names of the managed toolchains.
     clang, clang_version : str
         The path and version of a clang++ that compiles CUDA 12, or empty.
     clang_problem : str
-        Why the clang that is here does not; empty when there is none at all.
+        Why the clang on this machine can't compile CUDA 12; empty without a clang.
     distribution : str
         ``ID`` and ``ID_LIKE`` of ``/etc/os-release``.
     """
@@ -88,11 +88,11 @@ class Wheel(NamedTuple):
     Parameters
     ----------
     name, version : str
-        Which distribution.
+        The Python distribution and its version.
     hashes : tuple of str
-        ``"sha256:<hex>"``; a download must have one of them.
+        The accepted hashes, ``"sha256:<hex>"``; a download must have one of them.
     size_bytes : int, optional
-        Of the download, where known.
+        The size of the download, where known.
     """
 
     name: str
@@ -107,20 +107,20 @@ class Wheel(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """What to ask an index for, before it has answered.
+    """The target of an installation before the index was asked which wheels meet it.
 
     Parameters
     ----------
     kind : {"cuda", "cuda-clang", "host-compiler"}
-        What it is; ``"cuda-clang"`` are the CUDA 12 wheels, without nvcc, for clang.
+        The kind of compiler; ``"cuda-clang"`` is the set of CUDA 12 wheels for clang, without nvcc.
     requirement : str
-        What pins it.
+        The requirement for the index, which pins all parts.
     into : {"env", "managed"}
-        Where it goes.
+        Python's environment, or the store of managed toolchains.
     folder : Path
-        The folder of packages, or the store.
+        The site-packages folder, or the store.
     why, notes : tuple of str
-        The reasons of each choice; what to know beside.
+        The reason for each choice, and remarks for the user.
     clang : str
         The clang that compiles with it; empty where nvcc does.
     """
@@ -135,24 +135,24 @@ class Goal(NamedTuple):
 
 
 class InstallPlan(NamedTuple):
-    """What will be done.
+    """An installation as it will be carried out.
 
     Parameters
     ----------
     goal : Goal
-        What was asked.
+        The goal that it meets.
     version : str
-        Of the toolkit or compiler, ``"13.0.2"``.
+        The version of the toolkit or compiler, ``"13.0.2"``.
     wheels : tuple of Wheel
-        All that is installed, pinned together.
+        The wheels to install, all pinned.
     replaces : tuple of (package, version)
-        What is taken out of the environment for them.
+        The packages that they replace in the environment.
     repairs : bool
         Whether the environment is in the middle of an interrupted exchange.
     is_done : bool
-        Whether all of it is there already.
+        Whether everything is installed already.
     download_mb, installed_mb : int
-        About how big.
+        The approximate sizes.
     """
 
     goal: Goal
@@ -166,20 +166,20 @@ class InstallPlan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How the store calls it."""
+        """The name in the store."""
         return f"{'zig' if self.goal.kind == 'host-compiler' else 'cuda'}-{self.version}"
 
     @property
     def folder(self) -> Path:
-        """Where its files will be."""
+        """The folder that the files go into."""
         return self.goal.folder / self.name if self.goal.into == "managed" else self.goal.folder
 
     def forced(self) -> InstallPlan:
-        """The same plan for files that are not what they should be."""
+        """Return the same plan for installed files that differ from their wheels."""
         return self._replace(is_done=False, repairs=True)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON data.
+        """Return the plan as JSON data.
 
         Returns
         -------
@@ -206,12 +206,12 @@ class InstallPlan(NamedTuple):
 
 
 def render_plan(plan: InstallPlan) -> str:
-    """A plan as the text that a user says yes to.
+    """Render a plan as the text that the user confirms.
 
     Parameters
     ----------
     plan : InstallPlan
-        Any.
+        The plan.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What to install where, and why: decisions over values. Pure."""
+"""The decisions of an installation: what to install where, and why. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SIZES_MB = {
 
 
 class _Choice(NamedTuple):
-    """A CUDA release, as a requirement's version part; `clang` compiles with it where it has no nvcc."""
+    """A CUDA release as a version specifier; where it has no nvcc, `clang` compiles with it."""
 
     specifier: str
     release: str
@@ -53,7 +53,7 @@ class _Choice(NamedTuple):
 
     @property
     def requirement(self) -> str:
-        """What pins all parts of it."""
+        """The requirement that pins all of its parts."""
         return f"{catalog.PIP_TOOLKIT_12 if self.clang else catalog.PIP_TOOLKIT}{self.specifier}"
 
 
@@ -63,9 +63,9 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
     Parameters
     ----------
     request : InstallRequest
-        What was asked.
+        The user's request.
     situation : Situation
-        What is known.
+        The facts about the machine.
 
     Returns
     -------
@@ -74,9 +74,9 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
     Raises
     ------
     CudaUnavailableError
-        The index has no such compiler, or the driver runs none that it has.
+        The index has no such compiler, or the driver supports none that it has.
     InstallError
-        The place that was named can't take it.
+        The compiler can't be installed where the user asked for it.
     """
     goals = []
     if request.cuda:
@@ -87,7 +87,7 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
 
 
 def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
-    """A CUDA toolkit."""
+    """Choose the goal for a CUDA toolkit."""
     into, why = _choose_target(request.into, situation)
     choice = _choose_release(request.cuda, into, situation)
     if choice.clang:
@@ -109,14 +109,14 @@ def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
 
 
 def _store(situation: Situation) -> Path:
-    """The store's folder."""
+    """Return the store's folder."""
     if situation.store is None:
         raise StoreError("there is no home folder for managed toolchains", hints=(f"set {ENV_STORE}=/a/folder",))
     return situation.store
 
 
 def _choose_target(asked: Target | None, situation: Situation) -> tuple[Target, str]:
-    """Where to, and why."""
+    """Choose between the environment and the store, and say why."""
     obstacle = _obstacle(situation)
     if asked == "env":
         if obstacle:
@@ -131,14 +131,14 @@ def _choose_target(asked: Target | None, situation: Situation) -> tuple[Target, 
 
 
 def _obstacle(situation: Situation) -> str:
-    """Why pip can't write to the environment, empty when it can."""
+    """Return the reason why pip can't write to the environment; empty when it can."""
     if situation.is_external:
         return "its distribution manages this Python (PEP 668)"
     return "" if situation.writable else f"{situation.site} is not writable"
 
 
 def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
-    """Which release, and why."""
+    """Choose a release, and say why."""
     least = _least_release(situation) if into == "env" else ""
     if asked == "auto":
         return _choose_auto(least, situation)
@@ -169,7 +169,7 @@ def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
 
 
 def _for_clang(specifier: str, release: str, why: str, notes: tuple[str, ...], situation: Situation) -> _Choice:
-    """CUDA 12's wheels with the clang that is here."""
+    """Choose CUDA 12's wheels, to be compiled with by this machine's clang."""
     named = f"clang {situation.clang_version} ({situation.clang})"
     reasons = f"{why}; PyPI has no nvcc for it, and {named} compiles with its ptxas, libdevice and headers"
     own = ("an nvcc on this machine comes before it in the search, unless: python -m be_toolchain use " + release,)
@@ -177,7 +177,7 @@ def _for_clang(specifier: str, release: str, why: str, notes: tuple[str, ...], s
 
 
 def _driver_notes(release: str, situation: Situation) -> tuple[str, ...]:
-    """What the driver will not do with the products of a release."""
+    """Note what the driver can't run of the code that a release compiles."""
     if not situation.driver_version:
         return ()
     rows = judge_driver(release, situation.driver_version, situation.driver_release)
@@ -185,7 +185,7 @@ def _driver_notes(release: str, situation: Situation) -> tuple[str, ...]:
 
 
 def _choose_auto(least: str, situation: Situation) -> _Choice:
-    """The newest release that the driver and jax allow."""
+    """Choose the newest release that the driver and jax allow."""
     beside = ("jax here is for CUDA 12; kernels of CUDA 13 load beside it on driver 580 or newer",)
     notes = beside if situation.jax_cuda == "12" else ()
     if not situation.driver_version:
@@ -214,13 +214,13 @@ def _choose_auto(least: str, situation: Situation) -> _Choice:
 
 
 def _least_release(situation: Situation) -> str:
-    """The oldest release that jax's plugin accepts in its environment, empty for any."""
+    """Return the oldest release that jax's plugin accepts in its environment; empty for any."""
     releases = (release_of(version) for name, version in situation.minimums if name in PARTS)
     return max(releases, key=version_key, default="")
 
 
 def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
-    """The error for CUDA 12, with all that works there."""
+    """Make the error for CUDA 12, with every alternative that works here."""
     hints = []
     if not situation.clang:
         hints.append(
@@ -245,7 +245,7 @@ def _no_nvcc(problem: str, situation: Situation) -> CudaUnavailableError:
 
 
 def _host_goal(situation: Situation) -> Goal:
-    """A C++ compiler from PyPI."""
+    """Choose the goal for a C++ compiler from PyPI."""
     return Goal(
         kind="host-compiler",
         requirement=ZIG,
@@ -262,11 +262,11 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
     Parameters
     ----------
     goal : Goal
-        What was asked of it.
+        The goal that the index was asked for.
     wheels : tuple of Wheel
-        What it would install, the meta package included.
+        The index's answer: the wheels to install, including the meta package.
     situation : Situation
-        What is known.
+        The facts about the machine.
 
     Returns
     -------
@@ -275,7 +275,7 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
     Raises
     ------
     InstallError
-        The answer lacks a part or mixes releases: nothing good would come of it.
+        The answer lacks a part or mixes releases, so that the toolkit would not work.
     """
     if goal.kind != "host-compiler":
         version = _short(next((wheel.version for wheel in wheels if wheel.name == "cuda-toolkit"), ""))
@@ -311,7 +311,7 @@ def plan_install(goal: Goal, wheels: tuple[Wheel, ...], situation: Situation) ->
 
 
 def _short(version: str) -> str:
-    """A version without the zero that rebuilt meta packages have at the end.
+    """Strip the trailing zero that the versions of rebuilt meta packages have.
 
     Examples
     --------
@@ -327,7 +327,7 @@ _OWN_RELEASE = {name for name, row in PARTS.items() if not row.same_release} | {
 
 
 def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) -> None:
-    """All parts, and all of one release: metadata of the past has let some float."""
+    """Check that all parts are there and of one release: some old meta packages do not pin every part."""
     missing = sorted(set(parts) - {wheel.name for wheel in wheels})
     releases = {release_of(wheel.version) for wheel in wheels if wheel.name not in _OWN_RELEASE}
     if missing or len(releases) != 1:
@@ -337,7 +337,7 @@ def _check_parts(goal: Goal, wheels: tuple[Wheel, ...], parts: tuple[str, ...]) 
 
 
 def mixture_of(present: tuple[tuple[str, str], ...]) -> str:
-    """What is wrong with the CUDA wheels of an environment, empty when nothing is, or when nvcc is not among them.
+    """Describe what is wrong with an environment's CUDA wheels; empty if nothing is, or if nvcc is not among them.
 
     Examples
     --------

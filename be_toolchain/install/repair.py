@@ -1,4 +1,4 @@
-"""Which installations would repair what the doctor found. Pure."""
+"""The choice of installations that repair the doctor's problems. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from be_toolchain.machine.system_packages import host_package
 
 
 class Repairs(NamedTuple):
-    """What can be done about a report.
+    """The repairs for a report.
 
     Parameters
     ----------
     requests : tuple of (reason, InstallRequest)
-        What an installation repairs.
+        The installations, each with the problem that it repairs.
     manual : tuple of str
-        What is left to the user, with the command.
+        The repairs that are left to the user, with their commands.
     """
 
     requests: tuple[tuple[str, InstallRequest], ...] = ()
@@ -33,19 +33,19 @@ class Repairs(NamedTuple):
 
 
 def find_repairs(situation: Situation, problems: tuple[ToolchainError, ...]) -> Repairs:
-    """Decide what to install so that the doctor's problems go away.
+    """Choose the installations that solve the doctor's problems.
 
     Parameters
     ----------
     situation : Situation
-        What is known of the machine.
+        The facts about the machine.
     problems : tuple of ToolchainError
-        Those of the doctor's report.
+        The problems of the doctor's report.
 
     Returns
     -------
     Repairs
-        Wheels of different releases are repaired even when another toolkit is in use: they come first in the search.
+        Wheels of different releases are repaired even if another toolkit is in use: they come first in the search.
     """
     requests: list[tuple[str, InstallRequest]] = []
     manual: list[str] = []
@@ -69,7 +69,7 @@ def find_repairs(situation: Situation, problems: tuple[ToolchainError, ...]) -> 
 
 
 def _broken_environment(situation: Situation) -> tuple[str, InstallRequest] | None:
-    """The installation that makes the environment's CUDA wheels one release again."""
+    """Find the installation that makes the environment's CUDA wheels one release again."""
     if situation.interrupted:
         known = situation.interrupted if situation.interrupted[0].isdigit() else "auto"
         reason = f"an installation of CUDA wheels into {situation.site} was interrupted"
@@ -84,7 +84,7 @@ def _broken_environment(situation: Situation) -> tuple[str, InstallRequest] | No
 
 
 def _fitting(release: str, situation: Situation) -> str:
-    """A release if jax's plugin in the environment accepts it, else the newest that fits."""
+    """Return a release if jax's plugin in the environment accepts it, else the newest that fits."""
     if release == "auto" or version_key(release)[0] < FIRST_PIP_MAJOR:
         return "auto"
     least = max((version_key(release_of(version)) for _, version in situation.minimums), default=())

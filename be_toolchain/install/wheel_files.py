@@ -1,4 +1,4 @@
-"""Whether installed wheels are what their index served: each file against the RECORD that came with it."""
+"""Verification of installed wheels: each file is compared with the wheel's RECORD."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 
 
 def dist_infos_of(site: Path, name: str) -> tuple[tuple[Path, str], ...]:
-    """Every dist-info folder of a distribution and its version: one, more after an interrupted exchange, or none."""
+    """Find a distribution's dist-info folders and versions: one, several after an interrupted exchange, or none."""
     from packaging.utils import canonicalize_name
 
     paths = sorted(site.glob("*.dist-info")) if site.is_dir() else ()
@@ -31,12 +31,12 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
     site : Path
         The folder that it was installed into.
     name, version : str
-        Which distribution.
+        The distribution and its version.
 
     Yields
     ------
     str
-        What is wrong; nothing when all is right.
+        A description of each difference.
     """
     folders = dist_infos_of(site, name)
     if [found for _, found in folders] != [normalize(name, version)[1]]:
@@ -56,7 +56,7 @@ def check_wheel(site: Path, name: str, version: str) -> Iterator[str]:
 
 
 def _matches(path: Path, recorded: str) -> bool:
-    """Whether a file has the digest ``sha256=<urlsafe base64>`` of a RECORD."""
+    """Return whether a file has the digest ``sha256=<urlsafe base64>`` of a RECORD."""
     algorithm, _, wanted = recorded.partition("=")
     try:
         digest = hashlib.new(algorithm)

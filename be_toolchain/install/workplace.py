@@ -1,4 +1,4 @@
-"""Folders in which an installation works: each is locked while its maker lives, so that others may sweep the rest."""
+"""Working folders of installations: each is locked while its maker lives, so that others can sweep the rest."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WORK = "be-toolchain-work-"
 
 @contextlib.contextmanager
 def make_workplace(parent: Path | None = None, prefix: str = WORK) -> Generator[Path]:
-    """A new folder, in the temporary one unless told otherwise, removed at the end.
+    """Make a working folder, by default in the temporary one, and remove it at the end.
 
     Raises
     ------
     OSError
-        It can't be made.
+        The folder can't be made.
     """
     folder, lock = _make_locked(parent, prefix)
     try:
@@ -35,7 +35,7 @@ def make_workplace(parent: Path | None = None, prefix: str = WORK) -> Generator[
 
 
 def _make_locked(parent: Path | None, prefix: str) -> tuple[Path, int]:
-    """A folder and its lock; another one where a sweep came between the two."""
+    """Make a folder and its lock; try again if a sweep came between the two."""
     while True:
         folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
         try:
@@ -48,7 +48,7 @@ def _make_locked(parent: Path | None, prefix: str) -> tuple[Path, int]:
 
 
 def _take(lock: int) -> bool | None:
-    """Whether a lock was free; None on a file system without locks, where nothing is swept."""
+    """Take a lock and return whether it was free; None on a file system without locks, where nothing is swept."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -59,7 +59,7 @@ def _take(lock: int) -> bool | None:
 
 
 def find_dead(parent: Path, prefixes: str | tuple[str, ...] = WORK) -> tuple[Path, ...]:
-    """The user's folders in another one whose makers are gone."""
+    """Find the user's working folders in `parent` whose makers are gone."""
     try:
         found = sorted(entry for entry in parent.iterdir() if entry.name.startswith(prefixes))
     except OSError:
@@ -68,7 +68,7 @@ def find_dead(parent: Path, prefixes: str | tuple[str, ...] = WORK) -> tuple[Pat
 
 
 def sweep_dead(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Remove what killed makers left; a sentence for each. Whoever was quicker to remove one says it."""
+    """Remove what killed makers left; return a sentence for each folder that this process removed."""
     return tuple(said for folder in folders if (said := _sweep(folder)))
 
 
@@ -90,7 +90,7 @@ def _sweep(folder: Path) -> str:
 
 
 def _is_mine(folder: Path) -> bool:
-    """Whether it is a folder of the user's, and no link to one."""
+    """Return whether a path is a folder of the user's, not a link to one."""
     try:
         found = folder.lstat()
     except OSError:
@@ -99,7 +99,7 @@ def _is_mine(folder: Path) -> bool:
 
 
 def _is_dead(folder: Path) -> bool:
-    """Whether a folder's maker is gone, or has not got as far as the lock: then it makes another one."""
+    """Return whether a folder's maker is gone, or has not locked it yet, in which case it makes another one."""
     with contextlib.suppress(OSError), _dead_lock(folder) as is_dead:
         return is_dead or not any(folder.iterdir())
     return False
@@ -107,7 +107,7 @@ def _is_dead(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _dead_lock(folder: Path) -> Generator[bool]:
-    """Whether a folder's maker is gone; while that is so, it is locked."""
+    """Yield whether a folder's maker is gone; if so, hold the folder's lock meanwhile."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -120,7 +120,7 @@ def _dead_lock(folder: Path) -> Generator[bool]:
 
 
 def _empty(folder: Path) -> None:
-    """Remove a folder, its lock last: what a kill leaves in between is still known to be dead."""
+    """Remove a folder, its lock last, so that the remains of a killed removal are still known to be dead."""
     with contextlib.suppress(OSError):
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():
@@ -132,7 +132,7 @@ def _empty(folder: Path) -> None:
 
 
 def _size_bytes(folder: Path) -> int:
-    """What a folder takes on the disk."""
+    """Return the disk usage of a folder in bytes."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

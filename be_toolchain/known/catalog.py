@@ -1,4 +1,4 @@
-"""What is known about CUDA toolkits and C++ compilers in the wild, as data rows: layouts, places, names, limits."""
+"""Facts about CUDA toolkits and C++ compilers in the wild, as data rows: layouts, places, names, limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROC_DRIVER = Path("/proc/driver/nvidia")
 
 
 class Layout(NamedTuple):
-    """Where the parts of one kind of CUDA installation are, below its root.
+    """The folders of one kind of CUDA installation, relative to its root.
 
     ``{target}`` stands for the target folder (``x86_64-linux``), ``{multiarch}`` for Debian's (``x86_64-linux-gnu``).
     Each tuple is tried in order; ``/``-rooted entries are absolute.
@@ -27,9 +27,9 @@ class Layout(NamedTuple):
     Parameters
     ----------
     name : str
-        How it is called in messages.
+        The name in messages.
     marker : tuple of str
-        All of these exist below the root, or it is not this layout.
+        The paths below the root that must all exist for this layout.
     tools, cicc, libdevice : tuple of str
         Folders of nvcc's tools, of cicc, and of ``libdevice.10.bc``.
     includes, libraries : tuple of str
@@ -111,7 +111,7 @@ class ComponentRow(NamedTuple):
     Parameters
     ----------
     name : str
-        Our name for it.
+        The name in be_toolchain.
     pip : str
         Its CUDA 13 wheel; the extra of ``cuda-toolkit`` that pulls it is `extra`.
     extra : str

@@ -1,4 +1,4 @@
-"""Texts that tools print and files hold, turned into versions and paths. Pure: text in, values out."""
+"""Parsers that turn the output of tools and the text of files into versions and paths. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from be_toolchain.model import Family, HostLimits
 
 
 def release_of(version: str) -> str:
-    """The CUDA release that a component's version belongs to, empty for an empty version.
+    """Return the CUDA release that a component's version belongs to; empty for an empty version.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def release_of(version: str) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """The numbers in the version of a compiler, a driver or a CUDA release, for comparing.
+    """Return the numbers in the version of a compiler, a driver or a CUDA release, for comparing.
 
     Versions of Python distributions, which may be pre-releases, are compared by `packaging`.
 
@@ -36,7 +36,7 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 class ToolVersion(NamedTuple):
-    """What ``nvcc --version`` and its tools print."""
+    """The version that nvcc, or one of its tools, prints for ``--version``."""
 
     version: str
     build: str = ""
@@ -63,7 +63,7 @@ def parse_tool_version(text: str) -> ToolVersion | None:
 
 
 class HostVersion(NamedTuple):
-    """What ``c++ -v`` prints about itself."""
+    """The version and target that a C++ compiler prints for ``-v``."""
 
     family: Family
     version: str
@@ -104,7 +104,7 @@ def parse_host_version(text: str) -> HostVersion | None:
 
 
 class DryRun(NamedTuple):
-    """Where nvcc itself says that its parts are; empty or None where it does not say."""
+    """The folders of nvcc's parts according to ``nvcc --dryrun``; empty or None where it does not say."""
 
     here: Path | None = None
     top: Path | None = None
@@ -134,14 +134,14 @@ def parse_dryrun(text: str) -> DryRun:
 
 
 def _clean_path(text: str | None) -> Path | None:
-    """An absolute path without its `..`, None for nothing."""
+    """Return an absolute path without its `..`; None for no text."""
     import os.path
 
     return Path(os.path.normpath(text.strip())) if text and text.strip().startswith("/") else None
 
 
 def _flag_paths(flag: str, text: str | None) -> tuple[Path, ...]:
-    """The absolute folders that follow `flag` in a shell-quoted list."""
+    """Return the absolute folders that follow `flag` in a shell-quoted list."""
     import shlex
 
     try:
@@ -155,7 +155,7 @@ def _flag_paths(flag: str, text: str | None) -> tuple[Path, ...]:
 
 
 def parse_archs_listed(text: str) -> tuple[Arch, ...]:
-    r"""Every ``compute_XX`` in the text of ``nvcc --list-gpu-arch`` or ``nvcc --help``, sorted.
+    r"""Find every ``compute_XX`` in the text of ``nvcc --list-gpu-arch`` or ``nvcc --help``, sorted.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def parse_archs_listed(text: str) -> tuple[Arch, ...]:
 
 
 def parse_sm_listed(text: str) -> tuple[Arch, ...]:
-    r"""Every ``sm_XX`` in what ``ptxas --help`` or ``clang --target=nvptx64 --print-supported-cpus`` prints, sorted.
+    r"""Find every ``sm_XX`` that ``ptxas --help`` or ``clang --target=nvptx64 --print-supported-cpus`` prints, sorted.
 
     Examples
     --------
@@ -206,7 +206,7 @@ See https://github.com/NVIDIA/cuda-samples/issues/378 and https://github.com/Nix
 
 
 def parse_libc_below(text: str) -> str:
-    r"""The first glibc that a toolkit's ``crt/math_functions.h`` contradicts, empty for none.
+    r"""Return the first glibc that a toolkit's ``crt/math_functions.h`` contradicts; empty for none.
 
     nvcc then fails in any source that includes ``math.h``: ``exception specification is incompatible``.
 
@@ -222,7 +222,7 @@ def parse_libc_below(text: str) -> str:
 
 
 def parse_cccl_version(text: str) -> str:
-    """The release in ``#define CCCL_VERSION``, or in ``THRUST_VERSION`` and ``CUB_VERSION`` before it.
+    """Read the release in ``#define CCCL_VERSION``, or in older ``THRUST_VERSION`` and ``CUB_VERSION``.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def parse_cccl_version(text: str) -> str:
 
 
 def parse_dpkg_status(text: str) -> dict[str, str]:
-    r"""Installed packages and upstream versions in dpkg's ``status``.
+    r"""Read the installed packages and their upstream versions from dpkg's ``status``.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def parse_dpkg_status(text: str) -> dict[str, str]:
 
 
 def parse_cudart_version(text: str) -> str:
-    """The release in ``#define CUDART_VERSION``, empty when there is none.
+    """Read the release in ``#define CUDART_VERSION``; empty when there is none.
 
     Examples
     --------
@@ -264,7 +264,7 @@ def parse_cudart_version(text: str) -> str:
 
 
 def render_cuda_number(number: int) -> str:
-    """CUDA's encoding of a release, ``13000``, as text.
+    """Render CUDA's encoding of a release, ``13000``, as text.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def render_cuda_number(number: int) -> str:
 
 
 def parse_version_json(text: str) -> dict[str, str]:
-    """The versions in a toolkit's ``version.json`` by their keys, empty when the text is none.
+    """Read the versions in a toolkit's ``version.json`` by their keys; empty for any other text.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def parse_version_json(text: str) -> dict[str, str]:
 
 
 def parse_conda_meta(names: tuple[str, ...]) -> dict[str, str]:
-    """Installed packages and versions from the names in a prefix's ``conda-meta``.
+    """Read the installed packages and versions from the names in a prefix's ``conda-meta``.
 
     Examples
     --------

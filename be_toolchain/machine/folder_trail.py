@@ -1,4 +1,4 @@
-"""What leads to a path, link by link, and what stands against keeping libraries in a folder."""
+"""Checks of real folders: the folders and links that lead to a path, and the reason why a folder can't be used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_LINKS = 40
 
 
 def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Every folder and link that leads to an absolute path, and what is there, from the root on."""
+    """Yield every folder and link that leads to an absolute path, from the root on, and the path itself."""
     yield "/", os.lstat("/")
     place, links, left = "", 0, path.split("/")[::-1]
     while left:
@@ -38,7 +38,7 @@ def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def judge_folder_at(folder: Path, standing: Path) -> tuple[str, Path | None]:
-    """Why a folder can't be used, empty when it can, and the part of a shared one that is the user's own.
+    """Return the reason why a folder can't be used, empty when it can, and the user's own part of a shared one.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def judge_folder_at(folder: Path, standing: Path) -> tuple[str, Path | None]:
 
 
 def _unmade(folder: Path, standing: Path) -> str:
-    """Why a folder that is not there can't be made, as far as what is there tells."""
+    """Return the reason why a missing folder can't be made, judged by the folders and links that exist."""
     if not folder.is_absolute():
         unknown = "home" if folder.parts[:1] == ("~",) else "working"
         return f"is not absolute: the {unknown} folder is unknown"

@@ -1,12 +1,12 @@
-"""Who else could change what is loaded or believed: the stats of files and folders in, a reason out. Pure.
+"""The trust rules for files and folders: stats in, a reason for distrust out. Pure.
 
-The user and root are trusted. A library that lies in a folder is loaded from it, and a project's file names programs
-that are run: both only where nobody else owns them or may write to them. So a folder for libraries or toolchains
+The user and root are trusted. Libraries are loaded from a folder, and a project's file names programs that are run;
+both are believed only where nobody else owns them or may write to them. A folder for libraries or toolchains
 
-- is used as it is where it is the user's own or root's, and writable by no one else; one that is writable by the user's
-  private group counts as such (group id equal to the user's id, the default of several distributions);
-- has a folder ``user-<uid>`` where everybody may write to it and it is sticky (mode 1777, as for a cache shared by a
-  container's users); that has to be a real folder of the user's own, closed to all others;
+- is used as it is if the user or root owns it and nobody else may write to it; the user's private group (group id equal
+  to the user's id, the default of several distributions) may;
+- has a subfolder ``user-<uid>`` if everybody may write to it and it is sticky (mode 1777, as for a cache shared by a
+  container's users); the subfolder must be a real folder that the user owns and nobody else may write to;
 - may be a symbolic link that the user or root made;
 - is refused otherwise.
 """
@@ -29,21 +29,21 @@ _LOADER_TOKENS = r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A
 
 
 def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = None) -> str:
-    """Why libraries are not loaded from a folder, empty when they are.
+    """Return the reason why libraries are not loaded from a folder; empty when they are.
 
     Parameters
     ----------
     status : os.stat_result
-        Of the folder, links followed.
+        The folder's status, links followed.
     uid : int
-        The user.
+        The user's id.
     link : os.stat_result, optional
-        Of the symbolic link that leads to it.
+        The status of the symbolic link that leads to the folder.
 
     Returns
     -------
     str
-        What follows the folder's name in a message.
+        The text that follows the folder's name in a message.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def distrust(status: os.stat_result, uid: int, *, link: os.stat_result | None = 
 
 
 def distrust_entry(status: os.stat_result, uid: int) -> str:
-    """Why one file, folder or link is not trusted, empty when it is.
+    """Return the reason why one file, folder or link is not trusted; empty when it is.
 
     Examples
     --------
@@ -76,22 +76,22 @@ def distrust_entry(status: os.stat_result, uid: int) -> str:
 
 
 def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: str = "") -> str:
-    """Why a file is not believed, by all that leads to it; empty when it is.
+    """Return the reason why a file is not believed, judged by all that leads to it; empty when it is.
 
     Parameters
     ----------
     trail : iterable of (path, os.stat_result)
-        Each folder from the root on, each link on the way, and the file: who owns one of them, or may write to it,
-        could put another file there.
+        Each folder from the root on, each link on the way, and the file. Whoever owns one of them, or may write to
+        it, could put another file there.
     uid : int
-        The user.
+        The user's id.
     home : str
-        The user's home folder, where the file is in it; who owns the folders above it is the administrator's choice.
+        The user's home folder if the file is in it. The folders above it are the administrator's choice.
 
     Returns
     -------
     str
-        A sentence that names the first place that is not trusted.
+        A sentence that names the first untrusted place.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: 
         if is_folder:
             sticky = bool(status.st_mode & stat.S_ISVTX) and is_open(status, uid)
         elif sticky and is_trusted_owner(status, uid) and not stat.S_ISLNK(status.st_mode):
-            # Its owner alone can exchange it, but whoever can move a file of the user's could have put it there.
+            # Only its owner can replace it, but whoever can move a file of the user's could have put it there.
             return f"{path} is in a folder that other users may write to; one of your own is safe"
         problem = "" if is_folder and sticky and is_trusted_owner(status, uid) else distrust_entry(status, uid)
         if problem:
@@ -116,28 +116,28 @@ def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: 
 
 
 def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
-    """Whether a file is the user's, or root's, who could do anything anyway."""
+    """Return whether a file belongs to the user, or to root, who could do anything anyway."""
     return status.st_uid in (uid, _ROOT_UID)
 
 
 def is_open(status: os.stat_result, uid: int) -> bool:
-    """Whether others than the user may write: a group of the user's own, as several distributions make it, is none."""
+    """Return whether others than the user may write; a private group of the user's does not count as others."""
     private_group = status.st_gid == status.st_uid == uid != _ROOT_UID
     return bool(status.st_mode & (stat.S_IWOTH if private_group else stat.S_IWOTH | stat.S_IWGRP))
 
 
 def is_shared(status: os.stat_result) -> bool:
-    """Whether a folder is for all users, like the temporary one: each has a folder of their own in it."""
+    """Return whether a folder is for all users, like the temporary one: each has a folder of their own in it."""
     return status.st_mode & _STICKY_FOR_ALL == _STICKY_FOR_ALL
 
 
 def own_part(folder: str, uid: int) -> str:
-    """The user's folder in one that is shared."""
+    """Return the user's folder in a shared one."""
     return f"{folder}/user-{uid}"
 
 
 def distrust_own_part(status: os.stat_result, uid: int) -> str:
-    """Why libraries are not loaded from the user's folder in a shared one, empty when they are; links not followed."""
+    """Return why libraries are not loaded from the user's part of a shared folder, links not followed, else empty."""
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
     if status.st_uid != uid:
@@ -148,7 +148,7 @@ def distrust_own_part(status: os.stat_result, uid: int) -> str:
 
 
 def against_libraries(facts: FolderFacts) -> Iterator[str]:
-    """What stands against building libraries in a folder and loading them from there; each follows the folder's name.
+    """Yield the reasons against keeping libraries in a folder; each text follows the folder's name in a message.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def against_libraries(facts: FolderFacts) -> Iterator[str]:
 
 
 def against_building(facts: FolderFacts) -> Iterator[str]:
-    """What stands against making files in a folder and running them, whoever else may write to it."""
+    """Yield the reasons against writing and running files in a folder, whoever else may write to it."""
     if not facts.writable:
         is_there = facts.standing == facts.path
         yield "can't be written" if is_there else f"can't be made: {facts.standing} can't be written"

@@ -1,8 +1,8 @@
-"""Locks of a process that may fork while its other threads work, as data loaders do.
+"""Locks for a process that may fork while its other threads work, as data loaders do.
 
-A forked child has one thread and a copy of everything else: a lock that another thread held stays locked there for
-ever, a module that it was importing never gets ready, and a pipe that it had just opened stays open as long as the
-child lives, so that who reads it waits for an end that does not come.
+A forked child has one thread and a copy of everything else. A lock that another thread held stays locked in it for
+ever. A module that the thread was importing never finishes. A pipe that it had just opened stays open as long as the
+child lives, so that its reader never sees the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _locks: weakref.WeakSet[ThreadLock] = weakref.WeakSet()
 
 
 class ThreadLock:
-    """A re-entrant lock between the threads of a process, free in a forked child unless the forking thread held it."""
+    """A re-entrant lock for the threads of a process, free in a forked child unless the forking thread held it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -38,7 +38,7 @@ class ThreadLock:
         self._lock.release()
 
     def forget_other_threads(self) -> None:
-        """Make the lock anew where a thread holds it that this process does not have."""
+        """Replace the lock if its holder is a thread that this process does not have."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:
@@ -46,7 +46,7 @@ class ThreadLock:
 
 
 def _before_fork() -> None:
-    """Wait until no other thread imports for us, and keep `no_fork`."""
+    """Wait until no other thread imports for our packages, and hold `no_fork`."""
     give_up = time.monotonic() + _LONGEST_WAIT_S
     no_fork.acquire()
     while _is_importing() and time.monotonic() < give_up:
@@ -56,7 +56,7 @@ def _before_fork() -> None:
 
 
 def _is_importing() -> bool:
-    """Whether another thread imports something for one of our packages."""
+    """Return whether another thread imports something for one of our packages."""
     this, frames = threading.get_ident(), sys._current_frames()  # noqa: SLF001 - documented, the underscore is a warning
     return any(_imports_for_us(frame) for thread, frame in frames.items() if thread != this)
 

@@ -1,4 +1,4 @@
-"""The folder of managed toolchains as it is here: programs in it run as the user, under the rules of the cache."""
+"""The folder of managed toolchains on this machine, trusted by the cache's rules, since its programs are run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OTHER_STORE = f"close it to other users with chmod -R go-w, or name a folder of 
 
 
 class StoreFolder(NamedTuple):
-    """Where managed toolchains are.
+    """The folder of managed toolchains.
 
     Parameters
     ----------
     path : Path or None
-        The user's own part of it where the folder is for all users; None when there is no home.
+        The folder, or the user's own part of it if it is for all users; None when there is no home.
     problem : str
-        Why nothing in it is used; empty when it is, or is not there yet.
+        Why nothing in it is used; empty when it is used, or does not exist yet.
     """
 
     path: Path | None
@@ -31,7 +31,7 @@ class StoreFolder(NamedTuple):
 
 
 def find_store(system: System) -> StoreFolder:
-    """Look at the folder of managed toolchains."""
+    """Find the folder of managed toolchains, and judge it."""
     named = store_dir(system.environ)
     if named is None or not system.is_dir(named):
         return StoreFolder(named)
@@ -40,7 +40,7 @@ def find_store(system: System) -> StoreFolder:
 
 
 def find_managed(system: System, prefix: str | tuple[str, ...]) -> tuple[str, ...]:
-    """The names in the store that begin with a prefix, newest first; none where the store is not trusted."""
+    """List the names in the store that begin with a prefix, newest first; none if the store is not trusted."""
     store = find_store(system)
     if store.path is None or store.problem:
         return ()
@@ -49,7 +49,7 @@ def find_managed(system: System, prefix: str | tuple[str, ...]) -> tuple[str, ..
 
 
 def version_in(name: str) -> Version:
-    """The version in the name of a managed toolchain, for comparing; below all others for what is not a version.
+    """Return the version in a managed toolchain's name, for comparing; any other text sorts below all versions.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def version_in(name: str) -> Version:
 
 
 def distrust_managed(system: System, folder: Path) -> str:
-    """Why one toolchain in the store is not used: it was never finished, or others may write to it; else empty."""
+    """Return why a toolchain in the store is not used: never finished, or writable by others; else empty."""
     if not system.is_file(folder / MANIFEST):
         return f"not a managed toolchain: no {MANIFEST}"
     return system.folder_facts(folder).obstacle

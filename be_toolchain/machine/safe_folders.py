@@ -1,4 +1,4 @@
-"""Folders of other people that the user vouches for, so that a project's file in them is believed."""
+"""Folders of other users that this user vouches for, so that a project's file in them is believed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ KEY = "safe"
 
 
 def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
-    """Whether the user vouches for every one of some folders, given without links.
+    """Return whether the user vouches for all of some folders, given without links.
 
     Raises
     ------
     PreferenceError
-        The user's own file means nothing.
+        The user's own file is not valid.
     """
     entries = (*_listed(system), *_read_own(system))
     return all(any(_covers(system, entry, folder) for entry in entries) for folder in folders)
 
 
 def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
-    """The settings that make a project's file in some folders believed."""
+    """Return the hint that names the settings by which a project's file in some folders is believed."""
     file = user_file(system.environ)
     texts = list(dict.fromkeys(map(str, folders)))
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
@@ -44,17 +44,17 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
 
 
 def _own_problem(system: System, file: Path) -> str:
-    """Why the user's own file would not be believed, there or not."""
+    """Return why the user's own file is, or would be, not believed; empty when it is."""
     return system.distrust(next((place for place in (file, *file.parents) if system.stat(place)), file))
 
 
 def _listed(system: System) -> tuple[str, ...]:
-    """The entries of the variable."""
+    """Return the entries of the variable."""
     return tuple(filter(None, system.environ.get(ENV_SAFE, "").split(os.pathsep)))
 
 
 def _read_own(system: System) -> tuple[str, ...]:
-    """The entries in the user's own file, none where it is not there or not the user's."""
+    """Read the entries in the user's own file; none if it does not exist or is not trusted."""
     path = user_file(system.environ)
     if path is None or not system.is_file(path) or system.distrust(path):
         return ()
@@ -75,7 +75,7 @@ def _read_own(system: System) -> tuple[str, ...]:
 
 
 def _covers(system: System, entry: str, folder: Path) -> bool:
-    """Whether an entry stands for a folder."""
+    """Return whether an entry covers a folder."""
     if entry == "*":
         return True
     if entry == "~" or entry.startswith("~/"):

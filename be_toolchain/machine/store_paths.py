@@ -1,4 +1,4 @@
-"""Where managed toolchains, the user's own file and the usual cache are, and their names.
+"""Names and paths of the store of managed toolchains, of the user's own file and of the usual cache.
 
 Pure: an environment in, paths out.
 """
@@ -37,7 +37,7 @@ INTERRUPTED = ".be-toolchain-installing.json"
 
 
 def store_dir(environ: Mapping[str, str]) -> Path | None:
-    """The folder of managed toolchains.
+    """Return the folder of managed toolchains.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def store_dir(environ: Mapping[str, str]) -> Path | None:
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
-    """The user's own file, in the folder of the user's settings; None when there is no home.
+    """Return the user's own file, in the folder of the user's settings; None when there is no home.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def usual_cache(environ: Mapping[str, str]) -> Path:
-    """The folder of what the runtime compiled, unless a setting names another; below ``~`` when there is no home.
+    """Return the default folder of the runtime's compiled modules; it starts with ``~`` when there is no home.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def usual_cache(environ: Mapping[str, str]) -> Path:
 
 
 def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path | None:
-    """A folder of the user's by https://specifications.freedesktop.org/basedir-spec: relative paths do not count."""
+    """Return a user's folder as in https://specifications.freedesktop.org/basedir-spec: relative paths don't count."""
     named, home = (environ.get(name, "").strip() for name in (variable, "HOME"))
     if named.startswith("/"):
         return Path(named)
@@ -93,7 +93,7 @@ def _user_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path 
 
 
 def misnamed_store(environ: Mapping[str, str]) -> str:
-    """Why the folder that ``BE_TOOLCHAINS_DIR`` names is not used, empty when it is, or none is named.
+    """Return why the folder that ``BE_TOOLCHAINS_DIR`` names is not used; empty when it is, or when it is unset.
 
     Examples
     --------
@@ -105,5 +105,5 @@ def misnamed_store(environ: Mapping[str, str]) -> str:
 
 
 def interrupted_marker(root: Path) -> Path:
-    """The marker of an interrupted exchange for wheels that share a root, ``<site-packages>/nvidia/cu13``."""
+    """Return the marker of an interrupted exchange for wheels that share a root, ``<site-packages>/nvidia/cu13``."""
     return root.parent.parent / INTERRUPTED

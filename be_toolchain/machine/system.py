@@ -1,4 +1,4 @@
-"""The port through which the machine is seen, and its real side: the only user of subprocess and the environment."""
+"""The interface to the machine and its real implementation, the only user of subprocess and the environment."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 class FileStamp(NamedTuple):
-    """What tells one state of a file or folder from another.
+    """The state of a file or folder, which changes when its content does.
 
     Parameters
     ----------
     is_dir, executable : bool
-        Its kind, and whether anyone may run it.
+        Whether it is a folder, and whether anyone may execute it.
     inode, size_bytes, mtime_ns, ctime_ns : int
-        Of what a link points at. Copies and archives set the modification time back, and nobody the change time.
+        Its stat fields, links followed. Copies and archives set the modification time back; nothing sets the change
+        time back.
     """
 
     is_dir: bool = False
@@ -36,16 +37,16 @@ class FileStamp(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """What a finished, or never started, program left.
+    """The result of a program that finished, was stopped, or could not be started.
 
     Parameters
     ----------
     argv : tuple of str
         The command.
     returncode : int or None
-        None when it did not start or was stopped.
+        The exit status; None when it did not start or was stopped.
     stdout, stderr : str
-        All it printed, undecodable bytes replaced.
+        Its output, undecodable bytes replaced.
     problem : str
         Why `returncode` is None.
     """
@@ -71,23 +72,23 @@ class RunResult(NamedTuple):
 
 
 class FolderFacts(NamedTuple):
-    """What can be done in a folder, or in the nearest one above it that is there.
+    """The possible uses of a folder, or of its nearest existing parent.
 
     Parameters
     ----------
     path : Path
-        The folder that was asked about.
+        The folder in question.
     standing : Path
-        `path`, or what of it exists: the rest has to be made.
+        `path`, or its nearest existing parent.
     writable, executable : bool
         Whether files can be made there, and whether programs and libraries in it can be loaded (not ``noexec``).
     free_bytes : int or None
-        Room for an ordinary user; None when unknown.
+        The free space for an ordinary user; None when unknown.
     obstacle : str
-        Why libraries can't be kept there, as far as neither of these tells: it is no folder, or another user could
-        put a file there, see `folder_trust`; empty otherwise.
+        Any other reason why libraries can't be kept there: it is not a folder, or another user could put a file
+        there, see `folder_trust`; empty otherwise.
     own_part : Path or None
-        The user's folder in one that is for all users, such as one of mode 1777; None elsewhere.
+        The user's own folder in a folder for all users, such as one of mode 1777; None elsewhere.
     """
 
     path: Path
@@ -100,7 +101,7 @@ class FolderFacts(NamedTuple):
 
 
 class System(ABC):
-    """All that the search may see of a machine. Paths are absolute.
+    """The interface through which the search sees a machine. Paths are absolute.
 
     Attributes
     ----------
@@ -109,13 +110,13 @@ class System(ABC):
     machine : str
         ``"x86_64"`` or ``"aarch64"``.
     prefixes : tuple of Path
-        The running Python's prefix and, in a virtual environment, the one that it was made from.
+        The running Python's prefix and, in a virtual environment, that of its base Python.
     site_dirs : tuple of Path
         The site-packages folders on Python's path, in its order.
     cwd : Path or None
-        The working folder; None when it is gone.
+        The working folder; None when it was removed.
     libc : str
-        The C library, ``"glibc 2.36"``; empty when it is another one.
+        The GNU C library's name and version, ``"glibc 2.36"``; empty with another C library.
     """
 
     environ: Mapping[str, str]
@@ -127,54 +128,54 @@ class System(ABC):
 
     @abstractmethod
     def stat(self, path: str | Path) -> FileStamp | None:
-        """The state of the file or folder at `path`, links followed; None when neither is, or it can't be seen."""
+        """Return the state of the file or folder at `path`, links followed; None if there is none or it is hidden."""
 
     @abstractmethod
     def list_dir(self, path: Path) -> tuple[str, ...]:
-        """The sorted names in a folder, empty when there is none."""
+        """Return the sorted names in a folder; empty when there is no folder."""
 
     @abstractmethod
     def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
-        """The beginning of a file as UTF-8, undecodable bytes replaced; None when it is no file or can't be read."""
+        """Read the beginning of a file as UTF-8, undecodable bytes replaced; None if there is no readable file."""
 
     @abstractmethod
     def realpath(self, path: Path) -> Path:
-        """`path` without links."""
+        """Return `path` with its links resolved."""
 
     @abstractmethod
     def run_all(
         self, commands: tuple[tuple[str, ...], ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0
     ) -> tuple[RunResult, ...]:
-        """Run all commands at once with empty input and `plain_environ` without the variables in `unset`."""
+        """Run all commands at once, with empty input, in `plain_environ` without the variables in `unset`."""
 
     @abstractmethod
     def open_library(self, name: str) -> Any:
-        """A shared library for ctypes; raises OSError when the loader does not find it."""
+        """Open a shared library for ctypes; raise OSError when the loader does not find it."""
 
     @abstractmethod
     def folder_facts(self, path: Path) -> FolderFacts:
-        """What can be done in a folder that may not be there yet; a leading ``~`` is the user's home folder."""
+        """Examine a folder that may not exist yet; a leading ``~`` is the user's home folder."""
 
     @abstractmethod
     def distrust(self, path: Path) -> str:
-        """Why a file is not believed: another user may have put it there, or could; see `folder_trust`."""
+        """Return why a file is not believed: another user may have put it there, or could; see `folder_trust`."""
 
     def run(self, argv: tuple[str, ...], *, unset: tuple[str, ...] = (), timeout_s: float = 20.0) -> RunResult:
         """Run one command as `run_all` does."""
         return self.run_all((argv,), unset=unset, timeout_s=timeout_s)[0]
 
     def is_file(self, path: Path) -> bool:
-        """Whether a file is at `path`."""
+        """Return whether `path` is a file."""
         found = self.stat(path)
         return found is not None and not found.is_dir
 
     def is_dir(self, path: Path) -> bool:
-        """Whether a folder is at `path`."""
+        """Return whether `path` is a folder."""
         found = self.stat(path)
         return found is not None and found.is_dir
 
     def is_program(self, path: Path) -> bool:
-        """Whether an executable file is at `path`."""
+        """Return whether `path` is an executable file."""
         found = self.stat(path)
         return found is not None and not found.is_dir and found.executable
 
@@ -185,7 +186,7 @@ class System(ABC):
         return tuple(dict.fromkeys(Path(word) for word in words if word.startswith("/")))
 
     def which(self, name: str) -> Path | None:
-        """Where PATH finds a program; an absolute `name` is only checked."""
+        """Find a program on PATH; an absolute `name` is only checked."""
         if "/" in name:
             path = Path(name)
             return path if path.is_absolute() and self.is_program(path) else None
@@ -196,7 +197,7 @@ _KIND, _FOLDER, _FILE = 0o170000, stat.S_IFDIR, stat.S_IFREG
 
 
 def stamp_path(path: str | Path) -> FileStamp | None:
-    """The state of a real file or folder; None when neither is there, or it can't be seen."""
+    """Return the state of a real file or folder; None if there is none or it is hidden."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a warm load does this for every recorded path; Path would double its cost
     except (OSError, ValueError):
@@ -213,12 +214,12 @@ _PIECE_BYTES = 1 << 14
 
 
 class LocalSystem(System):
-    """The machine at hand, as its process sees it now.
+    """The local machine, as this process sees it now.
 
     Parameters
     ----------
     environ : Mapping of str to str, optional
-        Instead of this process's environment variables.
+        The environment variables; this process's unless given.
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
@@ -322,7 +323,7 @@ class LocalSystem(System):
 
 
 def _working_folder() -> Path | None:
-    """Where the process is, unless that was removed."""
+    """Return the working folder; None if it was removed."""
     try:
         return Path.cwd()
     except OSError:
@@ -330,7 +331,7 @@ def _working_folder() -> Path | None:
 
 
 def _libc() -> str:
-    """The GNU C library's name and version; empty with another one."""
+    """Return the GNU C library's name and version; empty with another C library."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):
@@ -338,7 +339,7 @@ def _libc() -> str:
 
 
 def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Popen[bytes] | str:
-    """Start a program, or say why it can't be."""
+    """Start a program, or return the reason why it can't be started."""
     import subprocess
 
     from be_toolchain.machine.forks import no_fork
@@ -354,7 +355,7 @@ def _start(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Pope
 
 
 def _finish(argv: tuple[str, ...], process: subprocess.Popen[bytes], left_s: float, timeout_s: float) -> RunResult:
-    """Collect a program's output, or stop it and all that it started."""
+    """Collect a program's output, or stop it with all processes that it started."""
     import contextlib
     import subprocess
 

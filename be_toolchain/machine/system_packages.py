@@ -1,4 +1,4 @@
-"""Which Linux distribution a machine has, and the commands by which it installs compilers."""
+"""The machine's Linux distribution, and the commands that install compilers on it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CLANG_PACKAGES = (
 
 
 def distribution_of(system: System) -> str:
-    """The machine's distribution and those that it is like, as words."""
+    """Return the machine's distribution and those that it is like, as words."""
     return parse_os_release(system.read_text(Path("/etc/os-release")) or "")
 
 
 def parse_os_release(text: str) -> str:
-    r"""``ID`` and ``ID_LIKE`` of ``/etc/os-release``, as words.
+    r"""Read ``ID`` and ``ID_LIKE`` from the text of ``/etc/os-release``, as words.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def parse_os_release(text: str) -> str:
 
 
 def host_package(distribution: str) -> str:
-    """The command that installs the system's C++ compiler.
+    """Return the command that installs the system's C++ compiler.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def host_package(distribution: str) -> str:
 
 
 def clang_package(distribution: str) -> str:
-    """The command that installs a clang that compiles CUDA.
+    """Return the command that installs a clang that compiles CUDA.
 
     Examples
     --------
@@ -66,6 +66,6 @@ def clang_package(distribution: str) -> str:
 
 
 def _package_of(rows: tuple[tuple[tuple[str, ...], str], ...], distribution: str, otherwise: str) -> str:
-    """The row of a distribution."""
+    """Return the command in the row of a distribution."""
     words = set(distribution.split())
     return next((command for names, command in rows if words.intersection(names)), otherwise)

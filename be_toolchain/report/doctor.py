@@ -1,4 +1,4 @@
-"""What works here, what does not, and what to do next: the machine is examined, and a report made of it."""
+"""The examination of the machine for a report: what works here, what does not, and what to do next."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 def examine_machine(
     system: System, *, smoke: bool = False, devices: Callable[[], DeviceReport] | None = None
 ) -> Report:
-    """Look at compilers, CUDA toolkits, driver and GPUs, and judge how they fit.
+    """Examine compilers, CUDA toolkits, driver and GPUs, and judge how they fit together.
 
     Parameters
     ----------
     system : System
         The machine.
     smoke : bool
-        Build and run programs with what was found, which takes seconds.
+        Build and run programs with the compilers that were found, which takes seconds.
     devices : callable, optional
-        What `devices.ask_aside` gave, where the driver is being asked already.
+        The result of `devices.ask_aside`, if the driver is being asked already.
 
     Returns
     -------
     Report
-        Never raises a `ToolchainError`: those are findings.
+        The findings. A `ToolchainError` becomes one of them and is not raised.
     """
     asked = devices or ask_aside(system)
     surroundings = probe_surroundings(system)
@@ -90,19 +90,19 @@ def examine_machine(
 
 
 def _file_finding(passed: PassedOver) -> Finding:
-    """The line of a project's file that does not count."""
+    """Report a project's file that is passed over."""
     return Finding(status="warn", subject="project file", message=passed.reason, next_step=passed.remedy)
 
 
 def _refusal(error: ToolchainError) -> Finding:
-    """The line of a setting with which nothing can be loaded."""
+    """Report a setting with which nothing can be loaded."""
     return Finding(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
 
 
 def _report_settings(
     errors: tuple[ToolchainError, ...], devices: DeviceReport, surroundings: Surroundings, home: str
 ) -> Report:
-    """The report where a setting that steers the search means nothing: nothing was searched."""
+    """Make the report when a setting that steers the search has no valid value: nothing was searched."""
     return Report(
         findings=tuple(map(_refusal, errors)),
         toolchain=Toolchain(),
@@ -118,14 +118,14 @@ def _report_settings(
 def _try_all(
     toolchain: Toolchain, devices: DeviceReport, surroundings: Surroundings, system: System
 ) -> tuple[SmokeResult, ...]:
-    """The trials; their module is not loaded without them."""
+    """Run the trials; their module is imported only here."""
     from be_toolchain.report.smoke import run_smoke
 
     return run_smoke(toolchain, devices, system, jax=bool(surroundings.jaxlib))
 
 
 def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
-    """Who was asked for the driver: libcuda, and nvidia-smi where libcuda tells nothing."""
+    """List the sources asked for the driver: libcuda, and nvidia-smi if libcuda gave no answer."""
     told = f"driver of CUDA {devices.driver_version}, {len(devices.devices)} GPU(s) visible"
     by_smi = devices.found_via == "nvidia-smi"
     answered = devices.driver_version is not None
@@ -139,7 +139,7 @@ def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
 
 
 def _smoke_finding(trial: SmokeResult) -> Finding:
-    """A trial's line."""
+    """Report a trial."""
     status: Status = "note" if trial.outcome == "skipped" else trial.outcome
     message = f"{trial.message}\n{trial.detail}" if trial.detail else trial.message
     next_step = "the end of its output is above" if trial.detail else ""
@@ -149,7 +149,7 @@ def _smoke_finding(trial: SmokeResult) -> Finding:
 def _surrounding_findings(
     around: Surroundings, devices: DeviceReport, toolkit: CudaToolkit | None
 ) -> Iterator[Finding]:
-    """Jax's CUDA and the folders, where something is to be said of them."""
+    """Report problems of jax's CUDA and of the folders."""
     if around.jaxlib:
         plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
         yield Finding(status="ok", subject="jax", message=f"jaxlib {around.jaxlib}, {plugins}")
@@ -168,7 +168,7 @@ def _surrounding_findings(
 
 
 def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Finding]:
-    """Every line of the report."""
+    """Yield every finding of the report."""
     toolchain = found.toolchain
     yield _compiler_finding("C++ compiler", toolchain.cxx, found.cxx_problem)
     if toolchain.cuda is None:
@@ -186,7 +186,7 @@ def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Ite
 
 
 def _compiler_finding(subject: str, compiler: HostCompiler | None, problem: ToolchainError | None) -> Finding:
-    """A C++ compiler, or why there is none."""
+    """Report a C++ compiler, or why there is none."""
     if compiler is None:
         return _failed(subject, problem)
     text = f"{compiler.family} {compiler.version}, {compiler.path} (from {compiler.found_via})"
@@ -194,19 +194,19 @@ def _compiler_finding(subject: str, compiler: HostCompiler | None, problem: Tool
 
 
 def _failed(subject: str, problem: ToolchainError | None) -> Finding:
-    """A part that is missing."""
+    """Report a missing part."""
     if problem is None:
         return Finding(status="fail", subject=subject, message="not found")
     return Finding(status="fail", subject=subject, message=problem.message, next_step=_first(problem.hints))
 
 
 def _first(hints: tuple[str, ...]) -> str:
-    """The likeliest hint."""
+    """Return the most likely hint."""
     return hints[0] if hints else ""
 
 
 def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
-    """The toolkit, its parts and its host compiler."""
+    """Report the toolkit, its parts and its host compiler."""
     yield Finding(
         status="ok",
         subject="CUDA toolkit",
@@ -227,7 +227,7 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
 
 
 def _host_finding(compiler: Nvcc | ClangCuda) -> Finding:
-    """The compiler of the host side."""
+    """Report the host compiler."""
     host = compiler.host
     named = f"{host.family} {host.version}, {host.path}"
     match compiler:
@@ -244,14 +244,14 @@ def _host_finding(compiler: Nvcc | ClangCuda) -> Finding:
 
 
 def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Finding]:
-    """What the CUDA 12 wheels of this environment can do, where no toolkit is in use that would make it idle."""
+    """Report what the environment's CUDA 12 wheels can do, unless a toolkit is in use."""
     row = judge_cuda12_wheels(around.cuda12_wheels)
     if row is not None and toolkit is None:
         yield Finding(status="note", subject="CUDA 12 wheels", message=row.message, next_step=row.hint)
 
 
 def _all_passed_over(found: Survey) -> Iterator[Finding]:
-    """What was named, or is here, and would have come before what is used."""
+    """Report the places before the chosen compilers and toolkit that can be repaired."""
     cxx, cuda = found.toolchain.cxx, found.toolchain.cuda
     hosts = tuple(probe for probe in found.host_probes if probe not in found.cxx_probes)
     if cxx is not None:
@@ -262,7 +262,7 @@ def _all_passed_over(found: Survey) -> Iterator[Finding]:
 
 
 def _passed_over(subject: str, probes: tuple[Probe, ...], used: str) -> Iterator[Finding]:
-    """The places before the chosen one that can be repaired."""
+    """Report the places before the chosen one that can be repaired."""
     for probe in itertools.takewhile(lambda probe: not probe.chosen, probes):
         if probe.hint:
             message = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
@@ -270,7 +270,7 @@ def _passed_over(subject: str, probes: tuple[Probe, ...], used: str) -> Iterator
 
 
 def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Finding]:
-    """The driver and the GPUs; their absence is no failure."""
+    """Report the driver and the GPUs; their absence is not a failure."""
     if not devices.devices:
         yield Finding(
             status="note",

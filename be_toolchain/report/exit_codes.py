@@ -1,13 +1,13 @@
-"""What the command line's exit codes mean."""
+"""The exit codes of the command line."""
 
 WORKS, NO_CUDA, NO_CXX, INTERNAL = 0, 1, 2, 3
-"""All works; CUDA builds can't; C++ builds can't; a defect of be_toolchain."""
+"""Everything works; CUDA code can't be built; C++ code can't be built; a defect of be_toolchain."""
 
 USAGE_ERROR = 64
-"""Arguments that mean nothing (``EX_USAGE``)."""
+"""The arguments are invalid (``EX_USAGE``)."""
 
 NOT_WRITTEN = 74
-"""Output that can't be written, as on a full disk (``EX_IOERR``)."""
+"""The output can't be written, as on a full disk (``EX_IOERR``)."""
 
 INTERRUPTED_BY_USER, READER_GONE = 130, 141
-"""After Ctrl-C, and where what reads the output has ended, as ``head`` does: as shells have it for signals."""
+"""Ctrl-C was pressed; the reader of the output, such as ``head``, has ended. Shells use these codes for signals."""

@@ -1,4 +1,4 @@
-"""Does it really work: a C++ and a CUDA program built with what was found, and a call through JAX."""
+"""Trials of a toolchain: a C++ and a CUDA program built with it, and calls through JAX."""
 
 from __future__ import annotations
 
@@ -89,20 +89,20 @@ Outcome = Literal["ok", "fail", "skipped"]
 
 
 class SmokeResult(NamedTuple):
-    """What came of one trial.
+    """The result of one trial.
 
     Parameters
     ----------
     name : {"C++", "CUDA", "FFI on the CPU", "FFI on the GPU"}
-        What was tried.
+        The trial.
     outcome : {"ok", "fail", "skipped"}
-        Whether it did what it should.
+        Whether it worked.
     message : str
-        What happened, or why it was not tried; one line.
+        One line: what happened, or why the trial was skipped.
     detail : str
-        The end of what a failed program printed.
+        The end of a failed program's output.
     wall_s : float
-        How long it took.
+        The time that it took, in seconds.
     """
 
     name: str
@@ -113,14 +113,14 @@ class SmokeResult(NamedTuple):
 
 
 def run_smoke(toolchain: Toolchain, devices: DeviceReport, system: System, *, jax: bool) -> tuple[SmokeResult, ...]:
-    """Try all that a toolchain should be able to do, in a temporary folder that is removed again.
+    """Try everything that a toolchain should be able to do, in a temporary folder.
 
     Parameters
     ----------
     toolchain : Toolchain
-        As far as there is one.
+        The toolchain, which may lack parts.
     devices : DeviceReport
-        With a GPU, CUDA programs are run as well.
+        The GPUs; with one, CUDA programs are also run.
     system : System
         The machine.
     jax : bool
@@ -137,7 +137,7 @@ def run_smoke(toolchain: Toolchain, devices: DeviceReport, system: System, *, ja
 def _trials(
     toolchain: Toolchain, devices: DeviceReport, system: System, scratch: Path, *, jax: bool
 ) -> Iterator[SmokeResult]:
-    """Every trial that makes sense."""
+    """Run every trial that the toolchain's parts and the GPUs allow."""
     cxx, cuda = toolchain.cxx, toolchain.cuda
     if cxx is None:
         yield SmokeResult(name="C++", outcome="skipped", message="there is no compiler")
@@ -165,7 +165,7 @@ def _try_cpp(system: System, cxx: HostCompiler, scratch: Path) -> SmokeResult:
 
 
 def _try_cuda(system: System, cuda: CudaToolkit, devices: DeviceReport, scratch: Path) -> SmokeResult:
-    """Build a CUDA program; run it all with a GPU, and only its beginning without one."""
+    """Build a CUDA program; run all of it with a GPU, and only its beginning without one."""
     source, program = scratch / "smoke.cu", scratch / "smoke_cuda"
     source.write_text(CUDA)
     present = sorted({device.arch for device in devices.devices})
@@ -180,7 +180,7 @@ def _try_cuda(system: System, cuda: CudaToolkit, devices: DeviceReport, scratch:
 
 
 def _compiler_command(cuda: CudaToolkit, archs: tuple[Arch, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The command that compiles and links CUDA for some architectures, and the libraries that it has to be told."""
+    """Return the command that compiles and links CUDA for some architectures, and the libraries that it needs."""
     host = str(cuda.host_compiler.path)
     match cuda.compiler:
         case Nvcc() as nvcc:
@@ -206,7 +206,7 @@ def _try_ffi(system: System, language: str, name: str, expected: str, scratch: P
 
 
 def _try(system: System, name: str, commands: tuple[tuple[str, ...], ...], expected: str, success: str) -> SmokeResult:
-    """Run commands until one fails; the last one has to print what is expected."""
+    """Run commands until one fails; the last one must print `expected`."""
     start = time.monotonic()
     told: RunResult | None = None
     for command in commands:

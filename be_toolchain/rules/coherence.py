@@ -1,4 +1,4 @@
-"""Whether parts fit together: rules over versions. Pure."""
+"""Rules by which the parts of a toolchain fit together, mostly over versions. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mixture(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """One line that names the strangers."""
+        """One line that names the parts of other releases."""
         parts = ", ".join(f"{component.name} {component.version}" for component in self.strangers)
         return f"parts of different releases: {self.measure} is of CUDA {self.release}, but {parts}"
 
@@ -37,8 +37,8 @@ FIRST_FROM_PIP = (12,)
 def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
     """Find parts of another release than nvcc's; a part of unknown version is not judged.
 
-    Code that cicc of one release makes, ptxas of an older one refuses (``Unsupported .version``), and CUDA headers of
-    one release need the compiler headers (crt) of the same.
+    The ptxas of an older release refuses the code that a newer cicc makes (``Unsupported .version``), and CUDA headers
+    need the compiler headers (crt) of their own release.
     """
     strangers = find_strangers(toolkit.components, toolkit.release)
     if not strangers:
@@ -48,7 +48,7 @@ def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
 
 
 def find_strangers(components: tuple[Component, ...], release: str) -> tuple[Component, ...]:
-    """The components that are known to be of another release and that would not work with the rest."""
+    """Find the components that are known to be of another release and would not work with the rest."""
     lenient = {row.name for row in catalog.COMPONENTS if not row.same_release}
     return tuple(
         component
@@ -58,12 +58,12 @@ def find_strangers(components: tuple[Component, ...], release: str) -> tuple[Com
 
 
 def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str:
-    """The command that makes a toolkit whole, and of one release.
+    """Return the command that makes a toolkit complete, and of one release.
 
     Parameters
     ----------
     release : str
-        nvcc's.
+        The release of nvcc.
     layout, root, found_via
         As in `CudaToolkit`.
 
@@ -84,7 +84,7 @@ def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str
 
 
 def judge_release(release: str) -> str:
-    """Why a toolkit of a release is too old, empty when it is not."""
+    """Return the reason why a toolkit of a release is too old; empty when it is not."""
     least = ".".join(map(str, catalog.MIN_CUDA_RELEASE))
     if version_key(release) < catalog.MIN_CUDA_RELEASE:
         return f"CUDA {release} is older than {least}, the first that compiles C++17"
@@ -92,14 +92,14 @@ def judge_release(release: str) -> str:
 
 
 def judge_host(compiler: HostCompiler, limits: HostLimits) -> str:
-    """Why nvcc would refuse a host compiler, empty when it would not.
+    """Return the reason why nvcc would refuse a host compiler; empty when it would not.
 
     Parameters
     ----------
     compiler : HostCompiler
-        Any.
+        The host compiler.
     limits : HostLimits
-        Those of the toolkit.
+        The toolkit's limits.
 
     Returns
     -------
@@ -124,19 +124,19 @@ def judge_host(compiler: HostCompiler, limits: HostLimits) -> str:
 
 
 def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
-    """What the C library will not let a toolkit do.
+    """Warn of a C library that a toolkit does not work with.
 
     Parameters
     ----------
     libc : str
-        ``"glibc 2.36"``; empty for another one.
+        ``"glibc 2.36"``; empty for another C library.
     toolkit : CudaToolkit
-        Whose headers may contradict it.
+        The toolkit, whose headers may contradict the C library.
 
     Returns
     -------
     tuple of Warned
-        NVIDIA's programs need glibc, and its headers declare functions that a newer glibc declares otherwise.
+        NVIDIA's programs need glibc, and its headers declare functions that a newer glibc declares differently.
     """
     name, _, version = libc.partition(" ")
     if name != "glibc":
@@ -155,18 +155,18 @@ def judge_libc(libc: str, toolkit: CudaToolkit) -> tuple[Warned, ...]:
 
 
 def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *, has_gpu: bool) -> tuple[Warned, ...]:
-    """How a toolkit's kernels get on with the CUDA that jax itself brings.
+    """Warn where a toolkit's kernels and the CUDA that comes with jax do not fit together.
 
     Parameters
     ----------
     release : str
-        The toolkit's, ``"13.0"``.
+        The toolkit's release, ``"13.0"``.
     plugins : tuple of (name, version)
         jax's CUDA plugins, ``("jax-cuda13-plugin", "0.11.2")``.
     jaxlib : str
         The version of jaxlib; empty when jax is not installed.
     has_gpu : bool
-        Whether there is anything to run on.
+        Whether the machine has a GPU.
 
     Examples
     --------
@@ -197,12 +197,12 @@ def judge_jax(release: str, plugins: tuple[tuple[str, str], ...], jaxlib: str, *
 
 
 def judge_cuda12_wheels(wheels: tuple[tuple[str, str], ...]) -> Warned | None:
-    """What an environment's CUDA 12 wheels can and can't do; None when the one with ptxas is not there.
+    """Say what an environment's CUDA 12 wheels can and can't do; None when the one with ptxas is not installed.
 
     Parameters
     ----------
     wheels : tuple of (name, version)
-        Those that are installed.
+        The installed wheels.
 
     Examples
     --------
@@ -228,18 +228,18 @@ LEAST_ROOM_BYTES = 200 << 20
 
 
 def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_libraries: bool = True) -> tuple[Warned, ...]:
-    """What stands against building, or loading what was built, in a folder.
+    """Warn of a folder in which nothing can be built, or from which nothing that was built can be loaded.
 
     Parameters
     ----------
     purpose : str
-        ``"cache"``.
+        The folder's purpose in messages, such as ``"cache"``.
     facts : FolderFacts
-        About it.
+        The facts about the folder.
     remedy : str
-        What to set instead.
+        The hint: what to set instead.
     keeps_libraries : bool
-        Whether what lies there is loaded later, so that nobody else may be able to put a file there.
+        Whether files in the folder are loaded later, so that nobody else may be able to put one there.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def judge_folder(purpose: str, facts: FolderFacts, remedy: str, *, keeps_librari
 
 
 def judge_room(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, ...]:
-    """Whether a folder has room; parameters as of `judge_folder`."""
+    """Warn of a folder that is nearly full; parameters as in `judge_folder`."""
     if facts.free_bytes is not None and facts.free_bytes < LEAST_ROOM_BYTES:
         message = f"the {purpose} folder {facts.path} has {facts.free_bytes >> 20} MiB left"
         return (Warned(message=message, hint=f"free some space, or {remedy}"),)
@@ -265,7 +265,7 @@ def judge_room(purpose: str, facts: FolderFacts, remedy: str) -> tuple[Warned, .
 
 
 def render_limits(limits: HostLimits) -> str:
-    """The accepted host compilers in words.
+    """Render the accepted host compilers in words.
 
     Examples
     --------
@@ -277,21 +277,21 @@ def render_limits(limits: HostLimits) -> str:
 
 
 def judge_driver(release: str, driver_version: str, driver_release: str) -> tuple[Warned, ...]:
-    """What a driver will not do with the products of a CUDA release.
+    """Warn of a driver that can't run all code that a CUDA release compiles.
 
     Parameters
     ----------
     release : str
-        The toolkit's, ``"13.0"``.
+        The toolkit's release, ``"13.0"``.
     driver_version : str
-        The CUDA version that the driver speaks, ``"12.8"``.
+        The CUDA version that the driver supports, ``"12.8"``.
     driver_release : str
         The driver's own number, ``"570.86"``, or empty.
 
     Returns
     -------
     tuple of Warned
-        Machine code runs within a major version; PTX only runs on a driver at least as new as what made it.
+        Machine code runs within a major version. PTX needs a driver at least as new as the compiler that made it.
 
     Examples
     --------
@@ -320,7 +320,7 @@ def judge_driver(release: str, driver_version: str, driver_release: str) -> tupl
 
 
 def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned, ...]:
-    """Which GPUs here the toolkit has no machine code for."""
+    """Warn of GPUs on this machine that the toolkit has no machine code for."""
     unknown = [arch for arch in present if arch not in toolkit.archs]
     return tuple(
         Warned(
@@ -333,7 +333,7 @@ def judge_archs(present: tuple[Arch, ...], toolkit: CudaToolkit) -> tuple[Warned
 
 
 def judge_conda(compiler: HostCompiler, conda_roots: tuple[str, ...]) -> Iterator[Warned]:
-    """A compiler from outside the conda prefix that Python runs in."""
+    """Warn of a compiler from outside the conda prefix that Python runs in."""
     for root in conda_roots:
         if not str(compiler.path).startswith(f"{root}/"):
             yield Warned(
@@ -344,7 +344,7 @@ def judge_conda(compiler: HostCompiler, conda_roots: tuple[str, ...]) -> Iterato
 
 
 def judge_flags(chosen: HostCompiler, appended_flags: str) -> Iterator[Warned]:
-    """A host compiler in NVCC_APPEND_FLAGS: nvcc takes the last ``-ccbin``, so that it beats the chosen one."""
+    """Warn of a host compiler in NVCC_APPEND_FLAGS: nvcc takes the last ``-ccbin``, which overrides the chosen one."""
     named = parse_ccbin(appended_flags)
     if named and named not in (str(chosen.path), chosen.path.name):
         yield Warned(

@@ -1,4 +1,4 @@
-"""What keeps all load functions from working: a setting that means nothing, or a cache folder that is refused. Pure."""
+"""Settings that keep all load functions from working: an invalid value, or a cache folder that is refused. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from be_toolchain.settings.table import RUNTIME, read_setting
 
 
 def refused_settings(environ: Mapping[str, str], around: Surroundings) -> tuple[PreferenceError, ...]:
-    """An error for everything in the environment that keeps all load functions from working."""
+    """Return an error for each setting that keeps all load functions from working."""
     return (*find_bad_settings(environ), *_refused_cache(around))
 
 
 def _refused_cache(around: Surroundings) -> Iterator[PreferenceError]:
-    """Why the runtime refuses the folder that a variable names; in the place of the usual one it uses another."""
+    """Yield the errors for a cache folder that a variable names; the runtime replaces only the default folder."""
     if around.cache_variable:
         remedy = f"set {around.cache_variable} to a folder of your own, or unset it"
         for row in judge_folder("cache", around.cache, remedy):
@@ -24,7 +24,7 @@ def _refused_cache(around: Surroundings) -> Iterator[PreferenceError]:
 
 
 def find_bad_settings(environ: Mapping[str, str]) -> Iterator[PreferenceError]:
-    """An error for every variable that counts and has a value that means nothing: all load functions refuse it.
+    """Yield an error for every variable in use that has an invalid value: all load functions refuse it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a toolchain has to get on with here: jax's own CUDA, the C library, the cache's and the temporary folder."""
+"""The surroundings of a toolchain: jax's own CUDA, the C library, the cache folder and the temporary folder."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _CUDA12 = frozenset((*catalog.CUDA12_WHEELS, "nvidia-cuda-nvrtc-cu12"))
 
 
 class Surroundings(NamedTuple):
-    """Facts for `coherence`.
+    """The facts about the surroundings that `coherence` judges.
 
     Parameters
     ----------
     jaxlib : str
-        Its version; empty when jax is not installed.
+        The version of jaxlib; empty when jax is not installed.
     jax_plugins : tuple of (name, version)
         jax's CUDA plugins.
     cuda12_wheels : tuple of (name, version)
         The CUDA 12 wheels with compilers or their parts.
     libc : str
-        As `System.libc`.
+        The C library, as in `System.libc`.
     cache_variable : str
-        The variable that names the cache's folder; empty where none does. The runtime uses a temporary folder in the
-        place of the usual one, and none in the place of one that was named.
+        The variable that names the cache folder; empty if none does. The runtime replaces an unusable default folder
+        by a temporary one, but never a folder that was named.
     cache, temporary : FolderFacts
-        Where built modules are kept, and where compilers put what they need for a moment.
+        The folder of built modules, and the folder of the compilers' intermediate files.
     """
 
     jaxlib: str
@@ -48,7 +48,7 @@ class Surroundings(NamedTuple):
 
 
 def probe_surroundings(system: System) -> Surroundings:
-    """Look at installed distributions by the names of their records, and at two folders; nothing is imported."""
+    """Examine installed distributions by the names of their records, and two folders; nothing is imported."""
     cache_variable, cache = find_cache(system.environ)
     installed: dict[str, str] = {}
     for folder in system.site_dirs:
@@ -66,9 +66,9 @@ def probe_surroundings(system: System) -> Surroundings:
 
 
 def find_cache(environ: Mapping[str, str]) -> tuple[str, Path]:
-    """The variable that names the runtime's cache, empty where none does, and the folder.
+    """Return the variable that names the runtime's cache folder, empty if none does, and the folder.
 
-    A variable that means nothing names none: it is reported with the other settings.
+    A variable with an invalid value is ignored here: it is reported with the other settings.
 
     Examples
     --------
@@ -86,5 +86,5 @@ def find_cache(environ: Mapping[str, str]) -> tuple[str, Path]:
 
 
 def temporary_dir(environ: Mapping[str, str]) -> Path:
-    """Where gcc and nvcc put their intermediate files."""
+    """Return the folder in which gcc and nvcc put their intermediate files."""
     return Path(next((environ[name] for name in TEMPORARY_VARIABLES if environ.get(name)), "/tmp"))  # noqa: S108 - looked at, not written

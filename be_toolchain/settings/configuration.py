@@ -1,4 +1,4 @@
-"""A project's wishes: ``be-toolchain.toml``, or the table ``[tool.be-toolchain]`` of a ``pyproject.toml``."""
+"""A project's file: ``be-toolchain.toml``, or the table ``[tool.be-toolchain]`` of a ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ KEYS = (*PATHS, "prefer", "allow-unsupported-compiler")
 
 
 class ConfigurationFile(NamedTuple):
-    """The file that holds the wishes, unread: a record's key has its text.
+    """A project's file before it is parsed: its text is part of a record's key.
 
     Parameters
     ----------
     path : Path
-        Where it is.
+        The path of the file.
     text : str
-        All of it.
+        The whole text.
     real : Path, optional
-        Where it really is, when `path` is a link: relative programs start there.
+        The target when `path` is a link: relative paths in the file start there.
     """
 
     path: Path
@@ -44,14 +44,14 @@ class ConfigurationFile(NamedTuple):
 
 
 class PassedOver(NamedTuple):
-    """A project's file that does not count.
+    """A project's file that is ignored, with the reason.
 
     Parameters
     ----------
     reason : str
-        Names the file, and why, in one line.
+        One line that names the file and says why it is ignored.
     remedy : str
-        What would make it count.
+        How to make it count.
     """
 
     reason: str
@@ -62,11 +62,11 @@ class PassedOver(NamedTuple):
 
 
 class PassedOverWarning(UserWarning):
-    """A project's file does not count, since another user may have written it, or since it can't be read."""
+    """A project's file is ignored, since another user may have written it, or since it can't be read."""
 
 
 class Configuration(NamedTuple):
-    """What a file asks for; empty texts where it is silent.
+    """The settings of a project's file; empty where the file does not set one.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Configuration(NamedTuple):
     allow_unsupported_compiler: bool | None = None
 
     def label(self, key: str) -> str:
-        """How a key is called in messages.
+        """Return the name of a key in messages.
 
         Examples
         --------
@@ -102,27 +102,27 @@ class Configuration(NamedTuple):
 def find_configuration(
     system: System, passed_over: Callable[[PassedOver], object] = lambda _: None
 ) -> ConfigurationFile | None:
-    """The nearest file with wishes, from the working folder upwards; one that another user may have put there is not.
+    """Find the nearest project's file, from the working folder upwards, that no other user may have put there.
 
-    In one folder ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up add nothing.
+    In one folder ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up are not read.
 
     Parameters
     ----------
     system : System
         The machine.
     passed_over : callable, optional
-        Is told of each file with wishes that does not count.
+        Called with each project's file that is ignored.
 
     Raises
     ------
     PreferenceError
-        A ``be-toolchain.toml`` can't be read: what it asks for would be left out without a word.
+        A ``be-toolchain.toml`` can't be read, so that its settings would be ignored silently.
     """
     if system.cwd is None:
         return None
     for folder in (system.cwd, *system.cwd.parents):
         for name in (FILE, PYPROJECT):
-            found = system.stat(f"{folder}/{name}")  # mostly there is none, and every load asks
+            found = system.stat(f"{folder}/{name}")  # usually there is none, and every load asks
             if found is None or found.is_dir:
                 continue
             path = folder / name
@@ -134,14 +134,14 @@ def find_configuration(
                 system, path, real, is_large=found.size_bytes > _LARGEST, is_readable=text is not None
             )
             if refused is None:
-                # Once more: what was read before its owner was known may be another user's.
+                # Read again: the text that was read before its owner was checked may be another user's.
                 return ConfigurationFile(path, system.read_text(path) or "", None if real == path else real)
             passed_over(refused)
     return None
 
 
 def warn_of(passed: PassedOver) -> None:
-    """Say it as a warning of one line, without a line of source; Python shows each text once."""
+    """Warn in one line, without a line of source; Python shows each text once."""
     import warnings
 
     seen = globals().setdefault("__warningregistry__", {})
@@ -152,7 +152,7 @@ _LARGEST = 1 << 20
 
 
 def _refuse_file(system: System, path: Path, real: Path, *, is_large: bool, is_readable: bool) -> PassedOver | None:
-    """Why a file with wishes does not count; None when it does."""
+    """Return the reason why a project's file is ignored; None when it is not."""
     problem = system.distrust(path)
     folders = (path.parent, real.parent)
     if problem and not are_safe(system, folders):
@@ -170,10 +170,10 @@ def _refuse_file(system: System, path: Path, real: Path, *, is_large: bool, is_r
 
 
 def _has_table(text: str) -> bool:
-    """Whether a ``pyproject.toml`` holds the table: what reads like one inside a text is none."""
+    """Return whether a ``pyproject.toml`` has the table; a header inside a string is not one."""
     if _NAME not in text or _TABLE.search(text) is None:
         return False
-    if '"""' not in text and "'''" not in text:  # then a line is what it reads like, and nothing is imported
+    if '"""' not in text and "'''" not in text:  # without multi-line strings the header is real: no import is needed
         return True
     import tomllib
 
@@ -184,18 +184,18 @@ def _has_table(text: str) -> bool:
 
 
 def _table_of(data: dict[str, Any]) -> Any:
-    """The table in a ``pyproject.toml``, or what stands in its place."""
+    """Return the table in a ``pyproject.toml``, or whatever has its name."""
     tool = data.get("tool")
     return tool.get(_NAME) if isinstance(tool, dict) else None
 
 
 def parse_configuration(file: ConfigurationFile | None) -> Configuration:
-    """Read the wishes.
+    """Parse the settings in a project's file.
 
     Raises
     ------
     PreferenceError
-        The text is no TOML, a key is unknown, or a value has another type than its key.
+        The text is not TOML, a key is unknown, or a value has the wrong type.
 
     Examples
     --------
@@ -230,12 +230,12 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
 
 
 def _refuse(file: ConfigurationFile, key: str, value: object, wanted: str) -> PreferenceError:
-    """The error for a value of another type."""
+    """Make the error for a value of the wrong type."""
     return PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it has to be {wanted}",))
 
 
 def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
-    """A program or folder, made absolute where it is a path."""
+    """Read a program or folder, made absolute where it is a path."""
     value = table.get(key, "")
     if not isinstance(value, str):
         raise _refuse(file, key, value, "a text")
@@ -244,7 +244,7 @@ def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
 
 
 def _words(file: ConfigurationFile, table: dict[str, Any]) -> tuple[str, ...]:
-    """The groups in ``prefer``, one text or a list of them."""
+    """Read the groups in ``prefer``, a text or a list of texts."""
     value = table.get("prefer", [])
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -253,7 +253,7 @@ def _words(file: ConfigurationFile, table: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _switch(file: ConfigurationFile, table: dict[str, Any]) -> bool | None:
-    """``allow-unsupported-compiler``."""
+    """Read ``allow-unsupported-compiler``."""
     value = table.get("allow-unsupported-compiler")
     if value is not None and not isinstance(value, bool):
         raise _refuse(file, "allow-unsupported-compiler", value, "true or false")

@@ -1,4 +1,4 @@
-"""What the environment and a project's file ask for, in one value. Pure: a mapping and a value in, a value out."""
+"""The preferences of the environment and of a project's file in one value. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ the variables of environment modules and the well-known folders.
 
 
 class Preferences(NamedTuple):
-    """What steers the search; a variable comes before the same wish in a file, and is named with its value.
+    """The settings that steer the search, each with its name; a variable comes before the same setting in a file.
 
     Parameters
     ----------
     nvcc, cxx : (variable, value), optional
-        One program and no other.
+        The only program that may be used.
     homes : tuple of (variable, value)
         Roots of CUDA toolkits.
     modules : tuple of (variable, value)
@@ -34,9 +34,9 @@ class Preferences(NamedTuple):
     groups : tuple of str
         All of `GROUPS`, preferred ones first.
     cuda_hosts : tuple of (variable, value)
-        C++ compilers for nvcc, most binding first.
+        C++ compilers for nvcc, highest precedence first.
     plain_cxx : (variable, value), optional
-        The usual ``CXX``.
+        The value of ``CXX``.
     conda_prefix : str
         ``CONDA_PREFIX``, or empty.
     allow_unsupported_compiler : bool
@@ -67,7 +67,7 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
     environ : Mapping of str to str
         Environment variables; empty ones count as unset.
     configuration : Configuration, optional
-        A project's wishes.
+        The settings of a project's file.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
     Raises
     ------
     PreferenceError
-        ``BE_NVCC_PREFER``, ``BE_ALLOW_UNSUPPORTED_COMPILER`` or ``prefer`` holds a word that means nothing.
+        ``BE_NVCC_PREFER``, ``BE_ALLOW_UNSUPPORTED_COMPILER`` or ``prefer`` has an invalid value.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
 
 
 def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
-    """All groups, those named first; ``system`` names everything outside of Python's environment but CUDA_HOME."""
+    """Order all groups, preferred ones first; ``system`` is everything outside Python's environment but CUDA_HOME."""
     if preferred is None:
         return GROUPS
     name, value = preferred
@@ -125,7 +125,7 @@ def _ordered_groups(preferred: tuple[str, str] | None) -> tuple[str, ...]:
 
 
 def _flagged_hosts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The ``-ccbin`` in nvcc's flag variables: appended flags win over any command line, prepended ones yield."""
+    """Find ``-ccbin`` in nvcc's flag variables: appended flags override the command line, prepended ones don't."""
     found = []
     for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
         path = parse_ccbin(environ.get(name, ""))
@@ -135,7 +135,7 @@ def _flagged_hosts(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def parse_ccbin(flags: str) -> str:
-    """The last host compiler named in a text of nvcc flags, empty when there is none.
+    """Return the last host compiler named in a text of nvcc flags; empty when there is none.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class Setting(NamedTuple):
 
 
 def set_variables(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Those of some variables that are set, each with its value; one that is empty or blank is not set.
+    """Return those of some variables that are set, each with its value; an empty or blank one is not set.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def set_variables(variables: tuple[str, ...], environ: Mapping[str, str]) -> tup
 
 
 def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
-    """The value of a setting; None when none of its variables is set.
+    """Read the value of a setting; None when none of its variables is set.
 
     Raises
     ------
@@ -96,18 +96,18 @@ def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
 
 
 def render_table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:
-    """A table in Markdown."""
+    """Render a table in Markdown."""
     head, *lines = (f"| {' | '.join(row)} |\n" for row in (heads, *rows))
     return "".join((head, "|---" * len(heads), "|\n", *lines))
 
 
 def render_variables(setting: Setting) -> str:
-    """The cell with a setting's variables."""
+    """Render the cell with a setting's variables."""
     return ", ".join(f"`{name}`" for name in setting.variables)
 
 
 def render_search_docs() -> str:
-    """The table of `SEARCH` in Markdown."""
+    """Render the table of `SEARCH` in Markdown."""
     rows = tuple((render_variables(row), row.kind.name, row.meaning) for row in SEARCH)
     return render_table(("variable", "type", "what it does"), rows)
 

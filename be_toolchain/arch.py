@@ -93,7 +93,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
     Parameters
     ----------
     text : str
-        Such as ``"8.0, sm_90a"``.
+        The list, such as ``"8.0, sm_90a"``.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
     Raises
     ------
     ArchError
-        An element is no architecture, or there is none.
+        An element is not an architecture, or the list is empty.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
 
 
 def render_archs(archs: tuple[Arch, ...]) -> str:
-    """The canonical spelling of a list, which `parse_archs` reads back.
+    """Spell a list of architectures canonically, as `parse_archs` reads it back.
 
     Examples
     --------
@@ -128,14 +128,14 @@ def render_archs(archs: tuple[Arch, ...]) -> str:
 
 
 def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tuple[str, ...]:
-    """Flags that make nvcc emit machine code for each architecture, and PTX that newer GPUs can translate.
+    """Return the nvcc flags that emit machine code for each architecture, and PTX that newer GPUs can translate.
 
     Parameters
     ----------
     archs : tuple of Arch
-        What to build for.
+        The architectures to build for.
     ptx_for_highest : bool
-        Add the PTX of the highest architecture without a suffix. Suffixed PTX runs nowhere else, so none is made.
+        Add PTX of the highest architecture without a suffix. PTX with a suffix runs on no other GPU, so none is made.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tupl
 
 
 class TargetsArchs(Protocol):
-    """What `check_archs` needs to know of a toolkit."""
+    """The part of a toolkit that `check_archs` reads."""
 
     @property
     def archs(self) -> tuple[Arch, ...]:
@@ -167,16 +167,16 @@ class TargetsArchs(Protocol):
 
     @property
     def title(self) -> str:
-        """What compiles, such as ``"nvcc of CUDA 13.0"``."""
+        """The compiler in messages, such as ``"nvcc of CUDA 13.0"``."""
 
 
 def check_archs(archs: tuple[Arch, ...], toolkit: TargetsArchs) -> None:
-    """Make sure that a toolkit can compile for all of `archs`.
+    """Check that a toolkit can compile for all of `archs`.
 
     Raises
     ------
     ArchError
-        Naming the first one that it cannot target, and all that it can.
+        The toolkit cannot target one of them; the message names it and all architectures that it can target.
     """
     knows_suffixes = any(arch.suffix for arch in toolkit.archs)
     for arch in archs:

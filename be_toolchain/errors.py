@@ -8,7 +8,7 @@ from be_toolchain.terminal import printable
 
 
 class Probe(NamedTuple):
-    """One place that was looked at, and what came of it.
+    """One place that was searched, and the outcome.
 
     Parameters
     ----------
@@ -17,9 +17,9 @@ class Probe(NamedTuple):
     place : str
         The path, name or value that was tried.
     reason : str
-        Why it lost, or why it was chosen.
+        Why it was rejected, or why it was chosen.
     hint : str
-        What would repair it, where something was there, or was named, and can't be used.
+        How to repair it, where something was found or named but can't be used.
     chosen : bool
         Whether this is the one in use.
     """
@@ -32,17 +32,17 @@ class Probe(NamedTuple):
 
 
 def render_probes(probes: tuple[Probe, ...]) -> str:
-    """Lay probes out as aligned lines: the step, the place, why it lost.
+    """Lay probes out as aligned lines: the step, the place and the reason.
 
     Parameters
     ----------
     probes : tuple of Probe
-        In the order in which they were tried.
+        The probes, in the order in which they were tried.
 
     Returns
     -------
     str
-        One line a probe, indented by two spaces; empty for no probes.
+        One line per probe, indented by two spaces; empty without probes.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
 
 
 def correct(variable: str) -> str:
-    """What to do about a variable, or a key of a project's file, that names something unusable.
+    """Return the hint for a variable, or a key of a project's file, that names something unusable.
 
     Examples
     --------
@@ -69,14 +69,14 @@ def correct(variable: str) -> str:
 
 
 class ToolchainError(Exception):
-    """Base of every error that be_toolchain raises on purpose.
+    """Base class of every error that be_toolchain raises on purpose.
 
     Parameters
     ----------
     message : str
         What failed, naming the offending input.
     probes : tuple of Probe
-        Every place looked at, with why it lost.
+        Every place that was searched, with the reason why it was rejected.
     hints : tuple of str
         What to do next, most likely first.
     """

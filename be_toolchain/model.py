@@ -1,4 +1,4 @@
-"""What a toolchain is: frozen values, the same whether they were searched for or read from a record."""
+"""The toolchain and its parts as frozen values, the same whether they were searched for or read from a record."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Family = Literal["gcc", "clang"]
 
 
 class ToolchainRequest(NamedTuple):
-    """What a caller needs.
+    """The parts of a toolchain that a caller needs.
 
     Parameters
     ----------
     need_cuda : bool
-        A complete CUDA toolkit with a host compiler that it accepts.
+        Ask for a complete CUDA toolkit with a host compiler that it accepts.
     need_cxx : bool
-        A C++ compiler.
+        Ask for a C++ compiler.
     nvcc, cxx : Path, optional
-        These and no others: when one does not work, that is an error instead of a reason to search on.
+        The only programs that may be used. One that does not work is an error; the search does not go on.
     """
 
     need_cuda: bool = False
@@ -281,7 +281,7 @@ class CudaToolkit(NamedTuple):
 
     @property
     def nvcc_version(self) -> str:
-        """Such as ``"13.0.88"``; empty without nvcc."""
+        """The version of nvcc, such as ``"13.0.88"``; empty without nvcc."""
         return self.compiler.version if isinstance(self.compiler, Nvcc) else ""
 
     def flat(self) -> dict[str, Any]:

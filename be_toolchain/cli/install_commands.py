@@ -37,7 +37,7 @@ Ask = Callable[[str], bool]
 
 
 def run_command(arguments: argparse.Namespace, system: System, *, ask: Ask | None = None) -> int:
-    """Run one of `grammar.CHANGING`; `ask` puts a question to the user, on the terminal unless given."""
+    """Run one of `parser.CHANGING`; `ask` puts a question to the user, on the terminal unless given."""
     asking = _confirmer(arguments, ask)
     try:
         for removed in sweep(system):

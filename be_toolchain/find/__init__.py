@@ -1,1 +1,1 @@
-"""What there is: candidates are searched, examined and chosen. Imports `rules` and what is below it."""
+"""The search: candidates are found, examined and chosen. Imports `rules` and what is below it."""

@@ -1,1 +1,1 @@
-"""What is missing: facts are gathered, steps planned and applied. Imports `find` and what is below it."""
+"""Installations: facts are gathered, steps planned and applied. Imports `find` and what is below it."""

@@ -1,1 +1,1 @@
-"""What is known of toolkits without looking: layouts, versions, formats. Imports `machine` and values."""
+"""Knowledge of toolkits that needs no look at the machine: layouts, versions, formats. Imports `machine` and values."""

@@ -1,1 +1,1 @@
-"""What fits together: rules that judge values and touch nothing. Imports `settings` and what is below it."""
+"""Rules on whether parts fit together; they judge values and touch nothing. Imports `settings` and what is below it."""

@@ -1,1 +1,1 @@
-"""What the user wants: the project's file, the user's file, variables. Imports `known` and what is below it."""
+"""The user's settings: the project's file, the user's own file, variables. Imports `known` and what is below it."""

@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ READERS_OF_ENVIRON = {
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 PATH = re.compile(r"(?<![\w./<-])(?:[\w.-]+/)*[\w.-]+\.(?:py|h|cc|c|sh|toml|hcl|md|yml)\b(?!/)|(?<=`)[\w./-]+/(?=`)")
 """A file, wherever the page names it, and a folder between backticks."""
+QUESTION = re.compile(r"(What|Whether|How|Which|Why|Where|When|Who|Those|Such)\b")
 UNFINISHED = re.compile("|".join(["NotImplemented" + "Error", "TO" + "DO", "FIX" + "ME", "XX" + "X"]))
 
 
@@ -101,6 +103,22 @@ def test_each_ignored_rule_has_its_reason():
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_nothing_is_left_unfinished(path: Path):
     assert not UNFINISHED.findall(path.read_text())
+
+
+def _docstrings(path: Path) -> Iterator[tuple[str, str]]:
+    """Each name with a docstring in a module, and the docstring."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{_name(path)}: {getattr(node, 'name', 'module')}", ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_docstring_begins_with_what_the_thing_is_or_does(package: str):
+    modules = [path for path in MODULES if path.is_relative_to(ROOT / package)]
+    texts = [(name, text) for path in modules for name, text in _docstrings(path)]
+    assert texts
+    failing = [f"{name}: {text.partition(chr(10))[0]}" for name, text in texts if QUESTION.match(text)]
+    assert failing == [], "begin with a noun or an imperative verb:\n" + "\n".join(failing)
 
 
 def _paths_of_the_architecture(text: str) -> set[Path | str]:

@@ -1,4 +1,4 @@
-"""The build of one module: what is missing is compiled, all is linked, and what later builds can use is kept."""
+"""The build of one module: compile the missing parts, link them, and keep the files that later builds can use."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class Build:
-    """The build of one module in its folder; `run` says in which order.
+    """The build of one module in its folder; `run` shows the order of its steps.
 
     Parameters
     ----------
     order : BuildOrder
     units : dict of str to UnitBuild
-        What compiles each unit, by its stem.
+        The commands that compile each unit, by its stem.
     link : LinkCommand
     preamble : Preamble or None
     handler : Handler or None
-        None when it has to be compiled.
+        None if it has to be compiled.
     observer : Observer
         Watches the commands.
     runner : Runner
         Runs them in the build folder.
     recorded : Recorded
-        What is known of files.
+        Known hashes of files.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class Build:
         return self._runner.folder
 
     def run(self) -> None:
-        """Make the library. What a compiler looked at is hashed while other commands run.
+        """Make the library. The files that a compiler looked at are hashed while other commands run.
 
         Raises
         ------
         BuildError
-            A command failed. The objects that were made are kept even so.
+            A command failed. The objects that were made are kept in the cache nevertheless.
         """
         if self._objects is not None:
             self._reused = self._objects.reuse(self.units, self.staging)
@@ -96,12 +96,12 @@ class Build:
             self._keep_handler()
 
     def looked_at(self) -> LookedAt:
-        """What decided what was made."""
+        """Return the files and absent paths that the library depends on."""
         parts = (*self._compiled.values(), *self._reused.values(), self._linking_looked_at(), self._asked())
         return LookedAt.merged(parts)
 
     def _plan(self) -> BuildPlan:
-        """The commands that are left to run."""
+        """Plan the commands that are left to run."""
         units = {
             stem: build._replace(edges=(), files=()) if stem in self._reused else build
             for stem, build in self.units.items()
@@ -115,16 +115,16 @@ class Build:
         return graph.with_compiler_launcher(plan, self.order.settings.compiler_launcher)
 
     def _make_objects(self, plan: BuildPlan, progress: Progress) -> None:
-        """Run what comes before linking."""
+        """Run the commands before the link."""
         made = {name for edge in plan.edges for name in edge.outputs}
         targets = (*(name for name in plan.objects if name in made), *plan.aside)
         if targets:
             self._run(plan, progress, targets)
 
     def _run(self, plan: BuildPlan, progress: Progress, targets: tuple[str, ...] = ()) -> None:
-        """Run commands, and take note of each unit as soon as it is compiled."""
+        """Run commands, and record each unit as soon as it is compiled."""
         with self._runner.started(self._observer.watch(plan), targets=targets, progress=progress) as steps:
-            # What has changed since it was hashed: another unit may have been compiled with it.
+            # A file may have changed since it was hashed, and another unit may have been compiled with the new one.
             self._record(LookedAt.merged(self._compiled.values()))
             for step in steps:
                 self.steps.append(step)
@@ -132,7 +132,7 @@ class Build:
                     self._take_note(step.edge)
 
     def _take_note(self, edge: Edge) -> None:
-        """Hash what a unit's commands looked at, once the last of them is done, and keep the object of a folder's."""
+        """Hash the inputs of a unit once its last command is done, and keep its object if the module is a folder's."""
         stem = next((stem for stem, build in self.units.items() if build.unit.object in edge.outputs), None)
         if stem is None:
             return
@@ -147,20 +147,20 @@ class Build:
         self.recorded = record_files(looked_at.files, self.recorded)
 
     def _with_private_names(self, plan: BuildPlan) -> BuildPlan:
-        """The plan, with the names that several of its objects define made private to each."""
+        """Return the plan with each name that several of its objects define made private to its object."""
         from be_runtime.compile.private_names import separate_names
 
         return separate_names(plan, self._link, self.staging, self.order.tools.cxx.path, self.order.system)
 
     def _kept_objects(self) -> UnitObjects:
-        """The objects of a folder's files in the cache; a module of one file has no use for them."""
+        """Return the cached objects of a folder's files; a module of one file has no use for them."""
         from be_runtime.compile.unit_objects import UnitObjects
 
         order = self.order
         return UnitObjects(order.request, order.toolchain, order.tools.programs, order.module_store, order.force)
 
     def _keep_handler(self) -> None:
-        """Keep the handler and, of a link that is like every other, the files that it looked at."""
+        """Keep the handler, and the files that the link looked at if the author adds no linker flags."""
         order = self.order
         linked = () if order.request.compile.ldflags else self._linking_looked_at().others
         store, folder = order.toolchain_store, self.staging
@@ -170,7 +170,7 @@ class Build:
         return self._observer.looked_at(step.edge for step in self.steps if step.edge.tool in LINKING)
 
     def _asked(self) -> LookedAt:
-        """What the CUDA compiler was asked beforehand, for the phases that run without it."""
+        """Return the files that decide the CUDA compiler's phases, which no command of the build reads."""
         tools, system = self.order.tools, self.order.system
         files = () if tools.cuda is None else cuda_compiler(tools).asked()
         return LookedAt(others=tuple(str(path) for path in files if system.is_file(path)))

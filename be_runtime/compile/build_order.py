@@ -1,4 +1,4 @@
-"""What a build is given, as a value."""
+"""The inputs of a build, as one value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from be_toolchain.machine.system import System
 
 
 class BuildOrder(NamedTuple):
-    """What a build is given.
+    """The inputs of a build.
 
     Parameters
     ----------
@@ -23,15 +23,15 @@ class BuildOrder(NamedTuple):
     system : System
     settings : Settings
     toolchain_store : Store
-        Keeps what belongs to the toolchain: the compiled handler, nvcc's dry runs.
+        Keeps the files of the toolchain: the compiled handler, nvcc's dry runs.
     module_store : Store
         Keeps modules, and the objects of a folder's files.
     jobs : int or None
-        Commands at a time, as the caller asked.
+        Number of commands that run at once, if the caller chose one.
     verbose : bool
-        Whether the commands and their output go to standard error.
+        True to write the commands and their output to standard error.
     force : bool
-        Whether what `module_store` keeps is made again too.
+        True to make everything again, including the files in `module_store`.
     """
 
     request: BuildRequest

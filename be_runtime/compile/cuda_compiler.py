@@ -1,4 +1,4 @@
-"""How a CUDA source is compiled: one interface, and the one place that knows which compilers there are."""
+"""The interface of CUDA compilers, and the choice among them. No other module lists the compilers."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class CudaCompiler(Protocol):
     """A compiler of CUDA sources."""
 
     def command(self, options: CompileOptions, includes: Sequence[str], /) -> tuple[str, ...]:
-        """The command for one author unit, up to the files."""
+        """Return the command that compiles one of the author's units, without files."""
 
     def device_link(self, options: CompileOptions, /) -> tuple[str, ...] | None:
-        """The command that links relocatable device code, up to the files; None where none is asked for."""
+        """Return the command that links relocatable device code, without files; None if there is no such code."""
 
     def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
-        """The steps of `command` for one source as commands of their own; None to run it as a whole."""
+        """Return the steps of `command` for one source as separate commands; None to run it as a whole."""
 
     def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
-        """The precompiled beginning of all sources; None where there is none."""
+        """Return the precompiled beginning of all sources; None if there is none."""
 
     def asked(self) -> tuple[Path, ...]:
-        """The files that decide the phases and that no command of theirs reads."""
+        """Return the files that decide the phases and that no command of the phases reads."""
 
 
 def cuda_compiler(tools: Tools) -> CudaCompiler:
-    """The compiler of the CUDA toolkit in `tools`."""
+    """Return the compiler of the CUDA toolkit in `tools`."""
     toolkit, archs = tools.cuda, tools.archs
     assert toolkit is not None, "a CUDA module has a toolkit"
     match toolkit.compiler:

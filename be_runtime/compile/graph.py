@@ -1,4 +1,4 @@
-"""A request, its entry points and a toolchain become the graph of commands that makes the library."""
+"""The graph of commands that makes a library, from a request, its entry points and a toolchain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plan_units(
     command: Sequence[str],
     phases: Mapping[str, UnitBuild] | None = None,
 ) -> dict[str, UnitBuild]:
-    """What compiles each of the author's units, by its stem.
+    """Plan the commands that compile each of the author's units.
 
     Parameters
     ----------
@@ -36,7 +36,12 @@ def plan_units(
     command : sequence of str
         From `compile_command`.
     phases : mapping of str to UnitBuild, optional
-        The phases of the compiler, by the unit's stem; the other units are compiled by the command as a whole.
+        The phases of the compiler, by the unit's stem; a unit without phases is compiled by one command.
+
+    Returns
+    -------
+    dict of str to UnitBuild
+        By the unit's stem.
     """
     planned = {}
     for unit in request.units:
@@ -54,20 +59,20 @@ def plan_build(
     handler: str | None = None,
     aside: UnitBuild | None = None,
 ) -> BuildPlan:
-    """The whole build of a module.
+    """Plan the whole build of a module.
 
     Parameters
     ----------
     request : BuildRequest
     units : mapping of str to UnitBuild
-        From `plan_units`; one without commands has its object in place.
+        From `plan_units`; the object of a unit without commands is already in place.
     tools : Tools
     link : LinkCommand
         From `flags.link`.
     handler : str, optional
-        The path of the compiled handler; by default it is compiled too, see `HANDLER`.
+        The path of the compiled handler; by default, the build compiles `HANDLER`.
     aside : UnitBuild, optional
-        What else to run, beside the compilers.
+        Further commands, to run beside the compilers.
     """
     builds = [*units.values(), *((aside,) if aside is not None else ())]
     files = [file for build in builds for file in build.files]
@@ -87,29 +92,29 @@ def plan_build(
 
 
 def _longest_first(units: Sequence[Unit]) -> list[Unit]:
-    """Units by the length of their sources: what takes longest should not be begun last."""
+    """Sort units by the length of their sources: the unit that takes longest should not start last."""
     return sorted(units, key=lambda unit: -sum(len(source.text) for source in unit.sources))
 
 
 def _in_waves(builds: Sequence[UnitBuild]) -> list[Edge]:
-    """The first command of every unit, then the second ones, and so on.
+    """Order commands in waves: the first command of every unit, then the second ones, and so on.
 
-    Where there are more commands than processors, ninja takes those first that have the most after them, and of these
-    the first in its file. By units, the last unit would only begin when the others are nearly done.
+    If there are more commands than processors, ninja prefers commands with the most commands after them, and among
+    those the first in its file. In the order of units, the last unit would only start when the others are nearly done.
     """
     waves = zip_longest(*(build.edges for build in builds))
     return [edge for wave in waves for edge in wave if edge is not None]
 
 
 def handler_edge(tools: Tools) -> Edge:
-    """The command that compiles the part of a module that is the same for all."""
+    """Return the command that compiles the handler, which is the same in all modules."""
     return compile_edge(
         flags.handler_compile(tools.cxx, [INCLUDE_DIR, tools.ffi_include]), HANDLER, "compiling the XLA handler"
     )
 
 
 def with_compiler_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
-    """The same build, with a program such as ccache put before every command that compiles."""
+    """Put a program such as ccache before every command that compiles."""
     edges = (edge._replace(argv=(*launcher, *edge.argv)) if edge.tool == "compile" else edge for edge in plan.edges)
     return plan._replace(edges=tuple(edges))
 
@@ -117,14 +122,14 @@ def with_compiler_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPla
 def with_private_names(
     plan: BuildPlan, objcopy: str, private: Mapping[str, Sequence[str]], link: flags.LinkCommand
 ) -> BuildPlan:
-    """The same build, with each object edited before it is linked.
+    """Add commands that edit objects before they are linked.
 
     Parameters
     ----------
     objcopy : str
         The program that edits objects.
     private : mapping of str to sequence of str
-        For an object, objcopy's options.
+        Options of objcopy for each object.
     """
     edges, objects = list(plan.edges), list(plan.objects)
     for source, options in private.items():
@@ -148,7 +153,7 @@ def _source_text(request: BuildRequest, unit: Unit, bindings: Sequence[Binding])
 
 
 def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
-    """The compiler of the author's units and its flags, without files."""
+    """Return the command that compiles the author's units, without files."""
     options = request.compile
     includes = flags.include_flags(
         first=[*options.include_paths, INCLUDE_DIR], last=[tools.ffi_include, *tools.library_includes]
@@ -161,7 +166,7 @@ def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:
 
 
 def _compile_unit(request: BuildRequest, unit: Unit, command: Sequence[str]) -> UnitBuild:
-    """The command that compiles one of the author's units as a whole."""
+    """Plan one command that compiles one of the author's units as a whole."""
     files = unit_files(unit.stem, request.language)
     shown = " ".join(unit.path.name.split()) if unit.path is not None else request.name
     return UnitBuild(unit=files, edges=(compile_edge(command, files, f"compiling {shown}"),))

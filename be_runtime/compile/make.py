@@ -1,4 +1,4 @@
-"""How a module that is not in the cache is made: entry points, the build, and what is kept of it."""
+"""Creation of a module that is not in the cache: its entry points, the build, and the files that are kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG = "build.log"
 
 
 def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
-    """Make the library of an order in a folder.
+    """Build the library of an order in a folder.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
 
 
 def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:
-    """The same failure with the module's name, its first real error and what may have been meant."""
+    """Return the failure with the module's name, its first real error, and a hint at a similar header."""
     from be_runtime.compile.messages.diagnose import explained
     from be_runtime.compile.messages.hints import missing_header
     from be_runtime.compile.messages.near_header import near_header
@@ -71,7 +71,7 @@ def _write_log(build: Build) -> tuple[str, ...]:
 
 
 def _write_commands(build: Build) -> tuple[str, ...]:
-    """Note for editors how the author's files are compiled; an inline source is no file of theirs."""
+    """Write the compile commands of the author's files for editors; an inline source has no file."""
     units = build.order.request.units
     commands = {unit.path: build.units[unit.stem].command for unit in units if unit.path is not None}
     if not commands:
@@ -82,7 +82,7 @@ def _write_commands(build: Build) -> tuple[str, ...]:
 
 
 def _write_if_it_fits(folder: Path, name: str, text: str) -> tuple[str, ...]:
-    """Write a file that a build can do without; its name, or none where the disk is full."""
+    """Write a file that a build can do without. Return its name, or nothing if it can't be written."""
     try:
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -105,7 +105,7 @@ def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> 
 
 
 def _race(entry: EntryPoint) -> str:
-    """What to say of launches that XLA knows nothing of; empty where none is seen."""
+    """Return the warning about launches outside of XLA's stream; empty if the source has none."""
     if not entry.launches_out_of_order:
         return ""
     fault = "does not use its stream" if entry.with_role(Role.STREAM) else "has no stream"
@@ -117,5 +117,5 @@ def _race(entry: EntryPoint) -> str:
 
 
 def _generated_sources(build: Build) -> tuple[str, ...]:
-    """The generated sources that are in the build folder, for whoever reads a compiler's message."""
+    """Return the generated sources in the build folder, which are kept for readers of compiler messages."""
     return tuple(unit.unit.source for unit in build.units.values() if (build.staging / unit.unit.source).is_file())

@@ -1,4 +1,4 @@
-"""What a build needs before its commands run: what earlier builds left, the compiler's phases, where it runs."""
+"""Preparation of a build: results of earlier builds, the compiler's phases, and the runner of the commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def prepare_build(order: BuildOrder, bindings: Mapping[str, Sequence[Binding]], staging: Path) -> Build:
-    """The build of an order, ready to run.
+    """Prepare the build of an order, ready to run.
 
     Parameters
     ----------
@@ -63,12 +63,12 @@ def prepare_build(order: BuildOrder, bindings: Mapping[str, Sequence[Binding]], 
 
 
 def _has_phases(order: BuildOrder) -> bool:
-    """Whether the commands of a CUDA compiler are run one by one; a launcher such as ccache knows it as a whole."""
+    """Return whether the CUDA compiler's phases run one by one; a launcher such as ccache needs the whole command."""
     return not order.settings.compiler_launcher and flags.allows_phases(order.request.compile.cflags)
 
 
 def _find_phases(order: BuildOrder, command: Sequence[str]) -> dict[str, UnitBuild]:
-    """The phases of each unit, by its stem; none where the compiler is run as a whole."""
+    """Find the phases of each unit, by its stem; empty if the compiler is run as a whole."""
     if order.tools.cuda is None or not _has_phases(order):
         return {}
     files = {unit.stem: unit_files(unit.stem, order.request.language) for unit in order.request.units}
@@ -78,7 +78,7 @@ def _find_phases(order: BuildOrder, command: Sequence[str]) -> dict[str, UnitBui
 
 
 def _find_preamble(order: BuildOrder, command: Sequence[str]) -> Preamble | None:
-    """The precompiled beginning of CUDA sources."""
+    """Find the precompiled beginning of CUDA sources."""
     if order.tools.cuda is None or not _has_phases(order):
         return None
     return cuda_compiler(order.tools).preamble(command, order)
@@ -92,7 +92,7 @@ def _link_command(order: BuildOrder) -> flags.LinkCommand:
 
 
 def _observer(order: BuildOrder, staging: Path) -> Observer:
-    """What watches the commands of this build."""
+    """Make the observer of this build's commands."""
     options = order.request.compile
     sources = [unit.path.parent for unit in order.request.units if unit.path is not None]
     return make_observer(

@@ -1,9 +1,9 @@
-"""Which names an object file gives to the linker, read from its ELF symbol table, and how to keep objects apart.
+"""Names that object files define, from their ELF symbol tables, and objcopy's options that make them private.
 
 A folder's files are compiled one by one and linked into one library. Two of them may define the same name, a helper
 kernel called ``kernel`` for example; such a name is made private to each of them before linking. A name that only one
-file defines stays visible to the others. What a template makes is weak, so that the linker keeps one of several; but
-where clang names a template kernel on the host, each file's name stands for that file's kernel, and is told apart.
+file defines stays visible to the others. Instances of templates are weak symbols, of which the linker keeps one. But
+clang's host-side symbol of a template kernel stands for the kernel of its own file, so it is renamed in each file.
 
 The format is that of the ELF-64 object file specification: the header, section headers and ``Elf64_Sym``.
 """
@@ -19,7 +19,7 @@ _SHT_SYMTAB = 2
 _STB_GLOBAL = 1
 _STB_WEAK = 2
 _KERNEL_HANDLE = "__device_stub__"
-"""In the name by which the host side of clang's objects knows a kernel."""
+"""Part of the name of a kernel's host-side symbol in clang's objects."""
 _SHN_UNDEF = 0
 _ELF_64_LITTLE = b"\x7fELF\x02\x01"
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -32,9 +32,9 @@ class Definitions(NamedTuple):
     Parameters
     ----------
     strong : frozenset of str
-        With global binding: a second definition is an error of the linker.
+        Names with global binding: a second definition is a linker error.
     kernels : frozenset of str
-        Weak ones that stand for a kernel of this very object.
+        Weak names that stand for a kernel of this object.
     """
 
     strong: frozenset[str] = frozenset()
@@ -42,12 +42,12 @@ class Definitions(NamedTuple):
 
 
 def definitions(image: bytes) -> Definitions:
-    """What an object defines that another one must not share; other weak and unique names may repeat.
+    """Return the names that no two objects may share; other weak and unique names may repeat.
 
     Parameters
     ----------
     image : bytes
-        A relocatable ELF-64 little-endian file. Anything else, such as LLVM bitcode, has no such names.
+        A relocatable ELF-64 little-endian file. Any other file, such as LLVM bitcode, has no such names.
     """
     if image[:6] != _ELF_64_LITTLE:
         return Definitions()
@@ -66,7 +66,7 @@ def definitions(image: bytes) -> Definitions:
 
 
 def _defined(image: bytes, table: int, size: int, strings: int) -> Iterable[tuple[int, str]]:
-    """Binding and name of each symbol that is defined here."""
+    """Yield the binding and name of each symbol that the object defines."""
     for position in range(table, table + size, _SYMBOL.size):
         name, info, _other, section, _value, _size = _SYMBOL.unpack_from(image, position)
         if section != _SHN_UNDEF and name:
@@ -75,7 +75,7 @@ def _defined(image: bytes, table: int, size: int, strings: int) -> Iterable[tupl
 
 
 def separating_options(objects: Mapping[str, Definitions]) -> dict[str, list[str]]:
-    """For each object that shares names with others, objcopy's options that make them its own.
+    """Return objcopy's options that make shared names private, for each object that has some.
 
     Examples
     --------
@@ -96,6 +96,6 @@ def separating_options(objects: Mapping[str, Definitions]) -> dict[str, list[str
 
 
 def _repeated(tables: Iterable[frozenset[str]]) -> frozenset[str]:
-    """Names that more than one object defines."""
+    """Return the names that more than one object defines."""
     counts = Counter(name for table in tables for name in table)
     return frozenset(name for name, count in counts.items() if count > 1)

@@ -12,7 +12,7 @@ FAST_MATH = (
     "-fcuda-flush-denormals-to-zero",
     *("-mllvm", "-nvptx-prec-divf32=0", "-mllvm", "-nvptx-prec-sqrtf32=0"),
 )
-"""What ``--use_fast_math`` means to nvcc, which is less than clang's ``-ffast-math``: NaN and infinity stay."""
+"""Equivalent of nvcc's ``--use_fast_math``. Unlike clang's ``-ffast-math``, it keeps NaN and infinity."""
 
 _DEVICE, _HOST, _PTXAS = "-Xarch_device", "-Xarch_host", "-Xcuda-ptxas"
 

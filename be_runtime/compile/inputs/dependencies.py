@@ -1,4 +1,4 @@
-"""What the compilers of a build read, from the depfiles that they left in its folder."""
+"""Files that the compilers of a build read, from the depfiles in its folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from be_runtime.compile.inputs.depfile import parse_depfile
 
 
 def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]:
-    """Every file outside of a build folder that its compilers read, in order, each once.
+    """Return every file outside of a build folder that its compilers read, in order, each once.
 
     Parameters
     ----------
@@ -28,5 +28,5 @@ def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]
 
 @lru_cache(maxsize=4096)
 def _path(text: str) -> Path:
-    """The units of a folder read the same headers: a path that is the same object is hashed and compared once."""
+    """Return one `Path` object per text. Units of a folder read the same headers; one object is hashed only once."""
     return Path(text)

@@ -1,8 +1,8 @@
-r"""Which files a compiler read, from the make rule that it wrote.
+r"""Parser of depfiles: the files that a compiler read, in the make rule that it wrote.
 
 The format is that of GNU make's rules as gcc, clang and nvcc write them: ``target: file file \`` with spaces escaped by
-a backslash, backslashes before them doubled, ``#`` escaped by a backslash and ``$`` doubled. Nothing else parts words,
-such as a tab or Unicode's other spaces.
+a backslash, backslashes before them doubled, ``#`` escaped by a backslash and ``$`` doubled. Only spaces separate
+words, not tabs or Unicode's other spaces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ESCAPE = re.compile(r"((?:\\\\)*)\\([ \t])|\\([#:])|\$(\$)")
 
 
 def parse_depfile(text: str) -> tuple[str, ...]:
-    r"""The prerequisites of every rule, in order, each once.
+    r"""Return the prerequisites of every rule, in order, each once.
 
     Parameters
     ----------
@@ -38,6 +38,6 @@ def parse_depfile(text: str) -> tuple[str, ...]:
 
 
 def _plain(escaped: re.Match[str]) -> str:
-    """What an escape stands for."""
+    """Return the text that an escape stands for."""
     backslashes, blank, sign, dollar = escaped.groups()
     return backslashes[::2] + blank if blank else sign or dollar

@@ -1,4 +1,4 @@
-"""Where headers are looked for, and which a source asks for without including them. Pure."""
+"""Folders that are searched for headers, and headers that a source asks for without including them. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _OPTIONS = (
     ("-isystem", "--system-include"),
     ("-idirafter",),
 )
-"""The options that name folders, in the order in which these are searched."""
+"""Options that name folders, in the order in which the folders are searched."""
 
 
 def names_asked_for(text: str) -> tuple[str, ...]:
-    """The headers whose presence a source or header asks for, wherever in it; empty where a macro spells the name.
+    """Return the headers named by ``__has_include`` anywhere in a text; an empty name where a macro spells it.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def names_asked_for(text: str) -> tuple[str, ...]:
 
 
 def include_folders(flags: Sequence[str]) -> tuple[str, ...]:
-    """The folders that a compiler's flags name, in the order in which they are searched.
+    """Return the folders that a compiler's flags name, in the order in which they are searched.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Everything that a build depends on: the files that its commands looked at, whether they were there or not.
+"""Everything that a build depends on: the files that its commands looked at, whether they existed or not.
 
-A small library that is preloaded into compilers and linkers notes them (``native/looked_at.c``). It sees what no
-depfile lists: headers that were looked for in vain, the assembler and where it was searched, archives, linker scripts,
-files behind ``@`` and ``-specs=``. Where it can't be loaded, as into a static program, or would see the work of another
-program, as behind ccache, the depfiles remain.
+A small library that is preloaded into compilers and linkers records them (``native/looked_at.c``). It sees files that
+no depfile lists: headers that were looked for in vain, the assembler and the folders that were searched for it,
+archives, linker scripts, files given by ``@`` and ``-specs=``. The depfiles are used instead if the library can't be
+loaded, as in a static program, or would see the work of another program, as with ccache.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _LOG = "BE_LOOKED_AT"
 _LIBRARY, _NONE = "looked_at.so", "none"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
 _REFUSED = re.compile(r"[\s:;$]")
-"""What no path in ``LD_PRELOAD`` may have."""
+"""Characters that a path in ``LD_PRELOAD`` can't contain."""
 
 
 _LISTS_LIBRARIES = "ld.gold"
-"""The linker that lists the folders of libraries rather than ask for the names."""
+"""The linker that lists the folders of libraries instead of looking up each name."""
 
 
 class LookedAt(NamedTuple):
-    """What decides what a build makes.
+    """The files and absent paths that decide the result of a build.
 
     Parameters
     ----------
     read : tuple of str
         Sources and headers, as compilers list them.
     others : tuple of str
-        Further files that were there; a folder that was listed ends with a slash.
+        Further files that existed; a folder that was listed ends with a slash.
     absent : tuple of str
-        Where there was nothing; where there was a folder, with ``/.`` at the end.
+        Paths without a file; a path where there was a folder ends with ``/.``.
     """
 
     read: tuple[str, ...] = ()
@@ -56,12 +56,12 @@ class LookedAt(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that was there."""
+        """All files that existed."""
         return (*self.read, *self.others)
 
     @classmethod
     def merged(cls, parts: Iterable[LookedAt]) -> LookedAt:
-        """What several parts of a build looked at."""
+        """Merge the inputs of several parts of a build."""
         every = list(parts)
         read = dict.fromkeys(path for part in every for path in part.read)
         others = dict.fromkeys(path for part in every for path in part.others if path not in read)
@@ -69,7 +69,7 @@ class LookedAt(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Manifest) -> LookedAt:
-        """What an entry of the cache was made from."""
+        """Return the inputs of a cache entry, from its manifest."""
         return cls(manifest.dependencies.paths, manifest.others.paths, absent_paths(manifest.absent))
 
 
@@ -79,19 +79,19 @@ class Observer(NamedTuple):
     Parameters
     ----------
     library : str
-        The preloaded library; empty where there is none.
+        Path of the preloaded library; empty if there is none.
     staging : Path
         The build folder.
     preloaded : str
         The user's own ``LD_PRELOAD``.
     outside : tuple of str
-        Folders whose files don't count, such as the cache's.
+        Folders whose files are ignored, such as the cache's.
     temporary : tuple of str
-        Folders of temporary files, whose names don't count: ptxas lists them.
+        Folders of temporary files. Listings of them are ignored: ptxas lists them.
     launcher : tuple of str
-        A program that may answer for compilers.
+        A program before the compilers, such as ccache, with its arguments.
     folders : tuple of Path
-        Where headers are searched first, for commands that can't be watched.
+        Folders that are searched first for headers, for commands that can't be watched.
     """
 
     library: str
@@ -103,7 +103,7 @@ class Observer(NamedTuple):
     folders: tuple[Path, ...]
 
     def watch(self, plan: BuildPlan) -> BuildPlan:
-        """The same plan, its commands with what notes the files that they look at."""
+        """Return the plan with the library preloaded into its commands."""
         if not self.library:
             return plan
         link = None if plan.link is None else self._watched(plan.link)
@@ -112,12 +112,12 @@ class Observer(NamedTuple):
     def _watched(self, edge: Edge) -> Edge:
         if self.launcher and edge.tool == "compile":
             return edge
-        # The user's come first: AddressSanitizer's insists on it.
+        # The user's libraries come first: AddressSanitizer's has to be the first one.
         preload = f"{self.preloaded}:{self.library}".lstrip(":")
         return edge._replace(environ=(("LD_PRELOAD", preload), (_LOG, str(self._log(edge)))))
 
     def looked_at(self, edges: Iterable[Edge]) -> LookedAt:
-        """What commands that have run looked at."""
+        """Return the inputs of commands that have run."""
         return LookedAt.merged(map(self._by_one, edges))
 
     def _by_one(self, edge: Edge) -> LookedAt:
@@ -130,12 +130,12 @@ class Observer(NamedTuple):
         if listed and not CACHING_PROGRAMS.isdisjoint(map(_name, records.programs)):
             return self._depfile(listed)
         seen = _judged(records, listed, self.temporary)
-        # A script or a program in between may hide what the compiler looked at.
+        # A script or another program may hide the files that the compiler looked at.
         is_hidden = set(records.there).isdisjoint(listed)
         return LookedAt.merged((seen, self._depfile(listed))) if is_hidden else seen
 
     def _depfile(self, listed: Sequence[str]) -> LookedAt:
-        """What a depfile says, and where other headers would come first."""
+        """Return the files that a depfile lists, and the absent paths at which other headers would come first."""
         absent = shadowing_paths(map(Path, listed), self.folders)
         return LookedAt(read=tuple(listed), absent=tuple(map(str, absent)))
 
@@ -144,7 +144,7 @@ class Observer(NamedTuple):
 
 
 def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...]) -> LookedAt:
-    """What records mean, given what is there now, what a depfile lists as read, and the folders of temporary files."""
+    """Derive the inputs from records, the files that a depfile lists as read, and the files that exist now."""
     files, absent, folders = dict.fromkeys(read), dict.fromkeys(records.absent), []
     for path in records.there:
         status = None if path in files else stamp_path(path)
@@ -155,7 +155,7 @@ def _judged(records: Records, read: tuple[str, ...], temporary: tuple[str, ...])
     if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
         absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
     else:
-        # What a build changes itself says nothing, and nvcc and ptxas list the folder of their temporary files.
+        # Folders that the build itself changes don't count, nor the temporary folder, which nvcc and ptxas list.
         changed = {*temporary, *(path.rpartition("/")[0] for path in records.made)}
         files |= {f"{path}/": None for path in records.listed if path not in changed}
     return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
@@ -175,16 +175,16 @@ def make_observer(
     launcher: tuple[str, ...] = (),
     folders: Sequence[Path] = (),
 ) -> Observer:
-    """What watches the commands of a build.
+    """Make the observer of a build's commands.
 
     Parameters
     ----------
     compiler : HostCompiler
-        Compiles the preloaded library, once for a toolchain.
+        Compiles the preloaded library, once per toolchain.
     toolchain : Toolchain
     system : System
     stores : sequence of Store
-        The first keeps the library. No build depends on what lies in any of them.
+        The first keeps the library. Files in any of the stores are ignored.
     staging : Path
         The build folder.
     launcher : tuple of str
@@ -200,11 +200,11 @@ def make_observer(
 
 
 class _NoLibraryError(Exception):
-    """The library can't be compiled now: nothing is kept."""
+    """The library can't be compiled now. Nothing is kept."""
 
 
 def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
-    """The path of the preloaded library; empty where this compiler's programs don't load it."""
+    """Return the path of the preloaded library; empty if the compiler's programs don't load it."""
     command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
     key = make_key("native", ("name", _SOURCE.stem), ("command", command), ("toolchain", toolchain.fingerprint))
 

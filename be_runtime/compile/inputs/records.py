@@ -1,4 +1,4 @@
-"""The records of ``native/looked_at.c``: which files the programs of a build looked at. Pure."""
+"""The records of ``native/looked_at.c``: files that the programs of a build looked at. Pure."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
-"""Programs that answer for a compiler: what they look at is not what it would."""
+"""Programs that answer for a compiler: they look at other files than it would."""
 
 _NO_FILES = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
 
 
 class Records(NamedTuple):
-    """What programs looked at, each name once, in order.
+    """Paths that programs looked at, each once, in order.
 
     Parameters
     ----------
     programs : tuple of str
-        Those that ran.
+        Programs that ran.
     there : tuple of str
-        Paths of files and folders that were there; the programs among them.
+        Files and folders that existed, including the programs.
     absent : tuple of str
-        Paths that were not.
+        Paths that did not exist.
     listed : tuple of str
         Folders that were listed.
     made : tuple of str
-        What programs wrote, made or removed; neither there nor absent.
+        Files that programs wrote, made or removed; these are neither in `there` nor in `absent`.
     """
 
     programs: tuple[str, ...] = ()
@@ -37,14 +37,14 @@ class Records(NamedTuple):
 
 
 def parse_records(data: bytes, outside: Iterable[str]) -> Records:
-    r"""Read what the programs of a build noted.
+    r"""Parse the records that the programs of a build wrote.
 
     Parameters
     ----------
     data : bytes
-        The records of all of them.
+        The records of all programs.
     outside : iterable of str
-        Folders, such as the build's own: what lies in them counts as nothing that was looked at.
+        Folders whose files are ignored, such as the build's own.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def parse_records(data: bytes, outside: Iterable[str]) -> Records:
 
 
 def library_names(files: Iterable[str], folders: Iterable[str]) -> Iterator[str]:
-    """Where a linker would find another library in place of one that it read.
+    """Return the paths at which a linker would find another library in place of one that it read.
 
     Examples
     --------
@@ -79,13 +79,13 @@ def library_names(files: Iterable[str], folders: Iterable[str]) -> Iterator[str]
 
 
 def _siblings(name: str) -> tuple[str, ...]:
-    """The other file that ``-l`` means."""
+    """Return the name of the other file that ``-l`` may refer to."""
     stem, ending = name.rpartition(".")[::2]
     return tuple(f"{stem}.{other}" for other in ("so", "a") if {ending, other} == {"so", "a"})
 
 
 def _plain(path: str) -> str:
-    """A path without what means nothing: repeated slashes, and a dot or slash at its end."""
+    """Return a path without repeated slashes, and without a dot or slash at its end."""
     if "//" in path:
         path = re.sub("//+", "/", path)
     return path.removesuffix("/.").rstrip("/")

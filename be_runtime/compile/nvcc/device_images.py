@@ -1,8 +1,8 @@
-"""The device code in a host object, filled in by the assembler, so that the host compiler need not wait for it. Pure.
+"""Device code in a host object, inserted by the assembler, so that the host compiler need not wait for it. Pure.
 
-Nvcc lets the host side include fatbinary's output as text. Here it includes a text of the same effect that names the
-file of bytes which fatbinary writes beside it; the assembler reads that file when it is there. What is registered is
-the wrapper of the toolkit's ``fatbinary_section.h``.
+Nvcc's host side includes fatbinary's output as text. Here it includes an equivalent text that names the binary file
+which fatbinary also writes; the assembler reads that file once it exists. The registered symbol is the wrapper of the
+toolkit's ``fatbinary_section.h``.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ static const __fatBinC_Wrapper_t __fatDeviceText
 
 
 class DeviceImages(NamedTuple):
-    """Where fatbinary puts the device code of a source.
+    """The two files to which fatbinary writes the device code of a source.
 
     Parameters
     ----------
     data, text : str
-        As bytes, and as the text that the host side includes.
+        The binary file, and the text that the host side includes.
     """
 
     data: str
     text: str
 
     def apart(self, edge: Edge) -> Edge:
-        """Fatbinary's command with another name for its text, which nobody reads; any other as it is."""
+        """Rename the text in fatbinary's command, so that no command reads it. Return other commands unchanged."""
         if edge.tool != "fatbinary":
             return edge
         unread = f"{self.text}.unread"
@@ -50,11 +50,11 @@ class DeviceImages(NamedTuple):
         return edge._replace(argv=argv, outputs=(self.data, unread))
 
     def stand_in(self) -> GeneratedFile:
-        """What the host side includes instead."""
+        """Return the file that the host side includes instead."""
         return GeneratedFile(path=self.text, text=_STAND_IN % self.data)
 
     def assembled(self, compilation: Edge) -> tuple[Edge, Edge]:
-        """The host compiler's command in two, of which only the second waits for the device code."""
+        """Split the host compiler's command in two. Only the second one waits for the device code."""
         (target,) = compilation.outputs
         assembly = str(PurePath(self.text).parent / f"{PurePath(target).stem}.s")
         argv = tuple({"-c": "-S", target: assembly}.get(part, part) for part in compilation.argv)
@@ -73,7 +73,7 @@ class DeviceImages(NamedTuple):
 
 
 def device_images(data: str | None, text: str | None) -> DeviceImages | None:
-    """Where fatbinary puts the device code; None where it does not write both, or to names the assembler can't read."""
+    """Return fatbinary's output files; None if one is missing or the assembler can't read the binary file's name."""
     if not data or not text or any(char in '"\\%\n' for char in data):
         return None
     return DeviceImages(data, text)

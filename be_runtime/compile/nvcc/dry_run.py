@@ -1,8 +1,8 @@
-r"""What ``nvcc --dryrun`` prints, as values. Pure.
+r"""Parser of the output of ``nvcc --dryrun``. Pure.
 
 Each line that nvcc would hand to the shell begins with ``#$ ``: first assignments, then commands, some of them for
-nvcc itself (``-- Filter Dependencies --``) or the clean-up (``rm``). The format is not documented; what does not look
-as expected makes `parse_dryrun` return None, and the caller runs plain nvcc.
+nvcc itself (``-- Filter Dependencies --``) or the clean-up (``rm``). The format is not documented; `parse_dryrun`
+returns None for unexpected output, and the caller runs plain nvcc.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NvccSteps(NamedTuple):
     environ : mapping of str to str
         The variables that nvcc sets for its tools.
     commands : tuple of tuple of str
-        What it would run, without shell quoting.
+        Commands that nvcc would run, without shell quoting.
     """
 
     environ: Mapping[str, str]
@@ -33,12 +33,12 @@ class NvccSteps(NamedTuple):
 
 
 def parse_dryrun(text: str) -> NvccSteps | None:
-    r"""Read a dry run, or None when it is not understood.
+    r"""Parse a dry run; return None if it is not understood.
 
     Parameters
     ----------
     text : str
-        Both outputs of ``nvcc --dryrun --keep …``.
+        The standard output and error of ``nvcc --dryrun --keep …``.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def parse_dryrun(text: str) -> NvccSteps | None:
 
 
 def _split(command: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """One shell command as its arguments; None when it needs more of a shell than quotes and known variables."""
+    """Split a shell command into arguments; return None if it uses more than quotes and known variables."""
     if any(name not in environ for name in _VARIABLE.findall(command)) or "`" in command:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The headers that CUDA sources begin with, as text and macros in the preamble's entry: written, and judged at use."""
+"""The text and macros of CUDA's headers in the preamble's cache entry: written once, and checked at each use."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from be_toolchain.machine.system import System
 
 _ASKED, _ENVIRONMENT = "asked", "environment"
 _LOCAL = "/usr/local/include"
-"""Searched before the system's other folders."""
+"""The folder that is searched before the system's other ones."""
 
 _NOT_COMPILERS = re.compile(r"(?:BE|JAX|XLA|PYTEST)_.*|(?:OLD)?PWD|SHLVL|_")
 """Variables that no compiler's wrapper reads and that differ between a user's processes."""
 
 
 class HeaderSearch(NamedTuple):
-    """Where the preprocessors of a request look for headers.
+    """The folders in which a request's preprocessors look for headers.
 
     Parameters
     ----------
     authors : tuple of Path
         The folders that the author names, in the order of the search.
     tools : tuple of Path
-        Ours, XLA's and CUDA's.
+        Our folders, XLA's and CUDA's.
     system : tuple of Path
-        Where the system's are.
+        The system's folders.
     """
 
     authors: tuple[Path, ...]
@@ -59,7 +59,7 @@ class HeaderSearch(NamedTuple):
 
     @classmethod
     def of(cls, options: CompileOptions, tools: Tools, system: System) -> HeaderSearch:
-        """The search of a request's preprocessors."""
+        """Return the folders for a request's options, tools and environment."""
         listed = [system.environ.get(name, "") for name in ("CPATH", "CPLUS_INCLUDE_PATH")]
         named = (*include_folders(options.cflags), *(path for text in listed for path in text.split(":")))
         cuda = tools.cuda.include_dirs if tools.cuda is not None else ()
@@ -74,14 +74,14 @@ class HeaderSearch(NamedTuple):
 
 
 class KeptHeaders(NamedTuple):
-    """What is kept for a request's preprocessors.
+    """Text and macros of headers, kept for a request's preprocessors.
 
     Parameters
     ----------
     preprocessors : mapping of str to Edge
         By phase.
     search : HeaderSearch
-        Where they look for headers.
+        The folders in which they look for headers.
     toolkit : Path
         The toolkit's root.
     system : System
@@ -98,15 +98,15 @@ class KeptHeaders(NamedTuple):
         Parameters
         ----------
         runner : Runner
-            Runs commands where the preprocessors and the probes left their outputs.
+            Runs commands in the folder with the outputs of the preprocessors and the probes.
         read : sequence of Path
             The headers.
 
         Returns
         -------
         tuple of (tuple of str, tuple of Path)
-            The files' names, none where text and macros would not be all that the headers leave; and the files that
-            headers ask for and that are nowhere.
+            The names of the files, and the paths of missing files that the headers ask for. There are no names if the
+            headers have effects that text and macros can't reproduce.
         """
         staging, asked = runner.folder, names_in_headers(map(_read, read))
         texts = {
@@ -133,7 +133,7 @@ class KeptHeaders(NamedTuple):
         return (_ASKED, _ENVIRONMENT, *files), nowhere
 
     def usable(self, entry: Entry) -> tuple[str, ...]:
-        """The phases whose kept headers are those that would be read: no folder has others that come first."""
+        """Return the phases whose kept headers are valid: no folder has other headers that would come first."""
         if _ASKED not in entry.manifest.outputs.paths or not self._is_understood():
             return ()
         try:
@@ -152,7 +152,7 @@ class KeptHeaders(NamedTuple):
         )
 
     def _environment(self) -> str:
-        """A hash of the variables that may change what the compiler is told: a script before it may read any."""
+        """Hash the variables that a script in a compiler's place may read; empty if the compilers are binaries."""
         compilers = {Path(edge.argv[0]) for edge in self.preprocessors.values()}
         if all((self.system.read_text(path, 4) or "").startswith("\x7fELF") for path in compilers):
             return ""
@@ -160,7 +160,7 @@ class KeptHeaders(NamedTuple):
         return hashlib.sha256(repr(variables).encode("utf-8", "surrogateescape")).hexdigest()
 
     def _is_understood(self) -> bool:
-        """Whether CUDA's and the system's headers come first."""
+        """Return whether every preprocessor reads only CUDA's and the system's headers before the source."""
         folders = (*self.search.tools, *self.search.authors)
         known = {self.system.realpath(folder) for folder in folders}
         root = self.system.realpath(self.toolkit)
@@ -179,7 +179,7 @@ class KeptHeaders(NamedTuple):
 
 
 def _read(path: Path) -> str:
-    """A file as its bytes are, line ends too."""
+    """Read a file without any change to its bytes, including line ends."""
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Nvcc's dry run for a set of flags, asked once and kept in the cache."""
+"""Nvcc's dry run for a set of flags, run once and kept in the cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from be_toolchain.model import Nvcc
 
 
 class _NoAnswerError(Exception):
-    """The dry run failed: nothing is kept, and nvcc itself says why when it is run."""
+    """The dry run failed. Nothing is kept, and nvcc itself reports the reason when it runs."""
 
 
 _PLACEHOLDER = files_named("be_dry_run_source", "cuda")
@@ -27,14 +27,14 @@ _TEXT = "dryrun.txt"
 
 
 def is_known(command: Sequence[str], *, toolchain: Toolchain, toolchain_store: Store) -> bool:
-    """Whether nvcc was asked before about these flags."""
+    """Return whether the cache has nvcc's dry run for these flags."""
     return toolchain_store.get(_key(_dry_run(command), toolchain)) is not None
 
 
 def phases_for(
     command: Sequence[str], unit: UnitFiles, *, toolchain: Toolchain, system: System, toolchain_store: Store
 ) -> UnitBuild | None:
-    """The phases of nvcc for one source, or None when it has to be run as a whole.
+    """Return the phases of nvcc for one source, or None if nvcc has to be run as a whole.
 
     Parameters
     ----------
@@ -77,14 +77,14 @@ def phases_for(
 
 @lru_cache(maxsize=8)
 def _phases(text: str, cudafe: str, cicc: str, ptxas: str, fatbinary: str) -> UnitBuild | None:
-    """The phases of the placeholder, which the sources of a folder share."""
+    """Return the phases of the placeholder, which the sources of a folder share."""
     dry = parse_dryrun(text)
     tools = {"cudafe++": cudafe, "cicc": cicc, "ptxas": ptxas, "fatbinary": fatbinary}
     return None if dry is None else split_phases(dry, tools, _PLACEHOLDER, _MODULE_ID)
 
 
 def _dry_run(command: Sequence[str]) -> tuple[str, ...]:
-    """The command that asks nvcc what it would do."""
+    """Return the command of the dry run."""
     target = _PLACEHOLDER.object
     return (*command, "--dryrun", "--keep", "--keep-dir", f"{target}.phases", "-c", _PLACEHOLDER.source, "-o", target)
 
@@ -94,7 +94,7 @@ def _key(argv: Sequence[str], toolchain: Toolchain) -> CacheKey:
 
 
 def _module_id(stem: str) -> str:
-    """A module id in nvcc's form, which no other unit of the library has."""
+    """Return a module id in nvcc's form that no other unit of the library has."""
     digest = hashlib.sha256(stem.encode()).hexdigest()
     name = "".join(char if char.isascii() and char.isalnum() else "_" for char in f"{stem}.cu")
     return f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"

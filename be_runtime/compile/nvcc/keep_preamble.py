@@ -1,7 +1,7 @@
-"""What all CUDA sources begin with, preprocessed and precompiled, in the cache: made for flags used a second time.
+"""The preamble: the common beginning of all CUDA sources, precompiled and cached when flags are used a second time.
 
-A kernel that is built once gains nothing from it, and making it takes a processor as long as a small kernel takes. Who
-builds with the same flags again is in an edit loop, and so is, sooner or later, who builds a folder of several files.
+A kernel that is built once gains nothing from the preamble, and making it takes as much processor time as a small
+kernel. A second build with the same flags is the sign of an edit loop, and a folder of several files will have one.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from be_toolchain import Toolchain
 from be_toolchain.machine.system import System
 
 _FILES_OF_A_PROJECT = 4
-"""With this many sources the preamble is made at once: beside them it costs little."""
+"""Number of sources from which the preamble is made in the first build, where it costs little in comparison."""
 
 
 class Preamble(NamedTuple):
-    """What a build does about the preamble.
+    """The preamble for a build: its cache entry, or the commands that make one.
 
     Parameters
     ----------
     key : CacheKey
     entry : Entry or None
-        Where it is kept; None when there is none.
+        None if the cache has none.
     phases : tuple of str
-        Those whose headers are kept there as text and macros.
+        The phases whose headers the entry has as text and macros.
     making : UnitBuild or None
-        The commands that make it beside the module, if they are worth it.
+        The commands that make the preamble beside the module; None if it exists or is not worth it.
     headers : KeptHeaders
         Writes the text and macros.
     """
@@ -63,7 +63,7 @@ class Preamble(NamedTuple):
     headers: KeptHeaders
 
     def use(self, build: UnitBuild) -> UnitBuild:
-        """A unit's commands with the preamble, if there is one."""
+        """Return a unit's commands with the preamble, if there is one."""
         if self.entry is None or not build.edges:
             return build
         folder = str(self.entry.path)
@@ -72,9 +72,9 @@ class Preamble(NamedTuple):
 
     @property
     def looked_at(self) -> LookedAt:
-        """What a source depends on that is compiled with it: its headers, and where others would come first.
+        """Inputs that the preamble adds to a source: its headers, and the paths at which others would come first.
 
-        Our own headers are searched before all but the author's, so that what is not among them was asked for.
+        Only the author's folders are searched before ours, so the absent paths in ours give every name to look for.
         """
         if self.entry is None:
             return LookedAt()
@@ -85,11 +85,11 @@ class Preamble(NamedTuple):
 
     @property
     def records(self) -> Mapping[str, FileRecord]:
-        """What is known of the files it was made from, by path."""
+        """Records of the files that the preamble was made from, by path."""
         return {} if self.entry is None else proven_records(self.entry.manifest)
 
     def keep(self, toolchain_store: Store, runner: Runner, observer: Observer) -> None:
-        """Keep what the commands have made; `runner` runs more of them there."""
+        """Keep the files that the commands made; `runner` runs further commands in its folder."""
         staging = runner.folder
         if self.making is None or not all((staging / FOLDER / name).is_file() for name in FILES):
             return
@@ -115,7 +115,7 @@ def find_preamble(
     system: System,
     toolchain_store: Store,
 ) -> Preamble | None:
-    """The preamble for nvcc's flags, None where nvcc has to be run as a whole.
+    """Find the preamble for nvcc's flags; return None if nvcc has to be run as a whole.
 
     Parameters
     ----------

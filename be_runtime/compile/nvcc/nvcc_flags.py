@@ -1,7 +1,6 @@
-"""From options to nvcc's arguments. Pure.
+"""Nvcc's arguments for a set of options. Pure.
 
-An author's own flag wins over ours: nvcc refuses a repeated ``-std`` or ``-O``, so ours is left out where theirs is
-given.
+An author's own flag replaces ours: nvcc refuses a repeated ``-std`` or ``-O``.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ _RELOCATABLE = ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-
 
 
 def is_relocatable(flags: Sequence[str]) -> bool:
-    """Whether nvcc is asked for relocatable device code, which needs a device link."""
+    """Return whether the flags ask for relocatable device code, which needs a device link."""
     return any(flag in flags for flag in _RELOCATABLE) or "-rdc true" in " ".join(flags)
 
 
 def nvcc_compile(
     nvcc: Nvcc, options: CompileOptions, archs: tuple[Arch, ...], includes: Sequence[str]
 ) -> tuple[str, ...]:
-    """Nvcc's command for one author unit, up to the files."""
+    """Return nvcc's command for one of the author's units, without files."""
     flags = options.cflags
     argv = [str(nvcc.path)]
     if not has_flag(flags, "-std", "--std"):
@@ -51,13 +50,13 @@ def nvcc_compile(
 
 
 def _lto_flags(flags: Sequence[str], archs: tuple[Arch, ...]) -> tuple[str, ...]:
-    """What ``-dlto`` means beside named architectures, where nvcc refuses it: code that the device link compiles."""
+    """Return the flags for ``-dlto`` with named architectures, where nvcc refuses it: the device link compiles."""
     relocatable = () if has_flag(flags, "-rdc", "--relocatable-device-code", "-dc", "--device-c") else ("-rdc=true",)
     return (*relocatable, *(f"-gencode=arch={arch.compute},code=lto_{arch.number}" for arch in archs))
 
 
 def nvcc_device_link(nvcc: Nvcc, options: CompileOptions, archs: tuple[Arch, ...]) -> tuple[str, ...]:
-    """Nvcc's command that links relocatable device code, up to the files."""
+    """Return nvcc's command that links relocatable device code, without files."""
     flags = options.cflags
     arch_flags = () if has_flag(flags, *ARCH_FLAGS) else gencode_flags(archs)
     lto = tuple(flag for flag in flags if flag in _LTO)
@@ -67,7 +66,7 @@ def nvcc_device_link(nvcc: Nvcc, options: CompileOptions, archs: tuple[Arch, ...
 
 
 def _arch_arguments(flags: Sequence[str]) -> tuple[str, ...]:
-    """The author's own arch flags with their values, for a command that repeats them."""
+    """Return the author's own architecture flags with their values, for a command that repeats them."""
     found: list[str] = []
     for index, flag in enumerate(flags):
         if has_flag([flag], *ARCH_FLAGS):

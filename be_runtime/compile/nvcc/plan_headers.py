@@ -1,8 +1,8 @@
-"""The headers that every CUDA source begins with, as text and macros, so that a preprocessor need not read them. Pure.
+"""The headers of every CUDA source, as text and macros, so that a preprocessor need not read them. Pure.
 
-nvcc has each source begin with ``-include cuda_runtime.h``: 160 files, which the host side reads and each architecture
-reads again. Their text is the same for every source, and the rest of the source needs their macros alone, which the
-preprocessor writes down: https://gcc.gnu.org/onlinedocs/gcc/Preprocessor-Options.html, ``-dD`` and ``-imacros``.
+nvcc adds ``-include cuda_runtime.h`` to each source: 160 files, which the host side and each architecture read again.
+Their text is the same for every source, and the rest of the source needs only their macros, which the preprocessor can
+print: https://gcc.gnu.org/onlinedocs/gcc/Preprocessor-Options.html, ``-dD`` and ``-imacros``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from be_runtime.compile.plan.build_plan import Edge, UnitBuild
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ 1-4]*)')
 _DIRECTIVE = re.compile(r"#(?:define|undef) ([^\s(]+)")
 _GIVEN = ("<built-in>", "<command-line>")
-"""Where macros come from that the preprocessor has anyway."""
+"""File names in markers before macros that the preprocessor defines anyway."""
 
 _STATEFUL = re.compile(
     r"\bpragma\b.*\bonce\b|_Pragma.*\bonce\b|\b(?:push|pop)_macro\b|\b__(?:COUNTER|DATE|TIME|TIMESTAMP)__\b"
 )
-"""What has an effect on the rest of the source that no macro shows, or another text each time."""
+"""Directives and macros whose effect on the rest of the source is not a macro, or whose text differs each time."""
 
 _FOLDER = re.compile(r'# \d+ ".*//"')
 _HEADER = "cuda_runtime.h"
@@ -31,18 +31,18 @@ _NOT_UNDERSTOOD = (
     *("--", "@", "-imacros", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-isysroot", "-nostdinc"),
     *("-B", "-specs", "-I-", "-finput-charset", "-M"),
 )
-"""Options that change what is read, or how; ``-MD`` and its file are our own."""
+"""Options that change which files are read, or how; ``-MD`` and ``-MF`` are our own."""
 
 
 def is_understood(argv: Sequence[str], is_known: Callable[[str], bool]) -> bool:
-    """Whether a preprocessor reads no header before the source but CUDA's and the system's.
+    """Return whether a preprocessor reads only CUDA's and the system's headers before the source.
 
     Parameters
     ----------
     argv : sequence of str
-        Its command.
+        The preprocessor's command.
     is_known : callable
-        Whether a folder is the tools', or otherwise watched.
+        Returns True for a folder of the tools, or one that is checked otherwise.
 
     Examples
     --------
@@ -63,19 +63,19 @@ def is_understood(argv: Sequence[str], is_known: Callable[[str], bool]) -> bool:
 
 
 def headers_text(preprocessed: str, source: str) -> str | None:
-    r"""What a preprocessor has made of the headers before a source.
+    r"""Return the preprocessed text of the headers before a source.
 
     Parameters
     ----------
     preprocessed : str
-        Its output for an empty source.
+        The preprocessor's output for an empty source.
     source : str
         The source's name.
 
     Returns
     -------
     str or None
-        None where the source's own text is not found, or the headers' text names it, or the build's folder.
+        None if the source's own text is not found, or if the headers' text names the source or the build folder.
 
     Examples
     --------
@@ -91,12 +91,12 @@ def headers_text(preprocessed: str, source: str) -> str | None:
 
 
 def header_macros(defines: str) -> str:
-    """The macros that headers leave, each at its place, as a file for ``-imacros``.
+    """Return the macros that headers define, with their locations, as a file for ``-imacros``.
 
     Parameters
     ----------
     defines : str
-        What ``-E -dD`` prints.
+        The output of ``-E -dD``.
     """
     kept: list[str] = []
     line, file, system = 1, _GIVEN[0], ""
@@ -116,14 +116,14 @@ def header_macros(defines: str) -> str:
 
 
 def are_left(defines: str, macros: str) -> bool:
-    r"""Whether the macros that headers leave are there after they were read from what `header_macros` says.
+    r"""Return whether reading the text of `header_macros` defines the same macros as reading the headers.
 
     Parameters
     ----------
     defines : str
-        What ``-E -dD`` prints with the headers.
+        The output of ``-E -dD`` with the headers.
     macros : str
-        What ``-E -dM`` prints with ``-imacros``.
+        The output of ``-E -dM`` with ``-imacros``.
 
     Examples
     --------
@@ -139,12 +139,12 @@ def are_left(defines: str, macros: str) -> bool:
 
 
 def names_in_headers(headers: Iterable[str]) -> tuple[str, ...] | None:
-    """The files whose presence headers ask for; None where more than text and macros is left of reading them.
+    """Return the files named by ``__has_include`` in headers; None if headers have effects beyond text and macros.
 
     Parameters
     ----------
     headers : iterable of str
-        The text of each.
+        The text of each header.
 
     Examples
     --------
@@ -166,16 +166,16 @@ def is_shadowed(
     list_dir: Callable[[str], Iterable[str]],
     stat: Callable[[PurePath], object],
 ) -> bool:
-    """Whether a folder may hold another file in place of a header that was read.
+    """Return whether a folder may contain another file in place of a header that was read.
 
     Parameters
     ----------
     folders : sequence of str
-        Those that may be searched first.
+        Folders that may be searched first.
     headers : iterable of str
-        The paths of those that were read. What they were included as is not known: any end of a path may be it.
+        Paths of the headers that were read. The included name is not known: it may be any end of a path.
     list_dir, stat : callable
-        The names in a folder; what tells a file from others, None where there is none.
+        Return the names in a folder; return a value that identifies a file, or None if there is no file.
     """
     paths = [PurePath(path).parts for path in headers]
     for folder in folders:
@@ -189,14 +189,14 @@ def is_shadowed(
 
 
 def probes(phases: UnitBuild, folder: str) -> tuple[tuple[str, ...], ...]:
-    """The commands that show what headers an empty source begins with: as they are, and with the macros.
+    """Return the commands that print the headers of an empty source: their text, and their text with macros.
 
     Parameters
     ----------
     phases : UnitBuild
         Nvcc's phases of the empty source.
     folder : str
-        Gets the text with macros of each phase, see `defines_file`.
+        Receives the text with macros of each phase, see `defines_file`.
     """
     return tuple(
         argv
@@ -206,19 +206,19 @@ def probes(phases: UnitBuild, folder: str) -> tuple[tuple[str, ...], ...]:
 
 
 def defines_file(folder: str, phase: str) -> str:
-    """Where `probes` puts a phase's text with macros."""
+    """Return the path of a phase's text with macros, which `probes` writes."""
     return f"{folder}/defines{phase}"
 
 
 def checks(preprocessors: Mapping[str, Edge], folder: str) -> tuple[Edge, ...]:
-    """The commands that show which macros an empty source has after those that are kept.
+    """Return the commands that print the macros of an empty source after the kept ones were read.
 
     Parameters
     ----------
     preprocessors : mapping of str to Edge
-        By phase, those of the empty source.
+        The preprocessors of the empty source, by phase.
     folder : str
-        Holds the macros, see `macros_file`, and gets the answers, see `check_file`.
+        Contains the macros, see `macros_file`, and receives the output, see `check_file`.
     """
     return tuple(
         Edge(
@@ -236,22 +236,22 @@ def checks(preprocessors: Mapping[str, Edge], folder: str) -> tuple[Edge, ...]:
 
 
 def headers_file(folder: str, phase: str) -> str:
-    """Where a phase's text is."""
+    """Return the path of a phase's text."""
     return f"{folder}/headers{phase}"
 
 
 def macros_file(folder: str, phase: str) -> str:
-    """Where a phase's macros are."""
+    """Return the path of a phase's macros."""
     return f"{folder}/headers{phase}.macros"
 
 
 def check_file(folder: str, phase: str) -> str:
-    """Where `checks` puts a phase's macros."""
+    """Return the path of a phase's macros, which `checks` writes."""
     return f"{folder}/check{phase}"
 
 
 def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[str]) -> UnitBuild:
-    """The same commands, the preprocessors' with the headers' text in place of reading them.
+    """Return the commands of a build with preprocessors that take the headers' kept text instead of reading them.
 
     Parameters
     ----------
@@ -260,9 +260,9 @@ def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[
     script : str
         The path of ``with_kept_headers.sh``.
     folder : str
-        Holds what the script reads.
+        Contains the files that the script reads.
     kept : sequence of str
-        The phases for which it does.
+        The phases that the folder has files for.
     """
     source = build.unit.source
     changed = {
@@ -274,11 +274,11 @@ def use_kept_headers(build: UnitBuild, script: str, folder: str, kept: Sequence[
 
 
 def preprocessing(build: UnitBuild) -> dict[str, Edge]:
-    """The commands that preprocess, by how the names of their outputs go on after the source's: ``".cpp1.ii"``."""
+    """Return the preprocessing commands by phase: the output's name after the source's stem, such as ``".cpp1.ii"``."""
     edges = (edge for edge in build.edges if edge.tool == "preprocess")
     return {PurePath(edge.outputs[0]).name.removeprefix(build.unit.stem): edge for edge in edges}
 
 
 def without_output(argv: Sequence[str]) -> tuple[str, ...]:
-    """A command without ``-o`` and what follows it."""
+    """Return a command without ``-o`` and its value."""
     return tuple(part for part, before in zip(argv, ("", *argv), strict=False) if "-o" not in (part, before))

@@ -20,14 +20,14 @@ UNIT = files_named("be_preamble", "cuda")
 """The files of the empty source whose commands make the preamble."""
 
 FILES = ("preamble.h", "preamble.h.gch", "pragmas.h", "size", "read.d")
-"""What the making leaves in `FOLDER`; nothing if a command failed."""
+"""Files of a preamble in `FOLDER`; not all of them exist if a command failed."""
 
 FOLDER = f"{OBJECTS}/{UNIT.stem}"
 _SCRIPT = f"{FOLDER}.sh"
 _DONE = f"{FOLDER}.done"
 DEPFILE = f"{FOLDER}/read.d"
 MESSAGES = f"{FOLDER}/messages"
-"""What the preprocessors have said."""
+"""File with the messages of the preprocessors."""
 
 
 def use_preamble(build: UnitBuild, script: str, folder: str) -> UnitBuild:

@@ -95,7 +95,7 @@ _LATER = {
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",
     "warp_kernel": "kernels.warp_kernels",
 }
-"""What is imported on its first use, and from where."""
+"""Names that are imported on their first use, and their modules."""
 
 
 def __getattr__(name: str) -> object:

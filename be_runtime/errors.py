@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from be_toolchain.terminal import printable
 
 _SHORT_LINES, _WIDEST = 16, 240
-"""How many lines of output an error's text shows as they are, and how much of one."""
+"""The number of lines of output that an error's text shows whole, and the most characters of one."""
 
 _LONGEST_MESSAGE, _QUOTED = 500, 160
 """From how many characters on a message about an argument is shortened, and to how many at its ends."""

@@ -1,1 +1,1 @@
-"""How a module is made: the graph of commands, run and recorded. Imports `generate`, `cache` and what is below them."""
+"""The making of a module: a graph of commands, run and recorded. Imports `generate`, `cache` and what is below them."""

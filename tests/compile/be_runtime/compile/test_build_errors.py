@@ -118,7 +118,7 @@ def test_a_file_with_odd_characters_in_its_path(tmp_path: Path):
 def test_a_path_that_no_include_can_name(tmp_path: Path, name: str):
     file = tmp_path / f"{name}.cc"
     file.write_text(GOOD)
-    with pytest.raises(ArgumentError, match="quote or the end of a line"):
+    with pytest.raises(ArgumentError, match="quote or a line break"):
         be_runtime.load_cpp_file(file, name="broken")
 
 

@@ -7,7 +7,6 @@ same identity. If Python keeps bytecode, that hash is kept too, and is used as l
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import json
@@ -16,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.util import cache_from_source
 from pathlib import Path
 
 from be_toolchain import __version__
@@ -35,7 +33,7 @@ def own_code_digest() -> str:
     if record.is_file():
         rows = (row.rsplit(",", 1)[0] for row in record.read_text(encoding="utf-8").splitlines())
         return _digest(row for row in rows if row.startswith(_PACKAGES) and row.split(",")[0].endswith(_ENDINGS))
-    memo = None if sys.dont_write_bytecode else Path(cache_from_source(__file__)).with_name("own_code.json")
+    memo = None if sys.dont_write_bytecode else Path(__spec__.cached or __file__).with_name("own_code.json")
     return checkout_digest(_SITE, memo, time.time_ns())
 
 
@@ -51,9 +49,9 @@ def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
     now_ns : int
         The time.
     """
-    stats = {name: os.stat(f"{site}/{name}") for name in _source_files(str(site))}
-    facts = [[name, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino] for name, now in stats.items()]
-    seen = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    stats = dict(_source_files(str(site)))
+    facts = [f"{name} {now.st_size} {now.st_mtime_ns} {now.st_ctime_ns} {now.st_ino}" for name, now in stats.items()]
+    seen = hashlib.sha256("\n".join(facts).encode()).hexdigest()
     with contextlib.suppress(OSError, ValueError):
         kept = json.loads(memo.read_bytes()) if memo is not None else None
         if isinstance(kept, dict) and kept.get("seen") == seen and isinstance(kept.get("digest"), str):
@@ -70,22 +68,23 @@ def _digest(rows: Iterable[str]) -> str:
     return hashlib.sha256("\n".join([__version__, *sorted(rows)]).encode()).hexdigest()
 
 
-def _source_files(site: str) -> Iterator[str]:
-    """List the packages' sources in all folders, relative to `site`."""
+def _source_files(site: str) -> Iterator[tuple[str, os.stat_result]]:
+    """List the packages' sources in all folders, relative to `site`, and their stats."""
     folders = list(_PACKAGES)
     while folders:
         folder = folders.pop()
         with os.scandir(f"{site}/{folder}") as entries:
             for entry in entries:
-                name = f"{folder}/{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    folders += () if entry.name == "__pycache__" else (name,)
-                elif name.endswith(_ENDINGS):
-                    yield name
+                if entry.name.endswith(_ENDINGS):
+                    yield f"{folder}/{entry.name}", entry.stat()
+                elif entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{folder}/{entry.name}")
 
 
 def _sha256(path: str) -> str:
     """Hash a file in RECORD's format."""
+    import base64  # a kept identity needs no hashes
+
     with open(path, "rb") as file:
         return base64.urlsafe_b64encode(hashlib.sha256(file.read()).digest()).rstrip(b"=").decode()
 

@@ -157,7 +157,8 @@ def against_libraries(facts: FolderFacts) -> Iterator[str]:
     >>> list(against_libraries(FolderFacts(path=Path("/a/b"), standing=Path("/a"), writable=False)))
     ["can't be made: /a can't be written"]
     """
-    token = re.search(_LOADER_TOKENS, str(facts.path))  # compiled on first use, not by an import
+    path = str(facts.path)
+    token = re.search(_LOADER_TOKENS, path) if "$" in path else None  # compiled only where a path may have one
     if token is not None:
         yield f"holds {token[0]}, which the dynamic loader replaces"
     if facts.obstacle:

@@ -173,7 +173,7 @@ BAD_CALLS: dict[str, tuple[Any, str]] = {
     "missing scalar": (lambda k, x: k(x, by=1), "takes the scalars"),
     "wrong dtype": (lambda k, x: k(x.astype(np.int32), by=1, n=1), r"input 0 is int32\[8\], but the parameter is"),
     "string": (lambda k, x: k("x", by=1, n=1), "which is not an array"),
-    "scalar out of range": (lambda k, x: k(x, by=1, n=2**70), "n=.* is no int64"),
+    "scalar out of range": (lambda k, x: k(x, by=1, n=2**70), "n=.* is not a valid int64"),
     "scalar that is no number": (lambda k, x: k(x, by="1x", n=1), "by='1x' is not a valid float32"),
 }
 

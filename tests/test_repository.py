@@ -54,6 +54,14 @@ def test_few_modules_read_the_environment():
     assert readers <= READERS_OF_ENVIRON
 
 
+def test_tests_share_what_lies_in_support():
+    texts = {_name(path): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    assert texts
+    assert [
+        name for name, text in texts.items() if re.search(r"^\s*from tests\.[\w.]*\btest_\w+ import", text, re.M)
+    ] == []
+
+
 MOST_FILES = 14
 SHARED_NAMES = {"__init__", "errors", "model"}
 

@@ -372,3 +372,73 @@ def answer_nvcc(machine: MemorySystem, argv: tuple[str, ...], release: str) -> R
         "gcc -E x.cu",
     )
     return RunResult(argv=argv, returncode=0, stderr="".join(f"#$ {line}\n" for line in lines))
+
+
+@dataclass
+class Libcuda:
+    """The calls of libcuda that are used, writing through ctypes references as it does."""
+
+    gpus: tuple[tuple[str, int, int], ...] = (("NVIDIA H200", 9, 0),)
+    init: int = 0
+    version: int = 13000
+    inits: int = 0
+
+    def cuInit(self, _flags: int) -> int:  # noqa: N802
+        self.inits += 1
+        return self.init
+
+    def cuDriverGetVersion(self, out: Any) -> int:  # noqa: N802
+        out._obj.value = self.version  # noqa: SLF001
+        return 0
+
+    def cuDeviceGetCount(self, out: Any) -> int:  # noqa: N802
+        out._obj.value = len(self.gpus)  # noqa: SLF001
+        return 0
+
+    def cuDeviceGet(self, out: Any, index: int) -> int:  # noqa: N802
+        out._obj.value = index + 40  # noqa: SLF001
+        return 0
+
+    def cuDeviceGetName(self, buffer: Any, _size: int, handle: Any) -> int:  # noqa: N802
+        buffer.value = self.gpus[handle.value - 40][0].encode()
+        return 0
+
+    def cuDeviceGetAttribute(self, out: Any, attribute: int, handle: Any) -> int:  # noqa: N802
+        out._obj.value = self.gpus[handle.value - 40][{75: 1, 76: 2}[attribute]]  # noqa: SLF001
+        return 0
+
+
+def healthy() -> MemorySystem:
+    """A machine with a compiler and a CUDA toolkit, without a GPU."""
+    machine = MemorySystem()
+    machine.gxx("/usr/bin/g++")
+    machine.runfile("/usr/local/cuda")
+    return machine
+
+
+class Answering(MemorySystem):
+    """Compilers that answer questions as ever, build anything, and programs that print a text."""
+
+    built_prints: str = ""
+    build_fails: bool = False
+    ffi_prints: str = "sum 5050 on cpu"
+
+    def run_one(self, argv: tuple[str, ...]) -> RunResult:
+        if "/be-smoke-" in argv[0]:
+            self.commands.append(argv)
+            return RunResult(argv=argv, returncode=0, stdout=f"{self.built_prints}\n")
+        if "-c" in argv and "be_smoke" in " ".join(argv):
+            return RunResult(argv=argv, returncode=0, stdout=self.ffi_prints)
+        if "-std=c++17" in argv:
+            self.commands.append(argv)
+            failed = RunResult(argv=argv, returncode=1, stderr="x.cc:1: error: no such thing\ncompilation stopped\n")
+            return failed if self.build_fails else RunResult(argv=argv, returncode=0)
+        return super().run_one(argv)
+
+
+def answering(prints: str) -> Answering:
+    machine = Answering()
+    machine.gxx("/usr/bin/g++")
+    machine.runfile("/usr/local/cuda")
+    machine.built_prints = prints
+    return machine

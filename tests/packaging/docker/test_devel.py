@@ -8,38 +8,12 @@ import uuid
 
 import pytest
 
-from tests.support.docker import Engine
+from tests.support.docker import KERNELS, RESTRICTED, Engine
 from tests.support.requirements import OPTIONAL
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
 
-RESTRICTED = (
-    *("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"),
-    *("--security-opt", "no-new-privileges", "--user", "4711:4712"),
-)
 CACHE = ("--tmpfs", "/var/cache/be:exec,mode=1777")
-KERNELS = r'''
-import getpass, os
-import jax, numpy as np
-import be_runtime
-
-CPP = """
-#include "brainevent/common.h"
-// @BE twice
-void twice(const BE::Tensor x, BE::Tensor y) { y.data_ptr<float>()[0] = 2 * x.data_ptr<float>()[0]; }
-"""
-CUDA = """
-#include <cuda_runtime.h>
-#include "brainevent/common.h"
-__global__ void set(float* y) { *y = 1; }
-// @BE one
-void one(BE::Tensor y, int64_t stream) { set<<<1, 1, 0, (cudaStream_t)stream>>>(y.data_ptr<float>()); }
-"""
-be_runtime.load_cpp_inline("offline", CPP)
-module = be_runtime.load_cuda_inline("offline_cuda", CUDA, compute_capability="sm_90")
-call = jax.ffi.ffi_call("offline.twice", jax.ShapeDtypeStruct((), np.float32))
-print(os.getuid(), getpass.getuser(), float(call(np.float32(4))), module.function_names)
-'''
 
 
 def test_the_example_trains(engine: Engine, devel: str):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.docker.test_devel import KERNELS
-from tests.support.docker import ROOT, Engine, load_script, tool
+from tests.support.docker import KERNELS, ROOT, Engine, load_script, tool
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
 

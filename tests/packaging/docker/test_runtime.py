@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.packaging.docker.test_devel import KERNELS, RESTRICTED
-from tests.support.docker import Engine
+from tests.support.docker import KERNELS, RESTRICTED, Engine
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from be_toolchain.cli import main as cli
 from be_toolchain.report.exit_codes import INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE
-from tests.unit.be_toolchain.report.test_doctor import healthy
+from tests.support.machines import healthy
 
 ROOT = Path(__file__).parents[4]
 

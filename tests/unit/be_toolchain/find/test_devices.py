@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,44 +13,10 @@ from be_toolchain.find.device_memory import device_archs
 from be_toolchain.find.devices import Device, DeviceReport, ask_aside, parse_driver_release, parse_smi, probe_devices
 from be_toolchain.machine.system import RunResult
 from be_toolchain.report.doctor import examine_machine
-from tests.support.machines import MemorySystem
+from tests.support.machines import Libcuda, MemorySystem
 
 SMI = "0, GPU-aa11, NVIDIA H200, 9.0, 580.82.07\n1, GPU-bb22, NVIDIA A100, 8.0, 580.82.07\n"
 VERSION = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\n"
-
-
-@dataclass
-class Libcuda:
-    """The calls of libcuda that are used, writing through ctypes references as it does."""
-
-    gpus: tuple[tuple[str, int, int], ...] = (("NVIDIA H200", 9, 0),)
-    init: int = 0
-    version: int = 13000
-    inits: int = 0
-
-    def cuInit(self, _flags: int) -> int:  # noqa: N802
-        self.inits += 1
-        return self.init
-
-    def cuDriverGetVersion(self, out: Any) -> int:  # noqa: N802
-        out._obj.value = self.version  # noqa: SLF001
-        return 0
-
-    def cuDeviceGetCount(self, out: Any) -> int:  # noqa: N802
-        out._obj.value = len(self.gpus)  # noqa: SLF001
-        return 0
-
-    def cuDeviceGet(self, out: Any, index: int) -> int:  # noqa: N802
-        out._obj.value = index + 40  # noqa: SLF001
-        return 0
-
-    def cuDeviceGetName(self, buffer: Any, _size: int, handle: Any) -> int:  # noqa: N802
-        buffer.value = self.gpus[handle.value - 40][0].encode()
-        return 0
-
-    def cuDeviceGetAttribute(self, out: Any, attribute: int, handle: Any) -> int:  # noqa: N802
-        out._obj.value = self.gpus[handle.value - 40][{75: 1, 76: 2}[attribute]]  # noqa: SLF001
-        return 0
 
 
 def machine_with(cuda: Libcuda | None = None, smi: str | None = None, **environ: str) -> MemorySystem:

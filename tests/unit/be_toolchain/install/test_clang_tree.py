@@ -14,8 +14,7 @@ from be_toolchain.known.fatbin import Image, render_fatbin
 from be_toolchain.machine.system import LocalSystem
 from be_toolchain.model import Toolchain
 from be_toolchain.report.smoke import run_smoke
-from tests.support.machines import MemorySystem
-from tests.unit.be_toolchain.find.test_devices import Libcuda
+from tests.support.machines import Libcuda, MemorySystem
 
 VERSIONS = {"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-cuda-runtime-cu12": "12.9.79"}
 FILES = (

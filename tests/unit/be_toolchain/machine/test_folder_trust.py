@@ -16,7 +16,7 @@ from be_runtime.settings import Settings
 from be_toolchain.machine.folder_trust import distrust
 from be_toolchain.machine.system import LocalSystem
 from be_toolchain.report.doctor import examine_machine
-from tests.unit.be_toolchain.report.test_doctor import healthy
+from tests.support.machines import healthy
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,9 @@ from be_toolchain.machine.system import System
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.exit_codes import USAGE_ERROR
 from be_toolchain.report.report_text import render_report
-from tests.support.machines import MemorySystem
-from tests.unit.be_toolchain.find.test_devices import Libcuda
+from tests.support.machines import Libcuda, MemorySystem, healthy
 
 ROOT = Path(__file__).parents[4]
-
-
-def healthy() -> MemorySystem:
-    machine = MemorySystem()
-    machine.gxx("/usr/bin/g++")
-    machine.runfile("/usr/local/cuda")
-    return machine
 
 
 def without_cuda() -> MemorySystem:
@@ -211,7 +203,7 @@ def test_which_says_that_a_part_is_not_there(capsys: pytest.CaptureFixture[str])
 def test_a_path_that_is_no_text_is_printed_as_it_is():
     code = (
         "import os, sys; from be_toolchain.cli import main as cli\n"
-        "from tests.unit.be_toolchain.report.test_doctor import healthy\n"
+        "from tests.support.machines import healthy\n"
         "machine = healthy(); machine.gxx(os.fsdecode(b'/opt/\\xff/g++'))\n"
         "machine.environ = {'BE_CXX': os.fsdecode(b'/opt/\\xff/g++')}\n"
         "sys.exit(cli.main(sys.argv[1:], system=machine))"

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from be_toolchain.cli import main as cli
-from tests.support.machines import MemorySystem
-from tests.unit.be_toolchain.find.test_environments import ROWS, machine_of
-from tests.unit.be_toolchain.report.test_smoke import answering
+from tests.support.environments import ROWS, machine_of
+from tests.support.machines import MemorySystem, answering
 
 DOC = Path(__file__).parents[4] / "docs" / "doctor-schema.md"
 FREE_KEYS = ("probes",)

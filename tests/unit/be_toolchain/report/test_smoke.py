@@ -5,37 +5,7 @@ from __future__ import annotations
 import pytest
 
 from be_toolchain.cli import main as cli
-from be_toolchain.machine.system import RunResult
-from tests.support.machines import SITE, MemorySystem
-from tests.unit.be_toolchain.find.test_devices import Libcuda
-
-
-class Answering(MemorySystem):
-    """Compilers that answer questions as ever, build anything, and programs that print a text."""
-
-    built_prints: str = ""
-    build_fails: bool = False
-    ffi_prints: str = "sum 5050 on cpu"
-
-    def run_one(self, argv: tuple[str, ...]) -> RunResult:
-        if "/be-smoke-" in argv[0]:
-            self.commands.append(argv)
-            return RunResult(argv=argv, returncode=0, stdout=f"{self.built_prints}\n")
-        if "-c" in argv and "be_smoke" in " ".join(argv):
-            return RunResult(argv=argv, returncode=0, stdout=self.ffi_prints)
-        if "-std=c++17" in argv:
-            self.commands.append(argv)
-            failed = RunResult(argv=argv, returncode=1, stderr="x.cc:1: error: no such thing\ncompilation stopped\n")
-            return failed if self.build_fails else RunResult(argv=argv, returncode=0)
-        return super().run_one(argv)
-
-
-def answering(prints: str) -> Answering:
-    machine = Answering()
-    machine.gxx("/usr/bin/g++")
-    machine.runfile("/usr/local/cuda")
-    machine.built_prints = prints
-    return machine
+from tests.support.machines import SITE, Libcuda, MemorySystem, answering
 
 
 def doctor(machine: MemorySystem, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

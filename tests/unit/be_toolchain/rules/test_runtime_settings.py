@@ -5,7 +5,7 @@ from __future__ import annotations
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
 from be_toolchain.rules.runtime_settings import find_bad_settings
-from tests.unit.be_toolchain.report.test_doctor import healthy
+from tests.support.machines import healthy
 
 
 def test_the_first_of_two_variables_counts():

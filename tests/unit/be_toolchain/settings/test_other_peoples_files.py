@@ -18,8 +18,7 @@ from be_toolchain.machine.system import LocalSystem
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.settings.configuration import PassedOver, PassedOverWarning, find_configuration, parse_configuration
 from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
-from tests.support.machines import MemorySystem
-from tests.unit.be_toolchain.report.test_doctor import healthy
+from tests.support.machines import MemorySystem, healthy
 
 __all__ = ["open_place"]  # a fixture
 

@@ -58,7 +58,9 @@ def test_tests_share_what_lies_in_support():
     texts = {_name(path): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     assert texts
     assert [
-        name for name, text in texts.items() if re.search(r"^\s*from tests\.[\w.]*\btest_\w+ import", text, re.M)
+        name
+        for name, text in texts.items()
+        if re.search(r"^\s*from tests\.[\w.]*\btest_\w+ import", text, re.MULTILINE)
     ] == []
 
 

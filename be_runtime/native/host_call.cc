@@ -7,7 +7,7 @@
 ///
 /// Each function has a handler, and a target, of its own: what a call could say by an attribute or by XLA's state lies
 /// in memory of the call site, which a long program has to fetch anew for every call. The handler of a CPU kernel is
-/// compiled with it (numba_host/handler.py) and comes here only with what isn't an ordinary call.
+/// compiled with it (kernels/numba/cpu/llvm_handler.py) and comes here only with what isn't an ordinary call.
 
 #include <stddef.h>
 

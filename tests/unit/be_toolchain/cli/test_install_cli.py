@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain.cli import install_commands as cli_install
+from be_toolchain.cli import install_commands
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import InstallError
 from be_toolchain.install.facts import gather_situation, parse_minimums, parse_present
@@ -75,7 +75,7 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing_else(capsys: pytest.CaptureFi
 
 def test_without_a_person_and_without_yes_nothing_happens(capsys: pytest.CaptureFixture[str]):
     made = machine()
-    assert run(made, "install", "--cuda", "13.0", "--into", "managed") == cli_install.NOT_CONFIRMED
+    assert run(made, "install", "--cuda", "13.0", "--into", "managed") == install_commands.NOT_CONFIRMED
     said = capsys.readouterr()
     assert "install CUDA 13.0.2 into the store" in said.out
     assert "pass --yes" in said.err
@@ -83,9 +83,9 @@ def test_without_a_person_and_without_yes_nothing_happens(capsys: pytest.Capture
 
 
 def test_cuda_12_is_explained(capsys: pytest.CaptureFixture[str]):
-    assert run(machine(), "install", "--cuda", "12.9") == cli_install.FAILED
+    assert run(machine(), "install", "--cuda", "12.9") == install_commands.FAILED
     assert "TC402" in capsys.readouterr().err
-    assert run(machine(), "install", "--cuda", "12.9", "--json") == cli_install.FAILED
+    assert run(machine(), "install", "--cuda", "12.9", "--json") == install_commands.FAILED
     assert json.loads(capsys.readouterr().out)["problem"]["code"] == "TC402"
 
 
@@ -94,8 +94,8 @@ def test_the_store_without_anything_in_it(capsys: pytest.CaptureFixture[str], tm
     made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "none")}
     assert run(made, "list") == 0
     assert "no managed toolchains" in capsys.readouterr().out
-    assert run(made, "use", "13.0") == cli_install.FAILED
-    assert run(made, "remove", "13.0") == cli_install.FAILED
+    assert run(made, "use", "13.0") == install_commands.FAILED
+    assert run(made, "remove", "13.0") == install_commands.FAILED
     capsys.readouterr()
     assert run(made, "prune") == 0
     assert "nothing to remove" in capsys.readouterr().out
@@ -112,7 +112,7 @@ def test_fix_without_a_defect_installs_nothing(capsys: pytest.CaptureFixture[str
 def test_fix_offers_cuda_where_there_is_none(capsys: pytest.CaptureFixture[str]):
     made = machine()
     assert examine_machine(made).exit_code == 1
-    assert run(made, "doctor", "--fix") == cli_install.NOT_CONFIRMED
+    assert run(made, "doctor", "--fix") == install_commands.NOT_CONFIRMED
     assert "install CUDA 13.0.2" in capsys.readouterr().out
 
 

@@ -1,9 +1,14 @@
-"""What tests of rebuilds share: an edit, and which sources a load compiled."""
+"""What tests of rebuilds share: edits, which sources a load compiled, and what an edit must cost."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
 
 from be_runtime import CompiledModule
 
@@ -21,3 +26,32 @@ def append(path: Path) -> None:
     """Edit a file so that it means the same."""
     with path.open("a") as file:
         file.write("// edited\n")
+
+
+class Edit(NamedTuple):
+    """A change between two loads, by an edit, options or variables, and the files that it has compiled again."""
+
+    change: Callable[[Path], object]
+    options: Mapping[str, Any]
+    environ: Mapping[str, str]
+    expected: Collection[str]
+
+
+def load_twice(
+    load: Callable[..., CompiledModule],
+    folder: Path,
+    edit: Edit,
+    every: Collection[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CompiledModule:
+    """Load a folder, change it and load it again, checking what each load compiles; the second module."""
+    first = load(folder)
+    assert compiled(first) == every
+    edit.change(folder)
+    time.sleep(TICK_S)
+    for name, value in edit.environ.items():
+        monkeypatch.setenv(name, value)
+    second = load(folder, **edit.options)
+    assert second.path != first.path
+    assert compiled(second) == edit.expected
+    return second

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 import be_runtime
 from be_runtime.errors import BuildError
-from tests.support.rebuilds import TICK_S, append, compiled
+from tests.support.rebuilds import TICK_S, Edit, append, compiled, load_twice
 from tests.support.runtime import forwarding_compiler, real_compiler
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
@@ -45,35 +44,28 @@ def load(folder: Path, **options: Any) -> be_runtime.CompiledModule:
     return be_runtime.load_cpp_dir(folder, name="rebuilt", auto_register=False, **options)
 
 
-EDITS: dict[str, tuple[Callable[[Path], object], dict[str, Any], dict[str, str], set[str]]] = {
-    "a source": (lambda root: append(root / "a.cc"), {}, {}, {"a.cc"}),
-    "a shared header": (lambda root: append(root / "shared.h"), {}, {}, {"a.cc", "b.cc"}),
-    "a header of an include folder": (lambda root: append(root.parent / "include" / "far.h"), {}, {}, {"a.cc"}),
-    "a header that comes first": (lambda root: (root.parent / "earlier" / "far.h").write_text(""), {}, {}, {"a.cc"}),
-    "a new source": (lambda root: (root / "d.cc").write_text(source("d")), {}, {}, {"d.cc"}),
-    "a source is gone": (lambda root: (root / "c.cc").unlink(), {}, {}, set()),
-    "an entry point is renamed": (lambda root: (root / "b.cc").write_text(source("x")), {}, {}, {"b.cc"}),
-    "a compiler flag": (lambda root: root, {"extra_cflags": ["-DX=1"]}, {}, ALL),
-    "the optimization": (lambda root: root, {"optimization_level": 1}, {}, ALL),
-    "a variable that compilers read": (lambda root: root, {}, {"CPATH": os.sep}, ALL),
-    "a linker flag": (lambda root: root, {"extra_ldflags": ["-Wl,-z,now"]}, {}, set()),
-    "everything, by force": (lambda root: root, {"force_rebuild": True}, {}, ALL),
+EDITS: dict[str, Edit] = {
+    "a source": Edit(lambda root: append(root / "a.cc"), {}, {}, {"a.cc"}),
+    "a shared header": Edit(lambda root: append(root / "shared.h"), {}, {}, {"a.cc", "b.cc"}),
+    "a header of an include folder": Edit(lambda root: append(root.parent / "include" / "far.h"), {}, {}, {"a.cc"}),
+    "a header that comes first": Edit(
+        lambda root: (root.parent / "earlier" / "far.h").write_text(""), {}, {}, {"a.cc"}
+    ),
+    "a new source": Edit(lambda root: (root / "d.cc").write_text(source("d")), {}, {}, {"d.cc"}),
+    "a source is gone": Edit(lambda root: (root / "c.cc").unlink(), {}, {}, set()),
+    "an entry point is renamed": Edit(lambda root: (root / "b.cc").write_text(source("x")), {}, {}, {"b.cc"}),
+    "a compiler flag": Edit(lambda root: root, {"extra_cflags": ["-DX=1"]}, {}, ALL),
+    "the optimization": Edit(lambda root: root, {"optimization_level": 1}, {}, ALL),
+    "a variable that compilers read": Edit(lambda root: root, {}, {"CPATH": os.sep}, ALL),
+    "a linker flag": Edit(lambda root: root, {"extra_ldflags": ["-Wl,-z,now"]}, {}, set()),
+    "everything, by force": Edit(lambda root: root, {"force_rebuild": True}, {}, ALL),
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_compiles_what_depends_on_it(edit: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    change, options, environ, expected = EDITS[edit]
-    first = load(folder)
-    assert compiled(first) == ALL
-    change(folder)
-    time.sleep(TICK_S)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    second = load(folder, **options)
-    assert second.path != first.path
-    assert compiled(second) == expected
-    if not options and not environ:
+    second = load_twice(load, folder, EDITS[edit], ALL, monkeypatch)
+    if not EDITS[edit].options and not EDITS[edit].environ:
         assert load(folder).path == second.path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 import be_runtime
 from tests.support.cuda import device_code
-from tests.support.rebuilds import TICK_S, append, compiled
+from tests.support.rebuilds import TICK_S, Edit, append, compiled, load_twice
 from tests.support.runtime import real_compiler
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
@@ -49,29 +48,22 @@ def nothing(_root: Path) -> None:
     pass
 
 
-EDITS: dict[str, tuple[Callable[[Path], None], dict[str, Any], dict[str, str], set[str]]] = {
-    "a source": (lambda root: append(root / "b.cu"), {}, {}, {"b.cu"}),
-    "a header": (lambda root: append(root / "shared.cuh"), {}, {}, {"a.cu"}),
-    "the architecture": (nothing, {"compute_capability": "8.0"}, {}, BOTH),
-    "a flag": (nothing, {"extra_cuda_cflags": ["-lineinfo"]}, {}, BOTH),
-    "a variable that nvcc reads": (nothing, {}, {"NVCC_APPEND_FLAGS": "-DAPPENDED"}, BOTH),
-    "a linker flag": (nothing, {"extra_ldflags": ["-Wl,-z,now"]}, {}, set()),
+EDITS: dict[str, Edit] = {
+    "a source": Edit(lambda root: append(root / "b.cu"), {}, {}, {"b.cu"}),
+    "a header": Edit(lambda root: append(root / "shared.cuh"), {}, {}, {"a.cu"}),
+    "the architecture": Edit(nothing, {"compute_capability": "8.0"}, {}, BOTH),
+    "a flag": Edit(nothing, {"extra_cuda_cflags": ["-lineinfo"]}, {}, BOTH),
+    "a variable that nvcc reads": Edit(nothing, {}, {"NVCC_APPEND_FLAGS": "-DAPPENDED"}, BOTH),
+    "a linker flag": Edit(nothing, {"extra_ldflags": ["-Wl,-z,now"]}, {}, set()),
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_compiles_what_depends_on_it(edit: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    change, options, environ, expected = EDITS[edit]
-    first = load(folder)
-    assert compiled(first) == BOTH
-    change(folder)
-    time.sleep(TICK_S)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    second = load(folder, **options)
-    assert second.path != first.path
-    assert compiled(second) == expected
-    assert {code.arch for code in device_code(second.path)} == {80 if "compute_capability" in options else 90}
+    second = load_twice(load, folder, EDITS[edit], BOTH, monkeypatch)
+    assert {code.arch for code in device_code(second.path)} == {
+        80 if "compute_capability" in EDITS[edit].options else 90
+    }
 
 
 def test_what_a_source_asks_for_and_what_is_linked_in(folder: Path, tmp_path: Path):

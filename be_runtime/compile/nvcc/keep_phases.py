@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.cache import BuildOutput, CacheKey, make_key
+from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.nvcc.dry_run import parse_dryrun
 from be_runtime.compile.nvcc.plan_phases import rename, split_phases
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import UnitFiles, files_named
 from be_toolchain import Toolchain
-from be_toolchain.machine.system import System
 from be_toolchain.model import Nvcc
 
 
@@ -26,14 +26,12 @@ _MODULE_ID = "be_dry_run_module"
 _TEXT = "dryrun.txt"
 
 
-def is_known(command: Sequence[str], *, toolchain: Toolchain, toolchain_store: Store) -> bool:
+def is_known(command: Sequence[str], order: BuildOrder) -> bool:
     """Return whether the cache has nvcc's dry run for these flags."""
-    return toolchain_store.get(_key(_dry_run(command), toolchain)) is not None
+    return order.toolchain_store.get(_key(_dry_run(command), order.toolchain)) is not None
 
 
-def phases_for(
-    command: Sequence[str], unit: UnitFiles, *, toolchain: Toolchain, system: System, toolchain_store: Store
-) -> UnitBuild | None:
+def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> UnitBuild | None:
     """Return the phases of nvcc for one source, or None if nvcc has to be run as a whole.
 
     Parameters
@@ -41,17 +39,17 @@ def phases_for(
     command : sequence of str
         Nvcc with its flags, without files.
     unit : UnitFiles
-    toolchain : Toolchain
-        Holds a CUDA toolkit.
+    order : BuildOrder
+        Its toolchain's CUDA toolkit has an nvcc.
     """
-    toolkit = toolchain.cuda
+    toolkit = order.toolchain.cuda
     assert toolkit is not None, "only nvcc has a dry run"
     nvcc = toolkit.compiler
     assert isinstance(nvcc, Nvcc), "only nvcc has a dry run"
     argv = _dry_run(command)
 
     def ask(staging: Path) -> BuildOutput:
-        answer = system.run(argv)
+        answer = order.system.run(argv)
         if answer.returncode != 0:
             raise _NoAnswerError
         (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
@@ -60,7 +58,7 @@ def phases_for(
 
     try:
         text = (
-            toolchain_store.get_or_build(_key(argv, toolchain), ask)
+            order.toolchain_store.get_or_build(_key(argv, order.toolchain), ask)
             .output(_TEXT)
             .read_text(encoding="utf-8", errors="surrogateescape")
         )
@@ -68,11 +66,9 @@ def phases_for(
         return None
     tools = (nvcc.cudafe, nvcc.cicc, toolkit.ptxas, toolkit.fatbinary)
     phases = _phases(text, *map(str, tools))
-    return (
-        None
-        if phases is None
-        else rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, _module_id(unit.stem))
-    )
+    if phases is None:
+        return None
+    return rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, _module_id(unit.stem))
 
 
 @lru_cache(maxsize=8)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from be_runtime.cache import BuildOutput, CacheKey, Entry, Store, make_key
 from be_runtime.cache.validity.examine import proven_records
 from be_runtime.cache.validity.manifest import FileRecord
+from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.inputs.observe import LookedAt, Observer
 from be_runtime.compile.nvcc.keep_headers import HeaderSearch, KeptHeaders
@@ -31,10 +32,6 @@ from be_runtime.compile.nvcc.plan_preamble import (
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.run.execute import Runner
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
-from be_runtime.request.options import BuildRequest
-from be_runtime.request.tools import Tools
-from be_toolchain import Toolchain
-from be_toolchain.machine.system import System
 
 _FILES_OF_A_PROJECT = 4
 """Number of sources from which the preamble is made in the first build, where it costs little in comparison."""
@@ -106,30 +103,20 @@ class Preamble(NamedTuple):
         toolchain_store.keep(self.key, collect)
 
 
-def find_preamble(
-    command: Sequence[str],
-    request: BuildRequest,
-    tools: Tools,
-    *,
-    toolchain: Toolchain,
-    system: System,
-    toolchain_store: Store,
-) -> Preamble | None:
+def find_preamble(command: Sequence[str], order: BuildOrder) -> Preamble | None:
     """Find the preamble for nvcc's flags; return None if nvcc has to be run as a whole.
 
     Parameters
     ----------
     command : sequence of str
         Nvcc with its flags, without files.
-    request : BuildRequest
-    tools : Tools
-        With a CUDA toolkit.
+    order : BuildOrder
+        Its toolkit's compiler is nvcc.
     """
+    request, tools, system = order.request, order.tools, order.system
     assert tools.cuda is not None, "only nvcc has such a preamble"
-    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(
-        command, toolchain=toolchain, toolchain_store=toolchain_store
-    )
-    phases = phases_for(command, UNIT, toolchain=toolchain, system=system, toolchain_store=toolchain_store)
+    is_worth_it = len(request.units) >= _FILES_OF_A_PROJECT or is_known(command, order)
+    phases = phases_for(command, UNIT, order)
     if phases is None:
         return None
     headers = KeptHeaders(
@@ -141,9 +128,9 @@ def find_preamble(
         ("name", UNIT.stem),
         ("commands", preamble_text(phases, dropped)),
         ("library_path", phases.library_path),
-        ("toolchain", toolchain.fingerprint),
+        ("toolchain", order.toolchain.fingerprint),
     )
-    entry = toolchain_store.get(key)
+    entry = order.toolchain_store.get(key)
     return Preamble(
         key=key,
         entry=entry,

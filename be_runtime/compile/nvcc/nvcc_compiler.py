@@ -36,8 +36,7 @@ class NvccCompiler(NamedTuple):
         """The phases of nvcc's dry run."""
         from be_runtime.compile.nvcc.keep_phases import phases_for
 
-        toolchain, store = order.toolchain, order.toolchain_store
-        return phases_for(command, unit, toolchain=toolchain, system=order.system, toolchain_store=store)
+        return phases_for(command, unit, order)
 
     def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
         """The preamble, for g++ behind nvcc's phases."""
@@ -45,10 +44,7 @@ class NvccCompiler(NamedTuple):
             return None
         from be_runtime.compile.nvcc.keep_preamble import find_preamble
 
-        toolchain, store = order.toolchain, order.toolchain_store
-        return find_preamble(
-            command, order.request, order.tools, toolchain=toolchain, system=order.system, toolchain_store=store
-        )
+        return find_preamble(command, order)
 
     def asked(self) -> tuple[Path, ...]:
         """Nvcc and its profile, which decide the dry run."""

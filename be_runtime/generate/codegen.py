@@ -163,6 +163,7 @@ def _call_argument(param: Param, index: int) -> str:
             return "::BE::detail::StreamValue{be_call.be_stream}"
         case Role.ATTR:
             return f"::BE::detail::be_attr<{_attr_type(_known(param.dtype))}>(be_call, {index})"
+    raise AssertionError(f"no C++ value for {param.role}")
 
 
 def _attr_type(dtype: DType) -> str:

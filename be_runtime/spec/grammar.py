@@ -3,16 +3,24 @@
 ::
 
     spec  = token { token }               in the order of the C++ call
-    token = ("arg" | "args") [ AXES ]     the next input of the JAX call
-          | ("ret" | "rets") [ AXES ]     the next output; at least one
+    token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
+                                          the next input of the JAX call; with "?" it may be None, "..." takes all
+                                          inputs that are left
+          | ("ret" | "rets") [ "..." ] [ AXES ] [ ":" DTYPE | ":like(" INDEX ")" | ":attr." NAME ]
+                                          the next output; at least one
           | "stream" | "ctx.stream"       the CUDA stream; at most one
-          | ("attr" | "attrs") "." NAME [ ":" TYPE ]
+          | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of the JAX call
+          | "scratch" [ "[" BYTES "]" ]   memory for the time of the call; without BYTES the kernel asks for it
+          | "state"                       an object that lives as long as the program; at most one
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
-    AXIS  = an identifier | an extent     an output's names are also an input's
-    NAME  = an identifier; no two attributes have the same
-    TYPE  = a name in `be_runtime.dtypes.BY_NAME`, such as float32
-                                          left out: the type of the C++ parameter NAME
+    AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.spec.expressions`
+    BYTES = an expression
+    NAME  = an identifier; no two attributes have the same, and none is called outs
+    DTYPE = a name in `be_runtime.dtypes.BY_NAME`, such as float32
+    TYPE  = see `be_runtime.spec.attribute_types`; left out: the type of the C++ parameter NAME
+
+Each name in an expression, and in an output's axes, is an axis of an input or an integer attribute, ``attr.NAME``.
 
 :func:`parse_spec` and :func:`render_spec` are inverses, except that rendering writes the first spelling of each token.
 """
@@ -20,13 +28,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import SourceSpan, SpecError
-from be_runtime.spec.axes import axis_names, parse_axes, render_axes
+from be_runtime.spec.attribute_types import (
+    UnknownTypeError,
+    parse_default,
+    parse_type,
+    render_default,
+    render_type,
+    split_default,
+)
+from be_runtime.spec.axes import axis_names, expressions, parse_axes, render_axes
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS, canonical_type
-from be_runtime.spec.model import Param, Role
+from be_runtime.spec.expressions import parse_expression
+from be_runtime.spec.model import AttrKind, Many, Param, Role
 
 _ROLES = {
     "arg": Role.ARG,
@@ -35,11 +52,18 @@ _ROLES = {
     "rets": Role.RET,
     "stream": Role.STREAM,
     "ctx.stream": Role.STREAM,
+    "scratch": Role.SCRATCH,
+    "state": Role.STATE,
 }
-_ATTR = re.compile(r"attrs?\.([^:]*)(?::(.*))?", re.DOTALL)
-_ARRAY = re.compile(r"(args?|rets?)\[(.*)\]", re.DOTALL)
+_ONCE = {Role.STREAM: "there is one stream", Role.STATE: "an entry point has one object of state"}
+_ATTR = re.compile(r"attrs?\.([^:=]*)(.*)", re.DOTALL)
+_ARRAY = re.compile(r"(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?", re.DOTALL)
+_SCRATCH = re.compile(r"scratch\[(.*)\]", re.DOTALL)
+_LIKE = re.compile(r"like\((\d{1,3})\)|attr\.(\w+)")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KNOWN = "known tokens: arg, arg[n k], ret, ret[n], stream, attr.NAME, attr.NAME:TYPE"
+_KNOWN = (
+    "known tokens: arg, arg[n k], ret, ret[n]:like(0), stream, attr.NAME, attr.NAME:TYPE, scratch[n*4], scratch, state"
+)
 
 Locate = Callable[[int], SourceSpan | None]
 """A function that returns the place of a token by its index; -1 is the function's name."""
@@ -104,10 +128,14 @@ def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
 
 
 def _render_token(param: Param) -> str:
-    if param.role is not Role.ATTR:
-        axes = "" if param.axes is None else f"[{render_axes(param.axes)}]"
-        return f"{param.role.value}{axes}"
-    return f"attr.{param.name}:{param.dtype.name}" if param.dtype else f"attr.{param.name}"
+    if param.role is Role.ATTR:
+        kind = render_type(param)
+        return f"attr.{param.name}{':' if kind else ''}{kind}{render_default(param)}"
+    axes = "" if param.axes is None else f"[{render_axes(param.axes)}]"
+    dtype = "" if param.dtype is None else f":{param.dtype.name}"
+    if param.like is not None:
+        dtype = f":like({param.like})" if isinstance(param.like, int) else f":attr.{param.like}"
+    return f"{param.role.value}{param.many.value}{axes}{dtype}"
 
 
 def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param:
@@ -115,53 +143,67 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
     role = _ROLES.get(token)
     if role is not None:
         return Param(role=role)
-    array = _ARRAY.fullmatch(token)
-    if array is not None:
+    for pattern, parse in ((_ARRAY, _parse_array), (_SCRATCH, _parse_scratch), (_ATTR, _parse_attr)):
+        match = pattern.fullmatch(token)
+        if match is None:
+            continue
         try:
-            return Param(role=_ROLES[array[1]], axes=parse_axes(array[2]))
+            return parse(match)
+        except UnknownTypeError as error:
+            hints = _similar_type(token, error.args[0])
+            raise SpecError(
+                f"{function}: {token!r} has the unknown type {error.args[0]!r}", span=locate(index), hints=hints
+            ) from None
         except ValueError as error:
-            raise SpecError(f"{function}: {token!r}: {error}", span=locate(index)) from None
-    match = _ATTR.fullmatch(token)
-    if match is None:
-        raise SpecError(
-            f"{function}: unknown arg_spec token {token!r}", span=locate(index), hints=(*_similar(token), _KNOWN)
-        )
-    name, type_name = match[1], match[2]
+            hints = ("write attr.NAME or attr.NAME:TYPE",) if pattern is _ATTR else ()
+            raise SpecError(f"{function}: {token!r}: {error}", span=locate(index), hints=hints) from None
+    raise SpecError(
+        f"{function}: unknown arg_spec token {token!r}", span=locate(index), hints=(*_similar(token), _KNOWN)
+    )
+
+
+def _parse_array(match: re.Match[str]) -> Param:
+    role, many, axes, dtype = _ROLES[match[1]], Many(match[2] or ""), match[3], match[4]
+    if role is Role.RET and many is Many.OPTIONAL:
+        raise ValueError("a result can't be left out")
+    param = Param(role=role, many=many, axes=None if axes is None else parse_axes(axes))
+    like = _LIKE.fullmatch(dtype or "")
+    if like is not None and role is Role.RET:
+        return param._replace(like=like[2] or int(like[1]))
+    if dtype is not None and dtype not in BY_NAME:
+        raise UnknownTypeError(dtype)
+    return param if dtype is None else param._replace(dtype=BY_NAME[dtype])
+
+
+def _parse_scratch(match: re.Match[str]) -> Param:
+    return Param(role=Role.SCRATCH, axes=(parse_expression(match[1]),))
+
+
+def _parse_attr(match: re.Match[str]) -> Param:
+    name = match[1]
     if not is_identifier(name):
-        raise SpecError(
-            f"{function}: {token!r} names the attribute {name!r}, which is not an identifier",
-            span=locate(index),
-            hints=("write attr.NAME or attr.NAME:TYPE",),
-        )
-    if type_name is not None and type_name not in BY_NAME:
-        raise SpecError(
-            f"{function}: {token!r} has the unknown type {type_name!r}",
-            span=locate(index),
-            hints=(*_similar_type(name, type_name), f"types: {', '.join(BY_NAME)}"),
-        )
-    return Param(role=Role.ATTR, name=name, dtype=None if type_name is None else BY_NAME[type_name])
+        raise ValueError(f"it names the attribute {name!r}, which is not an identifier")
+    if name == "outs":
+        raise ValueError("an attribute can't be called outs, which is an argument of every call")
+    param = Param(role=Role.ATTR, name=name)
+    text, default = split_default(match[2])
+    if text:
+        param = parse_type(text[1:], param)
+    return param if default is None else parse_default(default, param)
 
 
 def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, locate: Locate) -> None:
     """Check the rules for the spec as a whole."""
-    seen: set[str] = set()
-    has_stream = False
+    for index, problem in _problems(params, tokens):
+        raise SpecError(f"{function}: {problem}", span=locate(index))
+    bound = frozenset(axis_names(param.axes for param in params if param.role is Role.ARG))
+    numbers = {f"attr.{p.name}" for p in params if p.role is Role.ATTR and p.kind is AttrKind.SCALAR}
     for index, param in enumerate(params):
-        if param.role is Role.STREAM and has_stream:
-            raise SpecError(f"{function}: a second {tokens[index]!r}; there is one stream", span=locate(index))
-        has_stream = has_stream or param.role is Role.STREAM
-        if param.role is Role.ATTR and param.name in seen:
+        for name in sorted(_used_names(param) - bound - numbers):
+            what = "the attribute" if name.startswith("attr.") else "the axis"
+            lack = "which is not a number of the arg_spec" if what == "the attribute" else "which no 'arg' has"
             raise SpecError(
-                f"{function}: {tokens[index]!r} names the attribute {param.name!r} again", span=locate(index)
-            )
-        if param.role is Role.ATTR:
-            seen.add(param.name)
-    bound = axis_names(param.axes for param in params if param.role is Role.ARG)
-    for index, param in enumerate(params):
-        unbound = set(axis_names([param.axes])).difference(bound) if param.role is Role.RET else ()
-        for name in sorted(unbound):
-            raise SpecError(
-                f"{function}: {tokens[index]!r} has the axis {name!r}, which no 'arg' has",
+                f"{function}: {tokens[index]!r} has {what} {name.removeprefix('attr.')!r}, {lack}",
                 span=locate(index),
                 hints=("leave the brackets out where the shape does not follow from an input's",),
             )
@@ -170,6 +212,33 @@ def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, loca
             f"{function}: the arg_spec has no 'ret'; a function needs at least one output",
             span=locate(-1),
         )
+
+
+def _used_names(param: Param) -> frozenset[str]:
+    """Return the names that must be bound by other tokens."""
+    plain = axis_names([param.axes]) if param.role is Role.RET else ()
+    return frozenset(plain).union(*(expression.names for expression in expressions(param.axes)))
+
+
+def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """List the tokens that the other tokens don't allow."""
+    inputs = sum(param.role is Role.ARG and param.many is Many.ONE for param in params)
+    dtypes = {param.name for param in params if param.kind is AttrKind.DTYPE}
+    seen: set[object] = set()
+    for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
+        key: object = param.name if param.role is Role.ATTR else (param.role, param.many)
+        repeated = key in seen
+        seen.add(key)
+        if repeated and param.role in _ONCE:
+            yield index, f"a second {token!r}; {_ONCE[param.role]}"
+        if repeated and param.role is Role.ATTR:
+            yield index, f"{token!r} names the attribute {param.name!r} again"
+        if repeated and param.many is Many.ANY:
+            yield index, f"a second {token!r}; one takes all that are left"
+        if isinstance(param.like, int) and param.like >= inputs:
+            yield index, f"{token!r} is like input {param.like}, but there are {inputs}"
+        if isinstance(param.like, str) and param.like not in dtypes:
+            yield index, f"{token!r} names no attribute of the type dtype: write attr.{param.like}:dtype"
 
 
 def _similar(token: str) -> tuple[str, ...]:
@@ -188,11 +257,15 @@ def _similar(token: str) -> tuple[str, ...]:
     return tuple(f"did you mean {meant!r}?" for meant in get_close_matches(token, _ROLES, n=1, cutoff=0.5))
 
 
-def _similar_type(name: str, type_name: str) -> tuple[str, ...]:
-    """Make a hint with the type that was probably meant; C++ spellings are certain."""
+def _similar_type(token: str, type_name: str) -> tuple[str, ...]:
+    """Make hints with the type that was probably meant, of which C++ spellings are certain, and with all types."""
     from difflib import get_close_matches
 
     meant = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", "")))) or next(
         iter(get_close_matches(type_name.lower(), BY_NAME, n=1)), None
     )
-    return (f"did you mean 'attr.{name}:{meant}'?",) if meant else ()
+    meant_token = token.replace("attrs.", "attr.", 1).replace(type_name, meant or "", 1) if type_name else ""
+    types = f"types: {', '.join(BY_NAME)}"
+    kinds = "; of attributes also string, dtype, float32[], enum(a b) and {a:float32 b:int32}"
+    every = types + (kinds if token.startswith("attr") else "")
+    return (f"did you mean {meant_token!r}?", every) if meant and meant_token else (every,)

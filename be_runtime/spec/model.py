@@ -10,12 +10,33 @@ from be_runtime.spec.axes import Axes
 
 
 class Role(Enum):
-    """The role of a parameter of an entry point: an input, an output, the stream or an attribute."""
+    """The role of a parameter of an entry point."""
 
     ARG = "arg"
     RET = "ret"
     STREAM = "stream"
     ATTR = "attr"
+    SCRATCH = "scratch"
+    STATE = "state"
+
+
+class Many(Enum):
+    """The number of arrays that a parameter stands for: one, one or none, or any number."""
+
+    ONE = ""
+    OPTIONAL = "?"
+    ANY = "..."
+
+
+class AttrKind(Enum):
+    """The kind of an attribute: a number, a text, numbers, one of some names, named values, or a type of elements."""
+
+    SCALAR = "scalar"
+    STRING = "string"
+    ARRAY = "array"
+    ENUM = "enum"
+    STRUCT = "struct"
+    DTYPE = "dtype"
 
 
 class Param(NamedTuple):
@@ -28,15 +49,34 @@ class Param(NamedTuple):
     name : str
         Name of the attribute for ``Role.ATTR``; else the C++ name if the signature is known, or empty.
     dtype : DType or None
-        Type of the attribute; None for every other role.
-    axes : tuple of (str or int), or None
-        Axes of an array, see `parse_axes`; None if a call may pass any.
+        Type of an attribute's numbers or of an array's elements; None if any will do, or if it isn't known yet.
+    axes : tuple of (str, int or Expression), or None
+        Axes of an array, see `parse_axes`; None if a call may pass any. Of ``Role.SCRATCH``, its bytes as the only
+        axis; None if the kernel asks for memory while it runs.
+    many : Many
+        Number of arrays for ``Role.ARG`` and ``Role.RET``.
+    like : int, str or None
+        Source of a result's dtype: the number of an input, or the name of an attribute.
+    kind : AttrKind
+        Kind of the attribute.
+    choices : tuple of str
+        Names that an attribute of ``AttrKind.ENUM`` may have.
+    fields : tuple of Param
+        Values of an attribute of ``AttrKind.STRUCT``.
+    default : bool, int, float, str or None
+        Value of the attribute in a call without it; None if every call passes it.
     """
 
     role: Role
     name: str = ""
     dtype: DType | None = None
     axes: Axes | None = None
+    many: Many = Many.ONE
+    like: int | str | None = None
+    kind: AttrKind = AttrKind.SCALAR
+    choices: tuple[str, ...] = ()
+    fields: tuple[Param, ...] = ()
+    default: bool | float | str | None = None
 
 
 class EntryPoint(NamedTuple):

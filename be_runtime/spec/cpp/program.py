@@ -17,7 +17,7 @@ from be_runtime.spec.cpp.places import Places
 _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _CONTINUED = r"\\[ \t]*\r?\n"
-_WORD = re.compile(r"(?:\[[^\]]*\]|\S)+")
+_WORD = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|\([^)]*\)|\S)+")
 """A word of an annotation, which may have spaces in brackets."""
 _NOT_SPACE = re.compile(r"\S+")
 # Both patterns begin with a literal, which the engine finds fast.

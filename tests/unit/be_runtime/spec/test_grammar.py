@@ -8,34 +8,47 @@ from hypothesis import strategies as st
 
 from be_runtime.dtypes import BY_NAME, DTYPES
 from be_runtime.errors import SpecError
-from be_runtime.spec import Param, Role, parse_spec, render_spec
+from be_runtime.spec import parse_spec, render_spec
 
-NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
-ATTRS = st.lists(
-    st.builds(Param, role=st.just(Role.ATTR), name=NAMES, dtype=st.sampled_from(DTYPES) | st.none(), axes=st.none()),
-    max_size=4,
-    unique_by=lambda param: param.name,
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "outs")
+SCALARS = st.sampled_from([row.name for row in DTYPES])
+TYPES = (
+    SCALARS
+    | SCALARS.map("{}[]".format)
+    | st.sampled_from(["", "string", "dtype", "enum(a b)", "enum(a b)=b", "string=x", "int8=-3", "float32=0.5"])
+    | st.sampled_from(["{lr:float32 n:int32=3 mode:enum(a b)}", "bool=true", "dtype=float16"])
 )
-AXES = st.none() | st.builds(
-    lambda leading, axes: (*leading, *axes),
+ATTRS = st.lists(st.tuples(NAMES, TYPES), max_size=4, unique_by=lambda pair: pair[0]).map(
+    lambda pairs: [f"attr.{name}{':' if kind else ''}{kind}" for name, kind in pairs]
+)
+AXES = st.just("") | st.builds(
+    lambda leading, axes: f"[{' '.join([*leading, *map(str, axes)])}]",
     st.sampled_from([(), ("...",)]),
-    st.lists(st.sampled_from(["n", "k"]) | st.integers(0, 10**12), max_size=3).map(tuple),
+    st.lists(st.sampled_from(["n", "k", "2*n+1", "ceil(n/256)", "n*attr.bins"]) | st.integers(0, 10**12), max_size=3),
 )
-BOUND = Param(role=Role.ARG, axes=("n", "k"))
 OTHERS = st.lists(
-    st.builds(Param, role=st.sampled_from([Role.ARG, Role.RET]), name=st.just(""), dtype=st.none(), axes=AXES),
+    st.builds("{}{}{}".format, st.sampled_from(["arg", "arg?", "ret"]), AXES, st.sampled_from(["", ":float32"]))
+    | st.sampled_from(["ret:like(0)", "ret[n]:attr.type", "scratch", "scratch[n*4]"]),
     max_size=4,
 )
-STREAMS = st.lists(st.just(Param(role=Role.STREAM)), max_size=1)
+ONCE = st.lists(st.sampled_from(["stream", "state", "arg...", "ret...[n]"]), unique=True)
+BINDING = ["ret", "arg[n k]", "attr.bins:int32", "attr.type:dtype"]
 SPECS = (
-    st.tuples(ATTRS, OTHERS, STREAMS)
-    .flatmap(lambda parts: st.permutations([Param(role=Role.RET), BOUND, *parts[0], *parts[1], *parts[2]]))
-    .map(tuple)
+    st.tuples(ATTRS, OTHERS, ONCE)
+    .flatmap(lambda parts: st.permutations([*BINDING, *parts[0], *parts[1], *parts[2]]))
+    .filter(
+        lambda tokens: (
+            len({token.split(":")[0] for token in tokens if token.startswith("attr.")})
+            == sum(token.startswith("attr.") for token in tokens)
+        )
+    )
 )
 
 
 @given(SPECS)
-def test_parsing_what_was_rendered(params: tuple[Param, ...]) -> None:
+def test_parsing_what_was_rendered(tokens: list[str]) -> None:
+    params = parse_spec(tokens)
+    assert list(render_spec(params)) == tokens
     assert parse_spec(render_spec(params)) == params
 
 
@@ -65,6 +78,29 @@ def test_every_type(name: str) -> None:
 @pytest.mark.parametrize(
     ("tokens", "part", "hint"),
     [
+        ("arg[n] ret[n**2]", "'n**2' is not an axis", ""),
+        ("arg[n] ret[n**2]", "\n    n**2\n    ^", ""),
+        ("arg[n] ret[2*(n]", "\n    2*(n\n      ^", ""),
+        ("arg[n] ret[f(n)]", "'f(n)' is not an axis", ""),
+        ("arg[n] ret[2*m]", "has the axis 'm', which no 'arg' has", "brackets"),
+        ("arg[n] ret[attr.m]", "has the attribute 'm', which is not a number", ""),
+        ("arg[n] ret[attr.m] attr.m:string", "has the attribute 'm', which is not a number", ""),
+        ("arg[n] ret scratch[m]", "has the axis 'm'", ""),
+        ("arg ret scratch[n]]", "not arithmetic", ""),
+        ("arg ret:like(1)", "is like input 1, but there are 1", ""),
+        ("arg ret:attr.t attr.t:int32", "write attr.t:dtype", ""),
+        ("arg ret:flaot32", "unknown type 'flaot32'", "'ret:float32'"),
+        ("ret?", "can't be left out", ""),
+        ("arg... arg... ret", "one takes all", ""),
+        ("state state ret", "a second 'state'", ""),
+        ("ret attr.outs:int32", "can't be called outs", ""),
+        ("ret attr.a:enum()", "is empty", ""),
+        ("ret attr.a:{x}", "is not NAME:TYPE", ""),
+        ("ret attr.a:int8=300", "can't be the default of int8", ""),
+        ("ret attr.a:uint8=-1", "can't be the default of uint8", ""),
+        ("ret attr.a:int32=1.5", "can't be the default of int32", ""),
+        ("ret attr.a:float32=x", "can't be the default of float32", ""),
+        ("ret attr.a:enum(a)=c", "can't be the default of enum(a)", ""),
         ("arg[n] ret[m]", "'ret[m]' has the axis 'm', which no 'arg' has", "brackets"),
         ("arg[n,k] ret", "'n,k' is not an axis", ""),
         ("arg[-1] ret", "'-1' is not an axis", ""),

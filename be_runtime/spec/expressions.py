@@ -1,0 +1,153 @@
+"""Integer arithmetic over axes in an arg_spec: ``2*n+1``, ``n//2``, ``ceil(n/256)``, ``attr.bins``. Pure.
+
+The notation is Python's, of which integers, names, ``attr.NAME``, ``+``, ``-``, ``*``, ``//``, ``/``, ``%``, ``min``,
+``max`` and ``ceil(a/b)`` are allowed. ``//`` rounds towards minus infinity, and ``/`` must divide.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+Node = int | str | tuple[str, tuple["Node", ...]]
+"""A number, a name, or an operation and its operands. ``attr.bins`` is a name."""
+
+_LONGEST = 200
+_LARGEST = 2**63 - 1
+_OPERATORS: dict[type, str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "//",
+    ast.Div: "/",
+    ast.Mod: "%",
+}
+_FUNCTIONS = ("min", "max")
+
+
+class Expression(NamedTuple):
+    """One expression, as its author wrote it and as a tree."""
+
+    text: str
+    node: Node
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axes and attributes in it, in the order of their first use."""
+        return tuple(dict.fromkeys(_names(self.node)))
+
+
+def parse_expression(text: str) -> Expression:
+    """Read an expression.
+
+    Raises
+    ------
+    ValueError
+        It does not parse; the message has the expression and a caret.
+
+    Examples
+    --------
+    >>> parse_expression("2*n+1").node
+    ('+', (('*', (2, 'n')), 1))
+    >>> parse_expression("n**2")
+    Traceback (most recent call last):
+    ValueError: this is not arithmetic over axes
+        n**2
+        ^
+    """
+    stripped = re.sub(r"\s+", " ", text.strip())
+    if len(stripped) > _LONGEST:
+        raise ValueError(f"an expression has at most {_LONGEST} characters")
+    try:
+        tree = ast.parse(stripped, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise _bad(stripped, (getattr(error, "offset", 1) or 1) - 1) from None
+    return Expression(stripped.replace(" ", ""), _node(tree, stripped))
+
+
+def _bad(text: str, column: int) -> ValueError:
+    return ValueError(f"this is not arithmetic over axes\n    {text}\n    {' ' * min(column, len(text))}^")
+
+
+def _node(tree: ast.expr, text: str) -> Node:
+    """Convert Python's tree; every other kind of expression is refused."""
+    match tree:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= _LARGEST:
+            return value
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id="attr"), attr=name):
+            return f"attr.{name}"
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return "-", (0, _node(operand, text))
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+            return _OPERATORS[type(operator)], (_node(left, text), _node(right, text))
+        case ast.Call(func=ast.Name(id="ceil"), args=[ast.BinOp(left=left, op=ast.Div(), right=right)], keywords=[]):
+            return "ceil", (_node(left, text), _node(right, text))
+        case ast.Call(func=ast.Name(id=function), args=[first, second], keywords=[]) if function in _FUNCTIONS:
+            return function, (_node(first, text), _node(second, text))
+    raise _bad(text, tree.col_offset)
+
+
+def _names(node: Node) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, tuple):
+        for operand in node[1]:
+            yield from _names(operand)
+
+
+def _exact(first: int, second: int) -> int:
+    if first % second:
+        raise ValueError(f"{first} is not divisible by {second}")
+    return first // second
+
+
+_EVALUATED: dict[str, Callable[[int, int], int]] = {
+    "+": int.__add__,
+    "-": int.__sub__,
+    "*": int.__mul__,
+    "//": int.__floordiv__,
+    "%": int.__mod__,
+    "/": _exact,
+    "ceil": lambda first, second: -(-first // second),
+    "min": min,
+    "max": max,
+}
+
+
+def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
+    """Compute an expression.
+
+    Raises
+    ------
+    ValueError
+        It divides by zero, ``/`` does not divide, or the result is below 0 or above 2**63 - 1.
+
+    Examples
+    --------
+    >>> evaluate(parse_expression("ceil(n/256)"), {"n": 257})
+    2
+    """
+    try:
+        number = _value(expression.node, values)
+    except ZeroDivisionError:
+        raise ValueError("it divides by zero") from None
+    if not 0 <= number <= _LARGEST:
+        raise ValueError(f"it is {number}")
+    return number
+
+
+def _value(node: Node, values: Mapping[str, int]) -> int:
+    if isinstance(node, int):
+        return node
+    if isinstance(node, str):
+        return values[node]
+    operation, operands = node
+    first, second = (_value(operand, values) for operand in operands)
+    return _EVALUATED[operation](first, second)

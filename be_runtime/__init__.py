@@ -32,6 +32,7 @@ from be_runtime.errors import (
     SourceNotFoundError,
     SpecError,
     StreamWarning,
+    TransformError,
 )
 from be_runtime.load.module import CompiledModule
 from be_toolchain import __version__
@@ -62,6 +63,7 @@ __all__ = [
     "SourceNotFoundError",
     "SpecError",
     "StreamWarning",
+    "TransformError",
     "XLACustomKernel",
     "__version__",
     "clear_cache",

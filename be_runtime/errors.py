@@ -195,9 +195,15 @@ class LoadError(BeRuntimeError, RuntimeError):
 
 
 class RegistrationError(BeRuntimeError, ValueError):
-    """A name can't be registered as a JAX FFI target."""
+    """A name can't be registered as a JAX FFI target, or isn't for the program's platform."""
 
     code = "BE601"
+
+
+class TransformError(BeRuntimeError, RuntimeError):
+    """A kernel has no rule for a transformation of JAX: a batch, or a derivative."""
+
+    code = "BE701"
 
 
 class StreamWarning(UserWarning):

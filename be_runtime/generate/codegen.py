@@ -14,7 +14,8 @@ from typing import NamedTuple
 from be_runtime.dtypes import DType
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
-from be_runtime.spec.axes import LEADING, axis_names, render_axes
+from be_runtime.spec.axes import LEADING, Axes, Axis, axis_names, render_axes
+from be_runtime.spec.expressions import Expression, Node
 from be_runtime.spec.model import EntryPoint, Param, Role
 
 _GENERATED = "be_runtime generated code"
@@ -121,26 +122,69 @@ def _trampoline(binding: Binding, language: Language) -> str:
 
 
 def _axes_check(binding: Binding) -> tuple[str, str]:
-    """Write a table of the declared axes, and the statement that checks a call against it; empty without axes."""
-    arrays = [*binding.entry.with_role(Role.ARG), *binding.entry.with_role(Role.RET)]
-    names = axis_names(param.axes for param in arrays)
-    if all(param.axes is None for param in arrays):
+    """Write a table of the declared axes, and the statement that checks a call against it; empty without axes.
+
+    Scratch memory is checked as a result that may have leading axes.
+    """
+    entry = binding.entry
+    scratch = [(LEADING, *param.axes) for param in entry.with_role(Role.SCRATCH) if param.axes is not None]
+    arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
+    if all(axes is None for axes in arrays):
         return "", ""
+    names = axis_names(arrays)
     table = f"be_axes_{binding.symbol}"
-    rows, lines = [], []
-    for index, axes in enumerate(param.axes for param in arrays):
-        if axes is None:
-            rows.append("{nullptr, nullptr, 0, false}")
-            continue
-        kept = [axis for axis in axes if axis != LEADING]
-        numbers = [str(~names.index(axis)) if isinstance(axis, str) else f"INT64_C({axis})" for axis in kept]
-        lines.append(f"static constexpr int64_t {table}_{index}[] = {{{', '.join([*numbers, '0'])}}};")
-        is_open = str(LEADING in axes).lower()
-        rows.append(f"{{{c_string(render_axes(axes))}, {table}_{index}, {len(kept)}, {is_open}}}")
+    lines: list[str] = []
+    rows = [_axes_row(f"{table}_{index}", axes, names, entry, lines) for index, axes in enumerate(arrays)]
     lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
-    counts = [len(binding.entry.with_role(role)) for role in (Role.ARG, Role.RET)]
-    check = f"::be_check_axes(be_call, {table}, {counts[0]}, {counts[1]}, {c_string(' '.join(names))}); "
+    args = len(entry.with_role(Role.ARG))
+    check = f"::be_check_axes(be_call, {table}, {args}, {len(arrays) - args}, {c_string(' '.join(names))}); "
     return "\n".join(lines) + "\n", check
+
+
+def _axes_row(table: str, axes: Axes | None, names: Sequence[str], entry: EntryPoint, lines: list[str]) -> str:
+    """Write the row of one array, and add the constants that it names to `lines`."""
+    if axes is None:
+        return "{nullptr, nullptr, 0, false, nullptr}"
+    kept = [axis for axis in axes if axis != LEADING]
+    computed = [f"{table}_at{i}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
+    for function, axis in zip(computed, kept, strict=True):
+        if isinstance(axis, Expression):
+            value = _arithmetic(axis.node, names, entry)
+            lines.append(
+                f"static int64_t {function}([[maybe_unused]] const int64_t* be_axes, "
+                f"[[maybe_unused]] const ::BE::detail::Call& be_call) {{ return {value}; }}"
+            )
+    lines.append(f"static constexpr int64_t {table}[] = {{{', '.join([*(_extent(a, names) for a in kept), '0'])}}};")
+    functions = "nullptr"
+    if any(isinstance(axis, Expression) for axis in kept):
+        functions = f"{table}_computed"
+        lines.append(f"static constexpr ::BE::detail::ExtentFunction {functions}[] = {{{', '.join(computed)}}};")
+    is_open = str(LEADING in axes).lower()
+    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {is_open}, {functions}}}"
+
+
+def _extent(axis: Axis, names: Sequence[str]) -> str:
+    if isinstance(axis, Expression):
+        return "::BE::detail::kComputed"
+    return str(~names.index(axis)) if isinstance(axis, str) else f"INT64_C({axis})"
+
+
+_OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
+"""Names of operations in ``be_compute`` that are not those of `be_runtime.spec.expressions`."""
+
+
+def _arithmetic(node: Node, names: Sequence[str], entry: EntryPoint) -> str:
+    if isinstance(node, int):
+        return f"INT64_C({node})"
+    if isinstance(node, str) and node.startswith("attr."):
+        attrs = entry.with_role(Role.ATTR)
+        index = [param.name for param in attrs].index(node.removeprefix("attr."))
+        return f"static_cast<int64_t>({_call_argument(attrs[index], index)})"
+    if isinstance(node, str):
+        return f"be_axes[{names.index(node)}]"
+    operation, operands = node
+    values = ", ".join(_arithmetic(operand, names, entry) for operand in operands)
+    return f"::be_compute('{_OPERATIONS.get(operation, operation)}', {values})"
 
 
 def _call_arguments(params: Sequence[Param]) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LIBRARY, CONTENTS = "module.so", "module.json"
 """Names of the library and of its list in a cache entry."""
 
 
 class Handlers(NamedTuple):
-    """The symbols of one function's handlers.
+    """One function of a module: the symbols of its handlers, and how it is called.
 
     Parameters
     ----------
@@ -19,11 +19,20 @@ class Handlers(NamedTuple):
         Symbols without and with the trait that lets a command buffer capture the handler.
     warning : str
         Warning to show when the module is loaded; empty for most functions.
+    spec : tuple of str
+        Tokens of its arg_spec, with all types.
+    names : tuple of str
+        C++ name of the parameter for each token; empty if it is unknown.
+    doc : str
+        Description by its author.
     """
 
     plain: str
     graph: str
     warning: str = ""
+    spec: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    doc: str = ""
 
 
 def render_contents(functions: Mapping[str, Handlers]) -> str:
@@ -36,7 +45,11 @@ def parse_contents(text: str | bytes) -> dict[str, Handlers]:
 
     Examples
     --------
-    >>> parse_contents(render_contents({"f": Handlers("be_ffi_f", "be_ffi_f_graph")}))
-    {'f': Handlers(plain='be_ffi_f', graph='be_ffi_f_graph', warning='')}
+    >>> parse_contents(render_contents({"f": Handlers("be_ffi_f", "be_ffi_f_graph", spec=("arg", "ret"))}))["f"].spec
+    ('arg', 'ret')
     """
-    return {name: Handlers(*symbols) for name, symbols in json.loads(text)["functions"].items()}
+    rows: dict[str, list[Any]] = json.loads(text)["functions"]
+    return {
+        name: Handlers._make(tuple(each) if isinstance(each, list) else each for each in row)
+        for name, row in rows.items()
+    }

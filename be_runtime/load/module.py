@@ -5,10 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from be_runtime.errors import LoadError
+from be_runtime.generate.contents import Handlers
+
+if TYPE_CHECKING:
+    from be_runtime.call.function import KernelFunction
+
+_HASH_DIGITS = 32
+"""Hexadecimal digits of a module's hash in its targets' names."""
 
 
 def open_library(path: Path) -> ctypes.CDLL:
@@ -47,11 +55,19 @@ class CompiledModule:
         Path of the shared library.
     content_hash : str
         Hash of everything that the library was made from; the same in every process.
-    symbols : mapping of str to str
-        Symbol of each function's handler.
+    handlers : mapping of str to Handlers
+        The functions.
+    captures_graphs : bool
+        True to use the handlers that a CUDA graph may record.
     library : ctypes.CDLL
     capsule : callable
         Function that wraps a handler for registration with JAX.
+    register : callable
+        Function that registers a target for the module's platform: name, content, and a function that makes the
+        handler. It returns the name of JAX's platform.
+
+    Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same, also for a
+    name that is no identifier, or that the module has itself.
 
     Examples
     --------
@@ -67,6 +83,9 @@ class CompiledModule:
     ... )
     >>> module.function_names
     ('negate',)
+    >>> import jax, jax.numpy as jnp
+    >>> module.negate(jnp.arange(3.0), outs=jax.ShapeDtypeStruct((3,), jnp.float32)).tolist()
+    [-0.0, -1.0, -2.0]
     """
 
     def __init__(
@@ -75,16 +94,21 @@ class CompiledModule:
         name: str,
         path: Path,
         content_hash: str,
-        symbols: Mapping[str, str],
+        handlers: Mapping[str, Handlers],
+        captures_graphs: bool,
         library: ctypes.CDLL,
         capsule: Callable[[object], object],
+        register: Callable[[str, str, Callable[[], object]], str],
     ) -> None:
         self.name = name
         self.path = path
         self.content_hash = content_hash
-        self._symbols = dict(symbols)
+        self._handlers = dict(handlers)
+        self._symbols = {name: each.graph if captures_graphs else each.plain for name, each in handlers.items()}
         self._library = library
         self._capsule = capsule
+        self._register = register
+        self._functions: dict[str, KernelFunction] = {}
 
     @property
     def function_names(self) -> tuple[str, ...]:
@@ -100,8 +124,55 @@ class CompiledModule:
             The module has no such function.
         """
         if name not in self._symbols:
-            raise KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
+            raise self._lacks(name)
         return self._capsule(getattr(self._library, self._symbols[name]))
+
+    def __getitem__(self, name: str) -> KernelFunction:
+        """Return a function of the module, which is called with arrays and attributes.
+
+        Raises
+        ------
+        KeyError
+            The module has no such function.
+        """
+        if name not in self._functions:
+            self._functions[name] = self._make_function(name)
+        return self._functions[name]
+
+    def __getattr__(self, name: str) -> KernelFunction:
+        """Return a function of the module, as ``module[name]`` does."""
+        if name.startswith("__") or name not in self.__dict__.get("_handlers", ()):
+            has = ", ".join(self.__dict__.get("_handlers", ()))
+            raise AttributeError(f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}")
+        function = self.__dict__[name] = self[name]
+        return function
+
+    def __dir__(self) -> list[str]:
+        """The names of the functions, and what every module has."""
+        return sorted({*super().__dir__(), *self._handlers})
+
+    def _make_function(self, name: str) -> KernelFunction:
+        handlers = self._handlers.get(name)
+        if handlers is None:
+            raise self._lacks(name)
+        from be_runtime.call.function import KernelFunction
+        from be_runtime.call.resolve import CallSignature
+        from be_runtime.spec import parse_spec
+
+        label = f"{self.name}.{name}"
+        params = parse_spec(handlers.spec, function=label)
+        named = zip(params, handlers.names, strict=True)
+        signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
+        return KernelFunction(signature, partial(self._targets, name))
+
+    def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Register a function's target under a name that its content determines."""
+        content = f"{self.content_hash}:{self._symbols[name]}"
+        target = f"be.{self.content_hash[:_HASH_DIGITS]}.{self._symbols[name]}"
+        return ((self._register(target, content, partial(self.get_handler, name)), target),)
+
+    def _lacks(self, name: str) -> KeyError:
+        return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
 
     def __copy__(self) -> CompiledModule:
         """Return the module itself, since it is immutable."""

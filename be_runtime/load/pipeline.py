@@ -109,7 +109,7 @@ def load_prebuilt(
     found = prebuilt.find(folder, key, wanted)
     if found is None:
         return None
-    module = _module(request, options, found.library, found.functions, found.content)
+    module = _module(request, options, found.library, found.functions, found.content, registry)
     if options.auto_register:
         _register(module, request, options, registry)
     return module
@@ -145,7 +145,9 @@ def _obtain(
             _say(f"{request.name}: built, since {entry.reason}{differs}")
         return entry
 
-    return use_entry(find, lambda entry: _open(request, options, entry, content_hash(key, entry)), session)
+    return use_entry(
+        find, lambda entry: _open(request, options, entry, content_hash(key, entry), session.registry), session
+    )
 
 
 def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
@@ -214,23 +216,37 @@ def _maker(
     return make
 
 
-def _open(request: BuildRequest, options: LoadOptions, entry: Entry, content: str) -> CompiledModule:
+def _open(
+    request: BuildRequest, options: LoadOptions, entry: Entry, content: str, registry: Registry
+) -> CompiledModule:
     functions = parse_contents(entry.output(CONTENTS).read_bytes())
-    return _module(request, options, entry.output(LIBRARY), functions, content)
+    return _module(request, options, entry.output(LIBRARY), functions, content, registry)
 
 
 def _module(
-    request: BuildRequest, options: LoadOptions, path: Path, functions: Mapping[str, Handlers], content: str
+    request: BuildRequest,
+    options: LoadOptions,
+    path: Path,
+    functions: Mapping[str, Handlers],
+    content: str,
+    registry: Registry,
 ) -> CompiledModule:
-    graphs = _captures_graphs(request, options)
     _warn(request.name, functions)
+    platform = jax_port.PLATFORMS[request.language]
+
+    def register(name: str, content: str, handler: Callable[[], object]) -> str:
+        registry.add([Target(name=name, platform=platform, content=content)], {name: handler})
+        return platform.lower()
+
     return CompiledModule(
         name=request.name,
         path=path,
         content_hash=content,
-        symbols={name: handlers.graph if graphs else handlers.plain for name, handlers in functions.items()},
+        handlers=functions,
+        captures_graphs=_captures_graphs(request, options),
         library=open_library(path),
         capsule=jax_port.capsule,
+        register=register,
     )
 
 

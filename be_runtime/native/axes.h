@@ -82,6 +82,29 @@ struct AxesCheck {
     throw CheckError(message.text);
   }
 
+  [[noreturn]] __attribute__((cold, noinline)) void fail_computed(const BoundAxis& at, const AxesSpec& declared,
+                                                                  int64_t expected) const {
+    Message message;
+    message.add("its axes are declared as [%s], which makes axis %d ", declared.text, at.axis);
+    if (expected < 0) message.add("no extent");
+    else message.add("%lld", static_cast<long long>(expected));
+    message.add(", and it is ");
+    add_axis(message, at);
+    throw CheckError(message.text);
+  }
+
+  /// Checks axes that are expressions, when all names are bound.
+  void check_computed(int index, const AxesSpec& declared, const int64_t* extents) const {
+    const Tensor& tensor = array(index);
+    for (int i = 0; i < declared.count; ++i) {
+      if (declared.extents[i] != kComputed) continue;
+      const int axis = tensor.ndim() - declared.count + i;
+      const BoundAxis at{extent(tensor, axis), index, axis};
+      const int64_t expected = declared.computed[i](extents, call);
+      if (at.extent != expected) fail_computed(at, declared, expected);
+    }
+  }
+
   void check(int index, const AxesSpec& declared) const {
     const Tensor& tensor = array(index);
     const int leading = tensor.ndim() - declared.count;
@@ -89,6 +112,7 @@ struct AxesCheck {
     for (int i = 0; i < declared.count; ++i) {
       const BoundAxis at{extent(tensor, leading + i), index, leading + i};
       const int64_t expected = declared.extents[i];
+      if (expected == kComputed) continue;
       if (expected >= 0) {
         if (at.extent != expected) fail_extent(at, expected);
       } else if (bound[~expected].array < 0) {
@@ -133,4 +157,33 @@ void be_check_axes(const BE::detail::Call& call, const BE::detail::AxesSpec* dec
     if (first >= 0) check.check_leading(first, index, declared);
     else first = index;
   }
+  int64_t* extents = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(count)));
+  for (int i = 0; i < count; ++i) extents[i] = bound[i].extent;
+  for (int index = 0; index < args + rets; ++index)
+    if (declared[index].computed != nullptr) check.check_computed(index, declared[index], extents);
+}
+
+/// Arithmetic on extents; `kComputed` where there is no result. `|` divides without a remainder, `/` rounds down, and `^`
+/// rounds up.
+__attribute__((cold)) int64_t be_compute(char operation, int64_t a, int64_t b) noexcept {
+  constexpr int64_t kNone = BE::detail::kComputed;
+  int64_t result = kNone;
+  if (a == kNone || b == kNone) return kNone;
+  const bool divides = operation == '/' || operation == '|' || operation == '^' || operation == '%';
+  if (divides && (b == 0 || b == -1)) return b == 0 ? kNone : operation == '%' ? 0 : -a;
+  const int64_t down = divides ? a / b - (a % b != 0 && (a < 0) != (b < 0)) : 0;
+  bool overflows = false;
+  switch (operation) {
+    case '+': overflows = __builtin_add_overflow(a, b, &result); break;
+    case '-': overflows = __builtin_sub_overflow(a, b, &result); break;
+    case '*': overflows = __builtin_mul_overflow(a, b, &result); break;
+    case '/': result = down; break;
+    case '^': result = down + (a % b != 0); break;
+    case '|': result = a % b == 0 ? down : kNone; break;
+    case '%': result = a - down * b; break;
+    case '<': result = a < b ? a : b; break;
+    case '>': result = a > b ? a : b; break;
+    default: break;
+  }
+  return overflows ? kNone : result;
 }

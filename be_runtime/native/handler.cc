@@ -307,6 +307,28 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
   }
 }
 
+namespace {
+
+/// Whether the last of some arguments or results is a token, by which XLA orders calls.
+template <class Items>
+bool ends_with_token(const Items& items, void* const* buffers) noexcept {
+  return items.size > 0 && static_cast<const XLA_FFI_Buffer*>(buffers[items.size - 1])->dtype == XLA_FFI_DataType_TOKEN;
+}
+
+}  // namespace
+
+/// A call with other numbers of arguments and results than the entry point has: one that is ordered by a token is made
+/// without it, any other is refused.
+__attribute__((cold)) XLA_FFI_Error* be_handle_ordered(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                       void (*trampoline)(const Call&)) noexcept {
+  if (!ends_with_token(frame->args, frame->args.args) || !ends_with_token(frame->rets, frame->rets.rets))
+    return be_refuse(frame, entry);
+  XLA_FFI_CallFrame call = *frame;
+  --call.args.size;
+  --call.rets.size;
+  return be_handle(&call, entry, trampoline, 0);
+}
+
 BE_END_COLD
 /// The body of every handler but those that are compiled with their entry point: brainevent/detail/inline_handler.h.
 ///
@@ -316,7 +338,7 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
                          uint32_t traits) noexcept {
   if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
-  if (frame->args.size != args || frame->rets.size != rets) return be_refuse(frame, entry);
+  if (frame->args.size != args || frame->rets.size != rets) return be_handle_ordered(frame, entry, trampoline);
 
   // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
   using BE::Tensor;

@@ -65,7 +65,7 @@ def new_primitive(
             return compiled(*arguments, call=call)
 
     def abstract(*avals: Any, call: Any) -> list[Any]:
-        return [_result_aval(avals, each) for each in result_types(call)]
+        return [result_aval(avals, each) for each in result_types(call)]
 
     primitive.def_impl(execute)
     primitive.def_abstract_eval(abstract)
@@ -83,7 +83,7 @@ def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[.
     return traced
 
 
-def _result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct) -> Any:
+def result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct) -> Any:
     """Return the abstract value of a result, which varies over the same axes of a mesh as the arguments."""
     if not avals:
         return jax.core.ShapedArray(result.shape, result.dtype)

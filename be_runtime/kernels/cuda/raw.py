@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Number
 from typing import Any
 
+from be_runtime.call.attributes import hold
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, pointer_param, scalar_param
@@ -252,22 +252,11 @@ def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_c
 
 
 def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> LaunchParam:
-    import numpy as np
-
     assert param.dtype is not None, "a scalar of unknown type is refused with its prototype"
-    given = scalars[param.name]
-    value = given.item() if isinstance(given, np.generic) else given
-    is_rounded = param.dtype.name.startswith(("float", "complex")) and isinstance(value, float | complex)
-    try:
-        with np.errstate(over="ignore"):
-            number = np.dtype(param.dtype.name).type(value)
-        may_differ = is_rounded and np.isfinite(number) == np.isfinite(value)
-        is_held = isinstance(value, Number) and bool(may_differ or number.item() == value)
-    except (TypeError, ValueError, OverflowError, DeprecationWarning):  # NumPy 1 warns of an overflow, and wraps
-        is_held = False
-    if not is_held:
+    number = hold(scalars[param.name], param.dtype)
+    if number is None:
         raise ArgumentError(
-            f"{name}: {param.name}={given!r} is not a valid {param.dtype.name}, which the kernel takes",
+            f"{name}: {param.name}={scalars[param.name]!r} is not a valid {param.dtype.name}, which the kernel takes",
             hints=("a scalar is a number that is known when the call is traced; pass an array for any other value",),
         )
     return scalar_param(number.tobytes())

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.errors import ArgumentError, BeRuntimeError, call_named
+from be_runtime.errors import ArgumentError, BeRuntimeError, TransformError, call_named
 from be_runtime.kernels.operation.backends import FallbackWarning, KernelEntry, Kernels
 from be_runtime.xla import jax_primitive
 from be_runtime.xla.jax_primitive import Level
@@ -66,11 +66,13 @@ def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
         return one(*arguments)
     try:
         return jax_primitive.vmap_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
+    except TransformError:
+        pass
     except RuntimeError as error:
-        # The kernel does not define its behaviour under vmap; JAX has no exception type for that.
+        # The kernel of another library does not define its behaviour under vmap; JAX has no exception type for that.
         if isinstance(error, BeRuntimeError | ToolchainError):
             raise
-        return jax_primitive.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
+    return jax_primitive.loop_levels(one, call.levels)(*arguments)  # type: ignore[no-any-return]
 
 
 def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:

@@ -40,16 +40,23 @@ struct AttrSpec {
   int position;
 };
 
+/// An extent that is computed from those of the named axes, `be_axes`, and from attributes.
+using ExtentFunction = int64_t (*)(const int64_t* be_axes, const Call& be_call);
+
 /// The declared axes of an argument or a result.
 struct AxesSpec {
   /// As the author wrote them; null where any shape will do.
   const char* text;
-  /// For each axis its extent, or, below 0, the complement of its name's number.
+  /// For each axis its extent, or, below 0, the complement of its name's number; `kComputed` for an expression.
   const int64_t* extents;
   int count;
   /// Whether leading axes may stand before them.
   bool has_leading;
+  /// For each axis, where it is an expression; null where none is.
+  const ExtentFunction* computed;
 };
+
+constexpr int64_t kComputed = INT64_MIN;
 
 /// What is known about an entry point when its module is compiled. Lives in static storage.
 struct EntrySpec {
@@ -71,6 +78,7 @@ constexpr uint32_t kCommandBufferCompatible = 1;
 }  // namespace BE::detail
 
 /// See native/axes.h.
+BE_INTERNAL_HIDDEN int64_t be_compute(char, int64_t, int64_t) noexcept;
 BE_INTERNAL_HIDDEN void be_check_axes(const BE::detail::Call&, const BE::detail::AxesSpec*, int, int, const char*);
 
 /// See native/handler.cc.
@@ -80,6 +88,8 @@ BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**,
                                        int64_t*) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_ordered(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
+                                                    void (*)(const BE::detail::Call&)) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 
 /// The body of a handler, compiled with its entry point where that can be.

@@ -1,0 +1,1 @@
+"""Calls of entry points from Python: one signature gives shapes, checks, attributes and callables."""

@@ -1,0 +1,171 @@
+"""Attributes of a call: Python's values become the declared types, or are refused. Pure."""
+
+from __future__ import annotations
+
+import cmath
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from numbers import Number
+from typing import Any
+
+from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.errors import ArgumentError
+from be_runtime.spec.attribute_types import render_type
+from be_runtime.spec.model import AttrKind, Param
+from be_runtime.xla.attribute_values import Fields, Numbers, Value
+
+
+def convert_attributes(label: str, params: Sequence[Param], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
+    """Convert the keyword arguments of a call; those with a default may be left out, and stay so.
+
+    Raises
+    ------
+    ArgumentError
+        One is unknown, missing, or not a value of its type; the error names it.
+    """
+    known = {param.name: param for param in params}
+    unknown = [name for name in given if name not in known]
+    missing = [name for name, param in known.items() if name not in given and param.default is None]
+    if unknown or missing:
+        raise _wrong_names(label, known, unknown, missing)
+    return tuple((name, _convert(f"{label}: {name}", known[name], given[name])) for name in sorted(given))
+
+
+def _wrong_names(
+    label: str, known: Mapping[str, Param], unknown: Sequence[str], missing: Sequence[str]
+) -> ArgumentError:
+    from difflib import get_close_matches
+
+    takes = ", ".join(
+        f"{name}: {render_type(param)}{'' if param.default is None else f' = {param.default}'}"
+        for name, param in known.items()
+    )
+    problem = f"has no attribute {unknown[0]!r}" if unknown else f"needs the attribute {missing[0]!r}"
+    close = get_close_matches(unknown[0], known, n=1) if unknown else []
+    return ArgumentError(
+        f"{label} {problem}; it takes ({takes})" if takes else f"{label} {problem}; it takes none",
+        hints=tuple(f"did you mean {name}?" for name in close),
+    )
+
+
+def _convert(what: str, param: Param, value: Any) -> Value:
+    match param.kind:
+        case AttrKind.SCALAR:
+            return _scalar(what, known_dtype(param), value)
+        case AttrKind.ARRAY:
+            return _array(what, known_dtype(param), value)
+        case AttrKind.STRING:
+            return _string(what, value)
+        case AttrKind.ENUM:
+            return _choice(what, param.choices, value)
+        case AttrKind.DTYPE:
+            return _scalar(what, BY_NAME["int32"], dtype_of(what, value).xla_code)
+        case AttrKind.STRUCT:
+            if not isinstance(value, Mapping):
+                raise _refused(what, value, f"a dict of {render_type(param)}")
+            return Fields(convert_attributes(what, param.fields, value))
+
+
+def known_dtype(param: Param) -> DType:
+    """Return the type of an attribute's numbers, which a compiled entry point knows."""
+    assert param.dtype is not None, "discovery gives every attribute a type"
+    return param.dtype
+
+
+def _refused(what: str, value: object, wanted: str) -> ArgumentError:
+    text = repr(value)
+    return ArgumentError(
+        f"{what} is {text if len(text) <= 80 else f'a {type(value).__name__}'}, which is not {wanted}",
+        hints=("attributes are known when a call is traced: pass an array for any other value",)
+        if hasattr(value, "aval")
+        else (),
+    )
+
+
+def hold(value: Any, dtype: DType) -> Any:
+    """Convert a number to a numpy scalar of a type that holds it; None if it doesn't.
+
+    Floats are rounded, but never to an infinity.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> hold(3, BY_NAME["int8"]), hold(300, BY_NAME["int8"]), hold(1.5, BY_NAME["int8"]), hold(1e39, BY_NAME["float32"])
+    (np.int8(3), None, None, None)
+    """
+    import numpy as np
+
+    try:
+        plain = value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
+        if not isinstance(plain, Number):
+            return None
+        with np.errstate(over="ignore"):
+            number = numpy_dtype(dtype).type(plain)
+        back = number.item() if dtype.module == "np" else float(number)
+        is_held = back == plain
+        if dtype.kind in ("float", "complex") and isinstance(plain, float | complex):
+            is_held = is_held or cmath.isfinite(back) == cmath.isfinite(plain)
+    except (TypeError, ValueError, OverflowError, DeprecationWarning):  # NumPy 1 warns of an overflow, and wraps
+        return None
+    return number if is_held else None
+
+
+def numpy_dtype(dtype: DType) -> Any:
+    """Return numpy's dtype of an element type."""
+    import numpy as np
+
+    if dtype.module == "np":
+        return np.dtype(dtype.name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, dtype.name))
+
+
+def _scalar(what: str, dtype: DType, value: Any) -> Numbers:
+    number = hold(value, dtype)
+    if number is None:
+        raise _refused(what, value, f"a valid {dtype.name}")
+    return Numbers(dtype.attr_type.name, number.tobytes(), dtype.attr_parts > 0)
+
+
+def _array(what: str, dtype: DType, value: Any) -> Numbers:
+    import numpy as np
+
+    try:
+        flat = np.asarray(value).ravel()
+    except (TypeError, ValueError):
+        raise _refused(what, value, f"an array of {dtype.name}") from None
+    if flat.dtype == numpy_dtype(dtype):
+        return Numbers(dtype.attr_type.name, flat.tobytes(), is_array=True)
+    held = [hold(each, dtype) for each in flat.tolist()]
+    if None in [number if number is None else 0 for number in held]:
+        raise _refused(what, value, f"an array of {dtype.name}")
+    return Numbers(dtype.attr_type.name, b"".join(number.tobytes() for number in held), is_array=True)
+
+
+def _string(what: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _refused(what, value, "a string")
+    if "\0" in value:
+        raise _refused(what, value, "a string without NUL")
+    return str(value)
+
+
+def _choice(what: str, choices: Sequence[str], value: Any) -> str:
+    name = value.name if isinstance(value, Enum) else value
+    if name not in choices:
+        raise _refused(what, value, f"one of {', '.join(choices)}")
+    return str(name)
+
+
+def dtype_of(what: str, value: Any) -> DType:
+    """Return the element type that a value names: a string, or anything that numpy takes for a dtype."""
+    import numpy as np
+
+    try:
+        name = value if isinstance(value, str) else np.dtype(value).name
+    except TypeError:
+        name = ""
+    if name not in BY_NAME:
+        raise _refused(what, value, "a dtype")
+    return BY_NAME[name]

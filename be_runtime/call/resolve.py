@@ -1,0 +1,181 @@
+"""One call of an entry point: its arrays and attributes against its signature, and the call that follows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.call import shapes
+from be_runtime.call.attributes import dtype_of
+from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.errors import ArgumentError, call_named
+from be_runtime.spec.axes import LEADING
+from be_runtime.spec.model import AttrKind, Many, Param, Role
+from be_runtime.xla.arrays import ArraySpec, array_spec, check_outs, match_aliases
+from be_runtime.xla.attribute_values import Numbers, Value
+
+PRESENT = "be_present"
+"""Attribute that says which optional arrays a call has, a bit for each."""
+
+_SCRATCH = BY_NAME["uint8"]
+
+
+class CallSignature(NamedTuple):
+    """An entry point as a call sees it.
+
+    Parameters
+    ----------
+    label : str
+        ``module.function``, the beginning of every message.
+    params : tuple of Param
+        Parameters in the order of the C++ call.
+    doc : str
+        Description by its author.
+    """
+
+    label: str
+    params: tuple[Param, ...]
+    doc: str = ""
+
+    def with_role(self, role: Role) -> tuple[Param, ...]:
+        """Return the parameters of one role, in call order."""
+        return tuple(param for param in self.params if param.role is role)
+
+    @property
+    def is_batched(self) -> bool:
+        """True if every array declares leading axes, so that the kernel takes a batch as it is."""
+        arrays = (*self.with_role(Role.ARG), *self.with_role(Role.RET))
+        return all(param.axes is not None and param.axes[:1] == (LEADING,) for param in arrays)
+
+
+class Resolved(NamedTuple):
+    """A call whose arrays have been checked.
+
+    Parameters
+    ----------
+    operands : list of array
+        Arrays that are there, in order.
+    results : tuple of ArraySpec
+        Results, then scratch memory.
+    scratch : int
+        Number of scratch memories.
+    is_single : bool
+        True if the call returns an array, not a tuple.
+    attributes : tuple of (str, Value)
+        Attributes that XLA is given besides those of the caller.
+    """
+
+    operands: list[Any]
+    results: tuple[ArraySpec, ...]
+    scratch: int
+    is_single: bool
+    attributes: tuple[tuple[str, Value], ...]
+
+
+def resolve(
+    signature: CallSignature,
+    arrays: Sequence[Any],
+    outs: Any,
+    attributes: Mapping[str, Any],
+    *,
+    as_array: Callable[[Any], Any],
+    aliases: Mapping[int, int],
+) -> Resolved:
+    """Check the arrays of a call and derive its results.
+
+    Parameters
+    ----------
+    signature : CallSignature
+    arrays : sequence of (array, None or sequence of array)
+        Arguments of the call.
+    outs : ShapeDtypeStruct, sequence of them, callable or None
+    attributes : mapping of str to object
+        Attributes as the caller gave them; they were checked before.
+    as_array : callable
+        Function that converts an argument to an array; TypeError or ValueError if it is none.
+    aliases : mapping of int to int
+
+    Raises
+    ------
+    ArgumentError
+        Arrays are not as declared, or results can't be derived.
+    """
+    label, args, rets = signature.label, signature.with_role(Role.ARG), signature.with_role(Role.RET)
+    given = [_argument(label, number, each, as_array) for number, each in enumerate(arrays)]
+    specs = [_spec(label, number, each) for number, each in enumerate(given)]
+    padded = [*specs, *[None] * (len(args) - len(specs))]
+    shapes.check_presence(label, args, specs)
+    extents = shapes.bind(label, args, padded, _integers(signature, attributes))
+    singles = [spec for spec in padded if isinstance(spec, ArraySpec)]
+    if outs is None:
+        results = shapes.derive_results(label, rets, singles, extents, _dtypes(signature, attributes))
+        is_single = len(rets) == 1
+    else:
+        described = _described(label, outs, given, attributes)
+        is_single = not isinstance(described, Sequence)
+        results = check_outs([described] if is_single else list(described))
+        shapes.check_results(label, rets, results, extents)
+    operands = [each for one in given if one is not None for each in (one if isinstance(one, list) else [one])]
+    match_aliases(aliases, [array_spec(each, label) for each in operands] if aliases else (), results)
+    scratch = shapes.scratch_bytes(label, signature.params, extents)
+    return Resolved(
+        operands,
+        (*results, *(ArraySpec(_SCRATCH, (size,)) for size in scratch)),
+        len(scratch),
+        is_single,
+        _presence(args, padded),
+    )
+
+
+def _argument(label: str, number: int, value: Any, as_array: Callable[[Any], Any]) -> Any:
+    """Convert an argument to an array, None, or a list of arrays."""
+    if value is None:
+        return None
+    if isinstance(value, tuple | list) and all(hasattr(each, "dtype") for each in value):
+        return list(value)
+    try:
+        return as_array(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{label}: argument {number} is {value!r}, which is not an array") from None
+
+
+def _spec(label: str, number: int, value: Any) -> shapes.Argument:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [array_spec(each, f"{label}: argument {number}[{index}]") for index, each in enumerate(value)]
+    return array_spec(value, f"{label}: argument {number}")
+
+
+def _value(param: Param, attributes: Mapping[str, Any]) -> Any:
+    return attributes.get(param.name, param.default)
+
+
+def _integers(signature: CallSignature, attributes: Mapping[str, Any]) -> dict[str, int]:
+    """Return the integer attributes, which may be extents."""
+    numbers = (p for p in signature.with_role(Role.ATTR) if p.dtype is not None and p.dtype.kind in ("int", "uint"))
+    return {f"attr.{param.name}": int(_value(param, attributes)) for param in numbers if param.kind is AttrKind.SCALAR}
+
+
+def _dtypes(signature: CallSignature, attributes: Mapping[str, Any]) -> dict[str, DType]:
+    return {
+        param.name: dtype_of(param.name, _value(param, attributes))
+        for param in signature.with_role(Role.ATTR)
+        if param.kind is AttrKind.DTYPE
+    }
+
+
+def _described(label: str, outs: Any, given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """Return the results that the caller describes."""
+    if not callable(outs) or hasattr(outs, "shape"):
+        return outs
+    return call_named(f"outs of {label}", outs, *given, **attributes)
+
+
+def _presence(args: Sequence[Param], specs: Sequence[shapes.Argument]) -> tuple[tuple[str, Value], ...]:
+    """Return the attribute that says which optional arrays are there, if one of them isn't."""
+    optional = [spec for param, spec in zip(args, specs, strict=True) if param.many is Many.OPTIONAL]
+    if all(spec is not None for spec in optional):
+        return ()
+    mask = sum(1 << index for index, spec in enumerate(optional) if spec is not None)
+    return ((PRESENT, Numbers("int64", mask.to_bytes(8, "little"))),)

@@ -1,0 +1,264 @@
+"""The arrays of a call, against the declaration of its entry point: checks, and the shapes of results. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from be_runtime.dtypes import DType
+from be_runtime.errors import ArgumentError
+from be_runtime.spec.axes import LEADING, Axes, render_axes
+from be_runtime.spec.expressions import Expression, evaluate
+from be_runtime.spec.model import Many, Param, Role
+from be_runtime.xla.arrays import ArraySpec
+
+Argument = ArraySpec | None | Sequence[ArraySpec]
+"""An array, None for one that is left out, or several for a parameter that takes any number."""
+
+
+class Bound(NamedTuple):
+    """An extent, and the array that it is from."""
+
+    extent: int
+    place: str
+
+
+class Extents(NamedTuple):
+    """Extents that are known in one call.
+
+    Parameters
+    ----------
+    axes : dict of str to Bound
+        Extents by the names of axes.
+    leading : tuple of int, or None
+        Extents of the leading axes; None if no array has declared some.
+    attributes : mapping of str to int
+        Values of integer attributes by ``attr.NAME``.
+    """
+
+    axes: dict[str, Bound]
+    leading: tuple[int, ...] | None
+    attributes: Mapping[str, int]
+
+    def values(self) -> dict[str, int]:
+        """Return the values that an expression may use."""
+        return {**{name: bound.extent for name, bound in self.axes.items()}, **self.attributes}
+
+
+def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], attributes: Mapping[str, int]) -> Extents:
+    """Check the inputs of a call, and bind the names of their axes.
+
+    Parameters
+    ----------
+    label : str
+        Name of the entry point, for messages.
+    params : sequence of Param
+        Parameters with ``Role.ARG``.
+    arguments : sequence of (ArraySpec, None or sequence of ArraySpec)
+        One for each parameter.
+    attributes : mapping of str to int
+        Values of integer attributes by ``attr.NAME``.
+
+    Raises
+    ------
+    ArgumentError
+        An array has another dtype, number of axes or extent than declared.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> from be_runtime.spec import parse_spec
+    >>> a, x, _ = parse_spec(["arg[n k]", "arg[k]", "ret[n]"])
+    >>> f32 = BY_NAME["float32"]
+    >>> bind("matvec", [a, x], [ArraySpec(f32, (3, 4)), ArraySpec(f32, (5,))], {})
+    Traceback (most recent call last):
+    be_runtime.errors.ArgumentError: matvec: axis k is 4 in argument 0 (axis 1) and 5 in argument 1 (axis 0)
+    """
+    extents = Extents({}, None, attributes)
+    arrays = _named(params, arguments)
+    for param, spec, place in arrays:
+        if param.dtype is not None and spec.dtype != param.dtype:
+            raise ArgumentError(
+                f"{label}: {place} is {spec}, but {param.dtype.name} is declared", hints=("cast it first",)
+            )
+        if param.axes is not None:
+            extents = _bind_array(label, param.axes, spec, place, extents)
+    values = extents.values()
+    for param, spec, place in arrays:
+        own = [axis for axis in param.axes or () if axis != LEADING]
+        for index, axis in enumerate(own, start=spec.ndim - len(own)):
+            if isinstance(axis, Expression):
+                _check_extent(label, axis, spec.shape[index], f"{place} (axis {index})", values)
+    return extents
+
+
+def _named(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple[Param, ArraySpec, str]]:
+    """List all arrays of a call, each with its parameter and its name in messages."""
+    found = []
+    for number, (param, argument) in enumerate(zip(params, arguments, strict=True)):
+        if isinstance(argument, ArraySpec):
+            found.append((param, argument, f"argument {number}"))
+        elif argument is not None:
+            found += [(param, each, f"argument {number}[{index}]") for index, each in enumerate(argument)]
+    return found
+
+
+def check_presence(label: str, params: Sequence[Param], arguments: Sequence[Argument]) -> None:
+    """Check that each parameter has as many arrays as it takes; optional ones at the end may be left out.
+
+    Raises
+    ------
+    ArgumentError
+        There are too few or too many, or one is None or a sequence where the kernel takes an array.
+    """
+    least = sum(param.many is not Many.OPTIONAL for param in params)
+    if not least <= len(arguments) <= len(params):
+        takes = str(len(params)) if least == len(params) else f"{least} to {len(params)}"
+        names = ", ".join(param.name or f"argument {index}" for index, param in enumerate(params))
+        raise ArgumentError(f"{label} takes {takes} arrays ({names}), but the call has {len(arguments)}")
+    for number, (param, argument) in enumerate(zip(params, arguments, strict=False)):
+        given = "an array" if isinstance(argument, ArraySpec) else "None" if argument is None else "a sequence"
+        allowed = {Many.ONE: ("an array",), Many.OPTIONAL: ("an array", "None"), Many.ANY: ("a sequence",)}[param.many]
+        if given not in allowed:
+            wanted = "a sequence of arrays" if param.many is Many.ANY else " or ".join(allowed)
+            name = f" ({param.name})" if param.name else ""
+            raise ArgumentError(f"{label}: argument {number}{name} is {given}, but the kernel takes {wanted}")
+
+
+def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Extents) -> Extents:
+    """Bind the names among an array's axes; expressions are checked when all names are known."""
+    has_leading = axes[:1] == (LEADING,)
+    own = axes[1:] if has_leading else axes
+    count = spec.ndim - len(own)
+    if count < 0 or (count > 0 and not has_leading):
+        raise ArgumentError(
+            f"{label}: {place} has the shape {spec.shape}, but its axes are declared as [{render_axes(axes)}]"
+        )
+    if has_leading:
+        leading = spec.shape[:count]
+        if extents.leading is not None and extents.leading != leading:
+            raise ArgumentError(f"{label}: the leading axes of {place} are {leading}, others are {extents.leading}")
+        extents = extents._replace(leading=leading)
+    for index, axis in enumerate(own, start=count):
+        here = Bound(spec.shape[index], f"{place} (axis {index})")
+        if isinstance(axis, int) and axis != here.extent:
+            raise ArgumentError(f"{label}: an axis is declared as {axis} and is {here.extent} in {here.place}")
+        if isinstance(axis, str):
+            first = extents.axes.setdefault(axis, here)
+            if first.extent != here.extent:
+                raise ArgumentError(
+                    f"{label}: axis {axis} is {first.extent} in {first.place} and {here.extent} in {here.place}"
+                )
+    return extents
+
+
+def _check_extent(label: str, axis: Expression, extent: int, place: str, values: Mapping[str, int]) -> None:
+    expected = compute(label, axis, values)
+    if expected != extent:
+        raise ArgumentError(f"{label}: an axis is declared as {axis} = {expected} and is {extent} in {place}")
+
+
+def compute(label: str, expression: Expression, values: Mapping[str, int]) -> int:
+    """Compute an expression over the axes of a call.
+
+    Raises
+    ------
+    ArgumentError
+        It has no value; the message names expression and values.
+    """
+    try:
+        return evaluate(expression, values)
+    except ValueError as error:
+        known = ", ".join(f"{name} = {values[name]}" for name in expression.names)
+        raise ArgumentError(f"{label}: {expression} can't be computed for {known}: {error}") from None
+
+
+def derive_results(
+    label: str, rets: Sequence[Param], inputs: Sequence[ArraySpec], extents: Extents, dtypes: Mapping[str, DType]
+) -> tuple[ArraySpec, ...]:
+    """Compute the shapes and dtypes of the results of a call.
+
+    Parameters
+    ----------
+    rets : sequence of Param
+        Parameters with ``Role.RET``.
+    inputs : sequence of ArraySpec
+        Arguments for parameters that take one array, in order.
+    dtypes : mapping of str to DType
+        Values of the attributes of ``AttrKind.DTYPE``.
+
+    Raises
+    ------
+    ArgumentError
+        The declaration doesn't say it.
+    """
+    return tuple(
+        ArraySpec(_dtype(label, number, ret, inputs, dtypes), _shape(label, number, ret, inputs, extents))
+        for number, ret in enumerate(rets)
+    )
+
+
+def _shape(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], extents: Extents) -> tuple[int, ...]:
+    if ret.axes is None and isinstance(ret.like, int):
+        return inputs[ret.like].shape
+    if ret.axes is None or ret.many is Many.ANY:
+        raise _underived(label, number, "shape", "ret[n] or ret:like(0)")
+    leading = extents.leading or () if ret.axes[:1] == (LEADING,) else ()
+    values = extents.values()
+    own = (axis for axis in ret.axes if axis != LEADING)
+    return leading + tuple(
+        axis if isinstance(axis, int) else values[axis] if isinstance(axis, str) else compute(label, axis, values)
+        for axis in own
+    )
+
+
+def _dtype(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType:
+    if ret.dtype is not None:
+        return ret.dtype
+    if isinstance(ret.like, int):
+        return inputs[ret.like].dtype
+    if ret.like is not None:
+        return dtypes[ret.like]
+    every = {spec.dtype for spec in inputs}
+    if len(every) != 1:
+        raise _underived(label, number, "dtype", "ret[n]:float32 or ret[n]:like(0)")
+    return every.pop()
+
+
+def _underived(label: str, number: int, what: str, example: str) -> ArgumentError:
+    return ArgumentError(
+        f"{label}: the {what} of result {number} does not follow from the arg_spec",
+        hints=(f"declare it, as in {example}", "or pass outs=jax.ShapeDtypeStruct(shape, dtype)"),
+    )
+
+
+def check_results(label: str, rets: Sequence[Param], outs: Sequence[ArraySpec], extents: Extents) -> None:
+    """Check the results that a caller describes against the declaration.
+
+    Raises
+    ------
+    ArgumentError
+        Their number, a dtype or an extent is another.
+    """
+    some = [ret for ret in rets if ret.many is Many.ONE]
+    if len(outs) != len(some) if len(some) == len(rets) else len(outs) < len(some):
+        raise ArgumentError(f"{label} has {len(some)} results, but outs describes {len(outs)}")
+    paired: list[Param] = []
+    for ret in rets:
+        paired += [ret] * (1 if ret.many is Many.ONE else len(outs) - len(some))
+    for number, (ret, out) in enumerate(zip(paired, outs, strict=True)):
+        if ret.dtype is not None and ret.dtype != out.dtype:
+            raise ArgumentError(f"{label}: outs[{number}] is {out}, but {ret.dtype.name} is declared")
+        if ret.axes is not None:
+            wanted = _shape(label, number, ret._replace(many=Many.ONE), (), extents)
+            if wanted != out.shape:
+                raise ArgumentError(
+                    f"{label}: outs[{number}] is {out}, but [{render_axes(ret.axes)}] is {wanted} in this call"
+                )
+
+
+def scratch_bytes(label: str, params: Sequence[Param], extents: Extents) -> tuple[int, ...]:
+    """Compute the bytes of each scratch memory that the entry point declares."""
+    values = extents.values()
+    sizes = (param.axes[0] for param in params if param.role is Role.SCRATCH and param.axes is not None)
+    return tuple(compute(label, size, values) for size in sizes if isinstance(size, Expression))

@@ -56,24 +56,21 @@ static_assert(offsetof(XLA_FFI_CallFrame, args) == offsetof(XlaFrame, be_args));
 static_assert(offsetof(XLA_FFI_CallFrame, rets) == offsetof(XlaFrame, be_rets));
 static_assert(offsetof(XLA_FFI_CallFrame, attrs) == offsetof(XlaFrame, be_attrs));
 
-#define BE_CHECK_CODE(dtype, value, type, name, bytes, xla, code, ...) \
+#define BE_CHECK_CODE(dtype, value, type, name, bits, xla, code, ...) \
   static_assert(XLA_FFI_DataType_##xla == code, "the number of " #name);
 BE_INTERNAL_ELEMENT_TYPES(BE_CHECK_CODE, )
 #undef BE_CHECK_CODE
-
-/// What XLA has beyond the element types of a Tensor, by the number in `XLA_FFI_DataType` less that of TOKEN.
-constexpr const char* kOtherTypes[] = {
-    "token", "", "float8_e5m2", "float8_e4m3fn", "int4", "uint4", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
-    "float8_e4m3fnuz", "int2", "uint2", "float8_e4m3", "float8_e3m4", "int1", "uint1", "float4_e2m1fn",
-    "float8_e8m0fnu",
-};
 
 /// The name of one of XLA's element types, for messages.
 const char* element_type_name(XLA_FFI_DataType dtype) noexcept {
   const DType known = be_dtype_of(dtype);
   if (known != DType::Invalid) return dtype_name(known);
-  const unsigned index = static_cast<unsigned>(dtype) - XLA_FFI_DataType_TOKEN;
-  return index < sizeof(kOtherTypes) / sizeof(kOtherTypes[0]) ? kOtherTypes[index] : "an unknown type";
+  switch (dtype) {
+    case XLA_FFI_DataType_TOKEN: return "token";
+    case XLA_FFI_DataType_S1: return "int1";
+    case XLA_FFI_DataType_U1: return "uint1";
+    default: return "an unknown type";
+  }
 }
 
 BE_BEGIN_COLD
@@ -129,7 +126,7 @@ bool write_number(long double number, bool may_round, void* room) noexcept {
     BE_INTERNAL_FLOATING_TYPES(BE_SCALAR_CASE, DO)  \
     default: break;                                 \
   }
-#define BE_SCALAR_CASE(dtype, value, type, name, bytes, xla, code, DO) \
+#define BE_SCALAR_CASE(dtype, value, type, name, bits, xla, code, DO) \
   case XLA_FFI_DataType_##xla: DO(type);
 
 bool is_real(XLA_FFI_DataType dtype) noexcept {

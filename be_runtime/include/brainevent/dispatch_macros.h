@@ -3,8 +3,9 @@
 /// \file
 /// Code written once and compiled for each of several element types.
 ///
-/// The macros name their types where they are used, so including this costs next to nothing. The 16-bit and complex
-/// types are only declared here: sources that compute with them include `brainevent/dispatch.h`.
+/// The macros name their types where they are used, so including this costs next to nothing. The floats of 16 bits and
+/// fewer, the complex types and the bytes of packed elements are only declared here: sources that compute with them
+/// include `brainevent/dispatch.h`.
 ///
 ///     BE_DISPATCH_FLOATING(x.dtype(), scalar_t, {
 ///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
@@ -22,6 +23,8 @@
 /// | `BE_DISPATCH_ALL_TYPES` | those of FLOATING and of INTEGRAL |
 /// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |
 /// | `BE_DISPATCH_ALL` | every type of the above, and bool |
+/// | `BE_DISPATCH_FLOAT8` | `float8_e5m2_t` to `float8_e8m0fnu_t`, the eight floats of a byte |
+/// | `BE_DISPATCH_PACKED` | `int2x4_t`, `uint2x4_t`, `int4x2_t`, `uint4x2_t`, `float4_e2m1fnx2_t`: a byte of elements |
 /// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
 /// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | two dtypes, then two names: each `int32_t` or `int64_t` |
 
@@ -62,7 +65,13 @@ namespace internal {
   BE_INTERNAL_DISPATCH("BE_DISPATCH_COMPLEX", BE_INTERNAL_COMPLEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
 #define BE_DISPATCH_ALL(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL", BE_INTERNAL_ELEMENT_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL", BE_INTERNAL_SCALAR_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+
+#define BE_DISPATCH_FLOAT8(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_FLOAT8", BE_INTERNAL_FLOAT8_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+
+#define BE_DISPATCH_PACKED(DTYPE, NAME, ...) \
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_PACKED", BE_INTERNAL_PACKED_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
 #define BE_DISPATCH_SIGNED_INDEX(DTYPE, NAME, ...) \
   BE_INTERNAL_DISPATCH("BE_DISPATCH_SIGNED_INDEX", BE_INTERNAL_INDEX_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
@@ -88,10 +97,6 @@ namespace internal {
   BE_INTERNAL_FLOATING_TYPES(X, __VA_ARGS__)            \
   BE_INTERNAL_INTEGRAL_TYPES(X, __VA_ARGS__)
 
-#define BE_INTERNAL_INDEX_TYPES(X, ...)             \
-  X(Int32, 6, int32_t, int32, 4, S32, 4, __VA_ARGS__) \
-  X(Int64, 7, int64_t, int64, 8, S64, 5, __VA_ARGS__)
-
 // The parameter is named after the alias, so that nested uses do not shadow each other's.
 #define BE_INTERNAL_DISPATCH(MACRO, TYPES, DTYPE, EXPRESSION, NAME, ...)                                      \
   [&](const ::BE::DType be_internal_dtype_of_##NAME) {                                                        \
@@ -103,7 +108,7 @@ namespace internal {
     }                                                                                                         \
   }(DTYPE)
 
-#define BE_INTERNAL_CASE(DTYPE, VALUE, TYPE, NUMPY, BYTES, XLA, CODE, NAME, ...) \
+#define BE_INTERNAL_CASE(DTYPE, VALUE, TYPE, NUMPY, BITS, XLA, CODE, NAME, ...)  \
   case ::BE::DType::DTYPE: {                                                     \
     using NAME [[maybe_unused]] = TYPE;                                          \
     __VA_ARGS__                                                                  \

@@ -17,23 +17,22 @@ namespace internal {
 template <class T>
 struct DTypeOf;
 
-template <DType kDType>
-struct CppType;
-
-template <DType kDType>
-struct KnownDType {
-  static constexpr DType value = kDType;
-};
-
-#define BE_INTERNAL_PAIR(dtype, value, cpp_type, ...)     \
-  template <>                                             \
-  struct DTypeOf<cpp_type> : KnownDType<DType::dtype> {}; \
-  template <>                                             \
-  struct CppType<DType::dtype> {                          \
-    using type = cpp_type;                                \
+#define BE_INTERNAL_DTYPE_OF(dtype, number, type, ...) \
+  template <>                                          \
+  struct DTypeOf<type> {                               \
+    static constexpr DType value = DType::dtype;       \
   };
-BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_PAIR, )
-#undef BE_INTERNAL_PAIR
+BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_DTYPE_OF, )
+
+// CUDA's own: those of 16 bits, in C++ sources that include its headers, and those of 8 beside ours.
+#if !defined(__CUDACC__)
+BE_INTERNAL_DTYPE_OF(Float16, , ::__half, )
+BE_INTERNAL_DTYPE_OF(BFloat16, , ::__nv_bfloat16, )
+#endif
+BE_INTERNAL_DTYPE_OF(Float8E5M2, , ::__nv_fp8_e5m2, )
+BE_INTERNAL_DTYPE_OF(Float8E4M3FN, , ::__nv_fp8_e4m3, )
+BE_INTERNAL_DTYPE_OF(Float8E8M0FNU, , ::__nv_fp8_e8m0, )
+#undef BE_INTERNAL_DTYPE_OF
 
 /// Of `long` and `long long` one is int64_t. This is the other, where it is as wide.
 template <class T>
@@ -50,17 +49,13 @@ struct OtherInt64<long long> {
 };
 
 template <>
-struct DTypeOf<OtherInt64<int64_t>::type> : KnownDType<sizeof(long) == 8 ? DType::Int64 : DType::Int32> {};
+struct DTypeOf<OtherInt64<int64_t>::type> {
+  static constexpr DType value = sizeof(long) == 8 ? DType::Int64 : DType::Int32;
+};
 template <>
-struct DTypeOf<OtherInt64<int64_t>::unsigned_type> : KnownDType<sizeof(long) == 8 ? DType::UInt64 : DType::UInt32> {};
-
-#if !defined(__CUDACC__)
-/// CUDA's 16-bit types, in C++ sources that include CUDA's headers.
-template <>
-struct DTypeOf<::__half> : KnownDType<DType::Float16> {};
-template <>
-struct DTypeOf<::__nv_bfloat16> : KnownDType<DType::BFloat16> {};
-#endif
+struct DTypeOf<OtherInt64<int64_t>::unsigned_type> {
+  static constexpr DType value = sizeof(long) == 8 ? DType::UInt64 : DType::UInt32;
+};
 
 template <class T>
 struct DTypeOf<const T> : DTypeOf<T> {};
@@ -126,6 +121,18 @@ constexpr DTypeSet pointed_into(const volatile signed char*) noexcept { return d
 constexpr DTypeSet pointed_into(const volatile uint16_t*) noexcept {
   return dtype_set(DType::UInt16, DType::Float16, DType::BFloat16);
 }
+// CUDA's vectors, whose elements have no names. Its __nv_fp4_e2m1 isn't among them: it has a byte for each element.
+#define BE_INTERNAL_CUDA_VECTOR(type, dtype) \
+  constexpr DTypeSet pointed_into(const volatile ::type*) noexcept { return dtype_set(DType::dtype); }
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e5m2, Float8E5M2)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e5m2, Float8E5M2)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e4m3, Float8E4M3FN)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e4m3, Float8E4M3FN)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x2_e8m0, Float8E8M0FNU)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp8x4_e8m0, Float8E8M0FNU)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp4x2_e2m1, Float4E2M1FN)
+BE_INTERNAL_CUDA_VECTOR(__nv_fp4x4_e2m1, Float4E2M1FN)
+#undef BE_INTERNAL_CUDA_VECTOR
 template <class T>
 constexpr DTypeSet pointed_into(T* const volatile*) noexcept {
   return kNoDType;

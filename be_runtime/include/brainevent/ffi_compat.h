@@ -16,7 +16,7 @@ namespace BE {
 /// The DType of an XLA element type; `Invalid` for those that a Tensor cannot hold.
 constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
   switch (dtype) {
-#define BE_INTERNAL_FROM_XLA(dtype, value, type, name, bytes, xla, ...) \
+#define BE_INTERNAL_FROM_XLA(dtype, value, type, name, bits, xla, ...) \
   case XLA_FFI_DataType_##xla: return DType::dtype;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_FROM_XLA, )
 #undef BE_INTERNAL_FROM_XLA
@@ -27,7 +27,7 @@ constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept {
 /// The XLA element type of a DType; `XLA_FFI_DataType_INVALID` for `Invalid`.
 constexpr XLA_FFI_DataType dtype_to_xla(DType dtype) noexcept {
   switch (dtype) {
-#define BE_INTERNAL_TO_XLA(dtype, value, type, name, bytes, xla, ...) \
+#define BE_INTERNAL_TO_XLA(dtype, value, type, name, bits, xla, ...) \
   case DType::dtype: return XLA_FFI_DataType_##xla;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_TO_XLA, )
 #undef BE_INTERNAL_TO_XLA

@@ -24,6 +24,11 @@ namespace internal {
   throw CheckError(text.append(" dimensions"));
 }
 
+[[noreturn]] BE_COLD inline void throw_no_element_size(DType dtype) {
+  Text text;
+  throw CheckError(text.append("element_size() of a ").append(dtype).append(" tensor, whose elements share bytes"));
+}
+
 [[noreturn]] BE_COLD inline void throw_numel_exceeds_int(int64_t numel) {
   Text text;
   throw CheckError(text.append(numel).append(" elements are more than an int can count"));
@@ -128,13 +133,25 @@ class Tensor {
 
   BE_HD DType dtype() const noexcept { return dtype_; }
 
-  /// Bytes of one element.
-  BE_HD size_t element_size() const noexcept { return dtype_size(dtype_); }
+  /// Bytes of one element. Throws `CheckError` on the host, and traps in device code, where elements share bytes: see
+  /// brainevent/packed.h.
+  BE_HD size_t element_size() const {
+    const size_t size = dtype_size(dtype_);
+    if (size == 0 && dtype_ != DType::Invalid) {
+#if defined(BE_DEVICE_PASS)
+      __trap();
+#else
+      internal::throw_no_element_size(dtype_);
+#endif
+    }
+    return size;
+  }
 
   /// Number of elements: 1 for a scalar, 0 where any extent is 0.
   BE_HD int64_t numel() const noexcept { return numel_; }
 
-  BE_HD size_t nbytes() const noexcept { return static_cast<size_t>(numel_) * element_size(); }
+  /// Bytes of all elements. Where they share bytes, what is left of the last byte holds anything.
+  BE_HD size_t nbytes() const noexcept { return (static_cast<size_t>(numel_) * dtype_bits(dtype_) + 7) / 8; }
 
   /// `numel()` as an int. Throws `CheckError` on the host, and traps in device code, when it
   /// does not fit.

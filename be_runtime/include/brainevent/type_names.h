@@ -8,6 +8,17 @@
 
 struct __half;
 struct __nv_bfloat16;
+struct __nv_fp8_e5m2;
+struct __nv_fp8x2_e5m2;
+struct __nv_fp8x4_e5m2;
+struct __nv_fp8_e4m3;
+struct __nv_fp8x2_e4m3;
+struct __nv_fp8x4_e4m3;
+struct __nv_fp8_e8m0;
+struct __nv_fp8x2_e8m0;
+struct __nv_fp8x4_e8m0;
+struct __nv_fp4x2_e2m1;
+struct __nv_fp4x4_e2m1;
 
 namespace BE {
 
@@ -24,5 +35,20 @@ struct Complex;
 
 using complex64_t = Complex<float>;
 using complex128_t = Complex<double>;
+
+struct float8_e5m2_t;
+struct float8_e4m3fn_t;
+struct float8_e4m3b11fnuz_t;
+struct float8_e5m2fnuz_t;
+struct float8_e4m3fnuz_t;
+struct float8_e4m3_t;
+struct float8_e3m4_t;
+struct float8_e8m0fnu_t;
+
+struct int2x4_t;
+struct uint2x4_t;
+struct int4x2_t;
+struct uint4x2_t;
+struct float4_e2m1fnx2_t;
 
 }  // namespace BE

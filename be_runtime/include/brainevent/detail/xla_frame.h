@@ -51,7 +51,7 @@ struct XlaFrame {
 /// The DType of a number in `XLA_FFI_DataType`; `Invalid` for what a Tensor can't hold.
 inline DType be_dtype_of(int be_code) noexcept {
   switch (be_code) {
-#define BE_INTERNAL_OF_CODE(dtype, value, type, name, bytes, xla, code, ...) \
+#define BE_INTERNAL_OF_CODE(dtype, value, type, name, bits, xla, code, ...) \
   case code: return DType::dtype;
     BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_OF_CODE, )
 #undef BE_INTERNAL_OF_CODE

@@ -1,0 +1,136 @@
+#pragma once
+
+/// \file
+/// Floats of 8 bits: bytes that convert to and from float, on the host and in device code alike, as JAX's do.
+///
+/// What is too large becomes infinity, or NaN in a format without one. CUDA has types of its own for three of the eight
+/// formats, in `<cuda_fp8.h>`, which take the largest number then, by one instruction where the GPU has it. A pointer to
+/// the elements may be either: `data_ptr<__nv_fp8_e4m3>()` is one, and `bits` is the `__x` of those.
+
+#include <stdint.h>
+
+#include "brainevent/detail/float_bits.h"
+#include "brainevent/portability.h"
+#include "brainevent/type_names.h"
+
+namespace BE {
+namespace internal {
+
+/// How a format of few bits spells what is no number.
+enum class Specials {
+  kIeee,  ///< the highest exponent is for infinity and NaNs
+  kFn,    ///< no infinity; NaN has all bits but the sign
+  kFnuz,  ///< no infinity and no minus zero, whose code is NaN's
+  kNone,  ///< neither
+};
+
+/// A sign, an exponent and a fraction in the lowest bits of a byte.
+template <int kExponentBits, int kFractionBits, int kBias, Specials kSpecials>
+struct SmallFloat {
+  using value_type = float;
+  static constexpr int kBits = 1 + kExponentBits + kFractionBits;
+
+  /// Rounds to nearest, ties to even.
+  static BE_HD uint8_t encode(float value) noexcept {
+    const uint32_t bits = bits_as<uint32_t>(value);
+    const uint32_t sign = bits >> 31 << (kBits - 1);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return static_cast<uint8_t>(kSpecials == Specials::kFnuz ? kNan : kNan ^ sign);
+    uint32_t code = 0;
+    if (magnitude >= kRebias + (1u << 23)) {
+      code = shift_right_rounded(magnitude - kRebias, kShift);
+    } else {  // in units of the smallest number; what 25 bits are dropped of is less than half of one
+      const int count = 151 - kBias - kFractionBits - static_cast<int>(magnitude >> 23);
+      code = shift_right_rounded((magnitude & 0x7fffffu) | 0x800000u, count < 25 ? count : 25);
+    }
+    if (code > kLargest) code = kOverflow;
+    return static_cast<uint8_t>(kSpecials == Specials::kFnuz && (code == 0 || code == kNan) ? code : code | sign);
+  }
+
+  /// Exact: every code is a float.
+  static BE_HD float decode(uint32_t code) noexcept {
+    const uint32_t magnitude = code & (kSign - 1);
+    const uint32_t sign = (code & kSign) << (32 - kBits);
+    if (is_special(code)) return bits_as<float>(sign | 0x7f800000u | (magnitude == kInfinity ? 0 : 0x400000u));
+    if (magnitude >> kFractionBits != 0) return bits_as<float>(sign | ((magnitude << kShift) + kRebias));
+    const float small = static_cast<float>(magnitude) * bits_as<float>((128u - kBias - kFractionBits) << 23);
+    return sign != 0 ? -small : small;
+  }
+
+ private:
+  static constexpr int kShift = 23 - kFractionBits;
+  static constexpr uint32_t kRebias = (127u - kBias) << 23;
+  static constexpr uint32_t kSign = 1u << (kBits - 1);
+  static constexpr bool kIsIeee = kSpecials == Specials::kIeee;
+  /// Without one, the code of NaN is only a mark.
+  static constexpr uint32_t kInfinity = kIsIeee ? kSign - (1u << kFractionBits) : ~0u;
+  static constexpr uint32_t kNan = kIsIeee                        ? kInfinity | (kSign >> (kExponentBits + 1))
+                                   : kSpecials == Specials::kFn ? kSign - 1
+                                                                  : kSign;
+  static constexpr uint32_t kLargest = kIsIeee                        ? kInfinity - 1
+                                       : kSpecials == Specials::kFn ? kSign - 2
+                                                                      : kSign - 1;
+  static constexpr uint32_t kOverflow = kIsIeee ? kInfinity : kSpecials == Specials::kNone ? kLargest : kNan;
+
+  static BE_HD constexpr bool is_special(uint32_t code) noexcept {
+    return kIsIeee                            ? (code & (kSign - 1)) >= kInfinity
+           : kSpecials == Specials::kFn   ? (code & (kSign - 1)) == kNan
+           : kSpecials == Specials::kFnuz ? code == kNan
+                                          : false;
+  }
+};
+
+/// A power of two from 2^-127 to 2^127, or NaN: the exponent of a float and nothing else.
+struct PowerOfTwo {
+  /// Rounds up from one and a half times a power, and whatever lies between 2^-127 and 2^-126; zero and negative numbers
+  /// are NaN.
+  static BE_HD uint8_t encode(float value) noexcept {
+    const uint32_t bits = bits_as<uint32_t>(value);
+    if (bits == 0 || bits >= 0x7f800000u) return 0xff;
+    return static_cast<uint8_t>(bits <= 0x400000u ? 0 : (bits + 0x400000u) >> 23);
+  }
+  static BE_HD float decode(uint32_t code) noexcept {
+    return bits_as<float>(code == 0 ? 0x400000u : code == 0xff ? 0x7fc00000u : code << 23);
+  }
+};
+
+/// A byte that is a float. Arithmetic is float's.
+template <class Format>
+struct Float8 {
+  uint8_t bits;
+
+  Float8() noexcept = default;
+  BE_HD Float8(float value) noexcept : bits(Format::encode(value)) {}
+  BE_HD operator float() const noexcept { return Format::decode(bits); }
+};
+
+}  // namespace internal
+
+// Each says how many bits its exponent and its fraction have, and the exponent's bias.
+
+struct float8_e5m2_t : internal::Float8<internal::SmallFloat<5, 2, 15, internal::Specials::kIeee>> {
+  using Float8::Float8;
+};
+struct float8_e4m3fn_t : internal::Float8<internal::SmallFloat<4, 3, 7, internal::Specials::kFn>> {
+  using Float8::Float8;
+};
+struct float8_e4m3b11fnuz_t : internal::Float8<internal::SmallFloat<4, 3, 11, internal::Specials::kFnuz>> {
+  using Float8::Float8;
+};
+struct float8_e5m2fnuz_t : internal::Float8<internal::SmallFloat<5, 2, 16, internal::Specials::kFnuz>> {
+  using Float8::Float8;
+};
+struct float8_e4m3fnuz_t : internal::Float8<internal::SmallFloat<4, 3, 8, internal::Specials::kFnuz>> {
+  using Float8::Float8;
+};
+struct float8_e4m3_t : internal::Float8<internal::SmallFloat<4, 3, 7, internal::Specials::kIeee>> {
+  using Float8::Float8;
+};
+struct float8_e3m4_t : internal::Float8<internal::SmallFloat<3, 4, 3, internal::Specials::kIeee>> {
+  using Float8::Float8;
+};
+struct float8_e8m0fnu_t : internal::Float8<internal::PowerOfTwo> {
+  using Float8::Float8;
+};
+
+}  // namespace BE

@@ -1,0 +1,72 @@
+#pragma once
+
+/// \file
+/// Elements of 2 and 4 bits, as XLA hands them over: the first of a byte in its lowest bits, and no gaps between rows.
+///
+/// `BE::load_packed(p, i)` and `BE::store_packed(p, i, value)` read and write an element by its index in an array;
+/// `T::value_type` is what they take and give. A store writes a whole byte: threads must not share one.
+
+#include <stdint.h>
+
+#include "brainevent/float8.h"
+#include "brainevent/portability.h"
+#include "brainevent/type_names.h"
+
+namespace BE {
+namespace internal {
+
+/// An integer in the lowest bits of a byte, in two's complement where `Value` has a sign.
+template <class Value, int kSize>
+struct SmallInt {
+  using value_type = Value;
+  static constexpr int kBits = kSize;
+
+  /// Of what is too large, the lowest bits.
+  static BE_HD constexpr uint8_t encode(Value value) noexcept { return static_cast<uint8_t>(value); }
+  static BE_HD constexpr Value decode(uint32_t code) noexcept {
+    return static_cast<Value>(static_cast<Value>(code << (8 - kBits)) >> (8 - kBits));
+  }
+};
+
+/// A byte of several elements.
+template <class Format>
+struct Packed {
+  using value_type = typename Format::value_type;
+  /// Elements in a byte.
+  static constexpr int kCount = 8 / Format::kBits;
+
+  uint8_t bits;
+
+  BE_HD value_type get(int index) const noexcept {
+    return Format::decode(static_cast<uint32_t>(bits) >> (index * Format::kBits) & kMask);
+  }
+  BE_HD void set(int index, value_type value) noexcept {
+    const int shift = index * Format::kBits;
+    bits = static_cast<uint8_t>((bits & ~(kMask << shift)) | (Format::encode(value) & kMask) << shift);
+  }
+
+ private:
+  static constexpr uint32_t kMask = (1u << Format::kBits) - 1;
+};
+
+}  // namespace internal
+
+struct int2x4_t : internal::Packed<internal::SmallInt<int8_t, 2>> {};
+struct uint2x4_t : internal::Packed<internal::SmallInt<uint8_t, 2>> {};
+struct int4x2_t : internal::Packed<internal::SmallInt<int8_t, 4>> {};
+struct uint4x2_t : internal::Packed<internal::SmallInt<uint8_t, 4>> {};
+/// What is too large becomes 6, the largest number, and NaN becomes zero.
+struct float4_e2m1fnx2_t : internal::Packed<internal::SmallFloat<2, 1, 1, internal::Specials::kNone>> {};
+
+/// Element `index`, counted from 0, of an array of them.
+template <class T>
+BE_HD typename T::value_type load_packed(const T* array, int64_t index) noexcept {
+  return array[index / T::kCount].get(static_cast<int>(index % T::kCount));
+}
+
+template <class T>
+BE_HD void store_packed(T* array, int64_t index, typename T::value_type value) noexcept {
+  array[index / T::kCount].set(static_cast<int>(index % T::kCount), value);
+}
+
+}  // namespace BE

@@ -18,39 +18,55 @@ class DType(NamedTuple):
     name : str
         In an arg_spec and in numpy, such as ``"float32"``.
     kind : {"bool", "int", "uint", "float", "complex"}
-    size_bytes : int
+    bits : int
+        Of one element. An array of fewer than 8 is packed: XLA hands over ``ceil(n * bits / 8)`` bytes.
     xla_code : int
         The value of ``XLA_FFI_DataType`` in ``xla/ffi/api/c_api.h``.
     cpp_types : tuple of str
         Its names in C++ apart from those that only the compiler tells from each other, such as ``long``. The first is
-        that of the elements of a ``BE::Tensor``.
+        that of the elements of a ``BE::Tensor``, or of a byte of them.
     module : str
         The Python module that has its scalars.
     """
 
     name: str
     kind: Kind
-    size_bytes: int
+    bits: int
     xla_code: int
     cpp_types: tuple[str, ...]
     module: str = "np"
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of one element; 0 where several share a byte."""
+        return self.bits // 8
+
+    @property
+    def is_for_arrays_only(self) -> bool:
+        """A type of at most 8 bits that numpy lacks. XLA has no attributes of it, and C++ no numbers."""
+        return self.module != "np" and self.bits <= 8
+
+    @property
     def is_narrow(self) -> bool:
         """A float of 16 bits or fewer, which neither C++ nor XLA's attributes have: its raw bits are passed."""
-        return self.kind == "float" and self.size_bytes < 4
+        return self.kind == "float" and self.bits < 32
 
     @property
     def attr_type(self) -> DType:
         """The type in which XLA carries an attribute: one of `attr_parts` numbers where there are several."""
         if self.is_narrow:
-            return BY_NAME[f"uint{8 * self.size_bytes}"]
-        return BY_NAME[f"float{8 * self.size_bytes // 2}"] if self.kind == "complex" else self
+            return BY_NAME[f"uint{self.bits}"]
+        return BY_NAME[f"float{self.bits // 2}"] if self.kind == "complex" else self
 
     @property
     def attr_parts(self) -> int:
         """The size of the array in which XLA carries an attribute; 0 for a scalar."""
         return 2 if self.kind == "complex" else 0
+
+    @property
+    def attr_instead(self) -> str:
+        """The attribute to take in place of one of a type that is for arrays only."""
+        return f"take {'a float32' if self.kind == 'float' else 'an int32'} and convert it in the kernel, or an array"
 
     @property
     def attr_usage(self) -> str:
@@ -69,21 +85,37 @@ class DType(NamedTuple):
 
 
 DTYPES: tuple[DType, ...] = (
-    DType("float16", "float", 2, 10, ("BE::float16_t", "__half", "half")),
-    DType("float32", "float", 4, 11, ("float",)),
-    DType("float64", "float", 8, 12, ("double",)),
-    DType("bfloat16", "float", 2, 16, ("BE::bfloat16_t", "__nv_bfloat16", "nv_bfloat16"), "ml_dtypes"),
-    DType("int8", "int", 1, 2, ("int8_t",)),
-    DType("int16", "int", 2, 3, ("int16_t",)),
-    DType("int32", "int", 4, 4, ("int32_t",)),
-    DType("int64", "int", 8, 5, ("int64_t",)),
-    DType("uint8", "uint", 1, 6, ("uint8_t",)),
-    DType("uint16", "uint", 2, 7, ("uint16_t",)),
-    DType("uint32", "uint", 4, 8, ("uint32_t",)),
-    DType("uint64", "uint", 8, 9, ("uint64_t",)),
-    DType("bool", "bool", 1, 1, ("bool",)),
-    DType("complex64", "complex", 8, 15, ("BE::complex64_t", "complex<float>")),
-    DType("complex128", "complex", 16, 18, ("BE::complex128_t", "complex<double>")),
+    DType("float16", "float", 16, 10, ("BE::float16_t", "__half", "half")),
+    DType("float32", "float", 32, 11, ("float",)),
+    DType("float64", "float", 64, 12, ("double",)),
+    DType("bfloat16", "float", 16, 16, ("BE::bfloat16_t", "__nv_bfloat16", "nv_bfloat16"), "ml_dtypes"),
+    DType("int8", "int", 8, 2, ("int8_t",)),
+    DType("int16", "int", 16, 3, ("int16_t",)),
+    DType("int32", "int", 32, 4, ("int32_t",)),
+    DType("int64", "int", 64, 5, ("int64_t",)),
+    DType("uint8", "uint", 8, 6, ("uint8_t",)),
+    DType("uint16", "uint", 16, 7, ("uint16_t",)),
+    DType("uint32", "uint", 32, 8, ("uint32_t",)),
+    DType("uint64", "uint", 64, 9, ("uint64_t",)),
+    DType("bool", "bool", 8, 1, ("bool",)),
+    DType("complex64", "complex", 64, 15, ("BE::complex64_t", "complex<float>")),
+    DType("complex128", "complex", 128, 18, ("BE::complex128_t", "complex<double>")),
+    DType("float8_e5m2", "float", 8, 19, ("BE::float8_e5m2_t", "__nv_fp8_e5m2"), "ml_dtypes"),
+    DType("float8_e4m3fn", "float", 8, 20, ("BE::float8_e4m3fn_t", "__nv_fp8_e4m3"), "ml_dtypes"),
+    DType("float8_e4m3b11fnuz", "float", 8, 23, ("BE::float8_e4m3b11fnuz_t",), "ml_dtypes"),
+    DType("float8_e5m2fnuz", "float", 8, 24, ("BE::float8_e5m2fnuz_t",), "ml_dtypes"),
+    DType("float8_e4m3fnuz", "float", 8, 25, ("BE::float8_e4m3fnuz_t",), "ml_dtypes"),
+    DType("float8_e4m3", "float", 8, 28, ("BE::float8_e4m3_t",), "ml_dtypes"),
+    DType("float8_e3m4", "float", 8, 29, ("BE::float8_e3m4_t",), "ml_dtypes"),
+    DType("float8_e8m0fnu", "float", 8, 33, ("BE::float8_e8m0fnu_t", "__nv_fp8_e8m0"), "ml_dtypes"),
+    DType("int2", "int", 2, 26, ("BE::int2x4_t",), "ml_dtypes"),
+    DType("uint2", "uint", 2, 27, ("BE::uint2x4_t",), "ml_dtypes"),
+    DType("int4", "int", 4, 21, ("BE::int4x2_t",), "ml_dtypes"),
+    DType("uint4", "uint", 4, 22, ("BE::uint4x2_t",), "ml_dtypes"),
+    DType("float4_e2m1fn", "float", 4, 32, ("BE::float4_e2m1fnx2_t", "__nv_fp4x2_e2m1"), "ml_dtypes"),
 )
 
 BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}
+
+ATTR_TYPES: dict[str, DType] = {row.name: row for row in DTYPES if not row.is_for_arrays_only}
+"""Those that an attribute may have."""

@@ -196,16 +196,16 @@ class Batch {
       const int64_t lead = buffer->rank - param.second;
       const int64_t* own = buffer->dims + lead;
       char* data = static_cast<char*>(buffer->data) +
-                   slice_offset(buffer, param.second, at) * element_count(own, param.second) * param.third;
+                   slice_offset(buffer, param.second, at) * element_count(own, param.second) * param.third / 8;
       if (param.kind == Param::kPointer) {
         *word++ = reinterpret_cast<uint64_t>(data);
       } else if (form_ == 0) {
-        word = write_array(word, data, own, param.second, param.third);
+        word = write_array(word, data, own, param.second, param.third / 8);
       } else {
         int64_t dims[64];
         dims[0] = lead > 0 && buffer->dims[lead - 1] > 1 ? count : 1;
         for (int64_t d = 0; d < param.second; ++d) dims[d + 1] = own[d];
-        word = write_array(word, data, dims, param.second + 1, param.third);
+        word = write_array(word, data, dims, param.second + 1, param.third / 8);
       }
     }
     return launch(target_, form_, words, word - words, static_cast<unsigned>(count));
@@ -224,6 +224,20 @@ const XLA_FFI_Buffer* find_batched(const XLA_FFI_CallFrame* frame, const Call& c
     if (param.kind == Param::kScalar || param.first < frame->args.size) continue;
     *rank = batch_rank(frame, param);
     return *rank > 0 ? buffer_at(frame, param.first) : nullptr;
+  }
+  return nullptr;
+}
+
+/// Refuses a batch whose slices begin within a byte.
+XLA_FFI_Error* check_slices(const XLA_FFI_CallFrame* frame, const Call& call) {
+  for (int64_t i = 0; i < call.param_count; ++i) {
+    const Param& param = call.params[i];
+    const int64_t rank = batch_rank(frame, param);
+    if (rank == 0) continue;
+    const int64_t* dims = buffer_at(frame, param.first)->dims;
+    const int64_t elements = element_count(dims + rank, param.second);
+    if (elements * param.third % 8 != 0 && element_count(dims, rank) > 1)
+      return fail_slices(frame, call, elements, param.third);
   }
   return nullptr;
 }
@@ -250,6 +264,10 @@ XLA_FFI_Error* execute(XLA_FFI_CallFrame* frame) {
   int64_t word_count = 0;
   if (!read_call(frame, &call) || !fits(frame, call, &word_count)) return fail_attrs(frame);
   if (all_results_are_empty(frame)) return nullptr;
+  int64_t rank = 0;
+  const XLA_FFI_Buffer* batched = find_batched(frame, call, &rank);
+  if (batched != nullptr)
+    if (XLA_FFI_Error* error = check_slices(frame, call)) return error;
   Kernel* kernel = kernels().find(call.id);
   if (kernel == nullptr) return fail_unknown(frame, call);
   const Driver& cuda = driver();
@@ -264,9 +282,7 @@ XLA_FFI_Error* execute(XLA_FFI_CallFrame* frame) {
     return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: no CUDA context is current", kernel->name.c_str());
 
   const Target target{frame, &call, kernel, device, stream.stream};
-  int64_t rank = 0;
-  if (const XLA_FFI_Buffer* batched = find_batched(frame, call, &rank))
-    return Batch(target, batched->dims, rank).run();
+  if (batched != nullptr) return Batch(target, batched->dims, rank).run();
   uint64_t* words = static_cast<uint64_t*>(__builtin_alloca(sizeof(uint64_t) * static_cast<size_t>(word_count + 1)));
   uint64_t* word = words;
   for (int64_t i = 0; i < call.param_count; ++i) {
@@ -279,7 +295,7 @@ XLA_FFI_Error* execute(XLA_FFI_CallFrame* frame) {
     if (param.kind == Param::kPointer)
       *word++ = reinterpret_cast<uint64_t>(buffer->data);
     else
-      word = write_array(word, buffer->data, buffer->dims, buffer->rank, param.third);
+      word = write_array(word, buffer->data, buffer->dims, buffer->rank, param.third / 8);
   }
   return launch(target, 0, words, word - words, 1);
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DType
 from be_runtime.spec.model import AttrKind, Param, Role
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,9 +68,11 @@ def parse_type(text: str, param: Param) -> Param:
 
 
 def _dtype(name: str) -> DType:
-    if name not in BY_NAME:
-        raise UnknownTypeError(name)
-    return BY_NAME[name]
+    if name in ATTR_TYPES:
+        return ATTR_TYPES[name]
+    if name in BY_NAME:
+        raise ValueError(f"XLA has no attributes of {name}; {BY_NAME[name].attr_instead}")
+    raise UnknownTypeError(name)
 
 
 def _names(names: list[str], what: str) -> tuple[str, ...]:

@@ -99,7 +99,9 @@ def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
 def _unmapped(name: str, cpp: CppParam, places: Places) -> SpecError:
     """Make the error for a parameter without a role."""
     which = f"parameter {cpp.name!r}" if cpp.name else f"the parameter {cpp.type!r}"
-    if cpp.shape is Shape.UNKNOWN:
+    if cpp.shape is Shape.UNKNOWN and cpp.dtype is not None:
+        message = f"{name}: {which} is {cpp.dtype.name} ({cpp.type!r}), and XLA has no attributes of it"
+    elif cpp.shape is Shape.UNKNOWN:
         message = f"{name}: {which} has type {cpp.type!r}, which has no mapping"
     else:
         message = f"{name}: {which} is {cpp.shape.value} ({cpp.type!r})"
@@ -114,6 +116,8 @@ def _advice(cpp: CppParam) -> tuple[str, ...]:
         return ("take an input by value or const reference, and an output as a BE::Tensor",)
     if cpp.shape is Shape.PACK:
         return ("list every parameter",)
+    if cpp.dtype is not None:
+        return (cpp.dtype.attr_instead,)
     if cpp.type.split("::")[-1].replace("const", "").strip(" &") == "Tensor":
         return ("write BE::Tensor, or `using namespace BE;`",)
     return ("write the tokens, such as attr.NAME:TYPE, if the type converts from a scalar",)
@@ -167,7 +171,9 @@ def _dtype_of(
         raise SpecError(
             error.message if cpp.shape not in TENSORS else f"{function.name}: 'attr.{param.name}' is {cpp.shape.value}",
             span=error.span,
-            hints=(f"write the type: attr.{param.name}:TYPE",) if cpp.shape is Shape.UNKNOWN else error.hints,
+            hints=(f"write the type: attr.{param.name}:TYPE",)
+            if cpp.shape is Shape.UNKNOWN and cpp.dtype is None
+            else error.hints,
         )
     return cpp.dtype
 
@@ -228,7 +234,8 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
         return f"the token {token!r} makes {which} a result, but it is {cpp.shape.value} ({cpp.type!r}), an input"
     if param.role is Role.ATTR and param.name in other_names:
         return f"the token {token!r} is at the position of {which}; tokens follow the order of the C++ call"
-    if param.dtype is not None and cpp.dtype is not None and not _converts(param.dtype, cpp.dtype):
+    known = cpp.dtype if cpp.shape is not Shape.UNKNOWN else None
+    if param.dtype is not None and known is not None and not _converts(param.dtype, known):
         return f"the token {token!r} can't be passed to {which}: {cpp.type!r} does not hold every {param.dtype.name}"
     return ""
 

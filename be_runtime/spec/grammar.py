@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from be_runtime.dtypes import BY_NAME
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import SourceSpan, SpecError
 from be_runtime.spec.attribute_types import (
     UnknownTypeError,
@@ -246,7 +246,7 @@ def _similar(token: str) -> tuple[str, ...]:
     from difflib import get_close_matches
 
     head, colon, tail = token.partition(":")
-    if is_identifier(head) and (tail in BY_NAME) and colon:
+    if is_identifier(head) and (tail in ATTR_TYPES) and colon:
         return (f"did you mean 'attr.{token}'?",)
     if head in ("attr", "attrs"):
         return ("an attribute needs a name: attr.NAME",)
@@ -261,11 +261,11 @@ def _similar_type(token: str, type_name: str) -> tuple[str, ...]:
     """Make hints with the type that was probably meant, of which C++ spellings are certain, and with all types."""
     from difflib import get_close_matches
 
-    meant = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", "")))) or next(
-        iter(get_close_matches(type_name.lower(), BY_NAME, n=1)), None
-    )
+    known = ATTR_TYPES if token.startswith("attr") else BY_NAME
+    spelt = CPP_SCALARS.get(canonical_type(re.findall(r"\w+|\W", type_name.lower().replace(" ", ""))))
+    meant = spelt if spelt in known else next(iter(get_close_matches(type_name.lower(), known, n=1)), None)
     meant_token = token.replace("attrs.", "attr.", 1).replace(type_name, meant or "", 1) if type_name else ""
-    types = f"types: {', '.join(BY_NAME)}"
+    types = f"types: {', '.join(known)}"
     kinds = "; of attributes also string, dtype, float32[], enum(a b) and {a:float32 b:int32}"
     every = types + (kinds if token.startswith("attr") else "")
     return (f"did you mean {meant_token!r}?", every) if meant and meant_token else (every,)

@@ -15,7 +15,7 @@ class CppRow(NamedTuple):
     be_code: int
     cpp_type: str
     name: str
-    size_bytes: int
+    bits: int
     xla_name: str
     xla_code: int
 
@@ -26,8 +26,8 @@ _ROW = re.compile(r"^  X\((\w+), (\d+), ([\w:]+), (\w+), (\d+), (\w+), (\d+), __
 def _rows() -> dict[str, CppRow]:
     text = (INCLUDE_DIR / "brainevent" / "dtype.h").read_text(encoding="utf-8")
     found = [
-        CppRow(be_name, int(be_code), cpp_type, name, int(size), xla_name, int(xla_code))
-        for be_name, be_code, cpp_type, name, size, xla_name, xla_code in _ROW.findall(text)
+        CppRow(be_name, int(be_code), cpp_type, name, int(bits), xla_name, int(xla_code))
+        for be_name, be_code, cpp_type, name, bits, xla_name, xla_code in _ROW.findall(text)
     ]
     assert len(found) == text.count("  X("), "a row that is written otherwise"
     return {row.name: row for row in found}

@@ -26,7 +26,7 @@ namespace internal {
 
 [[noreturn]] BE_COLD inline void throw_no_element_size(DType dtype) {
   Text text;
-  throw CheckError(text.append("element_size() of a ").append(dtype).append(" tensor, whose elements share bytes"));
+  throw CheckError(text.append("element_size(): elements of ").append(dtype).append(" share bytes; see nbytes()"));
 }
 
 [[noreturn]] BE_COLD inline void throw_numel_exceeds_int(int64_t numel) {

@@ -94,24 +94,24 @@ class LaunchParam(NamedTuple):
         Index of the buffer, inputs before outputs, or the bits of a scalar.
     ndim : int
         Number of dimensions that the kernel sees.
-    itemsize : int
-        Bytes of one element.
+    bits : int
+        Bits of one element.
     """
 
     kind: int
     first: int
     ndim: int = 0
-    itemsize: int = 0
+    bits: int = 0
 
 
-def pointer_param(index: int, ndim: int, itemsize: int) -> LaunchParam:
+def pointer_param(index: int, ndim: int, bits: int) -> LaunchParam:
     """Describe a buffer passed as a pointer."""
-    return LaunchParam(0, index, ndim, itemsize)
+    return LaunchParam(0, index, ndim, bits)
 
 
-def array_param(index: int, ndim: int, itemsize: int) -> LaunchParam:
+def array_param(index: int, ndim: int, bits: int) -> LaunchParam:
     """Describe a buffer passed with its shape and strides."""
-    return LaunchParam(1, index, ndim, itemsize)
+    return LaunchParam(1, index, ndim, bits)
 
 
 def scalar_param(value: bytes) -> LaunchParam:

@@ -221,7 +221,7 @@ def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelPa
     if pointers:
         star = words.index("*")
         return KernelParam(param.name, param.type, True, "const" in words[:star], dtype)
-    if dtype is None or dtype.is_narrow or dtype.size_bytes > _LARGEST_SCALAR:
+    if dtype is None or dtype.is_narrow or dtype.is_for_arrays_only or dtype.size_bytes > _LARGEST_SCALAR:
         raise SpecError(
             f"{name.base}: the scalar {param.type} {param.name} can't be passed",
             hints=(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from be_runtime.call.attributes import hold
+from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, pointer_param, scalar_param
@@ -233,7 +234,8 @@ def bind_params(
 
 def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_count: int) -> LaunchParam:
     what = f"input {index}" if index < input_count else f"output {index - input_count}"
-    if param.dtype is not None and param.dtype != spec.dtype:
+    is_bytes = spec.dtype.is_for_arrays_only and param.dtype == BY_NAME["uint8"]
+    if param.dtype is not None and param.dtype != spec.dtype and not is_bytes:
         raise ArgumentError(
             f"{name}: {what} is {spec}, but the parameter is {param.type} {param.name}",
             hints=(f"cast it to {param.dtype.name}, or use an instance of the kernel for {spec.dtype.name}",),
@@ -248,7 +250,7 @@ def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_c
         )
     if index >= input_count and param.is_const:
         raise ArgumentError(f"{name}: {what} is passed as {param.type} {param.name}, which the kernel can't write")
-    return pointer_param(index, spec.ndim, spec.dtype.size_bytes)
+    return pointer_param(index, spec.ndim, spec.dtype.bits)
 
 
 def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> LaunchParam:

@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
+from be_runtime.xla.arrays import ArraySpec
 
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
 _EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
@@ -46,6 +48,18 @@ def check_count(function: Callable[..., Any], input_count: int, output_count: in
             hints=("a kernel's parameters are the inputs of the call, then the outputs",),
         )
     return names
+
+
+def check_dtypes(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lacking: Sequence[str]) -> None:
+    """Refuse arrays of the dtypes in `lacking`, by name."""
+    for what, side in (("input", inputs), ("output", outputs)):
+        for index, spec in enumerate(side):
+            if spec.dtype.name in lacking:
+                usable = ", ".join(name for name in BY_NAME if name not in lacking)
+                raise ArgumentError(
+                    f"{what} {index} is {spec}: Numba has no arrays of {spec.dtype.name} here",
+                    hints=(f"cast it to one of {usable}",),
+                )
 
 
 def direct_writes(function: Callable[..., Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ struct Param {
   int64_t kind;
   int64_t first;   ///< The buffer's number, arguments before results; a scalar's bits.
   int64_t second;  ///< The buffer's dimensions as the kernel sees them; unused for a scalar.
-  int64_t third;   ///< Bytes of one element.
+  int64_t third;   ///< Bits of one element.
 };
 
 struct Geometry {
@@ -69,6 +69,14 @@ inline XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame) {
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
               "be_runtime.launch: the attributes are not those of a launch; call it through cuda_kernel or "
               "numba_cuda_kernel");
+}
+
+inline XLA_FFI_Error* fail_slices(const XLA_FFI_CallFrame* frame, const Call& call, int64_t elements, int64_t bits) {
+  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+              "%.*s: a batch has slices of %lld elements of %lld bits, which don't begin at whole bytes; pass "
+              "vmap_method='sequential', or arrays of larger elements",
+              static_cast<int>(call.name->len), call.name->ptr, static_cast<long long>(elements),
+              static_cast<long long>(bits));
 }
 
 inline XLA_FFI_Error* fail_unknown(const XLA_FFI_CallFrame* frame, const Call& call) {

@@ -77,7 +77,7 @@ class CppParam(NamedTuple):
     name : str
         Name; empty if it has none.
     dtype : DType or None
-        Element type for ``Shape.SCALAR`` and ``Shape.REFERENCE``.
+        Element type for ``Shape.SCALAR`` and ``Shape.REFERENCE``; for ``Shape.UNKNOWN``, one that is for arrays only.
     has_default : bool
         True if a call may omit it.
     start, length : int
@@ -252,7 +252,10 @@ def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Sha
     name = CPP_SCALARS.get(canonical) or (CPP_SCALARS.get(f"BE::{canonical}") if using_be else None)
     if name is None:
         return Shape.UNKNOWN, None
-    return (Shape.REFERENCE if is_writable else Shape.SCALAR), BY_NAME[name]
+    dtype = BY_NAME[name]
+    if dtype.is_for_arrays_only:
+        return Shape.UNKNOWN, dtype
+    return (Shape.REFERENCE if is_writable else Shape.SCALAR), dtype
 
 
 def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from be_runtime.dtypes import BY_NAME, DTYPES, DType
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.xla.jax_port import ffi_include_dir
 from tests.support.element_types import ROWS
+from tests.support.small_types import dtype_of
 
 HEADER = (ffi_include_dir() / "xla/ffi/api/c_api.h").read_text(encoding="utf-8")
 XLAS = {name: int(value) for name, value in re.findall(r"\bXLA_FFI_DataType_(\w+) = (\d+)", HEADER)}
@@ -24,10 +25,18 @@ def test_both_tables_have_the_same_rows():
 @pytest.mark.parametrize("row", DTYPES, ids=lambda row: row.name)
 def test_a_row_says_the_same_on_both_sides(row: DType):
     theirs = ROWS[row.name]
-    assert (theirs.size_bytes, theirs.xla_code) == (row.size_bytes, row.xla_code)
+    assert (theirs.bits, theirs.xla_code) == (row.bits, row.xla_code)
     assert theirs.cpp_type.removeprefix("::") == row.cpp_types[0]
     assert XLAS[theirs.xla_name] == row.xla_code
-    assert jnp.dtype(row.name).itemsize == row.size_bytes
+
+
+@pytest.mark.parametrize("row", DTYPES, ids=lambda row: row.name)
+def test_a_row_has_the_size_that_jax_gives_it(row: DType):
+    if row.is_for_arrays_only:
+        dtype_of(row.name)
+    kind = jnp.finfo if row.kind in ("float", "complex") else jnp.iinfo
+    bits = 8 if row.kind == "bool" else kind(row.name).bits * (2 if row.kind == "complex" else 1)
+    assert (row.bits, row.size_bytes) == (bits, bits // 8)
 
 
 def test_no_two_rows_share_a_number_or_a_name_in_cpp():
@@ -43,7 +52,12 @@ def test_a_row_names_the_module_that_has_its_scalars():
     ]
 
 
-@pytest.mark.parametrize("row", DTYPES, ids=lambda row: row.name)
+def test_attributes_are_of_fifteen_types():
+    assert len(ATTR_TYPES) == 15
+    assert {name.rstrip("0123456789") for name in ATTR_TYPES} == {"bool", "int", "uint", "float", "bfloat", "complex"}
+
+
+@pytest.mark.parametrize("row", ATTR_TYPES.values(), ids=lambda row: row.name)
 def test_an_attribute_is_carried_by_what_xla_has_of_its_size(row: DType):
     carrier = row.attr_type
     assert carrier.size_bytes * max(row.attr_parts, 1) == row.size_bytes

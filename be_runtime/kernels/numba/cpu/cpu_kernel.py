@@ -18,7 +18,7 @@ from be_runtime.kernels.numba.function_content import function_content
 _PREFIX = "be_runtime.numba"
 """Start of the names of the targets."""
 
-_LACKING = tuple(row.name for row in DTYPES if row.is_narrow)
+_LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
 """Dtypes that Numba doesn't have on the CPU."""
 
 

@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.dtypes import DType
 from be_runtime.errors import ArgumentError
+from be_runtime.kernels.numba.numba_source import check_dtypes
 from be_runtime.xla.arrays import ArraySpec
 
 
@@ -38,6 +39,7 @@ class Signature(NamedTuple):
 
     Examples
     --------
+    >>> from be_runtime.dtypes import BY_NAME
     >>> str(Signature((Parameter(BY_NAME["float32"], 2),), (Parameter(BY_NAME["int8"], 0),)))
     '(float32[:,:]) -> (int8[])'
     """
@@ -62,14 +64,7 @@ def signature_of(inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec], lack
     ArgumentError
         An array has such a dtype.
     """
-    for what, side in (("input", inputs), ("output", outputs)):
-        for index, spec in enumerate(side):
-            if spec.dtype.name in lacking:
-                usable = ", ".join(name for name in BY_NAME if name not in lacking)
-                raise ArgumentError(
-                    f"{what} {index} is {spec}: Numba has no arrays of {spec.dtype.name} here",
-                    hints=(f"cast it to one of {usable}",),
-                )
+    check_dtypes(inputs, outputs, lacking)
     sides = (tuple(Parameter(spec.dtype, spec.ndim) for spec in side) for side in (inputs, outputs))
     return Signature(*sides)
 

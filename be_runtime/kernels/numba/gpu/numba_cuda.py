@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from be_runtime.cache import make_key
+from be_runtime.dtypes import DTYPES
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, array_param, content_id
@@ -13,7 +14,7 @@ from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS, Dims, choose_geome
 from be_runtime.kernels.cuda.images import Compiled, Origin, obtain_kernel
 from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispatcher, compile_numba, versions
-from be_runtime.kernels.numba.numba_source import check_count, direct_writes
+from be_runtime.kernels.numba.numba_source import check_count, check_dtypes, direct_writes
 from be_runtime.load.identity import Field
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.load.pipeline import Session
@@ -29,6 +30,9 @@ from be_runtime.xla.arrays import (
 from be_runtime.xla.inputs import as_kernel_arrays
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
+
+_LACKING = tuple(row.name for row in DTYPES if row.is_for_arrays_only)
+"""Dtypes that Numba doesn't have on a GPU."""
 
 
 def numba_cuda_kernel(
@@ -111,10 +115,11 @@ def numba_cuda_kernel(
 
     def call(*inputs: Any) -> Any:
         arrays, specs = as_kernel_arrays(inputs, name)
+        check_dtypes(specs, out_specs, _LACKING)
         match_aliases(aliases, specs, out_specs)
         session = new_session()
         found = variants.get(specs, out_specs, session)
-        params = [array_param(i, s.ndim, s.dtype.size_bytes) for i, s in enumerate((*specs, *out_specs))]
+        params = [array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*specs, *out_specs))]
         how = _fit(geometry, found)
         return unflatten(
             launch(found, how, params, arrays, leaves, session=session, vmap_method=method, aliases=aliases)

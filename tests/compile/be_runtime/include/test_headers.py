@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support import requirements
+from tests.support.small_types import FLOAT8, PACKED
 
 ROOT = Path(__file__).resolve().parents[4]
 INCLUDE = ROOT / "be_runtime" / "include"
@@ -130,6 +131,33 @@ def test_sixteen_bit_types_round_as_numpy_does(tmp_path: Path):
     assert np.array_equal(ours["brain"][number], brain.view(np.uint16)[number])
     assert np.array_equal(ours["from_half"], half.astype(np.float32), equal_nan=True)
     assert np.array_equal(ours["from_brain"], brain.astype(np.float32), equal_nan=True)
+
+
+def test_small_types_round_as_jax_does(tmp_path: Path):
+    program = build(PROGRAMS / "round_small.cc", tmp_path, "-std=c++17", "-O2", *STRICT)
+    rows = [*FLOAT8, *(row for row in PACKED if row.kind == "float")]
+    dtypes = [np.dtype(getattr(ml_dtypes, row.name)) for row in rows]
+    codes = [np.arange(2**row.bits, dtype=np.uint8).view(dtype) for row, dtype in zip(rows, dtypes, strict=True)]
+    exact = np.concatenate([each.astype(np.float32) for each in codes])
+    # Every representable value, the ties above it, their neighbours in float32, and numbers of every size at random.
+    bits = exact.view(np.uint32)
+    points = np.concatenate([bits, *(bits + np.uint32(1 << dropped) for dropped in range(18, 23))])
+    near = [points + np.uint32(step % 2**32) for step in (-1, 0, 1)]
+    noise = np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32)
+    among = np.random.default_rng(1).integers(90 << 23, 150 << 23, 200_000, dtype=np.uint32)
+    signs = np.array([0, 1 << 31], np.uint32)
+    special = np.add.outer(signs, np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000], np.uint32)).ravel()
+    values = np.concatenate([*near, noise, among, among + signs[1], special]).view(np.float32)
+    ours = run(program, stdin=values.tobytes())
+    numbers = np.frombuffer(ours[: exact.nbytes], np.float32)
+    is_number = ~np.isnan(exact)
+    assert np.array_equal(np.isnan(numbers), ~is_number)
+    assert np.array_equal(numbers.view(np.uint32)[is_number], bits[is_number])
+    encoded = np.frombuffer(ours[exact.nbytes :], np.uint8).reshape(-1, len(rows))
+    for index, dtype in enumerate(dtypes):
+        with np.errstate(over="ignore", invalid="ignore"):
+            expected = values.astype(dtype).view(np.uint8)
+        assert np.array_equal(encoded[:, index], expected), dtype
 
 
 def test_headers_name_no_place_outside_the_product():

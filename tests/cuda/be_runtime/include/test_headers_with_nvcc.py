@@ -77,6 +77,32 @@ __global__ void copy(const BE::Tensor in, BE::Tensor out) {
   *out.data_ptr<float4>() = *from;
 }
 """
+# CUDA's types for small elements, before or after ours. Its own headers do not pass our warnings.
+SMALL_HEADERS = """
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include <cuda_fp4.h>
+#include <cuda_fp8.h>
+#pragma GCC diagnostic pop
+"""
+SMALL = """
+template <class T, class... DTypes>
+constexpr bool fits(DTypes... dtypes) {
+  return BE::internal::kPointedInto<T> == BE::internal::dtype_set(dtypes...);
+}
+using BE::DType;
+static_assert(fits<__nv_fp8_e4m3>(DType::Float8E4M3FN) && fits<__nv_fp8x4_e4m3>(DType::Float8E4M3FN), "");
+static_assert(fits<__nv_fp8_e5m2>(DType::Float8E5M2) && fits<__nv_fp8x2_e5m2>(DType::Float8E5M2), "");
+static_assert(fits<__nv_fp8_e8m0>(DType::Float8E8M0FNU) && fits<__nv_fp4x2_e2m1>(DType::Float4E2M1FN), "");
+static_assert(fits<__nv_fp4_e2m1>(), "it has a byte for each element");
+
+__global__ void convert(const BE::Tensor in, BE::Tensor out) {
+  const __nv_fp8_e4m3 theirs = in.data_ptr<__nv_fp8_e4m3>()[0];
+  BE::float8_e4m3fn_t ours = float(theirs) * BE::load_packed(in.data_ptr<BE::int4x2_t>(), 1);
+  out.data_ptr<__nv_fp8_storage_t>()[0] = ours.bits;
+  out.data_ptr<int64_t>()[1] = int64_t(in.element_size() + in.nbytes());
+}
+"""
 SOURCES = {
     "runtime before": RUNTIME + COMMON + LAUNCHER,
     "runtime after": COMMON + RUNTIME + LAUNCHER,
@@ -84,6 +110,8 @@ SOURCES = {
     "half before": "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" + COMMON + HALF,
     "half by dispatch.h": '#include "brainevent/dispatch.h"\n' + COMMON + HALF,
     "views": RUNTIME + COMMON + VIEWS,
+    "small after": '#include "brainevent/dispatch.h"\n' + COMMON + SMALL_HEADERS + SMALL,
+    "small before": SMALL_HEADERS + '#include "brainevent/dispatch.h"\n' + COMMON + SMALL,
     "half by cuda_common.h": '#include "cuda_common.h"\n' + COMMON + HALF,
 }
 

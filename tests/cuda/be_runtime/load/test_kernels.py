@@ -33,6 +33,7 @@ ENTRY_POINTS = {
     "events": ("gather", "scatter"),
     "arithmetic": ("quotient", "norm"),
     "cub_sums": ("device_sum", "row_sums"),
+    "small_types": ("copy", "to_float", "from_float", "reverse"),
 }
 CUBLAS_HEADER = """
 #pragma once

@@ -178,18 +178,9 @@ def test_complex_attributes():
     assert [value.item() for value in found] == [1.5 - 2j, complex(0.1, 1e300)]
 
 
-@pytest.mark.parametrize(
-    ("array", "words"),
-    [
-        (jnp.zeros((1,) * 9, jnp.float32), "9 dimensions"),
-        (jnp.zeros(4, jnp.float8_e4m3fn), "float8_e4m3fn"),
-        (jnp.zeros(4, jnp.int4), "int4"),
-    ],
-    ids=["rank 9", "float8", "int4"],
-)
-def test_what_a_tensor_can_not_hold_is_an_error(array: Any, words: str):
-    with pytest.raises(jax.errors.JaxRuntimeError, match=rf"arrays\.describe: argument 0 .*{words}"):
-        call("arrays.describe", jax.ShapeDtypeStruct((24,), jnp.int64), array)
+def test_what_a_tensor_can_not_hold_is_an_error():
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"arrays\.describe: argument 0 .*9 dimensions"):
+        call("arrays.describe", jax.ShapeDtypeStruct((24,), jnp.int64), jnp.zeros((1,) * 9, jnp.float32))
 
 
 def test_wrong_number_of_arrays_is_an_error():

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_runtime.dtypes import BY_NAME, DTYPES
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import SpecError
 from be_runtime.spec import parse_spec, render_spec
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "outs")
-SCALARS = st.sampled_from([row.name for row in DTYPES])
+SCALARS = st.sampled_from([*ATTR_TYPES])
 TYPES = (
     SCALARS
     | SCALARS.map("{}[]".format)
@@ -69,10 +69,19 @@ def test_spellings_and_orders(written: str, first_spelling: str) -> None:
     assert " ".join(render_spec(parse_spec(written.split()))) == first_spelling
 
 
-@pytest.mark.parametrize("name", sorted(BY_NAME))
+@pytest.mark.parametrize("name", sorted(ATTR_TYPES))
 def test_every_type(name: str) -> None:
     (param, _) = parse_spec([f"attr.x:{name}", "ret"])
     assert param.dtype is BY_NAME[name]
+
+
+@pytest.mark.parametrize("name", sorted(set(BY_NAME).difference(ATTR_TYPES)))
+def test_a_type_for_arrays_only_is_refused_by_name(name: str) -> None:
+    assert parse_spec([f"ret[3]:{name}"])[0].dtype is BY_NAME[name]
+    instead = "float32" if "float" in name else "int32"
+    for spelt in (name, f"{name}[]", f"{{a:{name}}}"):
+        with pytest.raises(SpecError, match=f"XLA has no attributes of {name}; take an? {instead}"):
+            parse_spec([f"attr.x:{spelt}", "ret"])
 
 
 @pytest.mark.parametrize(

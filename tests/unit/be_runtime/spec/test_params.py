@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from be_runtime.dtypes import BY_NAME
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.errors import SpecError
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS
 from tests.unit.be_runtime.spec.conftest import Spec
@@ -39,7 +39,15 @@ def test_scalars(spec: Spec, spelling: str, dtype: str, form: str) -> None:
 
 
 def test_every_type_of_the_grammar_has_a_cpp_type() -> None:
-    assert set(SCALARS) == set(BY_NAME) == set(CPP_SCALARS.values())
+    assert set(SCALARS) == set(ATTR_TYPES)
+    assert set(BY_NAME) == set(CPP_SCALARS.values())
+
+
+@pytest.mark.parametrize("row", [row for row in DTYPES if row.is_for_arrays_only], ids=lambda row: row.name)
+def test_a_type_for_arrays_only_is_refused_by_name(spec: Spec, row: DType) -> None:
+    for spelling in row.cpp_types:
+        with pytest.raises(SpecError, match=rf"parameter 'x' is {row.name} \('{spelling}'\).*XLA has no attributes"):
+            spec.params(f"BE::Tensor y, {spelling} x")
 
 
 @pytest.mark.parametrize(

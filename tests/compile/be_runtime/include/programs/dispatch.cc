@@ -11,7 +11,9 @@ using BE::DType;
 constexpr DType kAll[] = {DType::Float16, DType::Float32,   DType::Float64,    DType::BFloat16,
                           DType::Int8,    DType::Int16,     DType::Int32,      DType::Int64,
                           DType::UInt8,   DType::UInt16,    DType::UInt32,     DType::UInt64,
-                          DType::Bool,    DType::Complex64, DType::Complex128, DType::Invalid};
+                          DType::Bool,    DType::Complex64, DType::Complex128, DType::Invalid,
+#define LISTED(dtype, ...) DType::dtype,
+                          BE_INTERNAL_FLOAT8_TYPES(LISTED, ) BE_INTERNAL_PACKED_TYPES(LISTED, )};
 
 // Each branch must bind the alias to the C++ type of its dtype; every other dtype must throw.
 template <class Dispatch>
@@ -108,6 +110,10 @@ static void messages() {
 #define INTEGRAL " int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
 #define COMPLEX " complex64 complex128 "
 #define INDEX " int32 int64 "
+#define FLOAT8                                                                                               \
+  " float8_e5m2 float8_e4m3fn float8_e4m3b11fnuz float8_e5m2fnuz float8_e4m3fnuz float8_e4m3 float8_e3m4 " \
+  "float8_e8m0fnu "
+#define PACKED " int2 uint2 int4 uint4 float4_e2m1fn "
 
 int main() {
   EXPECT_TYPES(BE_DISPATCH_FLOATING, FLOATING);
@@ -116,6 +122,8 @@ int main() {
   EXPECT_TYPES(BE_DISPATCH_ALL_TYPES, FLOATING INTEGRAL);
   EXPECT_TYPES(BE_DISPATCH_COMPLEX, COMPLEX);
   EXPECT_TYPES(BE_DISPATCH_ALL, " bool " FLOATING HALF INTEGRAL COMPLEX);
+  EXPECT_TYPES(BE_DISPATCH_FLOAT8, FLOAT8);
+  EXPECT_TYPES(BE_DISPATCH_PACKED, PACKED);
   EXPECT_TYPES(BE_DISPATCH_SIGNED_INDEX, INDEX);
   EXPECT_TYPES(BE_DISPATCH_CSR_INDPTR, INDEX);
   bodies();

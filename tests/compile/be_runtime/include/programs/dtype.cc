@@ -24,10 +24,16 @@ constexpr Row kRows[] = {
     {BE::DType::Bool, 12, 1, "bool"},
     {BE::DType::Complex64, 13, 8, "complex64"},
     {BE::DType::Complex128, 14, 16, "complex128"},
+    {BE::DType::Float8E5M2, 15, 1, "float8_e5m2"},
+    {BE::DType::Float8E8M0FNU, 22, 1, "float8_e8m0fnu"},
+    {BE::DType::Int2, 23, 0, "int2"},
+    {BE::DType::Float4E2M1FN, 27, 0, "float4_e2m1fn"},
     {BE::DType::Invalid, 255, 0, "invalid"},
 };
 
 static_assert(BE::dtype_size(BE::DType::Float64) == 8, "usable in constant expressions");
+static_assert(BE::dtype_bits(BE::DType::Float64) == 64 && BE::dtype_bits(BE::DType::Int4) == 4, "likewise");
+static_assert(BE::dtype_bits(BE::DType::UInt2) == 2 && BE::dtype_bits(BE::DType::Invalid) == 0, "");
 static_assert(BE::dtype_name(BE::DType::Bool)[0] == 'b', "usable in constant expressions");
 static_assert(sizeof(BE::DType) == 1, "one byte");
 

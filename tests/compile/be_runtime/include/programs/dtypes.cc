@@ -19,9 +19,15 @@ static_assert(pairs<DType::Int16, int16_t>() && pairs<DType::UInt16, uint16_t>()
 static_assert(pairs<DType::Int32, int32_t>() && pairs<DType::UInt32, uint32_t>(), "");
 static_assert(pairs<DType::Int64, int64_t>() && pairs<DType::UInt64, uint64_t>(), "");
 static_assert(pairs<DType::Complex64, BE::complex64_t>() && pairs<DType::Complex128, BE::complex128_t>(), "");
+static_assert(pairs<DType::Float8E5M2, BE::float8_e5m2_t>() && pairs<DType::Float8E4M3FN, BE::float8_e4m3fn_t>(), "");
+static_assert(pairs<DType::Float8E8M0FNU, BE::float8_e8m0fnu_t>(), "");
+static_assert(BE::dtype_of<BE::int2x4_t> == DType::Int2 && sizeof(BE::cpp_type<DType::Int2>) == 1, "a byte of four");
+static_assert(BE::dtype_of<BE::float4_e2m1fnx2_t> == DType::Float4E2M1FN && BE::uint4x2_t::kCount == 2, "");
 static_assert(BE::dtype_of<long long> == DType::Int64 && BE::dtype_of<unsigned long> == DType::UInt64, "");
 static_assert(BE::dtype_of<volatile int> == DType::Int32, "");
 
+static_assert(std::is_trivial<BE::float8_e4m3_t>::value && std::is_standard_layout<BE::float8_e4m3_t>::value, "");
+static_assert(std::is_trivial<BE::int4x2_t>::value && std::is_standard_layout<BE::int4x2_t>::value, "");
 static_assert(std::is_trivially_copyable<BE::float16_t>::value && std::is_trivially_copyable<BE::complex64_t>::value,
               "");
 static_assert(alignof(BE::complex64_t) == 8 && alignof(BE::complex128_t) == 16, "loaded in one piece");
@@ -38,6 +44,21 @@ static void half() {
   BE::bfloat16_t c = 1.0f / 3;
   c += c;
   EXPECT(c.bits == 0x3f2b);
+}
+
+static void small() {
+  BE::float8_e4m3fn_t a = 1.5f;
+  a = a + a * 2;
+  EXPECT(a == 4.5f && a.bits == 0x49 && a < BE::float8_e4m3fn_t(448));
+  a = 1e9f;
+  EXPECT(a != a);
+  BE::int4x2_t bytes[2] = {{0x2f}, {0xa5}};
+  EXPECT(bytes[0].get(0) == -1 && bytes[0].get(1) == 2 && BE::load_packed(bytes, 3) == -6);
+  BE::store_packed(bytes, 2, 9);
+  EXPECT(bytes[1].bits == 0xa9 && bytes[0].bits == 0x2f && BE::load_packed(bytes, 2) == -7);
+  BE::float4_e2m1fnx2_t pair = {};
+  pair.set(1, -7.0f);
+  EXPECT(pair.get(0) == 0 && pair.get(1) == -6 && pair.bits == 0xf0);
 }
 
 static void complex() {
@@ -71,5 +92,6 @@ static void complex() {
 
 int main() {
   half();
+  small();
   complex();
 }

@@ -27,6 +27,9 @@ static_assert(fits<uint16_t>(DType::UInt16, DType::Float16, DType::BFloat16), "t
 static_assert(fits_all<void> && fits_all<const void> && fits_all<char> && fits_all<uint8_t> && fits_all<std::byte>, "");
 static_assert(fits<BE::float16_t>(DType::Float16) && fits<BE::bfloat16_t>(DType::BFloat16), "");
 static_assert(fits<__half>(DType::Float16) && fits<__nv_bfloat16>(DType::BFloat16), "CUDA's, by name");
+static_assert(fits<BE::float8_e4m3_t>(DType::Float8E4M3) && fits<BE::int4x2_t>(DType::Int4), "");
+static_assert(fits<__nv_fp8_e4m3>(DType::Float8E4M3FN) && fits<__nv_fp8x4_e8m0>(DType::Float8E8M0FNU), "CUDA's, by name");
+static_assert(fits<__nv_fp4x2_e2m1>(DType::Float4E2M1FN), "");
 #if defined(__FLT16_MANT_DIG__)
 static_assert(fits<_Float16>(DType::Float16), "");
 #endif
@@ -36,6 +39,12 @@ struct Half2 {
   BE::float16_t x, y;
 };
 static_assert(fits<Half2>(DType::Float16) && fits<BE::float16_t>(DType::Float16), "");
+
+struct Fp8x2 {
+  BE::float8_e5m2_t x, y;
+};
+static_assert(fits<Fp8x2>(DType::Float8E5M2) && fits<BE::float8_e5m2_t[4]>(DType::Float8E5M2), "");
+static_assert(fits<BE::uint2x4_t>(DType::UInt2) && fits<std::array<BE::uint2x4_t, 4>>(DType::UInt2), "");
 
 // Complex numbers are no vectors of reals; two reals are a complex number.
 static_assert(fits<BE::complex64_t>(DType::Complex64) && fits<BE::complex128_t>(DType::Complex128), "");

@@ -18,7 +18,7 @@ namespace ffi = xla::ffi;
 int main() {
   for (int value = 0; value < 256; ++value) {
     const auto dtype = static_cast<BE::DType>(value);
-    if (BE::dtype_size(dtype) == 0) continue;
+    if (BE::dtype_bits(dtype) == 0) continue;
     EXPECT(BE::dtype_from_xla(BE::dtype_to_xla(dtype)) == dtype);
   }
   EXPECT(BE::dtype_to_xla(BE::DType::Invalid) == XLA_FFI_DataType_INVALID);

@@ -69,6 +69,20 @@ static void empty_arrays() {
   EXPECT(none.dtype() == BE::DType::Invalid);
 }
 
+static void elements_that_share_bytes() {
+  uint8_t data[7] = {};
+  const int64_t dims[] = {13};
+  for (int64_t count = 0; count <= 13; ++count) {
+    EXPECT(BE::Tensor(data, BE::DType::UInt4, 1, &count).nbytes() == static_cast<size_t>(count + 1) / 2);
+    EXPECT(BE::Tensor(data, BE::DType::Int2, 1, &count).nbytes() == static_cast<size_t>(count + 3) / 4);
+  }
+  const BE::Tensor tensor(data, BE::DType::Int4, 1, dims);
+  EXPECT(tensor.numel() == 13 && tensor.nbytes() == 7 && tensor.stride(0) == 1 && tensor.data_ptr<uint8_t>() == data);
+  EXPECT_TEXT(thrown_by<BE::CheckError>([&] { (void)tensor.element_size(); }).what(),
+              "element_size(): elements of int4 share bytes; see nbytes()");
+  EXPECT(BE::Tensor().element_size() == 0);
+}
+
 static void errors() {
   const int64_t dims[] = {INT_MAX, 2};
   const BE::Tensor vector(nullptr, BE::DType::Int8, 1, dims);
@@ -90,6 +104,7 @@ int main() {
   accessors();
   ranks();
   empty_arrays();
+  elements_that_share_bytes();
   errors();
   float a[] = {1, 2}, b[] = {3, 4}, out[2];
   const int64_t dims[] = {2};

@@ -17,7 +17,7 @@ from be_toolchain import probe_devices
 from be_toolchain.machine.system import LocalSystem
 from tests.support import launch_frame, runtime
 
-Invoke = Callable[[str, dict[str, Any]], str]
+Invoke = Callable[..., str]
 ATTRIBUTES = {
     "kernel": "0" * 32,
     "launch": list(Geometry((1, 1, 1), (1, 1, 1)).encode()),
@@ -30,11 +30,11 @@ ATTRIBUTES = {
 def invoke() -> Invoke:
     library = native_library("launcher", new_session(), ["-ldl"])
 
-    def call(stage: str, attributes: dict[str, Any]) -> str:
+    def call(stage: str, attributes: dict[str, Any], shape: tuple[int, ...] = ()) -> str:
         kept: list[Any] = []
         messages: list[str] = []
         api = launch_frame.make_api(messages)
-        result = launch_frame.Buffer(rank=0)
+        result = launch_frame.Buffer(rank=len(shape), dims=(ctypes.c_int64 * 8)(*shape))
         results = (ctypes.c_void_p * 1)(ctypes.addressof(result))
         frame = launch_frame.Frame(
             api=ctypes.pointer(api),
@@ -69,14 +69,27 @@ def test_unknown_kernel_is_said(invoke: Invoke):
         {"launch": [1, 2, 3]},
         {"params": [0, 0, 0]},
         {"params": "text"},
-        {"params": list(encode_params([pointer_param(7, 0, 4)]))},
-        {"params": list(encode_params([pointer_param(-1, 0, 4)]))},
-        {"params": list(encode_params([pointer_param(0, 2, 4)]))},
+        {"params": list(encode_params([pointer_param(7, 0, 32)]))},
+        {"params": list(encode_params([pointer_param(-1, 0, 32)]))},
+        {"params": list(encode_params([pointer_param(0, 2, 32)]))},
     ],
 )
 def test_attributes_that_are_not_a_launch_are_refused(invoke: Invoke, change: dict[str, Any]):
     message = invoke("execute", ATTRIBUTES | change)
     assert "the attributes are not those of a launch" in message
+
+
+@pytest.mark.parametrize(
+    ("shape", "bits", "refused"),
+    [((3, 13), 4, True), ((3, 14), 4, False), ((2, 5, 2), 2, True), ((1, 13), 4, False), ((13,), 4, False)],
+)
+def test_a_batch_whose_slices_begin_within_a_byte_is_refused(
+    invoke: Invoke, shape: tuple[int, ...], bits: int, refused: bool
+):
+    params = {"params": list(encode_params([pointer_param(0, 1, bits)]))}
+    message = invoke("execute", ATTRIBUTES | params, shape)
+    said = f"scale: a batch has slices of {shape[-1]} elements of {bits} bits, which don't begin at whole bytes"
+    assert message.startswith(said if refused else "scale: this process has not made the kernel")
 
 
 def test_a_program_for_the_cpu_says_so():

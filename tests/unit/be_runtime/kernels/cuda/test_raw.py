@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from be_runtime.dtypes import BY_NAME
-from be_runtime.errors import ArgumentError, BuildError
+from be_runtime.errors import ArgumentError, BuildError, SpecError
 from be_runtime.kernels.cuda.calls import new_session
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from be_runtime.kernels.cuda.raw import bind_params, cuda_kernel
@@ -31,7 +31,7 @@ def bound(inputs: Any = (X,), outs: Any = (Y,), **scalars: Any) -> Any:
 
 def test_params_follow_the_source():
     half = struct.unpack("<i", struct.pack("<f", 0.5))[0]
-    assert [tuple(param) for param in bound()] == [(0, 0, 2, 4), (2, 7, 0, 0), (0, 1, 1, 8), (2, half, 0, 0)]
+    assert [tuple(param) for param in bound()] == [(0, 0, 2, 32), (2, 7, 0, 0), (0, 1, 1, 64), (2, half, 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,46 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str):
 def test_a_number_of_another_type_is_converted_where_the_parameter_holds_it(by: Any):
     (bits,) = struct.unpack("<i", np.float32(by).tobytes())
     assert bound(by=by)[3].first == bits % 2**32
+
+
+@pytest.mark.parametrize(
+    ("pointer", "dtype"),
+    [
+        ("unsigned char", "float8_e4m3b11fnuz"),
+        ("uint8_t", "int2"),
+        ("unsigned char", "uint4"),
+        ("__nv_fp8_e4m3", "float8_e4m3fn"),
+        ("__nv_fp8_e5m2", "float8_e5m2"),
+        ("__nv_fp8x4_e5m2", "float8_e5m2"),
+        ("__nv_fp8_e8m0", "float8_e8m0fnu"),
+        ("__nv_fp4x2_e2m1", "float4_e2m1fn"),
+        ("BE::int4x2_t", "int4"),
+    ],
+)
+def test_small_elements_are_passed_as_bytes_or_as_their_own_type(pointer: str, dtype: str):
+    prototype = read_prototype(f"__global__ void f(const {pointer}* x, {pointer}* y) {{}}", parse_name("f"))
+    spec = ArraySpec(BY_NAME[dtype], (13,))
+    assert [tuple(param) for param in bind_params("f", prototype, (spec,), (spec,), {})] == [
+        (0, 0, 1, spec.dtype.bits),
+        (0, 1, 1, spec.dtype.bits),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "dtype"),
+    [("signed char", "int4"), ("__nv_fp8_e5m2", "float8_e4m3fn"), ("BE::uint4x2_t", "int4"), ("uint8_t", "int8")],
+)
+def test_small_elements_of_another_type_are_refused(pointer: str, dtype: str):
+    prototype = read_prototype(f"__global__ void f(const {pointer}* x, {pointer}* y) {{}}", parse_name("f"))
+    spec = ArraySpec(BY_NAME[dtype], (13,))
+    with pytest.raises(ArgumentError, match=rf"input 0 is {dtype}\[13\], but the parameter is const {pointer}"):
+        bind_params("f", prototype, (spec,), (spec,), {})
+
+
+@pytest.mark.parametrize("scalar", ["__nv_fp8_e4m3", "BE::int4x2_t"])
+def test_a_small_element_is_no_scalar(scalar: str):
+    with pytest.raises(SpecError, match=f"the scalar {scalar} by can't be passed"):
+        read_prototype(f"__global__ void f({scalar} by, float* y) {{}}", parse_name("f"))
 
 
 def test_const_says_which_is_which():

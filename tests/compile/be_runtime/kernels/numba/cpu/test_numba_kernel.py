@@ -104,7 +104,7 @@ def test_dtypes():
             np.testing.assert_array_equal(result, array)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "int4", "uint2", "float4_e2m1fn"])
 def test_dtypes_that_numba_lacks(dtype: str):
     x = jnp.ones(3, dtype)
     with pytest.raises(ArgumentError, match=rf"input 0 is {dtype}\[3\]: Numba has no arrays of {dtype}"):

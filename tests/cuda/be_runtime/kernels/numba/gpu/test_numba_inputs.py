@@ -97,6 +97,12 @@ def test_a_name_that_numpy_never_had_is_the_kernel_s_mistake():
         trace(misspelt, X)
 
 
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "int4"])
+def test_dtypes_that_numba_lacks(dtype: str):
+    with pytest.raises(ArgumentError, match=rf"input 0 is {dtype}\[4\]: Numba has no arrays of {dtype}"):
+        trace(by_index, X.astype(jax.numpy.dtype(dtype)))
+
+
 def by_atomic(x, out):
     cuda.atomic.add(x, 0, 1)
     out[0] = 1

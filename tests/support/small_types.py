@@ -23,7 +23,7 @@ def dtype_of(name: str) -> Any:
     return np.dtype(getattr(ml_dtypes, name))
 
 
-def every_code(name: str, count: int = 256) -> np.ndarray[Any, Any]:
+def every_code(name: str, count: int = 256) -> Any:
     """An array that goes through all values of a type, told by their bits."""
     dtype = dtype_of(name)
     bits = next(row.bits for row in SMALL if row.name == name)
@@ -31,7 +31,7 @@ def every_code(name: str, count: int = 256) -> np.ndarray[Any, Any]:
     return codes.astype(dtype) if "int" in name else codes.view(dtype)
 
 
-def told_apart(array: Any) -> list[int]:
+def told_apart(array: Any) -> Any:
     """A number for each element, by which NaNs and zeros of both signs differ too."""
     values = np.asarray(array)
     return (values.view(np.uint8) if "float" in str(values.dtype) else values.astype(np.int64)).tolist()

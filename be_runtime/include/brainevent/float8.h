@@ -61,22 +61,17 @@ struct SmallFloat {
   static constexpr int kShift = 23 - kFractionBits;
   static constexpr uint32_t kRebias = (127u - kBias) << 23;
   static constexpr uint32_t kSign = 1u << (kBits - 1);
-  static constexpr bool kIsIeee = kSpecials == Specials::kIeee;
-  /// Without one, the code of NaN is only a mark.
+  static constexpr bool kIsIeee = kSpecials == Specials::kIeee, kIsFn = kSpecials == Specials::kFn;
+  /// No code where there is no infinity.
   static constexpr uint32_t kInfinity = kIsIeee ? kSign - (1u << kFractionBits) : ~0u;
-  static constexpr uint32_t kNan = kIsIeee                        ? kInfinity | (kSign >> (kExponentBits + 1))
-                                   : kSpecials == Specials::kFn ? kSign - 1
-                                                                  : kSign;
-  static constexpr uint32_t kLargest = kIsIeee                        ? kInfinity - 1
-                                       : kSpecials == Specials::kFn ? kSign - 2
-                                                                      : kSign - 1;
+  /// Without its sign; where there is no NaN, it is minus zero.
+  static constexpr uint32_t kNan = kIsIeee ? kInfinity | (1u << (kFractionBits - 1)) : kIsFn ? kSign - 1 : kSign;
+  static constexpr uint32_t kLargest = kIsIeee ? kInfinity - 1 : kIsFn ? kSign - 2 : kSign - 1;
   static constexpr uint32_t kOverflow = kIsIeee ? kInfinity : kSpecials == Specials::kNone ? kLargest : kNan;
 
   static BE_HD constexpr bool is_special(uint32_t code) noexcept {
-    return kIsIeee                            ? (code & (kSign - 1)) >= kInfinity
-           : kSpecials == Specials::kFn   ? (code & (kSign - 1)) == kNan
-           : kSpecials == Specials::kFnuz ? code == kNan
-                                          : false;
+    if (kIsIeee || kIsFn) return (code & (kSign - 1)) >= (kIsIeee ? kInfinity : kNan);
+    return kSpecials == Specials::kFnuz && code == kNan;
   }
 };
 

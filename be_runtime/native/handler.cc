@@ -314,16 +314,21 @@ bool ends_with_token(const Items& items, void* const* buffers) noexcept {
 
 }  // namespace
 
+/// Copies a call that is ordered by a token, without the token; false when there is none.
+__attribute__((cold)) static bool be_without_token(const XLA_FFI_CallFrame* frame, XLA_FFI_CallFrame* call) noexcept {
+  if (!ends_with_token(frame->args, frame->args.args) || !ends_with_token(frame->rets, frame->rets.rets)) return false;
+  *call = *frame;
+  --call->args.size;
+  --call->rets.size;
+  return true;
+}
+
 /// A call with other numbers of arguments and results than the entry point has: one that is ordered by a token is made
 /// without it, any other is refused.
-__attribute__((cold)) XLA_FFI_Error* be_handle_ordered(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
-                                                       void (*trampoline)(const Call&)) noexcept {
-  if (!ends_with_token(frame->args, frame->args.args) || !ends_with_token(frame->rets, frame->rets.rets))
-    return be_refuse(frame, entry);
-  XLA_FFI_CallFrame call = *frame;
-  --call.args.size;
-  --call.rets.size;
-  return be_handle(&call, entry, trampoline, 0);
+__attribute__((cold)) XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                       XLA_FFI_Error* (*handle)(XLA_FFI_CallFrame*)) noexcept {
+  XLA_FFI_CallFrame call;
+  return be_without_token(frame, &call) ? handle(&call) : be_refuse(frame, entry);
 }
 
 BE_END_COLD
@@ -335,7 +340,10 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
                          uint32_t traits) noexcept {
   if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
-  if (frame->args.size != args || frame->rets.size != rets) return be_handle_ordered(frame, entry, trampoline);
+  if (__builtin_expect(frame->args.size != args || frame->rets.size != rets, 0)) {
+    XLA_FFI_CallFrame call;
+    return be_without_token(frame, &call) ? be_handle(&call, entry, trampoline, traits) : be_refuse(frame, entry);
+  }
 
   // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
   using BE::Tensor;

@@ -88,8 +88,8 @@ BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**,
                                        int64_t*) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
-BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_ordered(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
-                                                    void (*)(const BE::detail::Call&)) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
+                                                    XLA_FFI_Error* (*)(XLA_FFI_CallFrame*)) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 
 /// The body of a handler, compiled with its entry point where that can be.

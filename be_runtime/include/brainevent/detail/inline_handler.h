@@ -29,7 +29,9 @@ __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indi
   const XlaBuffer* const* be_rets = be_frame->be_rets.be_buffers;
   if (__builtin_expect(be_frame->be_args.be_count != int64_t{kEntry.arg_count}, 0) ||
       __builtin_expect(be_frame->be_rets.be_count != int64_t{kEntry.ret_count}, 0))
-    return be_handle_ordered(be_call, kEntry, kTrampoline);
+    return be_handle_ordered(be_call, kEntry, [](XLA_FFI_CallFrame* be_plain) {
+      return be_run<kEntry, kTrampoline>(be_plain, Indices<kArg...>{}, Indices<kRet...>{});
+    });
   if (!((be_holds(be_args[kArg]) && ... && true) && (be_holds(be_rets[kRet]) && ... && true)))
     return be_refuse(be_call, kEntry);
   const void* be_values[kAttrs + 1];

@@ -206,6 +206,10 @@ class TransformError(BeRuntimeError, RuntimeError):
     code = "BE701"
 
 
+class GatherWarning(UserWarning):
+    """An argument of a kernel is gathered on each device, since the kernel can't be split along one of its axes."""
+
+
 class StreamWarning(UserWarning):
     """A CUDA function launches kernels that are in no order with the rest of the program."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.resolve import CallSignature, resolve
@@ -33,6 +33,7 @@ class Options(NamedTuple):
     outs: Any = None
     input_layouts: Layouts | None = None
     output_layouts: Layouts | None = None
+    on_gather: Literal["warn", "error"] = "warn"
 
 
 class KernelFunction:
@@ -106,6 +107,7 @@ class KernelFunction:
         outs: Any = None,
         input_layouts: Sequence[Sequence[int] | None] | None = None,
         output_layouts: Sequence[Sequence[int] | None] | None = None,
+        on_gather: Literal["warn", "error"] = "warn",
     ) -> KernelFunction:
         """Return the same function with other options.
 
@@ -123,6 +125,9 @@ class KernelFunction:
             Results of all calls that don't pass `outs`.
         input_layouts, output_layouts : sequence of (sequence of int or None), optional
             Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+        on_gather : {"warn", "error"}
+            Consequence of an argument that is split over devices along an axis of which the kernel needs all: a
+            `GatherWarning`, or an error.
 
         Returns
         -------
@@ -145,7 +150,10 @@ class KernelFunction:
             outs=outs,
             input_layouts=_layouts(input_layouts, "input_layouts"),
             output_layouts=_layouts(output_layouts, "output_layouts"),
+            on_gather=on_gather,
         )
+        if on_gather not in ("warn", "error"):
+            raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
         return KernelFunction(self._signature, self._targets, options)
 
     def __repr__(self) -> str:
@@ -203,6 +211,7 @@ class KernelFunction:
                 effect="ordered" if options.ordered else "side" if options.has_side_effect else "none",
                 input_layouts=options.input_layouts,
                 output_layouts=None if options.output_layouts is None else (*options.output_layouts, *hidden),
+                split=resolved.split._replace(on_gather=options.on_gather),
             )
             shown = tuple(results[: len(results) - resolved.scratch])
             return shown[0] if resolved.is_single else shown

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 from be_runtime.call import shapes
 from be_runtime.call.attributes import dtype_of
+from be_runtime.call.factors import split_of
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.spec.axes import LEADING
 from be_runtime.spec.model import AttrKind, Many, Param, Role
 from be_runtime.xla.arrays import ArraySpec, array_spec, check_outs, match_aliases
 from be_runtime.xla.attribute_values import Numbers, Value
+from be_runtime.xla.split import Split
 
 PRESENT = "be_present"
 """Attribute that says which optional arrays a call has, a bit for each."""
@@ -63,6 +65,8 @@ class Resolved(NamedTuple):
         True if the call returns an array, not a tuple.
     attributes : tuple of (str, Value)
         Attributes that XLA is given besides those of the caller.
+    split : Split
+        Axes that may be split over devices.
     """
 
     operands: list[Any]
@@ -70,6 +74,7 @@ class Resolved(NamedTuple):
     scratch: int
     is_single: bool
     attributes: tuple[tuple[str, Value], ...]
+    split: Split
 
 
 def resolve(
@@ -124,6 +129,11 @@ def resolve(
         len(scratch),
         is_single,
         _presence(args, padded),
+        split_of(
+            signature.params,
+            [(param, spec) for param, spec, _ in shapes.paired(args, padded)],
+            list(zip(shapes.repeated(rets, len(results)), results, strict=True)),
+        )._replace(integers=tuple(sorted(extents.attributes.items()))),
     )
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from be_runtime.dtypes import DType
 from be_runtime.errors import ArgumentError
+from be_runtime.expressions import Expression, evaluate
 from be_runtime.spec.axes import LEADING, Axes, render_axes
-from be_runtime.spec.expressions import Expression, evaluate
 from be_runtime.spec.model import Many, Param, Role
 from be_runtime.xla.arrays import ArraySpec
 
@@ -75,7 +75,7 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     be_runtime.errors.ArgumentError: matvec: axis k is 4 in argument 0 (axis 1) and 5 in argument 1 (axis 0)
     """
     extents = Extents({}, None, attributes)
-    arrays = _named(params, arguments)
+    arrays = paired(params, arguments)
     for param, spec, place in arrays:
         if param.dtype is not None and spec.dtype != param.dtype:
             raise ArgumentError(
@@ -92,7 +92,7 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     return extents
 
 
-def _named(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple[Param, ArraySpec, str]]:
+def paired(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple[Param, ArraySpec, str]]:
     """List all arrays of a call, each with its parameter and its name in messages."""
     found = []
     for number, (param, argument) in enumerate(zip(params, arguments, strict=True)):
@@ -232,6 +232,12 @@ def _underived(label: str, number: int, what: str, example: str) -> ArgumentErro
     )
 
 
+def repeated(rets: Sequence[Param], count: int) -> list[Param]:
+    """Return the parameter of each of `count` results."""
+    rest = count - sum(ret.many is Many.ONE for ret in rets)
+    return [ret for ret in rets for _ in range(1 if ret.many is Many.ONE else rest)]
+
+
 def check_results(label: str, rets: Sequence[Param], outs: Sequence[ArraySpec], extents: Extents) -> None:
     """Check the results that a caller describes against the declaration.
 
@@ -243,10 +249,7 @@ def check_results(label: str, rets: Sequence[Param], outs: Sequence[ArraySpec], 
     some = [ret for ret in rets if ret.many is Many.ONE]
     if len(outs) != len(some) if len(some) == len(rets) else len(outs) < len(some):
         raise ArgumentError(f"{label} has {len(some)} results, but outs describes {len(outs)}")
-    paired: list[Param] = []
-    for ret in rets:
-        paired += [ret] * (1 if ret.many is Many.ONE else len(outs) - len(some))
-    for number, (ret, out) in enumerate(zip(paired, outs, strict=True)):
+    for number, (ret, out) in enumerate(zip(repeated(rets, len(outs)), outs, strict=True)):
         if ret.dtype is not None and ret.dtype != out.dtype:
             raise ArgumentError(f"{label}: outs[{number}] is {out}, but {ret.dtype.name} is declared")
         if ret.axes is not None:

@@ -98,8 +98,8 @@ def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> 
                 plain=binding.handler(allow_cuda_graph=False),
                 graph=binding.handler(allow_cuda_graph=True),
                 warning=_race(binding.entry) if language == "cuda" else "",
-                spec=render_spec(binding.entry.params),
-                names=tuple(param.name for param in binding.entry.params),
+                spec=render_spec((*binding.entry.params, *binding.entry.rules)),
+                names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
             )
             for found in bindings.values()
             for binding in found

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from be_runtime.dtypes import DType
+from be_runtime.expressions import Expression, Node
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
 from be_runtime.spec.axes import LEADING, Axes, Axis, axis_names, render_axes
-from be_runtime.spec.expressions import Expression, Node
 from be_runtime.spec.model import EntryPoint, Param, Role
 
 _GENERATED = "be_runtime generated code"
@@ -170,7 +170,7 @@ def _extent(axis: Axis, names: Sequence[str]) -> str:
 
 
 _OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
-"""Names of operations in ``be_compute`` that are not those of `be_runtime.spec.expressions`."""
+"""Names of operations in ``be_compute`` that are not those of `be_runtime.expressions`."""
 
 
 def _arithmetic(node: Node, names: Sequence[str], entry: EntryPoint) -> str:

@@ -2,7 +2,7 @@
 
 Axes are written as in einops and in Shardy's rules. A name stands for one extent in the whole call, a number for
 itself, and ``...`` at the beginning for any number of leading axes, the same in all arrays. Any other axis is
-arithmetic over names, see `be_runtime.spec.expressions`.
+arithmetic over names, see `be_runtime.expressions`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from be_runtime.spec.expressions import Expression, parse_expression
+from be_runtime.expressions import Expression, parse_expression
 
 Axis = str | int | Expression
 Axes = tuple[Axis, ...]

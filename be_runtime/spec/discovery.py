@@ -13,7 +13,7 @@ from be_runtime.spec.cpp.places import Places
 from be_runtime.spec.cpp.program import Annotation, Program
 from be_runtime.spec.cpp.streams import launches_out_of_order
 from be_runtime.spec.grammar import Locate, is_identifier, parse_spec
-from be_runtime.spec.model import EntryPoint, Param, Role
+from be_runtime.spec.model import RULES, EntryPoint, Param, Role
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names whose spec is inferred, or None for the annotations."""
@@ -175,13 +175,19 @@ def _resolve(request: _Request, program: Program) -> EntryPoint:
         function = _only(request, candidates, places)
         return _entry(request, infer(function, places), function, program)
     locate = request.locate(places)
-    spec = parse_spec(request.tokens, function=request.name, locate=locate)
+    spec, rules = _split(parse_spec(request.tokens, function=request.name, locate=locate))
     errors = [contradiction(spec, function, locate, places) for function in candidates]
     fitting = [function for function, error in zip(candidates, errors, strict=True) if error is None]
     if not fitting and errors[0] is not None:
         raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates, places)
     function = _only(request, fitting, places)
-    return _entry(request, complete(spec, function, locate, places), function, program)
+    return _entry(request, complete(spec, function, locate, places), function, program)._replace(rules=rules)
+
+
+def _split(params: Sequence[Param]) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
+    """Separate the parameters of the C++ call from what is said of their axes."""
+    rules = tuple(param for param in params if param.role in RULES)
+    return tuple(param for param in params if param.role not in RULES), rules
 
 
 def _candidates(request: _Request, program: Program) -> list[Function]:
@@ -260,7 +266,7 @@ def _unseen(request: _Request, program: Program) -> EntryPoint:
             span=places.span(call.start, len(call.text)),
             hints=(f"write the tokens: // @BE {request.name} arg ret",),
         )
-    params = parse_spec(request.tokens, function=request.name, locate=locate)
+    params, rules = _split(parse_spec(request.tokens, function=request.name, locate=locate))
     for index, param in enumerate(params):
         if param.role.value == "attr" and param.dtype is None:
             raise SpecError(
@@ -275,6 +281,7 @@ def _unseen(request: _Request, program: Program) -> EntryPoint:
         params=params,
         source=places.source(start).name,
         line=places.line(start),
+        rules=rules,
     )
 
 

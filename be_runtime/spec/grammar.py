@@ -13,8 +13,10 @@
                                           a keyword argument of the JAX call
           | "scratch" [ "[" BYTES "]" ]   memory for the time of the call; without BYTES the kernel asks for it
           | "state"                       an object that lives as long as the program; at most one
+          | "parallel" "[" { AXIS } "]"   axes along which each element is computed alone
+          | "reduce" "[" { AXIS } "]"     axes along which results of parts are summed
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
-    AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.spec.expressions`
+    AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.expressions`
     BYTES = an expression
     NAME  = an identifier; no two attributes have the same, and none is called outs
     DTYPE = a name in `be_runtime.dtypes.BY_NAME`, such as float32
@@ -32,6 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import SourceSpan, SpecError
+from be_runtime.expressions import parse_expression
 from be_runtime.spec.attribute_types import (
     UnknownTypeError,
     parse_default,
@@ -42,8 +45,7 @@ from be_runtime.spec.attribute_types import (
 )
 from be_runtime.spec.axes import axis_names, expressions, parse_axes, render_axes
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS, canonical_type
-from be_runtime.spec.expressions import parse_expression
-from be_runtime.spec.model import AttrKind, Many, Param, Role
+from be_runtime.spec.model import RULES, AttrKind, Many, Param, Role
 
 _ROLES = {
     "arg": Role.ARG,
@@ -59,10 +61,12 @@ _ONCE = {Role.STREAM: "there is one stream", Role.STATE: "an entry point has one
 _ATTR = re.compile(r"attrs?\.([^:=]*)(.*)", re.DOTALL)
 _ARRAY = re.compile(r"(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?", re.DOTALL)
 _SCRATCH = re.compile(r"scratch\[(.*)\]", re.DOTALL)
+_RULE = re.compile(r"(parallel|reduce)\[(.*)\]", re.DOTALL)
 _LIKE = re.compile(r"like\((\d{1,3})\)|attr\.(\w+)")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
-    "known tokens: arg, arg[n k], ret, ret[n]:like(0), stream, attr.NAME, attr.NAME:TYPE, scratch[n*4], scratch, state"
+    "known tokens: arg, arg[n k], ret, ret[n]:like(0), stream, attr.NAME, attr.NAME:TYPE, scratch[n*4], scratch, "
+    "state, parallel[b], reduce[k]"
 )
 
 Locate = Callable[[int], SourceSpan | None]
@@ -143,7 +147,7 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
     role = _ROLES.get(token)
     if role is not None:
         return Param(role=role)
-    for pattern, parse in ((_ARRAY, _parse_array), (_SCRATCH, _parse_scratch), (_ATTR, _parse_attr)):
+    for pattern, parse in _PARSERS:
         match = pattern.fullmatch(token)
         if match is None:
             continue
@@ -179,6 +183,14 @@ def _parse_scratch(match: re.Match[str]) -> Param:
     return Param(role=Role.SCRATCH, axes=(parse_expression(match[1]),))
 
 
+def _parse_rule(match: re.Match[str]) -> Param:
+    names = match[2].split()
+    for name in names:
+        if not is_identifier(name):
+            raise ValueError(f"{name!r} is not the name of an axis")
+    return Param(role=Role(match[1]), axes=tuple(names))
+
+
 def _parse_attr(match: re.Match[str]) -> Param:
     name = match[1]
     if not is_identifier(name):
@@ -192,9 +204,12 @@ def _parse_attr(match: re.Match[str]) -> Param:
     return param if default is None else parse_default(default, param)
 
 
+_PARSERS = ((_ARRAY, _parse_array), (_SCRATCH, _parse_scratch), (_RULE, _parse_rule), (_ATTR, _parse_attr))
+
+
 def _check(params: tuple[Param, ...], tokens: Sequence[str], function: str, locate: Locate) -> None:
     """Check the rules for the spec as a whole."""
-    for index, problem in _problems(params, tokens):
+    for index, problem in (*_problems(params, tokens), *_split_problems(params, tokens)):
         raise SpecError(f"{function}: {problem}", span=locate(index))
     bound = frozenset(axis_names(param.axes for param in params if param.role is Role.ARG))
     numbers = {f"attr.{p.name}" for p in params if p.role is Role.ATTR and p.kind is AttrKind.SCALAR}
@@ -239,6 +254,32 @@ def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[
             yield index, f"{token!r} is like input {param.like}, but there are {inputs}"
         if isinstance(param.like, str) and param.like not in dtypes:
             yield index, f"{token!r} names no attribute of the type dtype: write attr.{param.like}:dtype"
+
+
+def _split_problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """List the tokens about split axes that the arrays don't allow."""
+    inputs = axis_names(param.axes for param in params if param.role is Role.ARG)
+    arrays = [(param, token) for param, token in zip(params, tokens, strict=True) if param.role in (Role.ARG, Role.RET)]
+    seen: set[object] = set()
+    for index, param in enumerate(params):
+        for name in param.axes or () if param.role in RULES else ():
+            if name not in inputs:
+                yield index, f"{tokens[index]!r} has the axis {name!r}, which no 'arg' has"
+            if name in seen:
+                yield index, f"{tokens[index]!r} has the axis {name!r} again"
+            seen.add(name)
+            for array, token in arrays:
+                count = (array.axes or ()).count(name)
+                computed = any(name in expression.names for expression in expressions(array.axes))
+                if computed or count > 1:
+                    yield index, f"{tokens[index]!r} splits the axis {name!r}, but {token!r} needs all of it"
+                if is_result and param.role is Role.PARALLEL and count == 0:
+                    yield index, f"{tokens[index]!r} splits the axis {name!r}, which {token!r} has not: reduce[{name}]?"
+                if is_result and param.role is Role.REDUCE and count > 0:
+                    yield (
+                        index,
+                        f"{tokens[index]!r} sums over the axis {name!r}, which {token!r} has: parallel[{name}]?",
+                    )
 
 
 def _similar(token: str) -> tuple[str, ...]:

@@ -18,6 +18,12 @@ class Role(Enum):
     ATTR = "attr"
     SCRATCH = "scratch"
     STATE = "state"
+    PARALLEL = "parallel"
+    REDUCE = "reduce"
+
+
+RULES = (Role.PARALLEL, Role.REDUCE)
+"""Roles of tokens that say something of axes and stand for no parameter of the C++ call."""
 
 
 class Many(Enum):
@@ -96,6 +102,8 @@ class EntryPoint(NamedTuple):
         One-based line of its definition, or of its annotation.
     launches_out_of_order : bool
         True if its own code is known to launch a CUDA kernel on a stream other than XLA's.
+    rules : tuple of Param
+        Axes that may be split over devices, with ``Role.PARALLEL`` and ``Role.REDUCE``.
     """
 
     name: str
@@ -104,6 +112,7 @@ class EntryPoint(NamedTuple):
     source: str
     line: int
     launches_out_of_order: bool = False
+    rules: tuple[Param, ...] = ()
 
     def with_role(self, role: Role) -> tuple[Param, ...]:
         """Return the parameters of one role, in call order."""

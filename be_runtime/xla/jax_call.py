@@ -8,19 +8,25 @@ of effects: their registries ``lowerable_effects``, ``ordered_effects``, ``contr
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax._src import core, effects
+from jax._src import core, effects, sharding_impls, source_info_util
+from jax._src.custom_partitioning_sharding_rule import SdyShardingRule, sdy_sharding_rule_to_mlir
+from jax._src.interpreters import batching, mlir
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad
+from jaxlib.mlir import ir
 
 from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.xla.arrays import ArraySpec
 from be_runtime.xla.attribute_values import Value, as_jax
 from be_runtime.xla.jax_primitive import result_aval
+from be_runtime.xla.split import Split, encode
 
 _PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _LOOPS = ("sequential", "sequential_unrolled")
@@ -76,6 +82,8 @@ class KernelCall(NamedTuple):
     effect : {"none", "side", "ordered"}
     input_layouts, output_layouts : tuple of (tuple of int or None), or None
         Axes from major to minor.
+    split : Split or None
+        Axes that may be split over devices; None to leave it to XLA, which gathers all arguments.
     """
 
     label: str
@@ -87,6 +95,7 @@ class KernelCall(NamedTuple):
     effect: EffectKind = "none"
     input_layouts: tuple[Layout | None, ...] | None = None
     output_layouts: tuple[Layout | None, ...] | None = None
+    split: Split | None = None
 
     def __repr__(self) -> str:
         """The text in a printed program."""
@@ -108,7 +117,9 @@ def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any
         The other fields of `KernelCall`.
     """
     structs = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype.name) for each in results)
-    bound: Sequence[Any] = kernel_call.bind(*operands, call=KernelCall(results=structs, **fields))
+    bound: Sequence[Any] = kernel_call.bind(
+        *core.auto_insert_reshard(*operands), call=KernelCall(results=structs, **fields)
+    )
     return bound
 
 
@@ -128,14 +139,32 @@ def _execute(*arrays: Any, call: KernelCall) -> Any:
 
 
 def _abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:
-    return [result_aval(avals, each) for each in call.results], {
-        effect for kind, effect in _EFFECTS.items() if kind == call.effect
-    }
+    specs = [None] * len(call.results) if call.split is None else _result_specs(call.split, avals)
+    specs += [None] * (len(call.results) - len(specs))  # scratch memory
+    results = [result_aval(avals, each, spec) for each, spec in zip(call.results, specs, strict=True)]
+    return results, {effect for kind, effect in _EFFECTS.items() if kind == call.effect}
 
 
-def _batch(arrays: Sequence[Any], axes: Sequence[Any], *, call: KernelCall) -> tuple[Sequence[Any], Sequence[int]]:
+def _result_specs(split: Split, avals: Sequence[Any]) -> list[Any]:
+    """Return the partition specs of the results in a mesh of explicit axes, by the choice that `Placement` makes."""
+    axes: dict[str, Any] = {}
+    used: set[str] = set()
+    for factors, aval in zip(split.operands, avals, strict=True):
+        mesh = aval.sharding.mesh
+        for factor, axis, extent in zip(factors, aval.sharding.spec, aval.shape, strict=False):
+            names = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+            divides = extent % math.prod(mesh.shape[name] for name in names) == 0
+            if names and factor in split.free and factor not in axes and divides and used.isdisjoint(names):
+                axes[factor] = axis
+                used.update(names)
+    return [jax.sharding.PartitionSpec(*(axes.get(factor) for factor in each)) for each in split.results]
+
+
+def _batch(
+    axis_data: Any, arrays: Sequence[Any], axes: Sequence[Any], *, call: KernelCall
+) -> tuple[Sequence[Any], Sequence[int]]:
     """Map a call over an axis, as the methods of ``jax.ffi.ffi_call`` do."""
-    (size,) = {array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None}
+    size = axis_data.size
     mapped = [axis is not None for axis in axes]
     moved = [jnp.moveaxis(a, axis, 0) if axis is not None else a for a, axis in zip(arrays, axes, strict=True)]
     if call.vmap_method in _LOOPS:
@@ -143,8 +172,9 @@ def _batch(arrays: Sequence[Any], axes: Sequence[Any], *, call: KernelCall) -> t
     elif call.vmap_method in _WHOLE_BATCH:
         copies = size if call.vmap_method == "broadcast_all" or call.aliases else 1
         whole = [a if is_mapped else _repeat(a, copies, call) for a, is_mapped in zip(moved, mapped, strict=True)]
-        grown = [not is_mapped and call.vmap_method == "legacy_vectorized" for is_mapped in mapped]
-        results = kernel_call.bind(*whole, call=_with_axis(call, size, grown))
+        ranks = [array.ndim - is_mapped for array, is_mapped in zip(moved, mapped, strict=True)]
+        sizes = [each.shape[0] if each.ndim > rank else None for each, rank in zip(whole, ranks, strict=True)]
+        results = kernel_call.bind(*whole, call=_with_axis(call, size, sizes))
     else:
         raise TransformError(
             f"{call.label} has no rule for vmap",
@@ -162,19 +192,19 @@ def _repeat(array: Any, copies: int, call: KernelCall) -> Any:
     return jnp.broadcast_to(array, (copies, *array.shape))
 
 
-def _with_axis(call: KernelCall, size: int, same: Sequence[bool]) -> KernelCall:
-    """Return the call of a batch; the arrays in `same` have no axis for it."""
+def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> KernelCall:
+    """Return the call of a batch; `sizes` are those of the new axis of each operand, None for one without it."""
 
-    def layouts(each: tuple[Layout | None, ...] | None, same: Sequence[bool]) -> tuple[Layout | None, ...] | None:
-        if each is None:
-            return None
-        pairs = zip(each, same, strict=True)
-        return tuple(one if one is None or kept else (0, *(axis + 1 for axis in one)) for one, kept in pairs)
+    def grown(layouts: tuple[Layout | None, ...] | None, has: Sequence[bool]) -> tuple[Layout | None, ...] | None:
+        pairs = zip(layouts or (), has, strict=layouts is not None)
+        found = tuple((0, *(axis + 1 for axis in each)) if each and is_new else each for each, is_new in pairs)
+        return None if layouts is None else found
 
     return call._replace(
         results=tuple(jax.ShapeDtypeStruct((size, *each.shape), each.dtype) for each in call.results),
-        input_layouts=layouts(call.input_layouts, same),
-        output_layouts=layouts(call.output_layouts, [False] * len(call.results)),
+        input_layouts=grown(call.input_layouts, [each is not None for each in sizes]),
+        output_layouts=grown(call.output_layouts, [True] * len(call.results)),
+        split=None if call.split is None else call.split.with_axis(sizes),
     )
 
 
@@ -200,6 +230,8 @@ def _lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequenc
     target = dict(call.targets).get(platform)
     if target is None:
         raise _not_registered(call, platform)
+    if call.split is not None and call.effect != "ordered" and not _is_local(ctx.module_context.axis_context):
+        return _lower_split(target, ctx, operands, call, call.split)
     ordered = call.effect == "ordered"
     rule = jax.ffi.ffi_lowering(
         target,
@@ -216,6 +248,51 @@ def _lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequenc
     *results, done = rule(inner, *operands, ctx.tokens_in.get(effect), **attributes)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: done})))
     return results
+
+
+def _is_local(where: Any) -> bool:
+    """Return whether a program's arrays are those of one device: there is one, or all axes of the mesh are manual."""
+    if isinstance(where, sharding_impls.SPMDAxisContext):
+        return len(where.manual_axes) == len(where.mesh.axis_names)
+    return not isinstance(where, sharding_impls.ShardingContext) or where.num_devices == 1
+
+
+def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall, split: Split) -> Sequence[Any]:
+    """Emit a call for `be_runtime.xla.partition`, with the rule by which Shardy finds the shardings of its results."""
+    from be_runtime.xla import partition
+
+    shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
+    types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in shown]
+    where = ctx.module_context.axis_context
+    mesh = where.mesh if isinstance(where, sharding_impls.SPMDAxisContext) else None
+    manual = [index for index, name in enumerate(mesh.axis_names) if name in where.manual_axes] if mesh else []
+    attributes = {name: mlir.ir_attribute(as_jax(value)) for name, value in call.attributes}
+    op = mlir.custom_call(
+        partition.TARGET,
+        result_types=types,
+        operands=operands,
+        api_version=2,
+        has_side_effect=call.effect != "none",
+        backend_config=encode(
+            label=call.label,
+            target=target,
+            attributes=str(ir.DictAttr.get(attributes)),
+            split=split.to_json(),
+            aliases=call.aliases,
+            has_side_effect=call.effect != "none",
+            elements=[_elements([value.type for value in operands]), _elements(types)],
+            mesh=[list(mesh.axis_sizes), manual] if mesh and manual else None,
+        ),
+    )
+    factors: tuple[Any, Any] = split.operands, split.results
+    rule = SdyShardingRule(*factors, reduction_factors=split.partial_sums())
+    op.attributes["sdy.sharding_rule"] = sdy_sharding_rule_to_mlir(rule, [each.type for each in operands], types)
+    results = [mlir.lower_with_sharding_in_types(ctx, each, aval) for each, aval in zip(op.results, shown, strict=True)]
+    return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in hidden)]
+
+
+def _elements(types: Sequence[Any]) -> list[str]:
+    return [str(ir.RankedTensorType(each).element_type) for each in types]
 
 
 def _minor_to_major(layouts: tuple[Layout | None, ...] | None, *, ordered: bool) -> list[Layout | None] | None:
@@ -235,9 +312,10 @@ def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     )
 
 
+source_info_util.register_exclusion(str(Path(__file__).parents[1]))  # a call is where its author makes it
 kernel_call.def_impl(_execute)
 kernel_call.def_effectful_abstract_eval(_abstract)
-batching.primitive_batchers[kernel_call] = _batch
+batching.fancy_primitive_batchers[kernel_call] = _batch
 ad.primitive_jvps[kernel_call] = _differentiate
 for _platform in _PLATFORMS:
     mlir.register_lowering(kernel_call, functools.partial(_lower, _platform), platform=_platform)

@@ -83,13 +83,20 @@ def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[.
     return traced
 
 
-def result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct) -> Any:
-    """Return the abstract value of a result, which varies over the same axes of a mesh as the arguments."""
+def result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct, spec: Any = None) -> Any:
+    """Return the abstract value of a result, which varies over the same axes of a mesh as the arguments.
+
+    Parameters
+    ----------
+    spec : PartitionSpec, optional
+        Axes of a mesh of explicit axes over which the result is split; by default none.
+    """
     if not avals:
         return jax.core.ShapedArray(result.shape, result.dtype)
     first = max(avals, key=lambda aval: len(aval.mat.varying if hasattr(aval, "mat") else aval.vma))
-    spec = jax.sharding.PartitionSpec(*[None] * len(result.shape))
-    sharding = jax.sharding.NamedSharding(first.sharding.mesh, spec)
+    meshes = [aval.sharding.mesh for aval in avals if not aval.sharding.mesh.empty]
+    spec = jax.sharding.PartitionSpec(*[None] * len(result.shape)) if spec is None else spec
+    sharding = jax.sharding.NamedSharding(meshes[0] if meshes else first.sharding.mesh, spec)
     return first.update(shape=result.shape, dtype=result.dtype, weak_type=False, sharding=sharding)
 
 

@@ -273,13 +273,10 @@ def _split_problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[
                 computed = any(name in expression.names for expression in expressions(array.axes))
                 if computed or count > 1:
                     yield index, f"{tokens[index]!r} splits the axis {name!r}, but {token!r} needs all of it"
-                if is_result and param.role is Role.PARALLEL and count == 0:
-                    yield index, f"{tokens[index]!r} splits the axis {name!r}, which {token!r} has not: reduce[{name}]?"
-                if is_result and param.role is Role.REDUCE and count > 0:
-                    yield (
-                        index,
-                        f"{tokens[index]!r} sums over the axis {name!r}, which {token!r} has: parallel[{name}]?",
-                    )
+                if array.role is Role.RET and param.role is Role.PARALLEL and count == 0:
+                    yield index, f"{token!r} lacks the axis {name!r} of {tokens[index]!r}; is it reduce[{name}]?"
+                if array.role is Role.RET and param.role is Role.REDUCE and count > 0:
+                    yield index, f"{token!r} has the axis {name!r} of {tokens[index]!r}; is it parallel[{name}]?"
 
 
 def _similar(token: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from be_runtime.errors import (
     DuplicateEntryPointError,
     EntryPointNotFoundError,
     GatherWarning,
+    GradientError,
     LoadError,
     RegistrationError,
     SourceNotFoundError,
@@ -39,6 +40,7 @@ from be_runtime.load.module import CompiledModule
 from be_toolchain import __version__
 
 if TYPE_CHECKING:
+    from be_runtime.call.gradcheck import gradcheck
     from be_runtime.kernels.cuda.raw import cuda_kernel
     from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
     from be_runtime.kernels.numba.cpu.cpu_kernel import numba_kernel
@@ -60,6 +62,7 @@ __all__ = [
     "EntryPointNotFoundError",
     "FallbackWarning",
     "GatherWarning",
+    "GradientError",
     "LoadError",
     "RegistrationError",
     "SourceNotFoundError",
@@ -72,6 +75,7 @@ __all__ = [
     "cuda_kernel",
     "export_prebuilt",
     "get_cache_dir",
+    "gradcheck",
     "list_registered_targets",
     "load_cpp_dir",
     "load_cpp_file",
@@ -94,6 +98,7 @@ _LATER = {
     "FallbackWarning": "kernels.operation.backends",
     "XLACustomKernel": "kernels.operation.operation",
     "cuda_kernel": "kernels.cuda.raw",
+    "gradcheck": "call.gradcheck",
     "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
     "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",

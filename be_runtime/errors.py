@@ -206,6 +206,12 @@ class TransformError(BeRuntimeError, RuntimeError):
     code = "BE701"
 
 
+class GradientError(BeRuntimeError, AssertionError):
+    """A derivative is not what finite differences give."""
+
+    code = "BE702"
+
+
 class GatherWarning(UserWarning):
     """An argument of a kernel is gathered on each device, since the kernel can't be split along one of its axes."""
 

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.derivatives import Derivative, Rule
 from be_runtime.call.resolve import CallSignature, resolve
 from be_runtime.errors import ArgumentError
 from be_runtime.spec.model import Role
@@ -44,21 +45,28 @@ class KernelFunction:
     signature : CallSignature
     targets : callable
         Function that registers the entry point's targets, and returns the names of JAX's platforms with them.
+    sibling : callable
+        Function that returns another function of the module by its name.
     options : Options
+    derivative : Derivative
     """
 
     def __init__(
         self,
         signature: CallSignature,
         targets: Callable[[], tuple[tuple[str, str], ...]],
+        sibling: Callable[[str], KernelFunction],
         options: Options | None = None,
+        derivative: Derivative | None = None,
     ) -> None:
         self.__name__ = signature.label.rpartition(".")[2]
         self.__qualname__ = signature.label
         self.__doc__ = signature.doc or f"The entry point {signature.label}."
         self._signature = signature
         self._targets = targets
+        self._sibling = sibling
         self._options = options or Options()
+        self._derivative = derivative or Derivative()
         self._programs: dict[object, tuple[Callable[..., Any], Zeros]] = {}
         self._exact: dict[object, Callable[..., Any]] = {}
         self._plain: Callable[..., Any] = self._first
@@ -154,7 +162,85 @@ class KernelFunction:
         )
         if on_gather not in ("warn", "error"):
             raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
-        return KernelFunction(self._signature, self._targets, options)
+        return KernelFunction(self._signature, self._targets, self._sibling, options, self._derivative)
+
+    def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
+        """Give the function a backward rule, as ``jax.custom_vjp`` does.
+
+        Both rules get the attributes of the call that they declare; Python functions get all as keyword arguments.
+
+        Parameters
+        ----------
+        forward : str, callable or None
+            None if the backward rule needs the inputs alone. An entry point of the module, by name, takes the inputs
+            and gives the results, followed by residuals. A Python function returns the results and the residuals.
+        backward : str or callable
+            An entry point takes the residuals and the cotangents of the results, or before them the inputs, and gives
+            the cotangent of each input with derivatives. A Python function takes the residuals (the inputs, if
+            `forward` is None) and the cotangents of the results, and returns one cotangent, or None, for each input.
+
+        Raises
+        ------
+        ArgumentError
+            The module has no such entry point.
+
+        Examples
+        --------
+        >>> module.f.defvjp(None, "f_backward")  # doctest: +SKIP
+        """
+        ahead = None if forward is None else self._rule(forward, "forward")
+        self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
+
+    def deftranspose(self, transpose: str | Callable[..., Any], linear_in: Sequence[int] = (0,)) -> None:
+        """Declare that the function is linear in an input, which gives it a JVP and a transpose.
+
+        Parameters
+        ----------
+        transpose : str or callable
+            An entry point of the module, by name, or a Python function. It takes the arrays of a call with the
+            cotangent of the results in place of the input, and gives the cotangent of the input.
+        linear_in : sequence of int
+            Numbers of the inputs that `transpose` is for. A function may be linear in several inputs, each with a
+            transpose of its own.
+
+        Raises
+        ------
+        ArgumentError
+            There is no such input or entry point.
+
+        Examples
+        --------
+        >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
+        """
+        count = len(self._signature.with_role(Role.ARG))
+        for index in linear_in:
+            if index not in range(count):
+                raise ArgumentError(f"linear_in has {index!r}, but {self.__qualname__} has inputs 0 to {count - 1}")
+        rule = self._rule(transpose, "transpose")
+        known = {**dict(self._derivative.transposes), **dict.fromkeys(linear_in, rule)}
+        self._derive(self._derivative._replace(transposes=tuple(sorted(known.items(), key=lambda pair: pair[0]))))
+
+    def _derive(self, derivative: Derivative) -> None:
+        """Use other rules from now on, in programs that are traced anew."""
+        self._derivative = derivative
+        self._programs.clear()
+        self._exact.clear()
+        self._plain = self._first
+
+    def _rule(self, rule: object, what: str) -> Rule:
+        if isinstance(rule, str):
+            try:
+                rule = self._sibling(rule)
+            except KeyError as error:
+                raise ArgumentError(f"the {what} rule of {self.__qualname__}: {error.args[0]}") from None
+        if isinstance(rule, KernelFunction):
+            signature = rule._signature  # noqa: SLF001  # of the same class
+            names = tuple(param.name for param in signature.with_role(Role.ATTR))
+            return Rule(rule.__qualname__, rule, names, is_kernel=True, inputs=len(signature.with_role(Role.ARG)))
+        if not callable(rule):
+            raise ArgumentError(f"the {what} rule of {self.__qualname__} is {rule!r}, neither a name nor a function")
+        names = tuple(param.name for param in self._signature.with_role(Role.ATTR))
+        return Rule(getattr(rule, "__name__", what), rule, names)
 
     def __repr__(self) -> str:
         from be_runtime.spec import render_spec
@@ -188,7 +274,8 @@ class KernelFunction:
         from be_runtime.xla import jax_call
 
         options, targets = self._options, self._targets()
-        vmap_method = options.vmap_method or ("broadcast_all" if self._signature.is_batched else None)
+        derivative, rets = self._derivative, len(self._signature.with_role(Role.RET))
+        vmap_method = options.vmap_method or self._signature.vmap_method
 
         def run(*arrays: Any) -> Any:
             resolved = resolve(
@@ -212,12 +299,13 @@ class KernelFunction:
                 input_layouts=options.input_layouts,
                 output_layouts=None if options.output_layouts is None else (*options.output_layouts, *hidden),
                 split=resolved.split._replace(on_gather=options.on_gather),
+                transposes=derivative.bound_transposes(attributes),
             )
             shown = tuple(results[: len(results) - resolved.scratch])
             return shown[0] if resolved.is_single else shown
 
         run.__name__ = run.__qualname__ = self.__name__
-        return jax_call.compiled(run)
+        return jax_call.compiled(derivative.wrap(self.__qualname__, run, rets, attributes))
 
 
 def _layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> Layouts | None:

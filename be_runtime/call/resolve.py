@@ -44,10 +44,13 @@ class CallSignature(NamedTuple):
         return tuple(param for param in self.params if param.role is role)
 
     @property
-    def is_batched(self) -> bool:
-        """True if every array declares leading axes, so that the kernel takes a batch as it is."""
+    def vmap_method(self) -> str | None:
+        """The method that the declared axes allow: a batch at once, or one element after the other."""
         arrays = (*self.with_role(Role.ARG), *self.with_role(Role.RET))
-        return all(param.axes is not None and param.axes[:1] == (LEADING,) for param in arrays)
+        if any(param.axes is None for param in arrays):
+            return None
+        is_batched = all(param.axes is not None and param.axes[:1] == (LEADING,) for param in arrays)
+        return "broadcast_all" if is_batched else "sequential"
 
 
 class Resolved(NamedTuple):

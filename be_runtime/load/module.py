@@ -163,7 +163,7 @@ class CompiledModule:
         params = parse_spec(handlers.spec, function=label)
         named = zip(params, handlers.names, strict=True)
         signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
-        return KernelFunction(signature, partial(self._targets, name))
+        return KernelFunction(signature, partial(self._targets, name), self.__getitem__)
 
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
         """Register a function's target under a name that its content determines."""

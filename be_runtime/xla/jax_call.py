@@ -23,9 +23,10 @@ from jax.interpreters import ad
 from jaxlib.mlir import ir
 
 from be_runtime.errors import RegistrationError, TransformError
+from be_runtime.xla import jax_vjp
 from be_runtime.xla.arrays import ArraySpec
 from be_runtime.xla.attribute_values import Value, as_jax
-from be_runtime.xla.jax_primitive import result_aval
+from be_runtime.xla.jax_primitive import result_aval, zero_tangent
 from be_runtime.xla.split import Split, encode
 
 _PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -76,26 +77,30 @@ class KernelCall(NamedTuple):
         Results, those that the caller does not see included.
     attributes : tuple of (str, Value)
         See `be_runtime.xla.attribute_values`.
+    split : Split
+        Axes that may be split over devices.
     vmap_method : str or None
     aliases : tuple of (int, int)
         Inputs, and the results that may use their memory.
     effect : {"none", "side", "ordered"}
     input_layouts, output_layouts : tuple of (tuple of int or None), or None
         Axes from major to minor.
-    split : Split or None
-        Axes that may be split over devices; None to leave it to XLA, which gathers all arguments.
+    transposes : tuple of (int, callable)
+        Inputs in which the kernel is linear. The callable gets the arrays of a call, with the cotangent of the results
+        in place of the input, and returns the input's cotangent.
     """
 
     label: str
     targets: tuple[tuple[str, str], ...]
     results: tuple[Any, ...]
     attributes: tuple[tuple[str, Value], ...]
+    split: Split
     vmap_method: str | None = None
     aliases: tuple[tuple[int, int], ...] = ()
     effect: EffectKind = "none"
     input_layouts: tuple[Layout | None, ...] | None = None
     output_layouts: tuple[Layout | None, ...] | None = None
-    split: Split | None = None
+    transposes: tuple[tuple[int, Callable[..., Any]], ...] = ()
 
     def __repr__(self) -> str:
         """The text in a printed program."""
@@ -139,7 +144,7 @@ def _execute(*arrays: Any, call: KernelCall) -> Any:
 
 
 def _abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:
-    specs = [None] * len(call.results) if call.split is None else _result_specs(call.split, avals)
+    specs = _result_specs(call.split, avals)
     specs += [None] * (len(call.results) - len(specs))  # scratch memory
     results = [result_aval(avals, each, spec) for each, spec in zip(call.results, specs, strict=True)]
     return results, {effect for kind, effect in _EFFECTS.items() if kind == call.effect}
@@ -162,10 +167,12 @@ def _result_specs(split: Split, avals: Sequence[Any]) -> list[Any]:
 
 def _batch(
     axis_data: Any, arrays: Sequence[Any], axes: Sequence[Any], *, call: KernelCall
-) -> tuple[Sequence[Any], Sequence[int]]:
+) -> tuple[Sequence[Any], Sequence[int | None]]:
     """Map a call over an axis, as the methods of ``jax.ffi.ffi_call`` do."""
     size = axis_data.size
     mapped = [axis is not None for axis in axes]
+    if not any(mapped):
+        return kernel_call.bind(*arrays, call=call), [None] * len(call.results)
     moved = [jnp.moveaxis(a, axis, 0) if axis is not None else a for a, axis in zip(arrays, axes, strict=True)]
     if call.vmap_method in _LOOPS:
         results = _looped(moved, mapped, call)
@@ -179,7 +186,7 @@ def _batch(
         raise TransformError(
             f"{call.label} has no rule for vmap",
             hints=(
-                "declare leading axes, as in arg[... n], if the kernel takes them",
+                "declare the axes of all arrays, as in arg[n], or arg[... n] if the kernel takes a batch",
                 'or choose a method: with_options(vmap_method="sequential"), "broadcast_all" or "expand_dims"',
             ),
         )
@@ -204,7 +211,7 @@ def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> Kern
         results=tuple(jax.ShapeDtypeStruct((size, *each.shape), each.dtype) for each in call.results),
         input_layouts=grown(call.input_layouts, [each is not None for each in sizes]),
         output_layouts=grown(call.output_layouts, [True] * len(call.results)),
-        split=None if call.split is None else call.split.with_axis(sizes),
+        split=call.split.with_axis(sizes),
     )
 
 
@@ -219,19 +226,42 @@ def _looped(arrays: Sequence[Any], mapped: Sequence[bool], call: KernelCall) -> 
     return results
 
 
-def _differentiate(*_values: Any, call: KernelCall) -> Any:
-    raise TransformError(
-        f"{call.label} has no derivative",
-        hints=("give it one by jax.custom_jvp or jax.custom_vjp", "or stop it by jax.lax.stop_gradient"),
-    )
+def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: KernelCall) -> tuple[Any, Any]:
+    """Compute the results, and their tangents by the same kernel where it is linear."""
+    moving = [index for index, tangent in enumerate(tangents) if type(tangent) is not ad.Zero]
+    lacking = [index for index in moving if index not in dict(call.transposes)]
+    if lacking:
+        is_linear = f" with respect to argument {lacking[0]}" if call.transposes else ""
+        name = call.label.rpartition(".")[2]
+        raise TransformError(
+            f"{call.label} has no derivative{is_linear}",
+            hints=(
+                f'give it one: {call.label}.defvjp(forward, backward), with kernels by name, such as "{name}_bwd"',
+                "or, if it is linear in an argument, deftranspose; or stop it by jax.lax.stop_gradient",
+            ),
+        )
+    results = kernel_call.bind(*primals, call=call)
+    parts = [kernel_call.bind(*primals[:i], tangents[i], *primals[i + 1 :], call=call) for i in moving]
+    summed = [functools.reduce(ad.add_tangents, each) for each in zip(*parts, strict=True)]
+    exact = [not jnp.issubdtype(each.dtype, jnp.inexact) for each in results]
+    pairs = zip(results, summed, exact, strict=True)
+    return results, [zero_tangent(result) if is_exact else tangent for result, tangent, is_exact in pairs]
+
+
+def _transpose(cotangents: Sequence[Any], *operands: Any, call: KernelCall) -> list[Any]:
+    """Map the cotangents of the results to that of the input in which the kernel is linear."""
+    (index,) = (i for i, operand in enumerate(operands) if ad.is_undefined_primal(operand))
+    given = [ad.instantiate_zeros(each) for each in cotangents[: len(call.split.results)]]
+    found = jax_vjp.transposed(dict(call.transposes)[index], call.split, index, operands, given)
+    return [found if i == index else None for i in range(len(operands))]
 
 
 def _lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence[Any]:
     target = dict(call.targets).get(platform)
     if target is None:
         raise _not_registered(call, platform)
-    if call.split is not None and call.effect != "ordered" and not _is_local(ctx.module_context.axis_context):
-        return _lower_split(target, ctx, operands, call, call.split)
+    if call.effect != "ordered" and not _is_local(ctx.module_context.axis_context):
+        return _lower_split(target, ctx, operands, call)
     ordered = call.effect == "ordered"
     rule = jax.ffi.ffi_lowering(
         target,
@@ -257,10 +287,11 @@ def _is_local(where: Any) -> bool:
     return not isinstance(where, sharding_impls.ShardingContext) or where.num_devices == 1
 
 
-def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall, split: Split) -> Sequence[Any]:
+def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
     """Emit a call for `be_runtime.xla.partition`, with the rule by which Shardy finds the shardings of its results."""
     from be_runtime.xla import partition
 
+    split = call.split
     shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
     types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in shown]
     where = ctx.module_context.axis_context
@@ -317,5 +348,6 @@ kernel_call.def_impl(_execute)
 kernel_call.def_effectful_abstract_eval(_abstract)
 batching.fancy_primitive_batchers[kernel_call] = _batch
 ad.primitive_jvps[kernel_call] = _differentiate
+ad.primitive_transposes[kernel_call] = _transpose
 for _platform in _PLATFORMS:
     mlir.register_lowering(kernel_call, functools.partial(_lower, _platform), platform=_platform)

@@ -1,0 +1,134 @@
+"""Comparison of a function's derivatives with finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.errors import ArgumentError, GradientError
+from be_runtime.xla import jax_port, jax_vjp
+
+_STEPS = {2: 2e-2, 4: 4e-3, 8: 1e-6}
+"""Steps by the bytes of an element: about the cube root of its precision, the best for central differences."""
+
+_TOLERANCES = {2: 1e-1, 4: 1e-2, 8: 1e-6}
+
+
+class _Worst(NamedTuple):
+    """The element whose derivative is furthest off."""
+
+    excess: float
+    argument: int
+    element: tuple[int, ...]
+    given: float
+    expected: float
+
+
+def gradcheck(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    elements: int = 200,
+    seed: int = 0,
+    **attributes: Any,
+) -> None:
+    """Compare a function's derivatives with central differences, which are computed in float64.
+
+    The results are summed with random weights. The derivative of that sum is taken with respect to elements of each
+    input, one at a time, and compared with what ``jax.vjp`` gives.
+
+    Parameters
+    ----------
+    function : callable
+        Function of arrays, such as ``module.f``.
+    args : sequence of array
+        Inputs. Those of other than floats are held fixed.
+    rtol, atol : float, optional
+        Tolerances, relative to the derivative and to the greatest one of its input. By default they follow from the
+        precision of the input: 1e-2 for float32, 1e-6 for float64.
+    elements : int
+        Most elements of an input that are compared; those of larger ones are drawn at random.
+    seed : int
+        Seed of the weights and of the elements.
+    **attributes
+        Keyword arguments of `function`.
+
+    Raises
+    ------
+    GradientError
+        A derivative is off; the error names the argument, the element, and both values. It is an AssertionError.
+    ArgumentError
+        No input has derivatives.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from be_runtime import gradcheck
+    >>> gradcheck(jnp.sin, [jnp.arange(3.0)])
+    """
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    arrays = [jax_port.as_array(each) for each in args]
+    moving = [index for index, array in enumerate(arrays) if jax_vjp.is_real(array)]
+    name = getattr(function, "__qualname__", repr(function))
+    if not moving:
+        raise ArgumentError(f"{name}: no argument has derivatives that can be compared: none is of floats")
+
+    def run(*inputs: Any) -> Any:
+        return function(*inputs, **attributes)
+
+    weights, gradients = jax_vjp.pull_back(run, arrays, lambda out: random.standard_normal(out.shape).astype(out.dtype))
+
+    def weighted(values: Sequence[Any]) -> float:
+        results = jax_vjp.leaves(run(*values))
+        pairs = zip(weights, results, strict=True)
+        return float(sum(np.sum(np.asarray(w, np.float64) * np.asarray(r, np.float64)) for w, r in pairs))
+
+    for argument in moving:
+        worst = _compare(
+            arrays, argument, np.asarray(gradients[argument], np.float64), weighted, random, elements, rtol, atol
+        )
+        if worst is not None:
+            place = "".join(f"[{i}]" for i in worst.element)
+            raise GradientError(
+                f"{name}: the derivative with respect to argument {argument}{place} is {worst.given:.6g}, "
+                f"but differences give {worst.expected:.6g}: {abs(worst.given - worst.expected):.3g} off"
+            )
+
+
+def _compare(
+    arrays: Sequence[Any],
+    argument: int,
+    gradient: Any,
+    weighted: Callable[[Sequence[Any]], float],
+    random: Any,
+    elements: int,
+    rtol: float | None,
+    atol: float | None,
+) -> _Worst | None:
+    """Return the element of one input that is furthest off; None if all are within the tolerances."""
+    import numpy as np
+
+    base = np.asarray(arrays[argument])
+    size = min(base.dtype.itemsize, 8)
+    relative = _TOLERANCES[size] if rtol is None else rtol
+    absolute = (_TOLERANCES[size] if atol is None else atol) * max(1.0, float(np.abs(gradient).max(initial=0)))
+    chosen = range(base.size) if base.size <= elements else random.choice(base.size, elements, replace=False)
+    worst: _Worst | None = None
+    for flat in chosen:
+        index = tuple(int(i) for i in np.unravel_index(int(flat), base.shape))
+        step = _STEPS[size] * max(1.0, float(abs(base[index])))
+        sides = []
+        for sign in (1, -1):
+            moved = base.copy()
+            moved[index] = base[index] + sign * step
+            sides.append((float(moved[index]), weighted([*arrays[:argument], moved, *arrays[argument + 1 :]])))
+        (high, above), (low, below) = sides
+        expected, given = (above - below) / (high - low), float(gradient[index])
+        excess = abs(given - expected) - absolute - relative * abs(expected)
+        if not excess <= 0 and (worst is None or not excess <= worst.excess):
+            worst = _Worst(excess, argument, index, given, expected)
+    return worst

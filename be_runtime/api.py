@@ -34,7 +34,7 @@ def load_cuda_inline(
     extra_include_paths: Sequence[StrPath] | None = None,
     build_directory: StrPath | None = None,
     verbose: bool = False,
-    compute_capability: str | None = None,
+    compute_capability: str | Sequence[str] | None = None,
     force_rebuild: bool = False,
     auto_register: bool = True,
     target_prefix: str | None = None,
@@ -63,8 +63,8 @@ def load_cuda_inline(
         Keep the module here instead of in the cache.
     verbose : bool
         Print the commands and what they said to standard error.
-    compute_capability : str, optional
-        Such as ``"sm_86"``, ``"8.6"`` or ``"8.0,9.0"``. By default that of `set_compute_capabilities`, the variable
+    compute_capability : str or list of str, optional
+        Such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default that of `set_compute_capabilities`, the variable
         ``BE_COMPUTE_CAPABILITIES``, or the devices present; those that `extra_cuda_cflags` name, if any do.
     force_rebuild : bool
         Compile even if the cache holds a valid entry.

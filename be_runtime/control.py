@@ -8,6 +8,7 @@ from typing import Any
 
 from be_runtime.cache import Store
 from be_runtime.errors import ArgumentError
+from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
@@ -150,20 +151,30 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     return PROCESS.registry.names(None if platform is None else _platform(platform))
 
 
-def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, content: str | None = None) -> None:
+def register_ffi_target(
+    name: str,
+    handler: Any,
+    function: str | None = None,
+    *,
+    platform: str | None = None,
+    content: str | None = None,
+) -> None:
     """Register an FFI handler under a name, and keep track of it as the load functions do.
 
     Parameters
     ----------
     name : str
         Target name for ``jax.ffi.ffi_call``.
-    handler : capsule
-        Handler, as from `CompiledModule.get_handler` or ``jax.ffi.pycapsule``.
-    platform : {"cpu", "CUDA"}
-        Platform that it runs on; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``.
+    handler : CompiledModule or capsule
+        Module, or a handler, as from `CompiledModule.get_handler` or ``jax.ffi.pycapsule``.
+    function : str, optional
+        Name of the module's function; after a handler, its platform may stand here.
+    platform : {"cpu", "CUDA"}, optional
+        Platform that it runs on; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. By default the module's, ``"cpu"`` for a
+        handler.
     content : str, optional
-        Identity of the handler's code: registering the same content again does nothing. By default each handler
-        object has its own content.
+        Identity of the handler's code: registering the same content again does nothing. By default that of the
+        module's function; each other handler object has its own.
 
     Raises
     ------
@@ -171,11 +182,18 @@ def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, conte
         The name is live with other content.
     ArgumentError
         The name or platform is not allowed.
+    KeyError
+        The module has no such function.
     """
     check_name(name)
-    content = f"object:{id(handler)}" if content is None else content
-    target = Target(name=name, platform=_platform(platform), content=content)
-    PROCESS.registry.add([target], {name: lambda: handler})
+    if isinstance(handler, CompiledModule):
+        capsule = handler.get_handler(str(function))
+        usual, identity = handler.platform, handler.identities[str(function)]
+    else:
+        capsule, usual, identity = handler, "cpu" if function is None else function, f"object:{id(handler)}"
+    where = _platform(usual if platform is None else platform)
+    target = Target(name=name, platform=where, content=identity if content is None else content)
+    PROCESS.registry.add([target], {name: lambda: capsule})
 
 
 def _platform(name: object) -> str:

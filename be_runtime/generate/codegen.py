@@ -92,12 +92,12 @@ def render_include(path: str) -> str:
 
 
 def render_named_types(sources: Sequence[SourceText]) -> str:
-    """Define the macros for the types that some sources name; CUDA's 16-bit types would cost every other build 0.3 s.
+    r"""Define the macros for the types that some sources name; CUDA's 16-bit types would cost every other build 0.3 s.
 
     Examples
     --------
     >>> render_named_types([SourceText(name="a.cc", text="BE_DISPATCH_COMPLEX(x.dtype(), T, {})")])
-    '#define BE_INTERNAL_NAMES_COMPLEX\\n'
+    '#define BE_INTERNAL_NAMES_COMPLEX\n'
     """
     return "".join(
         f"#define {macro}\n" for macro, words in _NAMED_TYPES if any(words.search(source.text) for source in sources)

@@ -47,8 +47,12 @@ class CompiledModule:
         Path of the shared library.
     content_hash : str
         Hash of everything that the library was made from; the same in every process.
+    platform : str
+        JAX's name of the platform that it runs on.
     symbols : mapping of str to str
         Symbol of each function's handler.
+    identities : mapping of str to str
+        Identity of each function's handler, the same in a module that has more functions of the same source.
     library : ctypes.CDLL
     capsule : callable
         Function that wraps a handler for registration with JAX.
@@ -66,7 +70,7 @@ class CompiledModule:
     ... }''',
     ... )
     >>> module.function_names
-    ('negate',)
+    ['negate']
     """
 
     def __init__(
@@ -75,21 +79,25 @@ class CompiledModule:
         name: str,
         path: Path,
         content_hash: str,
+        platform: str,
         symbols: Mapping[str, str],
+        identities: Mapping[str, str],
         library: ctypes.CDLL,
         capsule: Callable[[object], object],
     ) -> None:
         self.name = name
         self.path = path
         self.content_hash = content_hash
+        self.platform = platform
+        self.identities = dict(identities)
         self._symbols = dict(symbols)
         self._library = library
         self._capsule = capsule
 
     @property
-    def function_names(self) -> tuple[str, ...]:
+    def function_names(self) -> list[str]:
         """The names of the module's functions, in the order of the source."""
-        return tuple(self._symbols)
+        return list(self._symbols)
 
     def get_handler(self, name: str) -> object:
         """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.

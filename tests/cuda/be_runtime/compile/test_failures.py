@@ -166,7 +166,7 @@ def test_flag_that_nvcc_does_not_know():
 
 def test_a_failure_leaves_no_entry_and_a_mended_source_builds():
     failure(ERRORS["host code"][0])
-    assert load(HEAD + KERNEL + ENTRY).function_names == ("f",)
+    assert load(HEAD + KERNEL + ENTRY).function_names == ["f"]
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,8 @@ __global__ void copy(const BE::Tensor in, BE::Tensor out) {
 }
 """
 # What kernels written for brainevent ask of cuda_common.h and common.h.
-NAMES = ("IS_ACTIVE_BOOL", "IS_ACTIVE_FLOAT") + tuple(
-    f"{kind}_{element}" for kind in ("IS_ACTIVE", "READ", "WRITE", "ZERO") for element in ("F32", "F64", "F16", "BF16")
-)
+KINDS, ELEMENTS = ("IS_ACTIVE", "READ", "WRITE", "ZERO"), ("F32", "F64", "F16", "BF16")
+NAMES = ("IS_ACTIVE_BOOL", "IS_ACTIVE_FLOAT", *(f"{kind}_{element}" for kind in KINDS for element in ELEMENTS))
 MACROS = '#include "cuda_common.h"\n' + "".join(f"#ifndef {name}\n#error {name}\n#endif\n" for name in NAMES)
 CHECKS = """
 #include <ostream>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,51 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     PROCESS.choose_archs(() if text is None else parse_archs(text))
 
 
+def set_backend(platform: str, backend: str | None) -> None:
+    """Prefer a backend for a platform in all operations that have a kernel of it, from now on.
+
+    It comes before an operation's own default, and after the argument ``backend`` of a call. Jitted functions follow
+    it: if it is a change, JAX traces and compiles again whatever is called. Call it before threads use operations.
+
+    Parameters
+    ----------
+    platform : {"cpu", "gpu", "tpu"}
+    backend : str or None
+        Backend; None restores the operations' defaults.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such platform, or the backend is no name.
+    """
+    from be_runtime.kernels.operation.backends import check_name as check_backend
+    from be_runtime.kernels.operation.backends import check_platform
+
+    where = check_platform(platform)
+    rest = {name: chosen for name, chosen in PROCESS.backends.items() if name != where}
+    _choose_backends(rest if backend is None else {**rest, where: check_backend(backend)})
+
+
+def get_backend(platform: str) -> str | None:
+    """Return the backend that `set_backend` chose for a platform; None if it chose none."""
+    from be_runtime.kernels.operation.backends import check_platform
+
+    return PROCESS.backends.get(check_platform(platform))
+
+
+def clear_backends() -> None:
+    """Restore the operations' own defaults for all platforms."""
+    _choose_backends({})
+
+
+def _choose_backends(chosen: Mapping[str, str]) -> None:
+    if chosen != PROCESS.backends:
+        from be_runtime.xla import jax_primitive
+
+        PROCESS.backends = chosen
+        jax_primitive.forget_programs()
+
+
 def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     """List the FFI targets that this process has registered, sorted.
 
@@ -194,6 +239,20 @@ def register_ffi_target(
     where = _platform(usual if platform is None else platform)
     target = Target(name=name, platform=where, content=identity if content is None else content)
     PROCESS.registry.add([target], {name: lambda: capsule})
+
+
+def print_diagnostics() -> None:
+    """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets."""
+    from be_toolchain.machine.system import LocalSystem
+    from be_toolchain.report.doctor import examine_machine
+    from be_toolchain.report.report_text import render_report
+    from be_toolchain.terminal import say
+
+    report = examine_machine(LocalSystem())
+    cache = get_cache_dir()
+    say(render_report(report))
+    say(report.redact(f"\ncache: {cache}, {sum(1 for _ in Store(cache).entries())} entries"))
+    say(f"registered targets: {', '.join(list_registered_targets()) or 'none'}")
 
 
 def _platform(name: object) -> str:

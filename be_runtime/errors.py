@@ -200,6 +200,12 @@ class RegistrationError(BeRuntimeError, ValueError):
     code = "BE601"
 
 
+class KernelError(BeRuntimeError, RuntimeError):
+    """The generator of an operation's kernel failed."""
+
+    code = "BE701"
+
+
 class StreamWarning(UserWarning):
     """A CUDA function launches kernels that are in no order with the rest of the program."""
 

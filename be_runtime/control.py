@@ -146,18 +146,12 @@ def set_backend(platform: str, backend: str | None) -> None:
     platform : {"cpu", "gpu", "tpu"}
     backend : str or None
         Backend; None restores the operations' defaults.
-
-    Raises
-    ------
-    ArgumentError
-        There is no such platform, or the backend is no name.
     """
-    from be_runtime.kernels.operation.backends import check_name as check_backend
-    from be_runtime.kernels.operation.backends import check_platform
+    from be_runtime.kernels.operation import backends
 
-    where = check_platform(platform)
+    where = backends.check_platform(platform)
     rest = {name: chosen for name, chosen in PROCESS.backends.items() if name != where}
-    _choose_backends(rest if backend is None else {**rest, where: check_backend(backend)})
+    _choose_backends(rest if backend is None else {**rest, where: backends.check_name(backend)})
 
 
 def get_backend(platform: str) -> str | None:
@@ -197,12 +191,7 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
 
 
 def register_ffi_target(
-    name: str,
-    handler: Any,
-    function: str | None = None,
-    *,
-    platform: str | None = None,
-    content: str | None = None,
+    name: str, handler: Any, function: str | None = None, *, platform: str | None = None, content: str | None = None
 ) -> None:
     """Register an FFI handler under a name, and keep track of it as the load functions do.
 

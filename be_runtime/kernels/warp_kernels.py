@@ -87,20 +87,7 @@ def warp_kernel(
 
 
 def jaxtype_to_warptype(dtype: Any) -> Any:
-    """Return Warp's scalar type for a dtype, such as ``warp.float32``.
-
-    Parameters
-    ----------
-    dtype : dtype or type
-        What numpy takes as a dtype, such as ``np.float32``, ``"int32"`` or ``float``.
-
-    Raises
-    ------
-    ImportError
-        Warp is not installed.
-    ArgumentError
-        Warp has no such scalar.
-    """
+    """Return Warp's scalar type, such as ``warp.float32``, for what numpy takes as a dtype."""
     import numpy as np
 
     warp = _import_warp("jaxtype_to_warptype")
@@ -114,15 +101,7 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
 
 
 def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
-    """Return the type of a Warp kernel's array parameter for a shape and dtype.
-
-    Raises
-    ------
-    ImportError
-        Warp is not installed.
-    ArgumentError
-        Warp has no such scalar, or the shape has no axes: Warp's arrays have one at least.
-    """
+    """Return the type of a Warp kernel's array parameter for a ``ShapeDtypeStruct`` with axes."""
     if not jax_info.shape:
         raise ArgumentError(f"{jax_info} has no axes, and a Warp array has one at least", hints=("use the shape (1,)",))
     dtype = jaxtype_to_warptype(jax_info.dtype)

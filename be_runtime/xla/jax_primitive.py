@@ -20,8 +20,6 @@ from jax.interpreters import ad, batching, mlir
 _LOWERED_FOR = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
 """JAX's platforms for each platform of an operation."""
 
-_OWNER = "be_runtime_owner"
-
 
 class Level(NamedTuple):
     """One application of ``vmap``, which adds a leading axis.
@@ -42,7 +40,6 @@ def new_primitive(
     name: str,
     result_types: Callable[[Any], Sequence[jax.ShapeDtypeStruct]],
     run: Callable[..., Sequence[Any]],
-    owner: object = None,
 ) -> Primitive:
     """Make a primitive with several results and one parameter, ``call``, which is hashable.
 
@@ -53,11 +50,8 @@ def new_primitive(
         Function from the parameter to the shape and dtype of each result.
     run : callable
         ``run(platform, call, *arguments)`` computes the results while it is traced for a platform.
-    owner : object
-        What `owner_of` returns for it.
     """
     primitive = Primitive(name)
-    setattr(primitive, _OWNER, owner)
     primitive.multiple_results = True
 
     def bind(*arguments: Any, call: Any) -> Any:
@@ -80,19 +74,6 @@ def new_primitive(
         for each in lowered_for:
             mlir.register_lowering(primitive, rule, platform=each)
     return primitive
-
-
-def owner_of(primitive: Any) -> Any:
-    """Return the owner of a primitive of ours; None for any other.
-
-    Raises
-    ------
-    TypeError
-        The object is no primitive.
-    """
-    if not isinstance(primitive, Primitive):
-        raise TypeError(f"an XLACustomKernel or a JAX primitive is expected, not {primitive!r}")
-    return getattr(primitive, _OWNER, None)
 
 
 def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[..., Sequence[Any]]:

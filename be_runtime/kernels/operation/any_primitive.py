@@ -12,14 +12,7 @@ from be_runtime.xla import jax_primitive
 
 
 def defjvp(primitive: Any, *jvp_rules: Callable[..., Any] | None) -> None:
-    """Use one JVP rule for each input, as `XLACustomKernel.def_jvp_rule2` does, also for a primitive of JAX's.
-
-    Parameters
-    ----------
-    primitive : XLACustomKernel or Primitive
-    *jvp_rules : callable or None
-        ``rule(tangent, *primals, **parameters)``; None stands for an input that has no effect on the derivative.
-    """
+    """Use one JVP rule for each input of an operation or a primitive, as `XLACustomKernel.def_jvp_rule2` does."""
     operation = _operation(primitive)
     if operation is not None:
         operation.def_jvp_rule2(*jvp_rules)
@@ -38,15 +31,6 @@ def general_batching_rule(
 ) -> tuple[Any, Any]:
     """Compute a batch: an operation by its general rule, a primitive of JAX's for one element after the other.
 
-    Parameters
-    ----------
-    primitive : XLACustomKernel or Primitive
-    arguments : sequence of array
-    axes : sequence of int or None
-        Axis of the batch in each argument; None if it is the same for all elements.
-    **parameters
-        Parameters of the primitive: for an operation ``outs``, ``backend`` and its keywords.
-
     Returns
     -------
     tuple
@@ -64,7 +48,6 @@ def general_batching_rule(
 
 def _operation(primitive: Any) -> XLACustomKernel | None:
     """Return the operation that is meant; None for a primitive of JAX's."""
-    if isinstance(primitive, XLACustomKernel):
-        return primitive
-    owner: XLACustomKernel | None = jax_primitive.owner_of(primitive)
-    return owner
+    if not isinstance(primitive, XLACustomKernel) and not hasattr(primitive, "bind"):
+        raise TypeError(f"an XLACustomKernel or a JAX primitive is expected, not {primitive!r}")
+    return primitive if isinstance(primitive, XLACustomKernel) else getattr(primitive, "be_runtime_operation", None)

@@ -94,27 +94,19 @@ class BenchmarkResult(NamedTuple):
 def benchmark_function(
     fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
 ) -> tuple[float, float, float, float, Any]:
-    """Time calls of a function from Python, dispatch included; see `XLACustomKernel.benchmark` for kernels alone.
+    """Time ``fn(*data)`` from Python, dispatch included; see `XLACustomKernel.benchmark` for kernels alone.
 
     Parameters
     ----------
-    fn : callable
-        Function, called as ``fn(*data)``.
     n_warmup, n_runs : int
         Number of samples that are discarded, and of those that count.
     n_batch_per_run : int
         Calls of a sample; their results are waited for together.
-    data : sequence
 
     Returns
     -------
     tuple
         Mean, standard deviation, minimum and maximum of the seconds of one call, and a result.
-
-    Raises
-    ------
-    ArgumentError
-        A number is too small.
     """
     if min(n_runs, n_batch_per_run) < 1 or n_warmup < 0:
         raise ArgumentError(

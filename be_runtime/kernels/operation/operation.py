@@ -57,7 +57,8 @@ class XLACustomKernel:
         self._data: Callable[..., Iterable[Any]] | None = None
         self._used = False
         self._lock = ThreadLock()
-        self.primitive = jax_primitive.new_primitive(name, Call.result_types, run, owner=self)
+        self.primitive = jax_primitive.new_primitive(name, Call.result_types, run)
+        self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
 
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:

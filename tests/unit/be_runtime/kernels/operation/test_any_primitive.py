@@ -26,9 +26,9 @@ def product(name: str = "product") -> XLACustomKernel:
     return operation
 
 
-def plain_primitive(*, multiple: bool) -> Primitive:
+def plain_primitive(*, multiple: bool) -> Any:
     """A primitive as people make them: the product, alone or with the sum."""
-    primitive = Primitive("plain")
+    primitive: Any = Primitive("plain")
     primitive.multiple_results = multiple
 
     def compute(x: Any, y: Any) -> Any:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from be_runtime import control as config
 from be_runtime.api import load_cpp_dir, load_cpp_file, load_cpp_inline, load_cuda_dir, load_cuda_file, load_cuda_inline
 from be_runtime.control import (
+    clear_backends,
     clear_cache,
     export_prebuilt,
+    get_backend,
     get_cache_dir,
     list_registered_targets,
+    print_diagnostics,
     register_ffi_target,
+    set_backend,
     set_cache_dir,
     set_compute_capabilities,
     write_compile_commands,
@@ -29,6 +34,7 @@ from be_runtime.errors import (
     EntryPointNotFoundError,
     GatherWarning,
     GradientError,
+    KernelError,
     LoadError,
     RegistrationError,
     SourceNotFoundError,
@@ -45,10 +51,11 @@ if TYPE_CHECKING:
     from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
     from be_runtime.kernels.numba.cpu.cpu_kernel import numba_kernel
     from be_runtime.kernels.numba.gpu.numba_cuda import numba_cuda_kernel
+    from be_runtime.kernels.operation.any_primitive import defjvp, general_batching_rule
     from be_runtime.kernels.operation.backends import FallbackWarning
-    from be_runtime.kernels.operation.benchmark import BenchmarkConfig
+    from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
     from be_runtime.kernels.operation.operation import XLACustomKernel
-    from be_runtime.kernels.warp_kernels import warp_kernel
+    from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
 
 __all__ = [
     "ArgumentError",
@@ -63,6 +70,7 @@ __all__ = [
     "FallbackWarning",
     "GatherWarning",
     "GradientError",
+    "KernelError",
     "LoadError",
     "RegistrationError",
     "SourceNotFoundError",
@@ -71,11 +79,19 @@ __all__ = [
     "TransformError",
     "XLACustomKernel",
     "__version__",
+    "benchmark_function",
+    "clear_backends",
     "clear_cache",
+    "config",
     "cuda_kernel",
+    "defjvp",
     "export_prebuilt",
+    "general_batching_rule",
+    "get_backend",
     "get_cache_dir",
     "gradcheck",
+    "jaxinfo_to_warpinfo",
+    "jaxtype_to_warptype",
     "list_registered_targets",
     "load_cpp_dir",
     "load_cpp_file",
@@ -86,7 +102,9 @@ __all__ = [
     "numba_cuda_callable",
     "numba_cuda_kernel",
     "numba_kernel",
+    "print_diagnostics",
     "register_ffi_target",
+    "set_backend",
     "set_cache_dir",
     "set_compute_capabilities",
     "warp_kernel",
@@ -97,8 +115,13 @@ _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
     "FallbackWarning": "kernels.operation.backends",
     "XLACustomKernel": "kernels.operation.operation",
+    "benchmark_function": "kernels.operation.benchmark",
     "cuda_kernel": "kernels.cuda.raw",
     "gradcheck": "call.gradcheck",
+    "defjvp": "kernels.operation.any_primitive",
+    "general_batching_rule": "kernels.operation.any_primitive",
+    "jaxinfo_to_warpinfo": "kernels.warp_kernels",
+    "jaxtype_to_warptype": "kernels.warp_kernels",
     "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
     "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",

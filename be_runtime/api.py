@@ -34,7 +34,7 @@ def load_cuda_inline(
     extra_include_paths: Sequence[StrPath] | None = None,
     build_directory: StrPath | None = None,
     verbose: bool = False,
-    compute_capability: str | None = None,
+    compute_capability: str | Sequence[str] | None = None,
     force_rebuild: bool = False,
     auto_register: bool = True,
     target_prefix: str | None = None,
@@ -53,8 +53,8 @@ def load_cuda_inline(
         CUDA C++; several texts are compiled as one, in order.
     functions : dict, list of str or None
         A mapping of function name to arg_spec tokens, such as ``{"vector_add": ["arg", "arg", "ret", "stream"]}``; a
-        list of names, whose arg_spec is read from their C++ signature; or None for the functions that a
-        ``// @BE name`` comment announces.
+        list of names, whose arg_spec is read from their C++ signature, empty for a module without any; or None for the
+        functions that a ``// @BE name`` comment announces.
     extra_cuda_cflags, extra_ldflags : list of str, optional
         For nvcc and for the linker; each item reaches it as one argument.
     extra_include_paths : list of path, optional
@@ -63,9 +63,10 @@ def load_cuda_inline(
         Keep the module here instead of in the cache.
     verbose : bool
         Print the commands and what they said to standard error.
-    compute_capability : str, optional
-        Such as ``"sm_86"``, ``"8.6"`` or ``"8.0,9.0"``. By default that of `set_compute_capabilities`, the variable
-        ``BE_COMPUTE_CAPABILITIES``, or the devices present; those that `extra_cuda_cflags` name, if any do.
+    compute_capability : str or list of str, optional
+        Such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default that of
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, or the devices present; those that
+        `extra_cuda_cflags` name, if any do.
     force_rebuild : bool
         Compile even if the cache holds a valid entry.
     auto_register : bool

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from be_runtime.cache import Store
 from be_runtime.errors import ArgumentError
+from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
@@ -134,6 +135,45 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     PROCESS.choose_archs(() if text is None else parse_archs(text))
 
 
+def set_backend(platform: str, backend: str | None) -> None:
+    """Prefer a backend for a platform in all operations that have a kernel of it, from now on.
+
+    It comes before an operation's own default, and after the argument ``backend`` of a call. Jitted functions follow
+    it: if it is a change, JAX traces and compiles again whatever is called. Call it before threads use operations.
+
+    Parameters
+    ----------
+    platform : {"cpu", "gpu", "tpu"}
+    backend : str or None
+        Backend; None restores the operations' defaults.
+    """
+    from be_runtime.kernels.operation import backends
+
+    where = backends.check_platform(platform)
+    rest = {name: chosen for name, chosen in PROCESS.backends.items() if name != where}
+    _choose_backends(rest if backend is None else {**rest, where: backends.check_name(backend)})
+
+
+def get_backend(platform: str) -> str | None:
+    """Return the backend that `set_backend` chose for a platform; None if it chose none."""
+    from be_runtime.kernels.operation.backends import check_platform
+
+    return PROCESS.backends.get(check_platform(platform))
+
+
+def clear_backends() -> None:
+    """Restore the operations' own defaults for all platforms."""
+    _choose_backends({})
+
+
+def _choose_backends(chosen: Mapping[str, str]) -> None:
+    if chosen != PROCESS.backends:
+        from be_runtime.xla import jax_primitive
+
+        PROCESS.backends = chosen
+        jax_primitive.forget_programs()
+
+
 def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     """List the FFI targets that this process has registered, sorted.
 
@@ -150,20 +190,25 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     return PROCESS.registry.names(None if platform is None else _platform(platform))
 
 
-def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, content: str | None = None) -> None:
+def register_ffi_target(
+    name: str, handler: Any, function: str | None = None, *, platform: str | None = None, content: str | None = None
+) -> None:
     """Register an FFI handler under a name, and keep track of it as the load functions do.
 
     Parameters
     ----------
     name : str
         Target name for ``jax.ffi.ffi_call``.
-    handler : capsule
-        Handler, as from `CompiledModule.get_handler` or ``jax.ffi.pycapsule``.
-    platform : {"cpu", "CUDA"}
-        Platform that it runs on; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``.
+    handler : CompiledModule or capsule
+        Module, or a handler, as from `CompiledModule.get_handler` or ``jax.ffi.pycapsule``.
+    function : str, optional
+        Name of the module's function; after a handler, its platform may stand here.
+    platform : {"cpu", "CUDA"}, optional
+        Platform that it runs on; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. By default the module's, ``"cpu"`` for a
+        handler.
     content : str, optional
-        Identity of the handler's code: registering the same content again does nothing. By default each handler
-        object has its own content.
+        Identity of the handler's code: registering the same content again does nothing. By default that of the
+        module's function; each other handler object has its own.
 
     Raises
     ------
@@ -171,11 +216,32 @@ def register_ffi_target(name: str, handler: Any, platform: str = "cpu", *, conte
         The name is live with other content.
     ArgumentError
         The name or platform is not allowed.
+    KeyError
+        The module has no such function.
     """
     check_name(name)
-    content = f"object:{id(handler)}" if content is None else content
-    target = Target(name=name, platform=_platform(platform), content=content)
-    PROCESS.registry.add([target], {name: lambda: handler})
+    if isinstance(handler, CompiledModule):
+        capsule = handler.get_handler(str(function))
+        usual, identity = handler.platform, handler.identity(str(function))
+    else:
+        capsule, usual, identity = handler, "cpu" if function is None else function, f"object:{id(handler)}"
+    where = _platform(usual if platform is None else platform)
+    target = Target(name=name, platform=where, content=identity if content is None else content)
+    PROCESS.registry.add([target], {name: lambda: capsule})
+
+
+def print_diagnostics() -> None:
+    """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets."""
+    from be_toolchain.machine.system import LocalSystem
+    from be_toolchain.report.doctor import examine_machine
+    from be_toolchain.report.report_text import render_report
+    from be_toolchain.terminal import say
+
+    report = examine_machine(LocalSystem())
+    cache = get_cache_dir()
+    say(render_report(report))
+    say(report.redact(f"\ncache: {cache}, {sum(1 for _ in Store(cache).entries())} entries"))
+    say(f"registered targets: {', '.join(list_registered_targets()) or 'none'}")
 
 
 def _platform(name: object) -> str:

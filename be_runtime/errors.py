@@ -212,6 +212,12 @@ class GradientError(BeRuntimeError, AssertionError):
     code = "BE702"
 
 
+class KernelError(BeRuntimeError, RuntimeError):
+    """The generator of an operation's kernel failed."""
+
+    code = "BE703"
+
+
 class GatherWarning(UserWarning):
     """An argument of a kernel is gathered on each device, since the kernel can't be split along one of its axes."""
 

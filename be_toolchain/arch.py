@@ -12,6 +12,9 @@ ACCEPTED_SPELLINGS = '"8.6", "86", "sm_86" or "compute_86", with a suffix letter
 _ARCH = re.compile(r"(?:sm_|compute_)?(?:(\d{1,2})\.(\d)|(\d{1,2})(\d))([af]?)", re.ASCII | re.IGNORECASE)
 
 
+_OLDEST_MAJOR = 2
+
+
 class Arch(NamedTuple):
     """A compute capability, such as 8.6 or the architecture-specific 9.0a.
 
@@ -48,7 +51,7 @@ class Arch(NamedTuple):
         Raises
         ------
         ArchError
-            `text` has none of these forms.
+            `text` has none of these forms, or names an architecture before 2.0.
 
         Examples
         --------
@@ -61,7 +64,14 @@ class Arch(NamedTuple):
         if match is None:
             raise ArchError(f"{text!r} is not a GPU architecture", hints=(f"write it as {ACCEPTED_SPELLINGS}",))
         dotted_major, dotted_minor, major, minor, suffix = match.groups()
-        return cls(int(dotted_major or major), int(dotted_minor or minor), suffix.lower())
+        arch = cls(int(dotted_major or major), int(dotted_minor or minor), suffix.lower())
+        if arch.major < _OLDEST_MAJOR:
+            meant = f"{arch.major}{arch.minor}.0{arch.suffix}"
+            raise ArchError(
+                f"{text!r} is compute capability {arch}; CUDA knows none below {_OLDEST_MAJOR}.0",
+                hints=(f"did you mean {meant}?",) if arch.major else (),
+            )
+        return arch
 
     @property
     def number(self) -> str:

@@ -18,7 +18,7 @@ from be_runtime.generate.bind import bind
 from be_runtime.generate.codegen import Binding
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
 from be_runtime.request.options import Language
-from be_runtime.spec import render_spec
+from be_runtime.spec.grammar import render_spec
 from be_runtime.spec.model import EntryPoint, Role
 from be_toolchain.terminal import printable
 
@@ -98,6 +98,7 @@ def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> 
                 plain=binding.handler(allow_cuda_graph=False),
                 graph=binding.handler(allow_cuda_graph=True),
                 warning=_race(binding.entry) if language == "cuda" else "",
+                call_name=binding.entry.call_name,
                 spec=render_spec((*binding.entry.params, *binding.entry.rules)),
                 names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
             )

@@ -77,7 +77,7 @@ def _named(units: Sequence[Unit], functions: object) -> dict[str, tuple[EntryPoi
         names = list(functions)
     found: dict[str, list[EntryPoint]] = {unit.stem: [] for unit in units}
     if not names:
-        discover(every_source, functions)  # type: ignore[arg-type]  # raises: not a mapping or list, or empty
+        discover(every_source, functions)  # type: ignore[arg-type]  # raises unless it is empty
     for name in names:
         wanted = {name: functions[name]} if isinstance(functions, Mapping) else [name]
         hits = {unit.stem: hit for unit in units if (hit := _lookup(unit, wanted))}

@@ -19,6 +19,8 @@ class Handlers(NamedTuple):
         Symbols without and with the trait that lets a command buffer capture the handler.
     warning : str
         Warning to show when the module is loaded; empty for most functions.
+    call_name : str
+        Qualified C++ name of the function.
     spec : tuple of str
         Tokens of its arg_spec, with all types.
     names : tuple of str
@@ -30,6 +32,7 @@ class Handlers(NamedTuple):
     plain: str
     graph: str
     warning: str = ""
+    call_name: str = ""
     spec: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     doc: str = ""

@@ -5,7 +5,7 @@
 ///
 /// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`), i32. The 16-bit types are computed
 /// with in float, their accumulator type. Where a kernel is written as a macro over element types, the names in
-/// capitals are what it takes as parameters; they are functions all the same.
+/// capitals are what it takes as parameters; they are functions, which `#ifdef` finds too.
 ///
 /// Needs compute capability 6.0.
 
@@ -177,6 +177,26 @@ __device__ __forceinline__ __half WRITE_F16(float value) {
 __device__ __forceinline__ __nv_bfloat16 WRITE_BF16(float value) {
   return __float2bfloat16(value);
 }
+
+// Macros of the same names, so that `#ifdef` finds the functions.
+#define IS_ACTIVE_BOOL IS_ACTIVE_BOOL
+#define IS_ACTIVE_FLOAT IS_ACTIVE_FLOAT
+#define IS_ACTIVE_F32 IS_ACTIVE_F32
+#define IS_ACTIVE_F64 IS_ACTIVE_F64
+#define IS_ACTIVE_F16 IS_ACTIVE_F16
+#define IS_ACTIVE_BF16 IS_ACTIVE_BF16
+#define IS_ACTIVE_FLOAT_F32 IS_ACTIVE_FLOAT_F32
+#define IS_ACTIVE_FLOAT_F64 IS_ACTIVE_FLOAT_F64
+#define IS_ACTIVE_FLOAT_F16 IS_ACTIVE_FLOAT_F16
+#define IS_ACTIVE_FLOAT_BF16 IS_ACTIVE_FLOAT_BF16
+#define READ_F32 READ_F32
+#define READ_F64 READ_F64
+#define READ_F16 READ_F16
+#define READ_BF16 READ_BF16
+#define WRITE_F32 WRITE_F32
+#define WRITE_F64 WRITE_F64
+#define WRITE_F16 WRITE_F16
+#define WRITE_BF16 WRITE_BF16
 
 // Zero, in the accumulator's type.
 #define ZERO_F32 0.0f

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import check_structs
@@ -85,14 +86,41 @@ def warp_kernel(
     return checked
 
 
-def _import_jax_kernel(kernel: object) -> Callable[..., Any]:
-    """Import Warp's function, and check that the object is a Warp kernel."""
+def jaxtype_to_warptype(dtype: Any) -> Any:
+    """Return Warp's scalar type, such as ``warp.float32``, for what numpy takes as a dtype."""
+    import numpy as np
+
+    warp = _import_warp("jaxtype_to_warptype")
+    try:
+        name = np.dtype(dtype).name
+    except TypeError as error:
+        raise ArgumentError(f"{dtype!r} is not a dtype: {error}") from error
+    if name not in BY_NAME or not hasattr(warp, name):
+        raise ArgumentError(f"Warp has no scalar type for {name}")
+    return getattr(warp, name)
+
+
+def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
+    """Return the type of a Warp kernel's array parameter for a ``ShapeDtypeStruct`` with axes."""
+    if not jax_info.shape:
+        raise ArgumentError(f"{jax_info} has no axes, and a Warp array has one at least", hints=("use the shape (1,)",))
+    dtype = jaxtype_to_warptype(jax_info.dtype)
+    return _import_warp("jaxinfo_to_warpinfo").array(dtype=dtype, ndim=len(jax_info.shape))
+
+
+def _import_warp(function: str) -> Any:
     try:
         import warp
     except ImportError as error:
         raise ImportError(
-            f"warp_kernel needs Warp, which can't be imported: {error}\nhint: pip install 'brainevent-toolchain[warp]'"
+            f"{function} needs Warp, which can't be imported: {error}\nhint: pip install 'brainevent-toolchain[warp]'"
         ) from error
+    return warp
+
+
+def _import_jax_kernel(kernel: object) -> Callable[..., Any]:
+    """Import Warp's function, and check that the object is a Warp kernel."""
+    warp = _import_warp("warp_kernel")
     if not isinstance(kernel, warp.Kernel):
         raise TypeError(f"kernel must be a function decorated with @warp.kernel, not {kernel!r}")
     if not hasattr(warp, "jax_kernel"):

@@ -62,5 +62,15 @@ def _functions_text(functions: object) -> str:
 
 
 def content_hash(key: CacheKey, entry: Entry) -> str:
-    """Hash everything a library was made from, the key and every file that was read; the same in every process."""
-    return hashlib.sha256("".join([key.digest, *entry.manifest.dependencies.sha256s]).encode()).hexdigest()
+    """Hash everything a library was made from, the key and every file that was read; the same in every process.
+
+    Compilers read the files in another order when CUDA's headers come from kept text.
+    """
+    read = sorted(entry.manifest.dependencies.sha256s)
+    return hashlib.sha256("".join([key.digest, *read]).encode()).hexdigest()
+
+
+def origin_hash(key: CacheKey, entry: Entry) -> str:
+    """Hash the same without the list of functions: a function is the same in all libraries of one origin."""
+    fields = tuple(field for field in key.fields if field[0] != "functions")
+    return content_hash(CacheKey(key.kind, fields), entry)

@@ -55,10 +55,14 @@ class CompiledModule:
         Path of the shared library.
     content_hash : str
         Hash of everything that the library was made from; the same in every process.
+    platform : str
+        JAX's name of the platform that it runs on.
     handlers : mapping of str to Handlers
         The functions.
     captures_graphs : bool
         True to use the handlers that a CUDA graph may record.
+    origin : str
+        Hash of what each function was made from, the same in a module that has more functions of the same source.
     library : ctypes.CDLL
     capsule : callable
         Function that wraps a handler for registration with JAX.
@@ -82,7 +86,7 @@ class CompiledModule:
     ... }''',
     ... )
     >>> module.function_names
-    ('negate',)
+    ['negate']
     >>> import jax, jax.numpy as jnp
     >>> module.negate(jnp.arange(3.0), outs=jax.ShapeDtypeStruct((3,), jnp.float32)).tolist()
     [-0.0, -1.0, -2.0]
@@ -94,8 +98,10 @@ class CompiledModule:
         name: str,
         path: Path,
         content_hash: str,
+        platform: str,
         handlers: Mapping[str, Handlers],
         captures_graphs: bool,
+        origin: str,
         library: ctypes.CDLL,
         capsule: Callable[[object], object],
         register: Callable[[str, str, Callable[[], object]], str],
@@ -103,17 +109,24 @@ class CompiledModule:
         self.name = name
         self.path = path
         self.content_hash = content_hash
+        self.platform = platform
         self._handlers = dict(handlers)
         self._symbols = {name: each.graph if captures_graphs else each.plain for name, each in handlers.items()}
+        self._origin = origin
         self._library = library
         self._capsule = capsule
         self._register = register
         self._functions: dict[str, KernelFunction] = {}
 
     @property
-    def function_names(self) -> tuple[str, ...]:
+    def function_names(self) -> list[str]:
         """The names of the module's functions, in the order of the source."""
-        return tuple(self._symbols)
+        return list(self._symbols)
+
+    def identity(self, name: str) -> str:
+        """Return what a function's handler is, the same in a module that has more functions of the same source."""
+        handlers = self._handlers[name]
+        return " ".join((self._origin, handlers.call_name, *handlers.spec, self._symbols[name]))
 
     def get_handler(self, name: str) -> object:
         """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
-from be_runtime.load.identity import content_hash, module_key
+from be_runtime.load.identity import content_hash, module_key, origin_hash
 from be_runtime.load.module import CompiledModule, open_library
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import BuildRequest, LoadOptions
@@ -109,7 +109,8 @@ def load_prebuilt(
     found = prebuilt.find(folder, key, wanted)
     if found is None:
         return None
-    module = _module(request, options, found.library, found.functions, found.content, registry)
+    made = {"content": found.content, "origin": found.origin}
+    module = _module(request, options, found.library, found.functions, registry, **made)
     if options.auto_register:
         _register(module, request, options, registry)
     return module
@@ -145,9 +146,7 @@ def _obtain(
             _say(f"{request.name}: built, since {entry.reason}{differs}")
         return entry
 
-    return use_entry(
-        find, lambda entry: _open(request, options, entry, content_hash(key, entry), session.registry), session
-    )
+    return use_entry(find, lambda entry: _open(request, options, entry, key, session.registry), session)
 
 
 def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
@@ -217,10 +216,11 @@ def _maker(
 
 
 def _open(
-    request: BuildRequest, options: LoadOptions, entry: Entry, content: str, registry: Registry
+    request: BuildRequest, options: LoadOptions, entry: Entry, key: CacheKey, registry: Registry
 ) -> CompiledModule:
     functions = parse_contents(entry.output(CONTENTS).read_bytes())
-    return _module(request, options, entry.output(LIBRARY), functions, content, registry)
+    content, origin = content_hash(key, entry), origin_hash(key, entry)
+    return _module(request, options, entry.output(LIBRARY), functions, registry, content=content, origin=origin)
 
 
 def _module(
@@ -228,8 +228,10 @@ def _module(
     options: LoadOptions,
     path: Path,
     functions: Mapping[str, Handlers],
-    content: str,
     registry: Registry,
+    *,
+    content: str,
+    origin: str,
 ) -> CompiledModule:
     _warn(request.name, functions)
     platform = jax_port.PLATFORMS[request.language]
@@ -242,8 +244,10 @@ def _module(
         name=request.name,
         path=path,
         content_hash=content,
+        platform=platform,
         handlers=functions,
-        captures_graphs=_captures_graphs(request, options),
+        captures_graphs=options.allow_cuda_graph and request.language == "cuda",
+        origin=origin,
         library=open_library(path),
         capsule=jax_port.capsule,
         register=register,
@@ -264,16 +268,10 @@ def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
         warnings.warn(text, StreamWarning, stacklevel=level)
 
 
-def _captures_graphs(request: BuildRequest, options: LoadOptions) -> bool:
-    return options.allow_cuda_graph and request.language == "cuda"
-
-
 def _register(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
-    platform = jax_port.PLATFORMS[request.language]
-    traits = "graph" if _captures_graphs(request, options) else "plain"
     names = {f"{options.target_prefix}.{function}": function for function in module.function_names}
     targets = [
-        Target(name=name, platform=platform, content=f"{module.content_hash}:{function}:{traits}")
+        Target(name=name, platform=module.platform, content=module.identity(function))
         for name, function in names.items()
     ]
     try:

@@ -24,13 +24,13 @@ from be_runtime.cache import CacheKey, Entry, Store, make_key
 from be_runtime.cache.folder.layout import KEY
 from be_runtime.errors import CacheError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
-from be_runtime.load.identity import content_hash, request_fields
+from be_runtime.load.identity import content_hash, origin_hash, request_fields
 from be_runtime.request.options import BuildRequest
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.folder_trust import distrust_entry
 
 RECORD = "prebuilt.json"
-_SCHEMA = 1
+_SCHEMA = 2
 _MODULE, _KIND = "module", "prebuilt"
 _OF_TOOLS = frozenset({"tools", "archs", "toolchain"})
 _DIGITS = 32
@@ -47,6 +47,8 @@ class Record(NamedTuple):
         Architectures of its device code; empty for a C++ module.
     content : str
         Identity of the library's code, as for a module from the cache.
+    origin : str
+        The same without the list of its functions.
     library_sha256 : str
     dependencies : tuple of (str, str)
         Files that compilers read, and the hash of each.
@@ -55,6 +57,7 @@ class Record(NamedTuple):
     key: CacheKey
     archs: tuple[Arch, ...]
     content: str
+    origin: str
     library_sha256: str
     dependencies: tuple[tuple[str, str], ...]
 
@@ -66,12 +69,13 @@ class Prebuilt(NamedTuple):
     ----------
     library : Path
     functions : dict of str to Handlers
-    content : str
+    content, origin : str
     """
 
     library: Path
     functions: dict[str, Handlers]
     content: str
+    origin: str
 
 
 def request_key(request: BuildRequest, ffi_api_version: str) -> CacheKey:
@@ -173,6 +177,7 @@ def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
         key=CacheKey(_KIND, tuple(field for field in key.fields if field[0] not in _OF_TOOLS)),
         archs=archs,
         content=content_hash(key, entry),
+        origin=origin_hash(key, entry),
         library_sha256=outputs[LIBRARY],
         dependencies=tuple((file.path, file.sha256) for file in entry.manifest.dependencies.records),
     )
@@ -262,6 +267,7 @@ def _opened(folder: Path, record: Record) -> Prebuilt:
         library=folder / LIBRARY,
         functions=parse_contents((folder / CONTENTS).read_bytes()),
         content=record.content,
+        origin=record.origin,
     )
 
 
@@ -294,6 +300,7 @@ def _read(folder: Path) -> Record | None:
             key=CacheKey.from_json(json.dumps(document["key"])),
             archs=parse_archs(",".join(document["archs"])) if document["archs"] else (),
             content=document["content"],
+            origin=document["origin"],
             library_sha256=document["library_sha256"],
             dependencies=tuple((path, digest) for path, digest in document["dependencies"]),
         )

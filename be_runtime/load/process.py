@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -31,6 +31,7 @@ class Process:
 
     def __init__(self) -> None:
         self.registry = Registry(jax_port.register)
+        self.backends: Mapping[str, str] = {}  # what operations prefer on each platform
         self._lock = ThreadLock()
         self._archs: tuple[Arch, ...] = ()
         self._chosen_cache: Path | None = None

@@ -16,6 +16,7 @@ from be_runtime.request.options import (
     LoadOptions,
     Unit,
     arch_flags,
+    check_arch_list,
     check_bool,
     check_flags,
     check_include_paths,
@@ -74,7 +75,7 @@ class CudaOptions(CompileArguments, CudaLoadArguments, total=False):
     """The keyword arguments of `be_runtime.load_cuda_inline`."""
 
     extra_cuda_cflags: Sequence[str] | None
-    compute_capability: str | None
+    compute_capability: str | Sequence[str] | None
 
 
 def cpp_request(
@@ -112,7 +113,7 @@ def cuda_request(
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_ldflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
-    compute_capability: str | None = None,
+    compute_capability: str | Sequence[str] | None = None,
     optimization_level: int = 3,
     use_fast_math: bool = False,
 ) -> BuildRequest:
@@ -129,7 +130,7 @@ def cuda_request(
         language="cuda",
         units=units,
         functions=functions,
-        compute_capability=compute_capability,
+        compute_capability=check_arch_list(compute_capability, "compute_capability"),
         compile=CompileOptions(
             optimization_level=check_optimization_level(optimization_level),
             use_fast_math=check_bool(use_fast_math, "use_fast_math"),

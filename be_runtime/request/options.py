@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 from be_runtime.errors import ArgumentError
 from be_runtime.request.flag_paths import absolute_paths
 from be_runtime.source_text import SourceText
+from be_toolchain.arch import parse_archs
+from be_toolchain.errors import ArchError
 
 Language = Literal["cuda", "cpp"]
 
@@ -247,4 +249,17 @@ def check_arch_list(value: object, argument: str) -> str | None:
         return value
     if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
         return ",".join(value)
-    raise ArgumentError(f"{argument} must be a string such as '9.0', or a list of such, not {value!r}")
+    raise ArgumentError(
+        f"{argument} must be a string such as '9.0', or a list of such, not {value!r}", hints=_spelling(value)
+    )
+
+
+def _spelling(value: object) -> tuple[str, ...]:
+    """Return a hint with the text for a number, or several numbers, that stands for an architecture."""
+    parts = value if isinstance(value, list | tuple | set | frozenset) else (value,)
+    text = ",".join(sorted(str(part) for part in parts))
+    try:
+        parse_archs(text)
+    except ArchError:
+        return ()
+    return (f"write it as {text!r}",)

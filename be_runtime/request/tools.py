@@ -14,7 +14,6 @@ from be_runtime.request.options import BuildRequest, arch_flags
 from be_runtime.settings import Settings
 from be_toolchain import Toolchain
 from be_toolchain.arch import Arch, check_archs, parse_archs
-from be_toolchain.errors import ArchError
 from be_toolchain.find.device_memory import device_archs
 from be_toolchain.known.catalog import CUDA12_PARTS, PIP_ROOTS
 from be_toolchain.machine.system import System
@@ -74,31 +73,14 @@ def wanted_archs(
     ------
     ArchError
         A name is not an architecture.
-    ArgumentError
-        The argument is not a str.
     """
     if asked is not None:
-        if not isinstance(asked, str):
-            raise ArgumentError(
-                f"compute_capability must be a string such as 'sm_86', not {asked!r}", hints=_spelling(asked)
-            )
         return parse_archs(asked)
     if process_wide:
         return tuple(process_wide)
     if settings.compute_capabilities is not None:
         return parse_archs(settings.compute_capabilities)
     return tuple(devices())
-
-
-def _spelling(asked: object) -> tuple[str, ...]:
-    """Return a hint with the text for a number, or several numbers, that stands for an architecture."""
-    parts = asked if isinstance(asked, list | tuple | set | frozenset) else (asked,)
-    text = ",".join(sorted(str(part) for part in parts))
-    try:
-        parse_archs(text)
-    except ArchError:
-        return ()
-    return (f"write it as {text!r}",)
 
 
 def no_architecture(consequence: str) -> ArgumentError:

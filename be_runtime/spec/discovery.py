@@ -56,7 +56,7 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
         Sources of the module. An entry point is searched first in the source of its annotation.
     functions : mapping of str to sequence of str, sequence of str, or None
         Names with their arg_spec, names whose spec is inferred from the C++ signature, or None for the
-        ``// @BE name [tokens]`` annotations. Annotations count in the last case only.
+        ``// @BE name [tokens]`` annotations. Annotations count in the last case only; an empty list finds nothing.
 
     Returns
     -------
@@ -97,20 +97,13 @@ def _requests_of(functions: object) -> list[_Request] | None:
     if functions is None:
         return None
     if isinstance(functions, Mapping):
-        requests = [_Request(_name(name), _tokens(name, tokens)) for name, tokens in functions.items()]
-    elif isinstance(functions, Sequence) and not isinstance(functions, str | bytes | bytearray):
-        requests = [_Request(_name(name), None) for name in functions]
-    else:
-        raise ArgumentError(
-            f"functions must be a dict of token lists, a list of names or None, not {functions!r}",
-            hints=('functions={"vector_add": ["arg", "arg", "ret", "stream"]} or functions=["vector_add"]',),
-        )
-    if not requests:
-        raise ArgumentError(
-            f"functions is empty ({functions!r}); a module needs at least one entry point",
-            hints=("leave it out, or pass None, to use the // @BE annotations",),
-        )
-    return requests
+        return [_Request(_name(name), _tokens(name, tokens)) for name, tokens in functions.items()]
+    if isinstance(functions, Sequence) and not isinstance(functions, str | bytes | bytearray):
+        return [_Request(_name(name), None) for name in functions]
+    raise ArgumentError(
+        f"functions must be a dict of token lists, a list of names or None, not {functions!r}",
+        hints=('functions={"vector_add": ["arg", "arg", "ret", "stream"]} or functions=["vector_add"]',),
+    )
 
 
 def _name(name: object) -> str:

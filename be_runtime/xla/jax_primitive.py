@@ -193,6 +193,11 @@ def sum_axes(array: Any, axes: Sequence[int]) -> Any:
     return array.sum(axis=tuple(axes)) if axes else array
 
 
+def wait(tree: Any) -> None:
+    """Wait until all arrays of a pytree are computed."""
+    jax.block_until_ready(tree)
+
+
 def leaves(tree: Any) -> list[Any]:
     """Return the leaves of a pytree; None counts as a leaf."""
     return jax.tree_util.tree_leaves(tree, is_leaf=lambda leaf: leaf is None or is_zero(leaf))

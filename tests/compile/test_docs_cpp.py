@@ -17,6 +17,7 @@ PAGES = (
     "docs/caching.md",
     "docs/cpp-api.md",
     "docs/errors.md",
+    "docs/from-brainevent.md",
     "docs/settings.md",
     "docs/tutorial-cpp.md",
 )

@@ -20,7 +20,7 @@ def test_sources_compile_for_hopper(program: str, functions: tuple[str, ...]):
     found = re.search(r'^CUDA_SOURCE = r"""(.*?)"""', (EXAMPLES / program).read_text(), re.DOTALL | re.MULTILINE)
     assert found
     module = brainevent.load_cuda_inline("example", found.group(1), compute_capability="sm_90", auto_register=False)
-    assert module.function_names == functions
+    assert module.function_names == list(functions)
 
 
 def test_the_demo_shows_each_part(tmp_path: Path, tmp_cache: Path):

@@ -85,6 +85,13 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         re.compile(
+            r"(?:incomplete type|undefined template)[^\n]*(?:float16_t|BE::Complex|__half|__nv_bfloat16)"
+            r"|BE::(?:b?float16_t|complex)[^\n]*has incomplete type"
+        ),
+        'include "brainevent/dispatch.h", which defines the 16-bit and complex types, where they are named',
+    ),
+    _Rule(
+        re.compile(
             r"argument of type \"(?:int64_t|long)\".* with parameter of type \"(?:CUstream_st \*|cudaStream_t)"
             r"|(?:'cudaStream_t'|'CUstream_st \*').*(?:lvalue of type|from) '(?:const )?(?:int64_t|long)"
             r"|(?:conversion|convert).*'(?:int64_t|long)[^\n]*'(?:cudaStream_t|CUstream_st ?\*)",

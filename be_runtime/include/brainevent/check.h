@@ -4,7 +4,7 @@
 /// Errors of the host code around a kernel, and the macros that raise them.
 ///
 /// Throw freely: the wrapper around an entry point turns every exception into an XLA error that
-/// names the function. None of this may be used in device code.
+/// names the function. In device code only `BE_CHECK` may be used.
 
 #include <new>  // std::exception, far cheaper than <exception>
 
@@ -104,6 +104,27 @@ struct CheckFailure {
   [[noreturn]] BE_COLD void operator&(const CheckMessage& message) const { throw CheckError(message.text()); }
 };
 
+#if defined(BE_DEVICE_PASS)
+/// What follows `BE_CHECK(condition) <<` in device code, where nothing can collect it.
+struct DeviceCheckMessage {
+  template <class T>
+  BE_HD const DeviceCheckMessage& operator<<(const T&) const noexcept {
+    return *this;
+  }
+  BE_HD const DeviceCheckMessage& operator<<(StdOstream<char>& (*)(StdOstream<char>&)) const noexcept { return *this; }
+};
+
+/// Ends the kernel as `assert` does.
+struct DeviceCheckFailure {
+  const char* condition;
+  const char* file;
+  int line;
+  BE_HD void operator&(const DeviceCheckMessage&) const {
+    __assert_fail(condition, file, static_cast<unsigned int>(line), "BE_CHECK");
+  }
+};
+#endif
+
 /// What usually lies behind a CUDA error that people meet when launching kernels.
 BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
   switch (code) {
@@ -141,10 +162,19 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 ///
 /// The error names the file, the line, the condition and the message. What follows `<<` is
 /// evaluated only then. An expression: usable without braces, and where a comma would be.
-#define BE_CHECK(...)                                 \
-  __builtin_expect(static_cast<bool>(__VA_ARGS__), 1) \
-      ? (void)0                                       \
-      : ::BE::internal::CheckFailure() & ::BE::internal::CheckMessage(__FILE__, __LINE__, #__VA_ARGS__)
+///
+/// In device code the driver prints the file, the line, the condition, the block and the thread, and the kernel ends
+/// with `cudaErrorAssert`, after which the process can't use the device any more. For errors in the program, then.
+#define BE_CHECK(...) \
+  __builtin_expect(static_cast<bool>(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)
+
+#if defined(BE_DEVICE_PASS)
+#define BE_INTERNAL_CHECK_FAILURE(condition) \
+  ::BE::internal::DeviceCheckFailure{condition, __FILE__, __LINE__} & ::BE::internal::DeviceCheckMessage()
+#else
+#define BE_INTERNAL_CHECK_FAILURE(condition) \
+  ::BE::internal::CheckFailure() & ::BE::internal::CheckMessage(__FILE__, __LINE__, condition)
+#endif
 
 /// `BE_CUDA_CHECK(call);` throws `BE::CudaError` unless the call returns `cudaSuccess`.
 ///

@@ -4,8 +4,7 @@
 /// Code written once and compiled for each of several element types.
 ///
 /// The macros name their types where they are used, so including this costs next to nothing. The floats of 16 bits and
-/// fewer, the complex types and the bytes of packed elements are only declared here: sources that compute with them
-/// include `brainevent/dispatch.h`.
+/// fewer, the complex types and the bytes of packed elements are only declared here: `brainevent/dispatch.h` defines them.
 ///
 ///     BE_DISPATCH_FLOATING(x.dtype(), scalar_t, {
 ///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
@@ -19,10 +18,10 @@
 /// |---|---|
 /// | `BE_DISPATCH_FLOATING` | float, double |
 /// | `BE_DISPATCH_FLOATING_AND_HALF` | and `float16_t`, `bfloat16_t` |
-/// | `BE_DISPATCH_INTEGRAL` | `int8_t` to `int64_t`, `uint8_t` to `uint64_t` |
+/// | `BE_DISPATCH_INTEGRAL` | `int8_t` to `int64_t`, `uint8_t` to `uint64_t`, bool |
 /// | `BE_DISPATCH_ALL_TYPES` | those of FLOATING and of INTEGRAL |
 /// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |
-/// | `BE_DISPATCH_ALL` | every type of the above, and bool |
+/// | `BE_DISPATCH_ALL` | every type of the above |
 /// | `BE_DISPATCH_FLOAT8` | `float8_e5m2_t` to `float8_e8m0fnu_t`, the eight floats of a byte |
 /// | `BE_DISPATCH_PACKED` | `int2x4_t`, `uint2x4_t`, `int4x2_t`, `uint4x2_t`, `float4_e2m1fnx2_t`: a byte of elements |
 /// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
@@ -55,7 +54,7 @@ namespace internal {
                        __VA_ARGS__)
 
 #define BE_DISPATCH_INTEGRAL(DTYPE, NAME, ...) \
-  BE_INTERNAL_DISPATCH("BE_DISPATCH_INTEGRAL", BE_INTERNAL_INTEGRAL_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
+  BE_INTERNAL_DISPATCH("BE_DISPATCH_INTEGRAL", BE_INTERNAL_INTEGRAL_AND_BOOL_TYPES, DTYPE, #DTYPE, NAME, __VA_ARGS__)
 
 #define BE_DISPATCH_ALL_TYPES(DTYPE, NAME, ...)                                                                    \
   BE_INTERNAL_DISPATCH("BE_DISPATCH_ALL_TYPES", BE_INTERNAL_FLOATING_AND_INTEGRAL_TYPES, DTYPE, #DTYPE, NAME, \
@@ -93,9 +92,13 @@ namespace internal {
   BE_INTERNAL_HALF_TYPES(X, __VA_ARGS__)            \
   BE_INTERNAL_FLOATING_TYPES(X, __VA_ARGS__)
 
+#define BE_INTERNAL_INTEGRAL_AND_BOOL_TYPES(X, ...) \
+  BE_INTERNAL_INTEGRAL_TYPES(X, __VA_ARGS__)        \
+  BE_INTERNAL_BOOL_TYPES(X, __VA_ARGS__)
+
 #define BE_INTERNAL_FLOATING_AND_INTEGRAL_TYPES(X, ...) \
   BE_INTERNAL_FLOATING_TYPES(X, __VA_ARGS__)            \
-  BE_INTERNAL_INTEGRAL_TYPES(X, __VA_ARGS__)
+  BE_INTERNAL_INTEGRAL_AND_BOOL_TYPES(X, __VA_ARGS__)
 
 // The parameter is named after the alias, so that nested uses do not shadow each other's.
 #define BE_INTERNAL_DISPATCH(MACRO, TYPES, DTYPE, EXPRESSION, NAME, ...)                                      \

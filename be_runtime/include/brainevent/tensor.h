@@ -16,6 +16,9 @@ BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_element_type(co
 
 namespace BE {
 
+/// The most dimensions of a tensor.
+constexpr int kMaxDim = 8;
+
 namespace internal {
 
 [[noreturn]] BE_COLD inline void throw_dimension_out_of_range(int index, int ndim) {
@@ -59,7 +62,7 @@ namespace internal {
 /// them from the host, or on another stream, needs the caller's own synchronisation.
 class Tensor {
  public:
-  static constexpr int kMaxDims = 8;
+  static constexpr int kMaxDims = kMaxDim;
 
   /// No elements and no dtype; a placeholder to assign to.
   BE_HD Tensor() noexcept : data_(nullptr), numel_(0), ndim_(0), dtype_(DType::Invalid) {}

@@ -17,7 +17,7 @@ from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origi
 from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_runtime.load.pipeline import Session
 from be_runtime.request.arguments import StrPath, refuse_path
-from be_runtime.request.options import check_bool, check_flags, check_include_paths
+from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths
 from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
 from be_runtime.xla.inputs import as_kernel_arrays
@@ -41,7 +41,7 @@ def cuda_kernel(
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
     use_fast_math: bool = False,
-    compute_capability: str | None = None,
+    compute_capability: str | Sequence[str] | None = None,
 ) -> Callable[..., Any]:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
@@ -72,8 +72,8 @@ def cuda_kernel(
     extra_cuda_cflags, extra_include_paths : list, optional
         Options for the compiler, such as ``["-DN=4"]``, and folders of headers.
     use_fast_math : bool
-    compute_capability : str, optional
-        Architecture, such as ``"sm_90"``; by default that of the devices present.
+    compute_capability : str or list of str, optional
+        Architecture, such as ``"sm_90"``, or several; by default that of the devices present.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def cuda_kernel(
         explicit_geometry(grid, block, cluster=cluster)
     if not callable(shared_mem):
         shared_bytes(shared_mem)
-    variants = _Variants(kernel, compute_capability)
+    variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
 
     def call(*inputs: Any, **scalars: Any) -> Any:
         label = kernel.name.expression

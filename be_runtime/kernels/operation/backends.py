@@ -42,6 +42,8 @@ class Kernels(NamedTuple):
         Kernels in the order of their definition, at most one for a backend on a platform.
     defaults : tuple of (str, str)
         Platforms whose default was set, each with the backend.
+    chosen : tuple of (str, str)
+        Platforms for which the process chose a backend, each with it. They come before the defaults.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Kernels(NamedTuple):
 
     entries: tuple[KernelEntry, ...] = ()
     defaults: tuple[tuple[str, str], ...] = ()
+    chosen: tuple[tuple[str, str], ...] = ()
 
     def with_entry(self, entry: KernelEntry) -> Kernels:
         """Return the kernels with one more, which replaces an older one of its backend and platform."""
@@ -77,10 +80,18 @@ class Kernels(NamedTuple):
         return self._replace(defaults=(*others, (platform, backend)))
 
     def candidates(self, platform: str, backend: str | None = None) -> tuple[KernelEntry, ...]:
-        """List the kernels for a platform: the default first, then in order of definition; or only one backend's."""
-        default = dict(self.defaults).get(platform)
+        """List the kernels for a platform, or only one backend's.
+
+        The process's choice comes first, then the default, then the others in order of definition.
+        """
+        first = [dict(pairs).get(platform) for pairs in (self.chosen, self.defaults)]
         here = [each for each in self.entries if each.platform == platform and backend in (None, each.backend)]
-        return tuple(sorted(here, key=lambda each: each.backend != default))
+        return tuple(sorted(here, key=lambda each: [each.backend != one for one in first]))
+
+    def missing_choice(self, platform: str) -> str | None:
+        """Return the backend that the process chose for a platform if there is no such kernel."""
+        choice = dict(self.chosen).get(platform)
+        return None if choice in self.backends(platform) else choice
 
     def backends(self, platform: str) -> tuple[str, ...]:
         """List the backends that have a kernel for a platform, in the order in which they are tried."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from statistics import median
+from statistics import mean, median, pstdev
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
@@ -89,6 +89,37 @@ class BenchmarkResult(NamedTuple):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
         return "\n".join((self.name, *lines))
+
+
+def benchmark_function(
+    fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
+) -> tuple[float, float, float, float, Any]:
+    """Time ``fn(*data)`` from Python, dispatch included; see `XLACustomKernel.benchmark` for kernels alone.
+
+    Parameters
+    ----------
+    n_warmup, n_runs : int
+        Number of samples that are discarded, and of those that count.
+    n_batch_per_run : int
+        Calls of a sample; their results are waited for together.
+
+    Returns
+    -------
+    tuple
+        Mean, standard deviation, minimum and maximum of the seconds of one call, and a result.
+    """
+    if min(n_runs, n_batch_per_run) < 1 or n_warmup < 0:
+        raise ArgumentError(
+            f"n_runs={n_runs} and n_batch_per_run={n_batch_per_run} must be at least 1, n_warmup={n_warmup} at least 0"
+        )
+    seconds = []
+    for _ in range(n_warmup + n_runs):
+        start = time.perf_counter()
+        results = [fn(*data) for _ in range(n_batch_per_run)]
+        jax_primitive.wait(results)
+        seconds.append((time.perf_counter() - start) / n_batch_per_run)
+    kept = seconds[n_warmup:]
+    return mean(kept), pstdev(kept), min(kept), max(kept), results[-1]
 
 
 def check_configs(given: Iterable[Any], name: str) -> tuple[BenchmarkConfig, ...]:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.errors import ArgumentError, BeRuntimeError, TransformError, call_named
+from be_runtime.errors import ArgumentError, BeRuntimeError, KernelError, TransformError, call_named
 from be_runtime.kernels.operation.backends import FallbackWarning, KernelEntry, Kernels
 from be_runtime.xla import jax_primitive
 from be_runtime.xla.jax_primitive import Level
@@ -84,6 +84,8 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
             f"the operation {call.name} has no {asked} for {platform}; {call.kernels.describe()}",
             hints=("define one with def_kernel(backend, platform, generator)",),
         )
+    if not call.backend and (missing := call.kernels.missing_choice(platform)):
+        _say_other(f"{call.name} has no {missing} kernel for {platform}", candidates[0])
     for index, entry in enumerate(candidates):
         try:
             return _by_kernel(entry, call, arguments)
@@ -92,33 +94,43 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
             if index + 1 == len(candidates):
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            message = (
-                f"the {entry.backend} kernel of {call.name} can't be used: {reason}; "
-                f"{candidates[index + 1].backend} is used instead"
-            )
-            warnings.warn(printable_line(message), FallbackWarning, stacklevel=2)
+            _say_other(f"the {entry.backend} kernel of {call.name} can't be used: {reason}", candidates[index + 1])
     raise AssertionError("the last candidate returns or raises")
+
+
+def _say_other(reason: str, entry: KernelEntry) -> None:
+    warnings.warn(printable_line(f"{reason}; {entry.backend} is used instead"), FallbackWarning, stacklevel=3)
 
 
 def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
     what = f"the {entry.backend} kernel of {call.name}"
+    others = [each.backend for each in call.kernels.candidates(entry.platform) if each != entry]
+    switch = f"; others: {', '.join(others)} (backend=..., set_default or set_backend)" if others else ""
+    where = f"this was {what} for {entry.platform}{switch}"
     try:
-        parameters = {**dict(call.keywords), "outs": call.outs}
-        kernel = _check_kernel(call_named(what, entry.generator, **parameters))
+        kernel = _make_kernel(entry, call, what)
         results = jax_primitive.leaves(call_named(what, kernel, *arguments))
         _check_results(results, call)
+    except (BeRuntimeError, ToolchainError) as error:
+        error.hints += (where,)
+        raise
     except Exception as error:
-        others = [each.backend for each in call.kernels.candidates(entry.platform) if each != entry]
-        switch = f"; others for {entry.platform}: {', '.join(others)} (backend=..., or set_default)" if others else ""
-        error.add_note(f"in {what} for {entry.platform}{switch}")
+        error.add_note(where)
         raise
     return results
 
 
-def _check_kernel(kernel: object) -> Callable[..., Any]:
+def _make_kernel(entry: KernelEntry, call: Call, what: str) -> Callable[..., Any]:
+    """Call the generator; its failure is a `KernelError`, unless it is an error of ours, or its language is missing."""
+    try:
+        kernel = call_named(what, entry.generator, **dict(call.keywords), outs=call.outs)
+    except (ImportError, BeRuntimeError, ToolchainError):
+        raise
+    except Exception as error:
+        raise KernelError(f"{what} can't be made: {type(error).__name__}: {error}") from error
     if not callable(kernel):
-        raise TypeError(f"the generator must return a function of arrays, not {kernel!r}")
-    return kernel
+        raise KernelError(f"{what} can't be made: the generator must return a function of arrays, not {kernel!r}")
+    return kernel  # type: ignore[no-any-return]
 
 
 def _check_results(results: Sequence[Any], call: Call) -> None:

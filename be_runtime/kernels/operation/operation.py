@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from be_runtime.kernels.operation import rules
 from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
 from be_runtime.kernels.operation.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
 from be_runtime.kernels.operation.dispatch import Call, run
+from be_runtime.load.process import PROCESS
 from be_runtime.xla import jax_port, jax_primitive
 from be_runtime.xla.arrays import check_structs
 from be_runtime.xla.inputs import as_arrays
@@ -57,6 +58,7 @@ class XLACustomKernel:
         self._used = False
         self._lock = ThreadLock()
         self.primitive = jax_primitive.new_primitive(name, Call.result_types, run)
+        self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
 
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
@@ -79,20 +81,24 @@ class XLACustomKernel:
             Results, in the structure of `outs`.
         """
         leaves, unflatten = jax_port.flatten(outs)
+        call = self._describe(leaves, backend, keywords)
+        return unflatten(self.primitive.bind(*as_arrays(inputs, self.name), call=call))
+
+    def _describe(self, leaves: Sequence[Any], backend: str | None, keywords: Mapping[str, Hashable]) -> Call:
+        """Check the parameters of a call, and return them as the primitive takes them."""
         check_structs(leaves, f"{self.name}: outs")
         for name, value in keywords.items():
             _check_hashable(self.name, name, value)
         if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
             raise ArgumentError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
         self._used = True
-        call = Call(
+        return Call(
             name=self.name,
             outs=tuple(jax_primitive.struct(leaf.shape, leaf.dtype) for leaf in leaves),
             keywords=tuple(sorted(keywords.items())),
             backend=backend,
-            kernels=self._kernels,
+            kernels=self._preferred(),
         )
-        return unflatten(self.primitive.bind(*as_arrays(inputs, self.name), call=call))
 
     # Kernels
 
@@ -142,7 +148,11 @@ class XLACustomKernel:
 
     def available_backends(self, platform: str) -> tuple[str, ...]:
         """List the backends that have a kernel for a platform, in the order in which they are tried."""
-        return self._kernels.backends(check_platform(platform))
+        return self._preferred().backends(check_platform(platform))
+
+    def get_default(self, platform: str) -> str | None:
+        """Return the backend of the operation's default for a platform, which `be_runtime.set_backend` overrides."""
+        return next(iter(self._kernels.backends(check_platform(platform))), None)
 
     def set_default(self, platform: str, backend: str) -> None:
         """Make a backend the default for a platform.
@@ -185,6 +195,19 @@ class XLACustomKernel:
 
         with self._changing():
             jax_primitive.set_batching(self.primitive, batch)
+
+    def general_batching_rule(
+        self,
+        arguments: Sequence[Any],
+        axes: Sequence[int | None],
+        *,
+        outs: Any,
+        backend: str | None = None,
+        **keywords: Hashable,
+    ) -> tuple[Any, Any]:
+        """Apply the general rule, for calls from a rule of `def_batching_rule`, which takes and returns the same."""
+        leaves, _ = jax_port.flatten(outs)
+        return rules.batch(self.primitive.bind, arguments, axes, self._describe(leaves, backend, keywords))
 
     def def_jvp_rule(self, rule: Callable[..., Any]) -> None:
         """Use a rule for derivatives: ``rule(primals, tangents, **parameters)`` returns the results and their tangents.
@@ -284,6 +307,10 @@ class XLACustomKernel:
         return measure(
             self.name, self.call, configs, chosen, device=found[0], n_warmup=n_warmup, n_runs=n_runs, calls=calls
         )
+
+    def _preferred(self) -> Kernels:
+        """Return the kernels with the process's choice of backends."""
+        return self._kernels._replace(chosen=tuple(sorted(PROCESS.backends.items())))
 
     def __repr__(self) -> str:
         return f"XLACustomKernel({self.name!r}: {self._kernels.describe()})"

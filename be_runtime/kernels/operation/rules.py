@@ -19,13 +19,21 @@ Rule = Callable[..., Any]
 
 
 def batch(bind: Bind, arguments: Sequence[Any], axes: Sequence[int | None], call: Call) -> tuple[Sequence[Any], Any]:
-    """Compute all elements in one call, with one more level."""
-    pairs = list(zip(arguments, axes, strict=True))
-    size = next(argument.shape[axis] for argument, axis in pairs if axis is not None)
-    moved = [argument if axis is None else jax_primitive.front(argument, axis) for argument, axis in pairs]
-    level = Level(size, tuple(axis is not None for axis in axes))
+    """Compute all elements in one call, with one more level, or the only one if no argument has an axis."""
+    moved, level = lead(arguments, axes)
+    if level is None:
+        results = bind(*arguments, call=call)
+        return results, [None] * len(results)
     results = bind(*moved, call=call._replace(levels=(level, *call.levels)))
     return results, [0] * len(results)
+
+
+def lead(arguments: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[Any], Level | None]:
+    """Move the axes of a batch to the front; the level is None if no argument has one."""
+    pairs = list(zip(arguments, axes, strict=True))
+    sizes = [argument.shape[axis] for argument, axis in pairs if axis is not None]
+    moved = [argument if axis is None else jax_primitive.front(argument, axis) for argument, axis in pairs]
+    return moved, Level(sizes[0], tuple(axis is not None for axis in axes)) if sizes else None
 
 
 def jvp(rule: Rule, primals: Sequence[Any], tangents: Sequence[Any], call: Call) -> tuple[Sequence[Any], Sequence[Any]]:

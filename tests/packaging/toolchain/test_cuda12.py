@@ -156,7 +156,7 @@ def test_a_folder_whose_files_share_names(chosen: None, tmp_path: Path):
             ADD.replace("// @BE add", f"// @BE add_{index}").replace("void add(", f"void add_{index}(")
         )
     module = be_runtime.load_cuda_dir(tmp_path / "kernels", name="two", compute_capability="9.0", auto_register=False)
-    assert module.function_names == ("add_0", "add_1")
+    assert module.function_names == ["add_0", "add_1"]
     assert images(module) == [("elf", 90), ("ptx", 90)] * 2
 
 

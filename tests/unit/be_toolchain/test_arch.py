@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs, render_archs
 from be_toolchain.errors import ArchError
 
-ARCHS = st.builds(Arch, st.integers(1, 99), st.integers(0, 9), st.sampled_from(["", "a", "f"]))
+ARCHS = st.builds(Arch, st.integers(2, 99), st.integers(0, 9), st.sampled_from(["", "a", "f"]))
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,14 @@ def test_what_is_no_arch(text: str):
     assert repr(text) in str(caught.value)
     assert "sm_86" in str(caught.value)
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("text", ["1.3", "10", "sm_13", "compute_10a", "0.0"])
+def test_no_gpu_is_older_than_2(text: str):
+    with pytest.raises(ArchError, match=r"below 2\.0") as caught:
+        Arch.parse(text)
+    if text == "10":
+        assert caught.value.hints == ("did you mean 10.0?",)
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", "; ,"])

@@ -111,7 +111,7 @@ def test_a_file_with_odd_characters_in_its_path(tmp_path: Path):
         be_runtime.load_cpp_file(file, name="broken")
     assert "kernel 1.cc:5:17: error:" in caught.value.first_error.splitlines()[0]
     file.write_text(GOOD)
-    assert be_runtime.load_cpp_file(file, name="odd_path", auto_register=False).function_names == ("f",)
+    assert be_runtime.load_cpp_file(file, name="odd_path", auto_register=False).function_names == ["f"]
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\nb", "a\rb"])

@@ -47,7 +47,7 @@ def test_a_file_includes_its_siblings(tmp_path: Path):
     )
     module = be_runtime.load_cpp_file(tmp_path / "siblings.cc")
     assert module.name == "siblings"
-    assert module.function_names == ("value",)
+    assert module.function_names == ["value"]
     assert value("siblings.value") == 12
 
 
@@ -206,7 +206,7 @@ def test_functions_of_a_folder_by_list_and_dict(tmp_path: Path):
     assert set(module.function_names) == {"a.both", "b.both", "second"}
     assert [value(f"listed.{name}") for name in ("a.both", "b.both", "second")] == [1, 3, 4]
     module = be_runtime.load_cpp_dir(tmp_path, {"first": ["ret"]}, name="mapped")
-    assert module.function_names == ("first",)
+    assert module.function_names == ["first"]
     assert value("mapped.first") == 2
     with pytest.raises(be_runtime.EntryPointNotFoundError, match="third"):
         be_runtime.load_cpp_dir(tmp_path, ["both", "third"], name="unlisted")
@@ -230,7 +230,7 @@ def test_odd_file_names_in_a_folder(tmp_path: Path):
 
 def test_a_folder_of_one_file(tmp_path: Path):
     write(tmp_path, {"single.cc": value_source("11")})
-    assert be_runtime.load_cpp_dir(tmp_path, name="one_file").function_names == ("value",)
+    assert be_runtime.load_cpp_dir(tmp_path, name="one_file").function_names == ["value"]
     assert value("one_file.value") == 11
 
 
@@ -245,9 +245,9 @@ def test_a_folder_with_a_file_of_helpers_only(tmp_path: Path):
 
 def test_a_file_added_to_a_folder_is_seen(tmp_path: Path, tmp_cache: Path):
     folder = write(tmp_path / "growing", {"a.cc": value_source("1", "a")})
-    assert be_runtime.load_cpp_dir(folder).function_names == ("a",)
+    assert be_runtime.load_cpp_dir(folder).function_names == ["a"]
     write(folder, {"b.cc": value_source("2", "b")})
-    assert be_runtime.load_cpp_dir(folder, target_prefix="grown").function_names == ("a", "b")
+    assert be_runtime.load_cpp_dir(folder, target_prefix="grown").function_names == ["a", "b"]
     assert value("grown.b") == 2
     assert len(libraries(tmp_cache)) == 2
 

@@ -19,7 +19,6 @@ from tests.support.runtime import call
 SOURCE = r"""
 #include <string.h>
 #include "brainevent/common.h"
-#include "brainevent/dispatch.h"
 
 // @BE copy arg ret
 void copy(const BE::Tensor x, BE::Tensor out) {

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, XLACustomKernel, warp_kernel
+from be_runtime import ArgumentError, XLACustomKernel, jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
 from tests.support.runtime import run_python
 
 ROW = jax.ShapeDtypeStruct((3,), jnp.float32)
@@ -19,10 +19,11 @@ def test_without_warp():
     code = (
         "import sys; sys.modules['warp'] = None\n"
         "import be_runtime\n"
-        "try: be_runtime.warp_kernel(print, ())\n"
-        "except ImportError as error: print(error)"
+        "for call in (lambda: be_runtime.warp_kernel(print, ()), lambda: be_runtime.jaxtype_to_warptype(float)):\n"
+        "    try: call()\n"
+        "    except ImportError as error: print(error)"
     )
-    assert "pip install 'brainevent-toolchain[warp]'" in run_python(code).stdout
+    assert run_python(code).stdout.count("pip install 'brainevent-toolchain[warp]'") == 2
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,21 @@ def test_as_a_kernel_of_an_operation(kernels: Any):
     operation = XLACustomKernel("warped")
     operation.def_warp_kernel(lambda outs: lambda x: warp_kernel(kernels.scale, outs)(x, 2.0), platform="cpu")
     np.testing.assert_array_equal(jax.vmap(lambda x: operation(x, outs=ROW))(jnp.ones((2, 3))), np.full((2, 3), 2))
+
+
+def test_types_of_dtypes():
+    warp = pytest.importorskip("warp")
+    for name in ("bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64"):
+        assert jaxtype_to_warptype(jnp.dtype(name)) is jaxtype_to_warptype(name) is getattr(warp, name)
+    assert jaxtype_to_warptype(jnp.float32) is warp.float32
+    assert jaxtype_to_warptype(float) is warp.float64
+    found = jaxinfo_to_warpinfo(jax.ShapeDtypeStruct((2, 3), jnp.int32))
+    assert (found.dtype, found.ndim) == (warp.int32, 2)
+    for dtype, words in ((jnp.complex64, "no scalar type for complex64"), ("vec3", "'vec3' is not a dtype")):
+        with pytest.raises(ArgumentError, match=words):
+            jaxtype_to_warptype(dtype)
+    with pytest.raises(ArgumentError, match="has no axes"):
+        jaxinfo_to_warpinfo(jax.ShapeDtypeStruct((), jnp.int32))
 
 
 def test_refused_arguments(kernels: Any):

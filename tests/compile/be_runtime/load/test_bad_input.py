@@ -218,7 +218,7 @@ def test_functions_of_a_wrong_kind(functions: Any):
 def test_functions_of_a_wrong_kind_in_a_folder(tmp_path: Path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.cc").write_text(SOURCE)
-    wrong: tuple[Any, ...] = ({"f": 5}, 7, "f", {}, [], {"absent"}, ["absent"], deque())
+    wrong: tuple[Any, ...] = ({"f": 5}, 7, "f", {"absent"}, ["absent"], deque(["absent"]))
     for functions in wrong:
         with pytest.raises((ArgumentError, SpecError)):
             be_runtime.load_cpp_dir(tmp_path, functions, name="bad")

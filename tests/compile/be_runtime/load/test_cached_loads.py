@@ -336,7 +336,7 @@ def test_a_damaged_entry_is_built_again(tmp_cache: Path, damage: str, file: str)
     DAMAGES[damage](path)
     second = be_runtime.load_cpp_inline("damaged", INLINE, auto_register=False)
     assert second.path.exists()
-    assert second.function_names == ("value",)
+    assert second.function_names == ["value"]
     assert second.get_handler("value")
 
 

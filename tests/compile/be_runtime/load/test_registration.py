@@ -31,7 +31,7 @@ def targets(prefix: str) -> list[str]:
 
 def test_the_targets_of_a_module():
     module = be_runtime.load_cpp_inline("reg_two", source(b=1, a=2))
-    assert module.function_names == ("b", "a"), "in the order of the source"
+    assert module.function_names == ["b", "a"], "in the order of the source"
     assert targets("reg_two") == ["reg_two.a", "reg_two.b"], "sorted"
     assert list(be_runtime.list_registered_targets()) == sorted(set(be_runtime.list_registered_targets()))
 
@@ -64,6 +64,30 @@ def test_other_content_under_a_live_name_is_an_error():
         be_runtime.load_cpp_inline("reg_changed", source(f=1), optimization_level=0)
     be_runtime.load_cpp_inline("reg_changed", source(f=2), target_prefix="reg_changed_2")
     assert value("reg_changed_2.f") == 2
+
+
+def test_a_second_load_may_add_functions():
+    """Those of the first load stay, also if the source is annotated; another arg_spec is other content."""
+    text = source(f=1, g=2, h=3)
+    be_runtime.load_cpp_inline("reg_more", text, ["f"])
+    assert be_runtime.load_cpp_inline("reg_more", text, {"g": ["ret"]}).function_names == ["g"]
+    assert targets("reg_more") == ["reg_more.f", "reg_more.g"]
+    whole = be_runtime.load_cpp_inline("reg_more", text)
+    assert targets("reg_more") == ["reg_more.f", "reg_more.g", "reg_more.h"]
+    assert [value(f"reg_more.{name}") for name in "fgh"] == [1, 2, 3]
+    assert whole.content_hash != be_runtime.load_cpp_inline("reg_more", text, ["f"]).content_hash
+    be_runtime.load_cpp_inline("reg_spec", text, {"f": ["ret[]"]})
+    with pytest.raises(RegistrationError, match=r"reg_spec\.f"):
+        be_runtime.load_cpp_inline("reg_spec", text, ["f", "g"])
+    assert targets("reg_spec") == ["reg_spec.f"]
+
+
+def test_an_empty_list_of_functions_makes_a_module_without_any(tmp_path: Path):
+    assert be_runtime.load_cpp_inline("reg_none", source(f=1), []).function_names == []
+    for name in "ab":
+        (tmp_path / f"{name}.cc").write_text(source(f=1))
+    assert be_runtime.load_cpp_dir(tmp_path, {}, name="reg_none").function_names == []
+    assert targets("reg_none") == []
 
 
 def test_all_of_a_module_or_none():
@@ -100,6 +124,20 @@ def test_by_hand_with_us():
     assert value("reg_by_us") == 7
 
 
+def test_by_hand_in_brainevent_s_order():
+    """A function of a module; the platform is the module's."""
+    module = be_runtime.load_cpp_inline("reg_order", source(f=7, g=8), auto_register=False)
+    more = be_runtime.load_cpp_inline("reg_order", source(f=7, g=8), ["g"], auto_register=False)
+    for each in (module, more, module):
+        be_runtime.register_ffi_target("reg_in_order", each, "g")
+    assert value("reg_in_order") == 8
+    assert "reg_in_order" in be_runtime.list_registered_targets("cpu")
+    with pytest.raises(RegistrationError, match="reg_in_order"):
+        be_runtime.register_ffi_target("reg_in_order", module, "f", platform="cpu")
+    with pytest.raises(KeyError, match="reg_order"):
+        be_runtime.register_ffi_target("reg_out_of_order", module, "h")
+
+
 def test_by_hand_with_content():
     module = be_runtime.load_cpp_inline("reg_content", source(f=9), auto_register=False)
     for _ in range(2):
@@ -124,7 +162,7 @@ def test_names_by_hand(name: object):
         be_runtime.register_ffi_target(name, module.get_handler("f"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("platform", ["tpu", "", None, 3])
+@pytest.mark.parametrize("platform", ["tpu", "", 3])
 def test_platforms_by_hand(platform: object):
     module = be_runtime.load_cpp_inline("reg_names", source(f=1), auto_register=False)
     with pytest.raises(ArgumentError, match="platform"):

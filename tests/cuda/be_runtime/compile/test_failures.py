@@ -166,7 +166,7 @@ def test_flag_that_nvcc_does_not_know():
 
 def test_a_failure_leaves_no_entry_and_a_mended_source_builds():
     failure(ERRORS["host code"][0])
-    assert load(HEAD + KERNEL + ENTRY).function_names == ("f",)
+    assert load(HEAD + KERNEL + ENTRY).function_names == ["f"]
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,13 @@ def test_a_failure_leaves_no_entry_and_a_mended_source_builds():
         ("9.9", "cannot target sm_99"),
         ("abc", "'abc' is not a GPU architecture"),
         ("", "names no GPU architecture"),
+        ([], "names no GPU architecture"),
+        (["8.0", "bogus"], "'bogus' is not a GPU architecture"),
         ("8.0,bogus", "'bogus' is not a GPU architecture"),
         ("sm_20", "needs an older CUDA release"),
     ],
 )
-def test_architecture_that_does_not_exist(asked: str, words: str):
+def test_architecture_that_does_not_exist(asked: str | list[str], words: str):
     with pytest.raises(ArchError, match=words):
         load(HEAD + KERNEL + ENTRY, compute_capability=asked)
 
@@ -192,7 +194,7 @@ def test_unknown_architecture_says_which_are_known():
 
 @pytest.mark.parametrize(
     ("asked", "spelling"),
-    [(90, "'90'"), (9.0, "'9.0'"), (["sm_90"], "'sm_90'"), (["9.0", 8.0], "'8.0,9.0'"), (True, None), ([], None)],
+    [(90, "'90'"), (9.0, "'9.0'"), ({"sm_90"}, "'sm_90'"), (["9.0", 8.0], "'8.0,9.0'"), (True, None), ([None], None)],
 )
 def test_architecture_of_the_wrong_type(asked: Any, spelling: str | None):
     with pytest.raises(be_runtime.ArgumentError, match="compute_capability must be a string") as caught:

@@ -103,7 +103,25 @@ __global__ void convert(const BE::Tensor in, BE::Tensor out) {
   out.data_ptr<int64_t>()[1] = int64_t(in.element_size() + in.nbytes());
 }
 """
+# What kernels written for brainevent ask of cuda_common.h and common.h.
+KINDS, ELEMENTS = ("IS_ACTIVE", "READ", "WRITE", "ZERO"), ("F32", "F64", "F16", "BF16")
+NAMES = ("IS_ACTIVE_BOOL", "IS_ACTIVE_FLOAT", *(f"{kind}_{element}" for kind in KINDS for element in ELEMENTS))
+MACROS = '#include "cuda_common.h"\n' + "".join(f"#ifndef {name}\n#error {name}\n#endif\n" for name in NAMES)
+CHECKS = """
+#include <ostream>
+static_assert(BE::kMaxDim == BE::Tensor::kMaxDims, "");
+
+__device__ int inner(int i) { BE_CHECK(i < 3) << "i is " << i; return i; }
+__host__ __device__ int both(int i) { BE_CHECK(i < 3); return i; }
+void host(int i) { BE_CHECK(i < 3) << "i is " << i << std::endl; }
+__global__ void checked(const BE::Tensor x, int* out) {
+  BE_CHECK(x.ndim() == 1 && out != nullptr) << "ndim is " << x.ndim();
+  for (int i = 0; i < 3; ++i) BE_CHECK(i >= 0), out[i] = both(inner(i));
+}
+"""
 SOURCES = {
+    "macros": MACROS,
+    "checks in device code": RUNTIME + COMMON + CHECKS,
     "runtime before": RUNTIME + COMMON + LAUNCHER,
     "runtime after": COMMON + RUNTIME + LAUNCHER,
     "half after": COMMON + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" + HALF,
@@ -126,7 +144,7 @@ def compile_device(source: Path, folder: Path, *flags: str) -> None:
 
 
 @pytest.mark.parametrize(("standard", "arch"), [("c++17", "sm_90"), ("c++20", "sm_90"), ("c++17", "sm_75")])
-@pytest.mark.parametrize("name", ["tensor", "cuda_common", "dispatch", "errors"])
+@pytest.mark.parametrize("name", ["tensor", "cuda_common", "device_check", "dispatch", "errors"])
 def test_programs_of_the_gpu_tier_compile(name: str, standard: str, arch: str, tmp_path: Path):
     compile_device(PROGRAMS / f"{name}.cu", tmp_path, f"-std={standard}", f"-arch={arch}")
 

@@ -89,7 +89,7 @@ def test_include_folders_with_spaces(tmp_path: Path):
     module = be_runtime.load_cuda_inline(
         "included", source("sibling"), extra_include_paths=[folder], auto_register=False
     )
-    assert module.function_names == ("transform",)
+    assert module.function_names == ["transform"]
 
 
 def test_the_author_may_name_standard_level_and_architecture():
@@ -132,6 +132,7 @@ def test_every_spelling_is_one_module():
 def test_a_list_makes_a_fat_binary_with_ptx_of_the_highest():
     assert archs(compute_capability="8.0,sm_90") == ({80, 90}, {90})
     assert archs(compute_capability="90;80") == ({80, 90}, {90})
+    assert archs(compute_capability=["9.0", "sm_80"]) == ({80, 90}, {90})
 
 
 def test_a_suffix_letter_makes_no_ptx():

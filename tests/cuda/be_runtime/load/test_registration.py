@@ -51,6 +51,17 @@ def test_a_cuda_target_does_not_exist_for_the_cpu():
         transform("only_cuda")
 
 
+@pytest.mark.usefixtures("tmp_cache")
+def test_builds_of_one_source_are_one_content_and_may_add_functions():
+    """The first build reads CUDA's headers, later ones what it kept of them, in another order."""
+    for functions in (["plus_1"], ["plus_2", "plus_1"], ["plus_2"], None):
+        be_runtime.load_cuda_inline("added", source("styles"), functions)
+    found = [name for name in be_runtime.list_registered_targets() if name.startswith("added.")]
+    assert found == [f"added.plus_{number}" for number in range(1, 7)]
+    modules = [be_runtime.load_cuda_inline("added", source("styles"), force_rebuild=True) for _ in range(2)]
+    assert modules[0].content_hash == modules[1].content_hash
+
+
 def test_loading_again_changes_nothing():
     first = LOADS["cuda"]("again")
     before = be_runtime.list_registered_targets()

@@ -18,7 +18,7 @@ FOLDERS = (
 )
 
 
-@pytest.mark.parametrize("name", ["tensor", "cuda_common", "dispatch", "errors"])
+@pytest.mark.parametrize("name", ["tensor", "cuda_common", "device_check", "dispatch", "errors"])
 def test_program(name: str, tmp_path: Path):
     program = tmp_path / name
     nvcc = requirements.nvcc()

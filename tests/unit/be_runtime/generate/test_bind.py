@@ -77,8 +77,14 @@ def test_errors_of_one_unit_are_not_hidden_by_another():
         bind(request(a=F + "// @BE f\n", b=G))
 
 
-@pytest.mark.parametrize("functions", ["f", b"f", 7, {}, [], (), {"f"}, {"f": "ret"}, [7], {7: ["ret"]}], ids=repr)
+@pytest.mark.parametrize("functions", ["f", b"f", 7, {"f"}, {"f": "ret"}, [7], {7: ["ret"]}], ids=repr)
 @pytest.mark.parametrize("units", [{"a": F}, {"a": F, "b": G}], ids=len)
 def test_functions_of_a_wrong_kind(functions: object, units: dict[str, str]):
     with pytest.raises((ArgumentError, SpecError)):
         bind(request(functions, **units))
+
+
+@pytest.mark.parametrize("functions", [{}, [], ()], ids=repr)
+@pytest.mark.parametrize("units", [{"a": F}, {"a": F, "b": G}], ids=len)
+def test_an_empty_list_binds_nothing(functions: object, units: dict[str, str]):
+    assert bind(request(functions, **units)) == dict.fromkeys(units, ())

@@ -150,6 +150,10 @@ def test_known_failures_have_a_hint(output: str, first: str, hint: str):
         ("m:1:10: fatal error: 'cuda/std/array' file not found", "nvidia-cuda-cccl brings"),
         ("m:1:10: fatal error: mine.h: No such file or directory", "extra_include_paths"),
         ('m(2): error: namespace "std" has no member "span"', "extra_cuda_cflags=['-std=c++20']"),
+        ("m:2:9: error: invalid use of incomplete type 'struct BE::float16_t'", "brainevent/dispatch.h"),
+        ("m:2:9: error: aggregate 'BE::complex64_t y' has incomplete type and cannot be", "brainevent/dispatch.h"),
+        ("m:2:9: error: implicit instantiation of undefined template 'BE::Complex<float>'", "brainevent/dispatch.h"),
+        ('m(2): error: incomplete type "T" (aka "__half") is not allowed', "brainevent/dispatch.h"),
         (
             'm(2): error: argument of type "int64_t" is incompatible with parameter of type "CUstream_st *"',
             "(cudaStream_t)stream",

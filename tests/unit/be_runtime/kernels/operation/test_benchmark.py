@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, BenchmarkConfig, XLACustomKernel
+from be_runtime import ArgumentError, BenchmarkConfig, XLACustomKernel, benchmark_function
 from be_runtime.kernels.operation.benchmark import BenchmarkRecord, BenchmarkResult
 from be_runtime.xla.jax_primitive import repeated
 
@@ -64,7 +64,7 @@ def test_a_backend_that_fails_is_reported_and_does_not_stop_the_others():
     op.def_call(lambda x, backend: op(x, outs=OUT, backend=backend))
     op.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (X,))])
     result = op.benchmark(n_runs=1, calls=1)
-    assert result.records[0].error == "ValueError: no such kernel"
+    assert result.records[0].error == "KernelError: the broken kernel of half can't be made: ValueError: no such kernel"
     assert result.records[0].seconds == ()
     assert result.fastest().backend == "works"
     assert "ValueError: no such kernel" in str(result)
@@ -98,3 +98,20 @@ def test_numbers_that_are_too_small(numbers: Any):
     op.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (X,))])
     with pytest.raises(ArgumentError, match="at least"):
         op.benchmark(**numbers)
+
+
+def test_a_function_is_called_as_often_as_it_says():
+    calls: list[int] = []
+
+    def function(x: Any, y: Any) -> Any:
+        calls.append(1)
+        return {"sum": x + y}
+
+    mean, deviation, fastest, slowest, result = benchmark_function(function, 2, 3, 4, (X, X))
+    assert len(calls) == (2 + 3) * 4
+    assert 0 < fastest <= mean <= slowest
+    assert deviation >= 0
+    np.testing.assert_array_equal(result["sum"], 2 * X)
+    for numbers in ((-1, 1, 1), (0, 0, 1), (0, 1, 0)):
+        with pytest.raises(ArgumentError, match="at least"):
+            benchmark_function(function, *numbers)

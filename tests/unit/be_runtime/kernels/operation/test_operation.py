@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Generator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from be_runtime import ArgumentError, BuildError, FallbackWarning, XLACustomKernel
+import be_runtime
+from be_runtime import ArgumentError, BuildError, FallbackWarning, KernelError, XLACustomKernel
 
 X = jnp.arange(3.0)
 OUT = jax.ShapeDtypeStruct((3,), jnp.float32)
@@ -23,6 +26,12 @@ def operation(**kernels: Any) -> XLACustomKernel:
     for backend, generator in kernels.items():
         made.def_kernel(backend, "cpu", generator)
     return made
+
+
+@pytest.fixture(autouse=True)
+def _no_choice() -> Generator[None]:
+    yield
+    be_runtime.clear_backends()
 
 
 def test_the_result_has_the_structure_of_outs():
@@ -84,9 +93,76 @@ def test_a_kernel_that_is_wrong_is_not_passed_over():
         raise BuildError("it does not compile")
 
     op = operation(a=wrong, b=constant(2))
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(BuildError, match="this was the a kernel of op for cpu; others: b"):
         op(X, outs=OUT)
-    assert "in the a kernel of op for cpu; others for cpu: b" in caught.value.__notes__[0]
+
+
+def test_a_generator_that_fails_is_named_with_the_other_backends():
+    def failing(outs: Any) -> Any:
+        raise KeyError("boom")
+
+    op = operation(a=failing, b=constant(2), c=constant(3))
+    with pytest.raises(KernelError, match="the a kernel of op can't be made: KeyError: 'boom'") as caught:
+        jax.jit(jax.vmap(lambda x: op(x, outs=OUT)))(X[None])
+    assert "the a kernel of op for cpu; others: b, c (backend=..., set_default or set_backend)" in str(caught.value)
+    assert "in failing" in "".join(traceback.format_exception(caught.value)), "the author's line is shown"
+
+
+def test_a_kernel_that_fails_has_its_own_error_and_a_note():
+    op = operation(a=lambda outs: lambda x: 1 / 0, b=constant(2))
+    with pytest.raises(ZeroDivisionError) as caught:
+        op(X, outs=OUT)
+    assert "this was the a kernel of op for cpu; others: b" in caught.value.__notes__[0]
+
+
+def test_jitted_functions_follow_the_process_s_backend():
+    op, other = operation(a=constant(1), b=constant(2)), operation(a=constant(3))
+    run = jax.jit(lambda x: (op(x, outs=OUT), other(x, outs=OUT), op(x, outs=OUT, backend="a")))
+
+    def found() -> list[float]:
+        return [float(each[0]) for each in run(X)]
+
+    assert found() == [1, 3, 1]
+    be_runtime.set_backend("cpu", "b")
+    assert be_runtime.get_backend("cpu") == "b"
+    with pytest.warns(FallbackWarning, match="op has no b kernel for cpu; a is used instead"):
+        assert found() == [2, 3, 1]
+    assert op(X, outs=OUT)[0] == 2
+    assert (op.get_default("cpu"), op.available_backends("cpu")) == ("a", ("b", "a"))
+    assert jax.vmap(lambda x: op(x, outs=OUT))(X[None])[0, 0] == 2
+    be_runtime.set_backend("cpu", None)
+    assert found() == [1, 3, 1]
+    be_runtime.set_backend("cpu", "b")
+    be_runtime.clear_backends()
+    assert (found(), be_runtime.get_backend("cpu")) == ([1, 3, 1], None)
+
+
+def test_the_process_s_backend_comes_before_the_default_which_stays_second():
+    def missing(outs: Any) -> Any:
+        raise ImportError("nowhere")
+
+    op = operation(a=constant(1), b=missing, c=constant(3))
+    op.set_default("cpu", "c")
+    be_runtime.set_backend("cpu", "b")
+    with pytest.warns(FallbackWarning, match="b kernel of op can't be used: nowhere; c is used instead"):
+        assert op(X, outs=OUT)[0] == 3
+    assert op.get_default("gpu") is None
+
+
+def test_the_same_choice_again_keeps_programs():
+    traced = []
+
+    @jax.jit
+    def run(x: Any) -> Any:
+        traced.append(x)
+        return x
+
+    be_runtime.set_backend("gpu", "a")
+    run(X)
+    be_runtime.set_backend("cuda", "a")
+    be_runtime.set_backend("cpu", None)
+    run(X)
+    assert len(traced) == 1
 
 
 def test_a_redefinition_takes_effect_in_programs_that_are_compiled():
@@ -148,7 +224,7 @@ def test_a_kernel_that_gives_something_else(kernel: Any, message: str):
 
 
 def test_a_generator_that_makes_no_kernel():
-    with pytest.raises(TypeError, match="must return a function of arrays, not 3"):
+    with pytest.raises(KernelError, match="must return a function of arrays, not 3"):
         operation(a=lambda outs: 3)(X, outs=OUT)
 
 
@@ -168,6 +244,10 @@ def test_a_generator_that_makes_no_kernel():
         (lambda op: op.def_benchmark_data(3), "def_benchmark_data takes a function"),
         (lambda op: op.benchmark(), "op has no benchmark data"),
         (lambda op: XLACustomKernel(""), "expected, not ''"),
+        (lambda op: op.get_default("fpga"), "platform must be one of"),
+        (lambda op: be_runtime.set_backend("fpga", "a"), "platform must be one of"),
+        (lambda op: be_runtime.get_backend("fpga"), "platform must be one of"),
+        (lambda op: be_runtime.set_backend("cpu", ""), "a name such as 'numba' is expected, not ''"),
     ],
 )
 def test_bad_input(call: Any, message: str):
@@ -176,15 +256,17 @@ def test_bad_input(call: Any, message: str):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "inputs", "message"),
+    ("kernel", "inputs", "error", "message"),
     [
-        (lambda outs: lambda x: [x], 1, "the numba kernel of op: .* unexpected keyword argument 'by'"),
-        (lambda outs, by, to: lambda x: [x], 1, "the numba kernel of op: .* missing .* 'to'"),
-        (lambda outs, by: lambda x: [x], 2, "the numba kernel of op: .* takes 1 positional argument but 2 were given"),
+        (lambda outs: lambda x: [x], 1, KernelError, ".* unexpected keyword argument 'by'"),
+        (lambda outs, by, to: lambda x: [x], 1, KernelError, ".* missing .* 'to'"),
+        (lambda outs, by: lambda x: [x], 2, TypeError, ".* takes 1 positional argument but 2 were given"),
     ],
 )
-def test_a_kernel_that_does_not_take_what_it_is_given_is_named(kernel: Any, inputs: int, message: str):
-    with pytest.raises(TypeError, match=message):
+def test_a_kernel_that_does_not_take_what_it_is_given_is_named(
+    kernel: Any, inputs: int, error: type[Exception], message: str
+):
+    with pytest.raises(error, match=f"the numba kernel of op: {message}"):
         operation(numba=kernel)(*[X] * inputs, outs=OUT, by=2)
 
 

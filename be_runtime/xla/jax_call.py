@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,13 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from be_runtime.errors import RegistrationError, TransformError
-from be_runtime.xla.arrays import ArraySpec
+from be_runtime.xla.arrays import ArraySpec, EffectKind, Layouts
 from be_runtime.xla.attribute_values import Value, as_jax
 from be_runtime.xla.jax_primitive import result_aval
 
 _PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _LOOPS = ("sequential", "sequential_unrolled")
 _WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
-
-Layout = tuple[int, ...]
-EffectKind = Literal["none", "side", "ordered"]
 
 
 class KernelEffect(effects.Effect):
@@ -85,8 +82,8 @@ class KernelCall(NamedTuple):
     vmap_method: str | None = None
     aliases: tuple[tuple[int, int], ...] = ()
     effect: EffectKind = "none"
-    input_layouts: tuple[Layout | None, ...] | None = None
-    output_layouts: tuple[Layout | None, ...] | None = None
+    input_layouts: Layouts | None = None
+    output_layouts: Layouts | None = None
 
     def __repr__(self) -> str:
         """The text in a printed program."""
@@ -150,7 +147,8 @@ def _batch(arrays: Sequence[Any], axes: Sequence[Any], *, call: KernelCall) -> t
             f"{call.label} has no rule for vmap",
             hints=(
                 "declare leading axes, as in arg[... n], if the kernel takes them",
-                'or choose a method: with_options(vmap_method="sequential"), "broadcast_all" or "expand_dims"',
+                'or choose "sequential", "broadcast_all" or "expand_dims": with_options(vmap_method="sequential")',
+                "or pass vmap_method where a raw or Numba kernel is made",
             ),
         )
     return results, [0] * len(results)
@@ -165,7 +163,7 @@ def _repeat(array: Any, copies: int, call: KernelCall) -> Any:
 def _with_axis(call: KernelCall, size: int, same: Sequence[bool]) -> KernelCall:
     """Return the call of a batch; the arrays in `same` have no axis for it."""
 
-    def layouts(each: tuple[Layout | None, ...] | None, same: Sequence[bool]) -> tuple[Layout | None, ...] | None:
+    def layouts(each: Layouts | None, same: Sequence[bool]) -> Layouts | None:
         if each is None:
             return None
         pairs = zip(each, same, strict=True)
@@ -218,7 +216,7 @@ def _lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequenc
     return results
 
 
-def _minor_to_major(layouts: tuple[Layout | None, ...] | None, *, ordered: bool) -> list[Layout | None] | None:
+def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int, ...] | None] | None:
     if layouts is None:
         return None
     return [None if each is None else each[::-1] for each in layouts] + [None] * ordered
@@ -226,10 +224,11 @@ def _minor_to_major(layouts: tuple[Layout | None, ...] | None, *, ordered: bool)
 
 def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     known = ", ".join(f"{name} for {each}" for each, name in call.targets)
+    makers = "load_cpp_* or numba_kernel" if platform == "cpu" else "load_cuda_*, cuda_kernel or numba_cuda_kernel"
     return RegistrationError(
         f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
         hints=(
-            f"load a kernel for {platform} with load_{'cpp' if platform == 'cpu' else 'cuda'}_*",
+            f"make a kernel for {platform} with {makers}",
             f"or put the arrays on another device: jax.devices({call.targets[0][0]!r})",
         ),
     )

@@ -1,0 +1,51 @@
+"""Options of a function that calls a kernel. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from be_runtime.xla.arrays import EffectKind, Layouts, check_aliases, check_layouts, check_vmap_method
+
+
+class Options(NamedTuple):
+    """Options of a function, see `be_runtime.call.function.KernelFunction.with_options`."""
+
+    vmap_method: str | None = None
+    aliases: tuple[tuple[int, int], ...] = ()
+    effect: EffectKind = "none"
+    outs: Any = None
+    input_layouts: Layouts | None = None
+    output_layouts: Layouts | None = None
+
+
+def check_options(
+    *,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    outs: Any = None,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
+) -> Options:
+    """Check the options that an author gives.
+
+    Raises
+    ------
+    ArgumentError
+        One is not allowed.
+
+    Examples
+    --------
+    >>> check_options(ordered=True).effect
+    'ordered'
+    """
+    return Options(
+        vmap_method=check_vmap_method(vmap_method),
+        aliases=tuple(sorted(check_aliases(input_output_aliases).items())),
+        effect="ordered" if ordered else "side" if has_side_effect else "none",
+        outs=outs,
+        input_layouts=check_layouts(input_layouts, "input_layouts"),
+        output_layouts=check_layouts(output_layouts, "output_layouts"),
+    )

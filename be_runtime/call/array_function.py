@@ -18,35 +18,6 @@ from be_runtime.xla.arrays import ArraySpec, check_outs
 from be_runtime.xla.attribute_values import Value
 
 
-class TracedCall(NamedTuple):
-    """One call of a kernel, whose arrays and scalars were checked.
-
-    Parameters
-    ----------
-    inputs, outs, scratch : tuple of ArraySpec
-        Scratch memory is an array of bytes.
-    scalars : mapping of str to Value
-    values : mapping of str to int
-        Values that an expression over axes may use.
-    operands : sequence of array
-        Tracers of the inputs.
-    vmap_method : str or None
-    """
-
-    inputs: tuple[ArraySpec, ...]
-    outs: tuple[ArraySpec, ...]
-    scratch: tuple[ArraySpec, ...]
-    scalars: Mapping[str, Value]
-    values: Mapping[str, int]
-    operands: Sequence[Any]
-    vmap_method: str | None
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to compute."""
-        return not any(spec.size for spec in self.outs)
-
-
 class ArrayKernel(NamedTuple):
     """A kernel that a function of arrays calls.
 
@@ -61,7 +32,7 @@ class ArrayKernel(NamedTuple):
         Arrays and scalars of the kernel; None if only `scalars` are known.
     scalars : tuple of Param
     make_target : callable
-        Function that makes the kernel for a call that is traced, and returns its targets and XLA's attributes.
+        Function of the arrays and scalars of a call; it makes the kernel and returns its targets and XLA's attributes.
     scratch_unit : int
         Scratch memory is a multiple of so many bytes, so that each of a batch is aligned.
     """
@@ -70,7 +41,7 @@ class ArrayKernel(NamedTuple):
     label: str
     doc: str | None
     signature: CallSignature | None
-    make_target: Callable[[TracedCall], tuple[Targets, Converted]]
+    make_target: Callable[[Resolved, Mapping[str, Value]], tuple[Targets, Converted]]
     scalars: tuple[Param, ...] = ()
     scratch_unit: int = 1
 
@@ -88,8 +59,7 @@ def array_function(kernel: ArrayKernel, options: Options) -> Callable[..., Any]:
             f"{kernel.label}: neither outs nor a signature says what the results are",
             hints=("pass outs=jax.ShapeDtypeStruct(shape, dtype)", "or signature='arg[n] ret[n]:like(0)'"),
         )
-    if options.outs is not None and not _is_function(options.outs):
-        _check_outs(options.outs)
+    known_outs(options.outs)
     options = default_method(options, kernel.signature)
     defaults = {param.name: param.default for param in kernel.scalars if param.default is not None}
 
@@ -98,7 +68,7 @@ def array_function(kernel: ArrayKernel, options: Options) -> Callable[..., Any]:
 
     def trace(_outs: None, scalars: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
         def run(*arrays: Any) -> Any:
-            return _run(kernel, options, arrays, {**defaults, **scalars}, converted)
+            return _run(kernel, options, arrays, scalars, converted)
 
         run.__name__ = run.__qualname__ = kernel.name
         return run
@@ -133,18 +103,9 @@ def _run(
         scalars,
         as_array=jax_port.as_array,
         aliases=dict(options.aliases),
+        scratch_unit=kernel.scratch_unit,
     )
-    resolved = resolved._replace(results=(*resolved.shown, *_aligned(resolved, kernel.scratch_unit)))
-    traced = TracedCall(
-        resolved.inputs,
-        resolved.shown,
-        resolved.results[len(resolved.shown) :],
-        dict(converted),
-        resolved.values,
-        resolved.operands,
-        options.vmap_method,
-    )
-    targets, attributes = kernel.make_target(traced)
+    targets, attributes = kernel.make_target(resolved, dict(converted))
     results = bind_call(kernel.label, resolved, options, targets, attributes)
     return results[0] if resolved.is_single else restore(results)
 
@@ -155,18 +116,9 @@ def _undeclared(kernel: ArrayKernel, arrays: int) -> CallSignature:
     return CallSignature(kernel.label, (*inputs, Param(role=Role.RET, many=Many.ANY), *kernel.scalars))
 
 
-def _aligned(resolved: Resolved, unit: int) -> Sequence[ArraySpec]:
-    scratch = resolved.results[len(resolved.shown) :]
-    return [spec._replace(shape=(-(-spec.size // unit) * unit,)) for spec in scratch]
-
-
-def launches_nothing(outs: Any) -> bool:
-    """Return whether the results are known before a call, and all empty."""
-    return outs is not None and not _is_function(outs) and not any(spec.size for spec in _check_outs(outs))
-
-
-def _check_outs(outs: Any) -> tuple[ArraySpec, ...]:
-    return check_outs(jax_port.flatten(outs)[0])
+def known_outs(outs: Any) -> tuple[ArraySpec, ...] | None:
+    """Return the results that are the same for all calls; None if they are not known yet."""
+    return None if outs is None or _is_function(outs) else check_outs(jax_port.flatten(outs)[0])
 
 
 def _is_function(value: Any) -> bool:

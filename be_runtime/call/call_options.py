@@ -20,12 +20,11 @@ class Options(NamedTuple):
 
 
 def check_options(
-    *,
+    outs: Any = None,
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
     ordered: bool = False,
-    outs: Any = None,
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
 ) -> Options:

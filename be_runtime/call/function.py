@@ -109,13 +109,7 @@ class KernelFunction:
         >>> log = module.log.with_options(ordered=True)  # doctest: +SKIP
         """
         options = check_options(
-            vmap_method=vmap_method,
-            input_output_aliases=input_output_aliases,
-            has_side_effect=has_side_effect,
-            ordered=ordered,
-            outs=outs,
-            input_layouts=input_layouts,
-            output_layouts=output_layouts,
+            outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
         )
         return KernelFunction(self._signature, self._targets, options)
 

@@ -82,6 +82,16 @@ class Resolved(NamedTuple):
         """The results without scratch memory."""
         return self.results[: len(self.results) - self.scratch]
 
+    @property
+    def hidden(self) -> tuple[ArraySpec, ...]:
+        """Scratch memory, an array of bytes each."""
+        return self.results[len(self.results) - self.scratch :]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to compute."""
+        return not any(spec.size for spec in self.shown)
+
 
 def resolve(
     signature: CallSignature,
@@ -91,6 +101,7 @@ def resolve(
     *,
     as_array: Callable[[Any], Any],
     aliases: Mapping[int, int],
+    scratch_unit: int = 1,
 ) -> Resolved:
     """Check the arrays of a call and derive its results.
 
@@ -105,6 +116,8 @@ def resolve(
     as_array : callable
         Function that converts an argument to an array; TypeError or ValueError if it is none.
     aliases : mapping of int to int
+    scratch_unit : int
+        Scratch memory is a multiple of so many bytes.
 
     Raises
     ------
@@ -130,12 +143,13 @@ def resolve(
     operands = [each for one in given if one is not None for each in (one if isinstance(one, list) else [one])]
     inputs = tuple(each for one in specs if one is not None for each in ([one] if isinstance(one, ArraySpec) else one))
     match_aliases(aliases, inputs, results)
-    is_empty = not any(spec.size for spec in results)  # then nothing runs
-    scratch = [0 if is_empty else size for size in shapes.scratch_bytes(label, signature.params, extents)]
+    scratch = shapes.scratch_bytes(label, signature.params, extents)
+    if not any(spec.size for spec in results):  # nothing runs then
+        scratch = (0,) * len(scratch)
     return Resolved(
         operands,
         inputs,
-        (*results, *(ArraySpec(_SCRATCH, (size,)) for size in scratch)),
+        (*results, *(ArraySpec(_SCRATCH, (-(-size // scratch_unit) * scratch_unit,)) for size in scratch)),
         len(scratch),
         is_single,
         _presence(args, padded),

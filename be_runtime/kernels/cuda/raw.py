@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from be_runtime.call.array_function import ArrayKernel, TracedCall, array_function, launches_nothing
+from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import check_options
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.keyword_programs import Converted
+from be_runtime.call.resolve import Resolved
 from be_runtime.call.tracing import Targets
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
@@ -25,7 +26,7 @@ from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_bool, check_flags, check_include_paths
 from be_runtime.spec.model import Param, Role
 from be_runtime.xla.arrays import ArraySpec
-from be_runtime.xla.attribute_values import Numbers
+from be_runtime.xla.attribute_values import Numbers, Value
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 
@@ -144,16 +145,13 @@ def cuda_kernel(
     pointers = [param.name for param in prototype if param.is_pointer]
     declared = read_signature(label, signature, pointers, scalar_params(prototype))
     given = {"grid": grid, "block": block, "shared_mem": shared_mem}
-    sizes = read_sizes(label, given, declared)
-    if sizes.are_fixed:
-        explicit_geometry(**given, cluster=cluster, may_be_empty=launches_nothing(outs))
+    sizes = read_sizes(label, given, declared, partial(explicit_geometry, cluster=cluster))
+    sizes.check(outs)
     variants = _Variants(kernel, compute_capability)
 
-    def make_target(call: TracedCall) -> tuple[Targets, Converted]:
-        params = bind_params(label, prototype, call)
-        make = partial(explicit_geometry, cluster=cluster, may_be_empty=call.is_empty)
-        geometry = sizes.geometry(make, call)
-        session = new_session()
+    def make_target(call: Resolved, scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+        params = bind_params(label, prototype, call, scalars)
+        geometry, session = sizes.geometry(call), new_session()
         return launch(variants.get(session), geometry, params, session)
 
     described = ArrayKernel(
@@ -166,13 +164,7 @@ def cuda_kernel(
         _SCRATCH_UNIT,
     )
     options = check_options(
-        vmap_method=vmap_method,
-        input_output_aliases=input_output_aliases,
-        has_side_effect=has_side_effect,
-        ordered=ordered,
-        outs=outs,
-        input_layouts=input_layouts,
-        output_layouts=output_layouts,
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
     return array_function(described, options)
 
@@ -213,7 +205,9 @@ def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
     return tuple(Param(role=Role.ATTR, name=p.name, dtype=p.dtype) for p in prototype if not p.is_pointer)
 
 
-def bind_params(name: str, prototype: Sequence[KernelParam], call: TracedCall) -> tuple[LaunchParam, ...]:
+def bind_params(
+    name: str, prototype: Sequence[KernelParam], call: Resolved, scalars: Mapping[str, Value]
+) -> tuple[LaunchParam, ...]:
     """Bind the parameters of a kernel to the buffers and scalars of one call. Pure.
 
     Raises
@@ -222,19 +216,18 @@ def bind_params(name: str, prototype: Sequence[KernelParam], call: TracedCall) -
         The call doesn't fit the kernel.
     """
     taken = sum(param.is_pointer for param in prototype)
-    groups = {"input": call.inputs, "output": call.outs, "scratch": call.scratch}
+    groups = {"input": call.inputs, "output": call.shown, "scratch": call.hidden}
     buffers = [(what, number, spec) for what, specs in groups.items() for number, spec in enumerate(specs)]
     if taken != len(buffers):
-        scratch = f" and {len(call.scratch)} of scratch memory" if call.scratch else ""
+        scratch = f" and {call.scratch} of scratch memory" if call.scratch else ""
         raise ArgumentError(
-            f"{name} takes {taken} pointers, but the call has {len(call.inputs)} inputs and {len(call.outs)} outputs"
+            f"{name} takes {taken} pointers, but the call has {len(call.inputs)} inputs and {len(call.shown)} outputs"
             f"{scratch}",
             hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
         )
     rest = iter(enumerate(buffers))
     return tuple(
-        _pointer(name, param, *next(rest)) if param.is_pointer else _scalar(call.scalars[param.name])
-        for param in prototype
+        _pointer(name, param, *next(rest)) if param.is_pointer else _scalar(scalars[param.name]) for param in prototype
     )
 
 

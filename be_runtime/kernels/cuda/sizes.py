@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.call.array_function import TracedCall, evaluate
+from be_runtime.call.array_function import evaluate, known_outs
 from be_runtime.call.kernel_signature import check_names, integers
-from be_runtime.call.resolve import CallSignature
+from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.call.shapes import compute
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.describe import Geometry
@@ -19,18 +19,30 @@ Size = Extent | Sequence[Extent] | Callable[..., int | Sequence[int]]
 
 
 class Sizes(NamedTuple):
-    """The sizes of a launch by the names of their arguments; texts have become expressions."""
+    """The sizes of a launch.
+
+    Parameters
+    ----------
+    label : str
+        Name of the kernel, for messages.
+    given : mapping of str to object
+        Sizes by the names of their arguments; texts have become expressions.
+    make : callable
+        Function of the sizes and ``is_empty`` that checks them.
+    """
 
     label: str
     given: Mapping[str, Any]
+    make: Callable[..., Geometry]
 
-    @property
-    def are_fixed(self) -> bool:
-        """True if they are the same for all calls."""
-        return not any(callable(each) or _expressions(each) for each in self.given.values())
+    def check(self, outs: Any) -> None:
+        """Check the sizes where they are the same for all calls."""
+        if not any(callable(each) or _expressions(each) for each in self.given.values()):
+            known = known_outs(outs)
+            self.make(**self.given, is_empty=known is not None and not any(spec.size for spec in known))
 
-    def geometry(self, make: Callable[..., Geometry], call: TracedCall) -> Geometry:
-        """Make the geometry of one call; ``make`` takes each size by its name.
+    def geometry(self, call: Resolved) -> Geometry:
+        """Make the geometry of one call.
 
         Raises
         ------
@@ -39,14 +51,14 @@ class Sizes(NamedTuple):
         """
         numbers = {name: self._numbers(name, size, call) for name, size in self.given.items()}
         try:
-            return make(**numbers)
+            return self.make(**numbers, is_empty=call.is_empty)
         except ArgumentError as error:
             sources = [source for name, size in self.given.items() for source in _sources(name, size, call.values)]
             if not sources:
                 raise
             raise ArgumentError(f"{self.label}: {error.message}; {', '.join(sources)}", hints=error.hints) from None
 
-    def _numbers(self, name: str, size: Any, call: TracedCall) -> Any:
+    def _numbers(self, name: str, size: Any, call: Resolved) -> Any:
         if isinstance(size, Expression):
             return compute(f"{self.label}: {name}", size, call.values)
         if isinstance(size, list):
@@ -54,7 +66,9 @@ class Sizes(NamedTuple):
         return evaluate(f"{name} of {self.label}", size, call.operands)
 
 
-def read_sizes(label: str, sizes: Mapping[str, Any], signature: CallSignature | None) -> Sizes:
+def read_sizes(
+    label: str, sizes: Mapping[str, Any], signature: CallSignature | None, make: Callable[..., Geometry]
+) -> Sizes:
     """Read the sizes of a launch.
 
     Raises
@@ -64,7 +78,8 @@ def read_sizes(label: str, sizes: Mapping[str, Any], signature: CallSignature | 
     SpecError
         A text is not arithmetic over the signature's axes.
     """
-    return Sizes(label, {name: _read(f"{label}: {name}", size, signature) for name, size in sizes.items()})
+    given = {name: _read(f"{label}: {name}", size, signature) for name, size in sizes.items()}
+    return Sizes(label, given, make)
 
 
 def _read(what: str, size: Any, signature: CallSignature | None) -> Any:

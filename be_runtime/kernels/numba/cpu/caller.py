@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.call.array_function import ArrayKernel, TracedCall, array_function
+from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import Options
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.keyword_programs import Converted
+from be_runtime.call.resolve import Resolved
 from be_runtime.call.tracing import Targets
 from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signature_of
 from be_runtime.xla.arrays import ArraySpec
+from be_runtime.xla.attribute_values import Value
 
 
 class Called(NamedTuple):
@@ -67,10 +69,9 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
         if called.prepare is not None:
             called.prepare(called.name, inputs, outputs)
 
-    def make_target(call: TracedCall) -> tuple[Targets, Converted]:
-        outputs = (*call.outs, *call.scratch)
-        target = target_for(signature_of(call.inputs, outputs, called.lacking))
-        prepare(call.inputs, outputs)
+    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+        target = target_for(signature_of(call.inputs, call.results, called.lacking))
+        prepare(call.inputs, call.results)
         return ((called.platform, target),), ()
 
     names = () if signature is None else tuple(inspect.signature(called.function).parameters)

@@ -107,13 +107,7 @@ def numba_kernel(
         return target
 
     options = check_options(
-        vmap_method=vmap_method,
-        input_output_aliases=input_output_aliases,
-        has_side_effect=has_side_effect,
-        ordered=ordered,
-        outs=outs,
-        input_layouts=input_layouts,
-        output_layouts=output_layouts,
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
     called = Called(dispatcher.py_func, target_for, lacking=_LACKING)
     return host_array_function(called, signature, options)

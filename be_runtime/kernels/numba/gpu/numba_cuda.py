@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from be_runtime.cache import make_key
-from be_runtime.call.array_function import ArrayKernel, TracedCall, array_function, launches_nothing
+from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import check_options
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.keyword_programs import Converted
-from be_runtime.call.tracing import Targets
+from be_runtime.call.resolve import Resolved
+from be_runtime.call.tracing import Targets, default_method
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, array_param, content_id
@@ -25,6 +26,7 @@ from be_runtime.load.identity import Field
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.load.pipeline import Session
 from be_runtime.xla.arrays import BATCHING_METHODS, ArraySpec
+from be_runtime.xla.attribute_values import Value
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 
@@ -114,29 +116,20 @@ def numba_cuda_kernel(
     names = () if signature is None else parameter_names(dispatcher.py_func)
     declared = read_signature(name, signature, names)
     given = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
-    sizes = read_sizes(name, given, declared)
-    make: Callable[..., Geometry] = partial(choose_geometry, threads_per_block=threads_per_block)
-    if sizes.are_fixed:
-        make(**given, is_empty=launches_nothing(outs))
-    variants = _Variants(dispatcher)
+    sizes = read_sizes(name, given, declared, partial(choose_geometry, threads_per_block=threads_per_block))
+    sizes.check(outs)
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+    )
+    method = default_method(options, declared).vmap_method
+    variants = _Variants(dispatcher, with_batch=method in BATCHING_METHODS)
 
-    def make_target(call: TracedCall) -> tuple[Targets, Converted]:
-        arrays = (*call.outs, *call.scratch)
-        geometry = sizes.geometry(partial(make, is_empty=call.is_empty), call)
-        session = new_session()
-        found = variants.get(call.inputs, arrays, session, with_batch=call.vmap_method in BATCHING_METHODS)
-        params = [array_param(i, s.ndim, s.dtype.size_bytes) for i, s in enumerate((*call.inputs, *arrays))]
+    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+        geometry, session = sizes.geometry(call), new_session()
+        found = variants.get(call.inputs, call.results, session)
+        params = [array_param(i, s.ndim, s.dtype.size_bytes) for i, s in enumerate((*call.inputs, *call.results))]
         return launch(found, _fit(geometry, found), params, session)
 
-    options = check_options(
-        vmap_method=vmap_method,
-        input_output_aliases=input_output_aliases,
-        has_side_effect=has_side_effect,
-        ordered=ordered,
-        outs=outs,
-        input_layouts=input_layouts,
-        output_layouts=output_layouts,
-    )
     return array_function(ArrayKernel(name, name, dispatcher.py_func.__doc__, declared, make_target), options)
 
 
@@ -150,20 +143,19 @@ def _fit(geometry: Geometry, kernel: Kernel) -> Geometry:
 class _Variants:
     """The kernels for each combination of array types and architectures, obtained on first use."""
 
-    def __init__(self, dispatcher: Any) -> None:
+    def __init__(self, dispatcher: Any, *, with_batch: bool) -> None:
         self._dispatcher = dispatcher
+        self._with_batch = with_batch
         self._made: dict[object, Kernel] = {}
         self._lock = ThreadLock()
 
-    def get(
-        self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session, *, with_batch: bool
-    ) -> Kernel:
+    def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
         """Return the kernel for these arrays and for the current devices of the process."""
         function = self._dispatcher.py_func
         names = check_count(function, len(inputs), len(outs))
         _check_inputs(function, names[: len(inputs)])
         archs = choose_archs(None, session)
-        kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), with_batch)
+        kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
         known = (tuple(kernel.types_text()), archs)
         with self._lock:
             if known not in self._made:

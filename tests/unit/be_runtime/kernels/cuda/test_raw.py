@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from be_runtime.call.array_function import TracedCall
 from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.resolve import Resolved
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.kernels.cuda.calls import new_session
@@ -31,7 +31,8 @@ def bound(inputs: Any = (X,), outs: Any = (Y,), scratch: Any = (), prototype: An
     """The parameters of a call, whose scalars are checked as those of every call."""
     given = ({"n": 7, "by": 0.5} | scalars) if prototype is PROTOTYPE else scalars
     converted = dict(convert_attributes("f", scalar_params(prototype), given))
-    return bind_params("f", prototype, TracedCall(inputs, outs, scratch, converted, {}, (), None))
+    call = Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {})
+    return bind_params("f", prototype, call, converted)
 
 
 def test_params_follow_the_source():

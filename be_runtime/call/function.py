@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any
 
 from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.call_options import OnGather, Options, check_options
 from be_runtime.call.derivatives import Derivative, Rule
+from be_runtime.call.keyword_programs import Converted, KeywordPrograms
 from be_runtime.call.resolve import CallSignature, resolve
+from be_runtime.call.tracing import Targets, bind_call, default_method
 from be_runtime.errors import ArgumentError
 from be_runtime.spec.model import Role
 from be_runtime.xla import jax_port
-from be_runtime.xla.arrays import check_aliases, check_vmap_method
-from be_runtime.xla.attribute_values import Value
-
-_MOST_PROGRAMS = 256
-"""Combinations of attributes whose programs are kept; the oldest goes first."""
-
-Layouts = tuple[tuple[int, ...] | None, ...]
-Zeros = tuple[tuple[str, float], ...]
-"""Attributes that are 0, and their signs: Python takes 0.0 and -0.0 for one value."""
-
-
-class Options(NamedTuple):
-    """Options of a function, see `KernelFunction.with_options`."""
-
-    vmap_method: str | None = None
-    aliases: tuple[tuple[int, int], ...] = ()
-    has_side_effect: bool = False
-    ordered: bool = False
-    outs: Any = None
-    input_layouts: Layouts | None = None
-    output_layouts: Layouts | None = None
-    on_gather: Literal["warn", "error"] = "warn"
 
 
 class KernelFunction:
@@ -54,7 +34,7 @@ class KernelFunction:
     def __init__(
         self,
         signature: CallSignature,
-        targets: Callable[[], tuple[tuple[str, str], ...]],
+        targets: Callable[[], Targets],
         sibling: Callable[[str], KernelFunction],
         options: Options | None = None,
         derivative: Derivative | None = None,
@@ -65,11 +45,10 @@ class KernelFunction:
         self._signature = signature
         self._targets = targets
         self._sibling = sibling
-        self._options = options or Options()
         self._derivative = derivative or Derivative()
-        self._programs: dict[object, tuple[Callable[..., Any], Zeros]] = {}
-        self._exact: dict[object, Callable[..., Any]] = {}
-        self._plain: Callable[..., Any] = self._first
+        self._options = default_method(options or Options(), signature)
+        convert = partial(convert_attributes, signature.label, signature.with_role(Role.ATTR))
+        self._programs = KeywordPrograms(signature.label, convert, self._trace)
 
     def __call__(self, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
         """Call the kernel.
@@ -96,14 +75,8 @@ class KernelFunction:
             The kernel is not for the platform of the program.
         """
         if outs is None and not attributes:
-            return self._plain(*arrays)
-        try:
-            program, zeros = self._programs[(*attributes.items(),) if outs is None else (outs, *attributes.items())]
-        except (KeyError, TypeError):
-            return self._find(outs, attributes)(*arrays)
-        if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
-            return self._find(outs, attributes)(*arrays)
-        return program(*arrays)
+            return self._programs.plain(*arrays)
+        return self._programs.call(arrays, attributes, outs)
 
     def with_options(
         self,
@@ -115,14 +88,15 @@ class KernelFunction:
         outs: Any = None,
         input_layouts: Sequence[Sequence[int] | None] | None = None,
         output_layouts: Sequence[Sequence[int] | None] | None = None,
-        on_gather: Literal["warn", "error"] = "warn",
+        on_gather: OnGather = "warn",
     ) -> KernelFunction:
         """Return the same function with other options.
 
         Parameters
         ----------
         vmap_method : str, optional
-            As for ``jax.ffi.ffi_call``. By default ``"broadcast_all"`` if all arrays declare leading axes, else none.
+            As for ``jax.ffi.ffi_call``. By default ``"broadcast_all"`` if all arrays declare leading axes, and
+            ``"sequential"`` if all declare other ones.
         input_output_aliases : dict of int to int, optional
             Inputs whose memory a result may use.
         has_side_effect : bool
@@ -150,18 +124,9 @@ class KernelFunction:
         --------
         >>> log = module.log.with_options(ordered=True)  # doctest: +SKIP
         """
-        options = Options(
-            vmap_method=check_vmap_method(vmap_method),
-            aliases=tuple(sorted(check_aliases(input_output_aliases).items())),
-            has_side_effect=bool(has_side_effect or ordered),
-            ordered=bool(ordered),
-            outs=outs,
-            input_layouts=_layouts(input_layouts, "input_layouts"),
-            output_layouts=_layouts(output_layouts, "output_layouts"),
-            on_gather=on_gather,
+        options = check_options(
+            outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, on_gather
         )
-        if on_gather not in ("warn", "error"):
-            raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
         return KernelFunction(self._signature, self._targets, self._sibling, options, self._derivative)
 
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
@@ -224,8 +189,6 @@ class KernelFunction:
         """Use other rules from now on, in programs that are traced anew."""
         self._derivative = derivative
         self._programs.clear()
-        self._exact.clear()
-        self._plain = self._first
 
     def _rule(self, rule: object, what: str) -> Rule:
         if isinstance(rule, str):
@@ -247,86 +210,23 @@ class KernelFunction:
 
         return f"<{self.__qualname__}: {' '.join(render_spec(self._signature.params))}>"
 
-    def _first(self, *arrays: Any) -> Any:
-        """Make the program of calls without attributes, and run it."""
-        self._plain = self._find(None, {})
-        return self._plain(*arrays)
-
-    def _find(self, outs: Any, attributes: Mapping[str, Any]) -> Callable[..., Any]:
-        """Return the program for some attributes, made on their first use."""
-        converted = convert_attributes(self.__qualname__, self._signature.with_role(Role.ATTR), attributes)
-        described = self._options.outs if outs is None else outs
-        exact = (tuple(described) if isinstance(described, list) else described, converted)
-        program = self._exact.get(exact)
-        if program is None:
-            program = self._exact[exact] = self._program(described, dict(attributes), converted)
-            if len(self._exact) > _MOST_PROGRAMS:
-                self._exact.pop(next(iter(self._exact)))
-                self._programs.clear()
-        zeros = _zeros(attributes)
-        if zeros is not None and not isinstance(outs, list):
-            self._programs[(*attributes.items(),) if outs is None else (outs, *attributes.items())] = program, zeros
-        return program
-
-    def _program(
-        self, outs: Any, attributes: Mapping[str, Any], converted: tuple[tuple[str, Value], ...]
-    ) -> Callable[..., Any]:
-        from be_runtime.xla import jax_call
-
-        options, targets = self._options, self._targets()
+    def _trace(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
+        """Make the function of arrays for some attributes."""
+        described, targets = self._options.outs if outs is None else outs, self._targets()
         derivative, rets = self._derivative, len(self._signature.with_role(Role.RET))
-        vmap_method = options.vmap_method or self._signature.vmap_method
+        transposes = derivative.bound_transposes(attributes)
 
         def run(*arrays: Any) -> Any:
             resolved = resolve(
                 self._signature,
                 arrays,
-                outs,
+                described,
                 attributes,
                 as_array=jax_port.as_array,
-                aliases=dict(options.aliases),
+                aliases=dict(self._options.aliases),
             )
-            hidden: Layouts = (None,) * resolved.scratch
-            results = jax_call.bind(
-                resolved.operands,
-                label=self.__qualname__,
-                targets=targets,
-                results=resolved.results,
-                attributes=tuple(sorted((*converted, *resolved.attributes))),
-                vmap_method=vmap_method,
-                aliases=options.aliases,
-                effect="ordered" if options.ordered else "side" if options.has_side_effect else "none",
-                input_layouts=options.input_layouts,
-                output_layouts=None if options.output_layouts is None else (*options.output_layouts, *hidden),
-                split=resolved.split._replace(on_gather=options.on_gather),
-                transposes=derivative.bound_transposes(attributes),
-            )
-            shown = tuple(results[: len(results) - resolved.scratch])
+            shown = bind_call(self.__qualname__, resolved, self._options, targets, converted, transposes)
             return shown[0] if resolved.is_single else shown
 
         run.__name__ = run.__qualname__ = self.__name__
-        return jax_call.compiled(derivative.wrap(self.__qualname__, run, rets, attributes))
-
-
-def _layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> Layouts | None:
-    """Check layouts: a permutation of the axes of each array."""
-    if given is None:
-        return None
-    layouts = tuple(None if each is None else tuple(each) for each in given)
-    for index, each in enumerate(layouts):
-        if each is not None and sorted(each) != list(range(len(each))):
-            raise ArgumentError(f"{what}[{index}] is {each}, which is not a permutation of an array's axes")
-    return layouts
-
-
-def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:
-    """Return the attributes that are 0 with their signs; None if equal attributes may differ in another way."""
-    zeros = []
-    for name, value in attributes.items():
-        if isinstance(value, str):
-            continue
-        if not isinstance(value, Real) or math.isnan(value):
-            return None
-        if value == 0:
-            zeros.append((name, math.copysign(1.0, value)))
-    return tuple(zeros)
+        return derivative.wrap(self.__qualname__, run, rets, attributes)

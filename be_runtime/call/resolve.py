@@ -60,6 +60,8 @@ class Resolved(NamedTuple):
     ----------
     operands : list of array
         Arrays that are there, in order.
+    inputs : tuple of ArraySpec
+        Shapes and dtypes of the operands.
     results : tuple of ArraySpec
         Results, then scratch memory.
     scratch : int
@@ -68,16 +70,35 @@ class Resolved(NamedTuple):
         True if the call returns an array, not a tuple.
     attributes : tuple of (str, Value)
         Attributes that XLA is given besides those of the caller.
+    values : mapping of str to int
+        Values that an expression over axes may use.
     split : Split
         Axes that may be split over devices.
     """
 
     operands: list[Any]
+    inputs: tuple[ArraySpec, ...]
     results: tuple[ArraySpec, ...]
     scratch: int
     is_single: bool
     attributes: tuple[tuple[str, Value], ...]
+    values: Mapping[str, int]
     split: Split
+
+    @property
+    def shown(self) -> tuple[ArraySpec, ...]:
+        """The results without scratch memory."""
+        return self.results[: len(self.results) - self.scratch]
+
+    @property
+    def hidden(self) -> tuple[ArraySpec, ...]:
+        """Scratch memory, an array of bytes each."""
+        return self.results[len(self.results) - self.scratch :]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to compute."""
+        return not any(spec.size for spec in self.shown)
 
 
 def resolve(
@@ -88,6 +109,7 @@ def resolve(
     *,
     as_array: Callable[[Any], Any],
     aliases: Mapping[int, int],
+    scratch_unit: int = 1,
 ) -> Resolved:
     """Check the arrays of a call and derive its results.
 
@@ -102,6 +124,8 @@ def resolve(
     as_array : callable
         Function that converts an argument to an array; TypeError or ValueError if it is none.
     aliases : mapping of int to int
+    scratch_unit : int
+        Scratch memory is a multiple of so many bytes.
 
     Raises
     ------
@@ -109,29 +133,35 @@ def resolve(
         Arrays are not as declared, or results can't be derived.
     """
     label, args, rets = signature.label, signature.with_role(Role.ARG), signature.with_role(Role.RET)
-    given = [_argument(label, number, each, as_array) for number, each in enumerate(arrays)]
+    given = [as_argument(label, number, each, as_array) for number, each in enumerate(arrays)]
     specs = [_spec(label, number, each) for number, each in enumerate(given)]
     padded = [*specs, *[None] * (len(args) - len(specs))]
     shapes.check_presence(label, args, specs)
     extents = shapes.bind(label, args, padded, _integers(signature, attributes))
     singles = [spec for spec in padded if isinstance(spec, ArraySpec)]
+    dtypes = _dtypes(signature, attributes)
     if outs is None:
-        results = shapes.derive_results(label, rets, singles, extents, _dtypes(signature, attributes))
+        results = shapes.derive_results(label, rets, singles, extents, dtypes)
         is_single = len(rets) == 1
     else:
         described = _described(label, outs, given, attributes)
         is_single = not isinstance(described, Sequence)
         results = check_outs([described] if is_single else list(described))
-        shapes.check_results(label, rets, results, extents)
+        shapes.check_results(label, rets, results, singles, extents, dtypes)
     operands = [each for one in given if one is not None for each in (one if isinstance(one, list) else [one])]
-    match_aliases(aliases, [array_spec(each, label) for each in operands] if aliases else (), results)
+    inputs = tuple(each for one in specs if one is not None for each in ([one] if isinstance(one, ArraySpec) else one))
+    match_aliases(aliases, inputs, results)
     scratch = shapes.scratch_bytes(label, signature.params, extents)
+    if not any(spec.size for spec in results):  # nothing runs then
+        scratch = (0,) * len(scratch)
     return Resolved(
         operands,
-        (*results, *(ArraySpec(_SCRATCH, (size,)) for size in scratch)),
+        inputs,
+        (*results, *(ArraySpec(_SCRATCH, (-(-size // scratch_unit) * scratch_unit,)) for size in scratch)),
         len(scratch),
         is_single,
         _presence(args, padded),
+        extents.values(),
         split_of(
             signature.params,
             [(param, spec) for param, spec, _ in shapes.paired(args, padded)],
@@ -140,11 +170,17 @@ def resolve(
     )
 
 
-def _argument(label: str, number: int, value: Any, as_array: Callable[[Any], Any]) -> Any:
-    """Convert an argument to an array, None, or a list of arrays."""
+def as_argument(label: str, number: int, value: Any, as_array: Callable[[Any], Any], *, takes_many: bool = True) -> Any:
+    """Convert an argument to an array, None, or, where a parameter may take many, a list of arrays.
+
+    Raises
+    ------
+    ArgumentError
+        It is no array.
+    """
     if value is None:
         return None
-    if isinstance(value, tuple | list) and all(hasattr(each, "dtype") for each in value):
+    if takes_many and isinstance(value, tuple | list) and all(hasattr(each, "dtype") for each in value):
         return list(value)
     try:
         return as_array(value)

@@ -212,13 +212,16 @@ def _shape(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], ext
     )
 
 
-def _dtype(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType:
-    if ret.dtype is not None:
-        return ret.dtype
+def _declared_dtype(ret: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType | None:
     if isinstance(ret.like, int):
         return inputs[ret.like].dtype
-    if ret.like is not None:
-        return dtypes[ret.like]
+    return ret.dtype if ret.like is None else dtypes[ret.like]
+
+
+def _dtype(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType:
+    declared = _declared_dtype(ret, inputs, dtypes)
+    if declared is not None:
+        return declared
     every = {spec.dtype for spec in inputs}
     if len(every) != 1:
         raise _underived(label, number, "dtype", "ret[n]:float32 or ret[n]:like(0)")
@@ -238,8 +241,15 @@ def repeated(rets: Sequence[Param], count: int) -> list[Param]:
     return [ret for ret in rets for _ in range(1 if ret.many is Many.ONE else rest)]
 
 
-def check_results(label: str, rets: Sequence[Param], outs: Sequence[ArraySpec], extents: Extents) -> None:
-    """Check the results that a caller describes against the declaration.
+def check_results(
+    label: str,
+    rets: Sequence[Param],
+    outs: Sequence[ArraySpec],
+    inputs: Sequence[ArraySpec],
+    extents: Extents,
+    dtypes: Mapping[str, DType],
+) -> None:
+    """Check the results that a caller describes against the declaration; see `derive_results` for the parameters.
 
     Raises
     ------
@@ -250,8 +260,9 @@ def check_results(label: str, rets: Sequence[Param], outs: Sequence[ArraySpec], 
     if len(outs) != len(some) if len(some) == len(rets) else len(outs) < len(some):
         raise ArgumentError(f"{label} has {len(some)} results, but outs describes {len(outs)}")
     for number, (ret, out) in enumerate(zip(repeated(rets, len(outs)), outs, strict=True)):
-        if ret.dtype is not None and ret.dtype != out.dtype:
-            raise ArgumentError(f"{label}: outs[{number}] is {out}, but {ret.dtype.name} is declared")
+        declared = _declared_dtype(ret, inputs, dtypes)
+        if declared not in (None, out.dtype):
+            raise ArgumentError(f"{label}: outs[{number}] is {out}, but {declared.name} is declared")
         if ret.axes is not None:
             wanted = _shape(label, number, ret._replace(many=Many.ONE), (), extents)
             if wanted != out.shape:

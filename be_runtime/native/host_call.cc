@@ -132,11 +132,16 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
 
 XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
   const int64_t count = static_cast<int64_t>(kernel.parameters.size());
-  if (frame->args.size != kernel.arg_count || frame->args.size + frame->rets.size != count)
+  if (frame->args.size != kernel.arg_count || frame->args.size + frame->rets.size != count) {
+    if (be_xla::is_ordered(frame)) {
+      const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
+      return call(&plain, kernel);
+    }
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
                 "%s: takes %lld arguments and %lld results, but the call passes %lld and %lld", kernel.name.c_str(),
                 static_cast<long long>(kernel.arg_count), static_cast<long long>(count - kernel.arg_count),
                 static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
+  }
   const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
   const int64_t batch_rank = first->rank - kernel.parameters[static_cast<size_t>(kernel.arg_count)].rank;
   if (batch_rank < 0) return fail_buffer(frame, kernel, kernel.arg_count);

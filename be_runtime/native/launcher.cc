@@ -259,7 +259,11 @@ bool fits(const XLA_FFI_CallFrame* frame, const Call& call, int64_t* words) {
   return count <= kMaxWords;
 }
 
-XLA_FFI_Error* execute(XLA_FFI_CallFrame* frame) {
+XLA_FFI_Error* execute(const XLA_FFI_CallFrame* frame) {
+  if (__builtin_expect(be_xla::is_ordered(frame), 0)) {
+    const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
+    return execute(&plain);
+  }
   Call call;
   int64_t word_count = 0;
   if (!read_call(frame, &call) || !fits(frame, call, &word_count)) return fail_attrs(frame);
@@ -330,15 +334,4 @@ BE_EXPORT XLA_FFI_Error* be_launch_instantiate(XLA_FFI_CallFrame* frame) {
 
 BE_EXPORT XLA_FFI_Error* be_launch_execute(XLA_FFI_CallFrame* frame) {
   return answer_metadata(frame) ? nullptr : execute(frame);
-}
-
-/// What stands in for the launcher in a program for the CPU.
-BE_EXPORT XLA_FFI_Error* be_launch_on_cpu(XLA_FFI_CallFrame* frame) {
-  if (answer_metadata(frame)) return nullptr;
-  Call call;
-  if (!read_call(frame, &call)) return fail_attrs(frame);
-  return fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION,
-              "%.*s is a CUDA kernel, and this program was compiled for the CPU; put its inputs on a GPU with "
-              "jax.device_put(x, jax.devices('gpu')[0])",
-              static_cast<int>(call.name->len), call.name->ptr);
 }

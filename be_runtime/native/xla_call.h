@@ -71,4 +71,19 @@ inline const XLA_FFI_Buffer* buffer_at(const XLA_FFI_CallFrame* frame, int64_t i
   return static_cast<const XLA_FFI_Buffer*>(*buffers);
 }
 
+/// Whether the last argument and the last result are tokens, by which XLA orders calls.
+inline bool is_ordered(const XLA_FFI_CallFrame* frame) noexcept {
+  const int64_t args = frame->args.size, rets = frame->rets.size;
+  return args > 0 && rets > 0 && buffer_at(frame, args + rets - 1)->dtype == XLA_FFI_DataType_TOKEN &&
+         buffer_at(frame, args - 1)->dtype == XLA_FFI_DataType_TOKEN;
+}
+
+/// An ordered call without its tokens.
+inline XLA_FFI_CallFrame without_tokens(const XLA_FFI_CallFrame* frame) noexcept {
+  XLA_FFI_CallFrame call = *frame;
+  --call.args.size;
+  --call.rets.size;
+  return call;
+}
+
 }  // namespace be_xla

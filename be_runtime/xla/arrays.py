@@ -1,10 +1,10 @@
-"""Checks of the arrays of a call: inputs, outputs, aliases and the `vmap` method. Pure."""
+"""Checks of the arrays of a call: inputs, outputs, aliases, layouts and the `vmap` method. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
@@ -12,6 +12,10 @@ from be_runtime.errors import ArgumentError
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 BATCHING_METHODS = frozenset(_VMAP_METHODS[2:])
 """Methods with which one call receives a whole batch."""
+
+EffectKind = Literal["none", "side", "ordered"]
+Layouts = tuple[tuple[int, ...] | None, ...]
+"""Axes of each array from major to minor in memory; None for row by row."""
 
 
 class ArraySpec(NamedTuple):
@@ -106,3 +110,25 @@ def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs:
             raise ArgumentError(
                 f"input {source} is {inputs[source]} and can't be output {target}, which is {outs[target]}"
             )
+
+
+def check_layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> Layouts | None:
+    """Check layouts: a permutation of the axes of each array."""
+    if given is None:
+        return None
+    layouts = tuple(None if each is None else tuple(each) for each in given)
+    for index, each in enumerate(layouts):
+        if each is not None and sorted(each) != list(range(len(each))):
+            raise ArgumentError(f"{what}[{index}] is {each}, which is not a permutation of an array's axes")
+    return layouts
+
+
+def match_layouts(label: str, layouts: Layouts | None, arrays: Sequence[ArraySpec], what: str) -> None:
+    """Check that there is a layout for each array, of as many axes."""
+    if layouts is None:
+        return
+    if len(layouts) != len(arrays):
+        raise ArgumentError(f"{label}: {what} describes {len(layouts)} arrays, but the call has {len(arrays)}")
+    for index, (layout, array) in enumerate(zip(layouts, arrays, strict=True)):
+        if layout is not None and len(layout) != array.ndim:
+            raise ArgumentError(f"{label}: {what}[{index}] is {layout}, but the array is {array}")

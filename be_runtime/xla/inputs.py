@@ -7,7 +7,6 @@ from typing import Any
 
 from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_port
-from be_runtime.xla.arrays import ArraySpec, array_spec
 
 
 def as_arrays(arguments: Sequence[Any], name: str) -> list[Any]:
@@ -28,18 +27,6 @@ def as_arrays(arguments: Sequence[Any], name: str) -> list[Any]:
                 hints=("inputs are JAX or NumPy arrays, or numbers",),
             ) from None
     return arrays
-
-
-def as_kernel_arrays(arguments: Sequence[Any], name: str) -> tuple[list[Any], tuple[ArraySpec, ...]]:
-    """Convert the inputs of a call to arrays, and return them with the specs that a kernel sees.
-
-    Raises
-    ------
-    ArgumentError
-        An input is not an array, or has a dtype that kernels don't support.
-    """
-    arrays = as_arrays(arguments, name)
-    return arrays, tuple(array_spec(array, f"{name}: input {index}") for index, array in enumerate(arrays))
 
 
 def _short(value: object) -> str:

@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from jaxlib.mlir import ir
 
 from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.xla import jax_vjp
-from be_runtime.xla.arrays import ArraySpec
+from be_runtime.xla.arrays import ArraySpec, EffectKind, Layouts
 from be_runtime.xla.attribute_values import Value, as_jax
 from be_runtime.xla.jax_primitive import result_aval, zero_tangent
 from be_runtime.xla.split import Split, encode
@@ -32,9 +32,6 @@ from be_runtime.xla.split import Split, encode
 _PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _LOOPS = ("sequential", "sequential_unrolled")
 _WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
-
-Layout = tuple[int, ...]
-EffectKind = Literal["none", "side", "ordered"]
 
 
 class KernelEffect(effects.Effect):
@@ -98,8 +95,8 @@ class KernelCall(NamedTuple):
     vmap_method: str | None = None
     aliases: tuple[tuple[int, int], ...] = ()
     effect: EffectKind = "none"
-    input_layouts: tuple[Layout | None, ...] | None = None
-    output_layouts: tuple[Layout | None, ...] | None = None
+    input_layouts: Layouts | None = None
+    output_layouts: Layouts | None = None
     transposes: tuple[tuple[int, Callable[..., Any]], ...] = ()
 
     def __repr__(self) -> str:
@@ -187,7 +184,8 @@ def _batch(
             f"{call.label} has no rule for vmap",
             hints=(
                 "declare the axes of all arrays, as in arg[n], or arg[... n] if the kernel takes a batch",
-                'or choose a method: with_options(vmap_method="sequential"), "broadcast_all" or "expand_dims"',
+                'or choose "sequential", "broadcast_all" or "expand_dims": with_options(vmap_method="sequential")',
+                "or pass vmap_method where a raw or Numba kernel is made",
             ),
         )
     return results, [0] * len(results)
@@ -202,7 +200,7 @@ def _repeat(array: Any, copies: int, call: KernelCall) -> Any:
 def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> KernelCall:
     """Return the call of a batch; `sizes` are those of the new axis of each operand, None for one without it."""
 
-    def grown(layouts: tuple[Layout | None, ...] | None, has: Sequence[bool]) -> tuple[Layout | None, ...] | None:
+    def grown(layouts: Layouts | None, has: Sequence[bool]) -> Layouts | None:
         pairs = zip(layouts or (), has, strict=layouts is not None)
         found = tuple((0, *(axis + 1 for axis in each)) if each and is_new else each for each, is_new in pairs)
         return None if layouts is None else found
@@ -326,7 +324,7 @@ def _elements(types: Sequence[Any]) -> list[str]:
     return [str(ir.RankedTensorType(each).element_type) for each in types]
 
 
-def _minor_to_major(layouts: tuple[Layout | None, ...] | None, *, ordered: bool) -> list[Layout | None] | None:
+def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int, ...] | None] | None:
     if layouts is None:
         return None
     return [None if each is None else each[::-1] for each in layouts] + [None] * ordered
@@ -334,10 +332,11 @@ def _minor_to_major(layouts: tuple[Layout | None, ...] | None, *, ordered: bool)
 
 def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     known = ", ".join(f"{name} for {each}" for each, name in call.targets)
+    makers = "load_cpp_* or numba_kernel" if platform == "cpu" else "load_cuda_*, cuda_kernel or numba_cuda_kernel"
     return RegistrationError(
         f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
         hints=(
-            f"load a kernel for {platform} with load_{'cpp' if platform == 'cpu' else 'cuda'}_*",
+            f"make a kernel for {platform} with {makers}",
             f"or put the arrays on another device: jax.devices({call.targets[0][0]!r})",
         ),
     )

@@ -1,6 +1,6 @@
-"""JAX for most of the package: the location of its headers, registration of handlers and calls.
+"""JAX for most of the package: the location of its headers, registration of handlers, and arrays.
 
-Only this module and `jax_primitive` import jax.
+Only this module, `jax_primitive` and `jax_call` import jax.
 
 Nothing here starts a JAX backend.
 """
@@ -17,9 +17,6 @@ from be_runtime.errors import BeRuntimeError
 
 PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
 """JAX's name of the platform for each language's handlers."""
-
-_LEAVING_INPUTS_SMALL = ("expand_dims", "legacy_vectorized")
-"""Methods with which an input without a batch axis is smaller than the output that may use its memory."""
 
 
 def ffi_include_dir() -> Path:
@@ -65,25 +62,6 @@ def register(target: str, handler: object, platform: str) -> None:
     import jax
 
     jax.ffi.register_ffi_target(target, handler, platform=platform)
-
-
-def call(
-    target: str,
-    outs: Sequence[Any],
-    arguments: Sequence[Any],
-    *,
-    vmap_method: str | None,
-    input_output_aliases: Mapping[int, int] | None,
-    **attributes: Any,
-) -> Sequence[Any]:
-    """Call a target, and return one array for each of `outs`, which have a shape and a dtype."""
-    import jax
-
-    aliases = dict(input_output_aliases) if input_output_aliases else None
-    if aliases and vmap_method in _LEAVING_INPUTS_SMALL:
-        vmap_method = "broadcast_all"
-    caller = jax.ffi.ffi_call(target, list(outs), vmap_method=vmap_method, input_output_aliases=aliases)
-    return caller(*arguments, **attributes)
 
 
 def as_array(value: Any) -> Any:

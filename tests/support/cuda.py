@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import be_runtime
 from be_runtime import CompiledModule
+from be_runtime.kernels.cuda.calls import launch, new_session
+from be_runtime.kernels.cuda.describe import Geometry, Kernel
+from be_runtime.xla.arrays import array_spec
 from tests.support import runtime
 
 KERNELS = Path(__file__).parent / "cuda_kernels"
@@ -30,6 +33,17 @@ def call(target: str, outs: Any, *args: Any, **attrs: Any) -> Any:
     import jax
 
     return jax.block_until_ready(runtime.call(target, outs, *args, **attrs))
+
+
+def launch_once(kernel: Kernel, x: Any) -> Any:
+    """A call of a kernel without parameters, by one thread, whose result is like `x`."""
+    from be_runtime.xla import jax_call
+
+    targets, attributes = launch(kernel, Geometry((1, 1, 1), (1, 1, 1)), [], new_session())
+    (result,) = jax_call.bind(
+        [x], label=kernel.name, targets=targets, results=(array_spec(x, "x"),), attributes=attributes
+    )
+    return result
 
 
 def run_json(code: str, *argv: str, **environ: str | None) -> Any:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 _BUFFER, _ARRAY, _STRING, _S64, _EXECUTE = 1, 1, 4, 5, 3
+TOKEN = 17
+"""XLA's number of the element type."""
 
 
 class Image(Structure):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import struct
+from collections.abc import Sequence
 
+from be_runtime.call.keyword_programs import Converted
+from be_runtime.call.tracing import Targets
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, encode_params
 from be_runtime.kernels.cuda.launcher import TARGET, Launcher
 from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
 from be_runtime.request.tools import no_architecture, wanted_archs
-from be_runtime.xla import jax_port
+from be_runtime.xla.attribute_values import Numbers
 from be_toolchain.arch import Arch
 from be_toolchain.find.device_memory import device_archs
 
@@ -40,35 +42,24 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
 
 
 def launch(
-    kernel: Kernel,
-    geometry: Geometry,
-    params: Sequence[LaunchParam],
-    arrays: Sequence[Any],
-    outs: Sequence[Any],
-    *,
-    session: Session,
-    vmap_method: str | None,
-    aliases: Mapping[int, int],
-) -> Sequence[Any]:
-    """Call a kernel, and return one array for each of `outs`.
+    kernel: Kernel, geometry: Geometry, params: Sequence[LaunchParam], session: Session
+) -> tuple[Targets, Converted]:
+    """Make a kernel known to the launcher, and return the targets and attributes of a call of it.
 
     Raises
     ------
     ToolchainError, BuildError, LoadError
         The launcher can't be compiled or loaded.
     """
-    import numpy as np
-
     launcher = PROCESS.only(Launcher, lambda: Launcher(session))
     launcher.define(kernel)
-    return jax_port.call(
-        TARGET,
-        outs,
-        arrays,
-        vmap_method=vmap_method,
-        input_output_aliases=aliases,
-        kernel=kernel.id,
-        launch=np.array(geometry.encode(), np.int64),
-        name=kernel.name,
-        params=np.array(encode_params(params), np.int64),
+    return (("cuda", TARGET),), (
+        ("kernel", kernel.id),
+        ("launch", _words(geometry.encode())),
+        ("name", kernel.name),
+        ("params", _words(encode_params(params))),
     )
+
+
+def _words(numbers: Sequence[int]) -> Numbers:
+    return Numbers("int64", struct.pack(f"={len(numbers)}q", *numbers), is_array=True)

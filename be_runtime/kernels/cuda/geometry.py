@@ -26,7 +26,7 @@ _AXES = "xyz"
 
 
 def explicit_geometry(
-    grid: object, block: object, *, shared_mem: object = 0, cluster: object = None, may_be_empty: bool = False
+    grid: object, block: object, *, shared_mem: object = 0, cluster: object = None, is_empty: bool = False
 ) -> Geometry:
     """Make the geometry of a launch from its grid and block.
 
@@ -38,8 +38,8 @@ def explicit_geometry(
         Bytes.
     cluster : int, sequence of int or None
         One to three numbers.
-    may_be_empty : bool
-        True to allow a grid of no blocks, when there is nothing to compute.
+    is_empty : bool
+        True if there is nothing to compute, so that a grid of no blocks is allowed.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def explicit_geometry(
     >>> explicit_geometry(4, (16, 16)).block
     (16, 16, 1)
     """
-    blocks = _triple(grid, "grid", lowest=0 if may_be_empty else 1)
+    blocks = _triple(grid, "grid", lowest=0 if is_empty else 1)
     threads = _triple(block, "block")
     clusters = (1, 1, 1) if cluster is None else _triple(cluster, "cluster")
     _check_limits(blocks, _MAX_GRID, "grid", "blocks")
@@ -108,7 +108,7 @@ def choose_geometry(
             hints=("give grid and block, or launch_dims from which they are computed",),
         )
     if launch_dims is None:
-        geometry = explicit_geometry(grid, block, shared_mem=shared_mem, may_be_empty=is_empty)
+        geometry = explicit_geometry(grid, block, shared_mem=shared_mem, is_empty=is_empty)
         _check_threads(threads_per_block, geometry.block)
         return geometry
     geometry = automatic_geometry(launch_dims, threads_per_block, shared_mem=shared_mem)

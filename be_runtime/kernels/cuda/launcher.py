@@ -46,13 +46,9 @@ class Launcher:
         self._define.restype = None
         self._known: set[str] = set()
         self._lock = ThreadLock()
-        handlers = {
-            "CUDA": {"instantiate": library.be_launch_instantiate, "execute": library.be_launch_execute},
-            "cpu": {"execute": library.be_launch_on_cpu},
-        }
-        for platform, stages in handlers.items():
-            target = Target(name=TARGET, platform=platform, content="launcher")
-            session.registry.add([target], {TARGET: partial(jax_port.stage_capsules, stages)})
+        stages = {"instantiate": library.be_launch_instantiate, "execute": library.be_launch_execute}
+        target = Target(name=TARGET, platform=jax_port.PLATFORMS["cuda"], content="launcher")
+        session.registry.add([target], {TARGET: partial(jax_port.stage_capsules, stages)})
 
     def define(self, kernel: Kernel) -> None:
         """Give a kernel to the launcher before its first call; repeated calls do nothing."""

@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from be_runtime.call.attributes import hold
+from be_runtime.call.array_function import ArrayKernel, array_function
+from be_runtime.call.call_options import check_options
+from be_runtime.call.kernel_signature import read_signature
+from be_runtime.call.keyword_programs import Converted
+from be_runtime.call.resolve import Resolved
+from be_runtime.call.tracing import Targets
 from be_runtime.dtypes import BY_NAME
-from be_runtime.errors import ArgumentError, call_named
+from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
-from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, pointer_param, scalar_param
-from be_runtime.kernels.cuda.geometry import Dims, explicit_geometry, shared_bytes
+from be_runtime.kernels.cuda.describe import Kernel, LaunchParam, pointer_param, scalar_param
+from be_runtime.kernels.cuda.geometry import Dims, explicit_geometry
 from be_runtime.kernels.cuda.images import obtain_kernel
 from be_runtime.kernels.cuda.prototype import KernelParam, parse_name, read_prototype
 from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origin
 from be_runtime.kernels.cuda.raw_source import RawKernel
+from be_runtime.kernels.cuda.sizes import Size, read_sizes
 from be_runtime.load.pipeline import Session
 from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths
-from be_runtime.xla import jax_port
-from be_runtime.xla.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from be_runtime.xla.inputs import as_kernel_arrays
+from be_runtime.spec.model import Param, Role
+from be_runtime.xla.arrays import ArraySpec
+from be_runtime.xla.attribute_values import Numbers, Value
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 
-Size = Dims | Callable[..., Dims]
+_SCRATCH_UNIT = 256
+"""Bytes at a multiple of which each scratch memory begins, also in a batch."""
 
 
 def cuda_kernel(
     source: str,
     name: str,
-    outs: Any,
+    outs: Any = None,
     *,
+    signature: str | Sequence[str] | None = None,
     grid: Size,
     block: Size,
-    shared_mem: int | Callable[..., int] = 0,
+    shared_mem: Size = 0,
     cluster: Dims | None = None,
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
     use_fast_math: bool = False,
@@ -55,20 +68,30 @@ def cuda_kernel(
     name : str
         Name of the kernel as C++ spells it: ``"scale"``, ``"ops::scale"`` or an instance of a template,
         ``"scale<float, 4>"``.
-    outs : ShapeDtypeStruct, pytree of them, or callable
-        The outputs. A callable is given the inputs' shapes and dtypes.
-    grid, block : int, tuple of int, or callable
-        One to three numbers. A callable is given the inputs' shapes and dtypes, such as
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        The outputs. A callable is given the inputs' shapes and dtypes. With a `signature`, outputs follow from it.
+    signature : str or sequence of str, optional
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is a pointer after
+        the outputs, to as many bytes of memory from XLA. A token ``attr.n=1`` gives a scalar a default.
+    grid, block : int, str, tuple of those, or callable
+        One to three numbers. A text is arithmetic over the axes of the signature and over integer scalars:
+        ``"ceil(n/256)"``, ``"attr.n"``. A callable is given the inputs' shapes and dtypes, such as
         ``lambda x: (x.size + 255) // 256``.
-    shared_mem : int or callable
+    shared_mem : int, str or callable
         Bytes of dynamic shared memory.
     cluster : int or tuple of int, optional
         Blocks of a thread block cluster.
     vmap_method : str, optional
         As for ``jax.ffi.ffi_call``. With methods that pass a whole batch, native code launches the kernel for each
-        slice.
+        slice. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory an output may use; the kernel still gets a pointer for each.
+    has_side_effect : bool
+        True to run the kernel even if its outputs are not used. The order of such calls is XLA's choice.
+    ordered : bool
+        True to run all such calls in the order of the program; it implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
     extra_cuda_cflags, extra_include_paths : list, optional
         Options for the compiler, such as ``["-DN=4"]``, and folders of headers.
     use_fast_math : bool
@@ -86,7 +109,8 @@ def cuda_kernel(
     ArgumentError
         Bad arguments here; at a call, inputs that don't fit the kernel's parameters.
     SpecError
-        The source has no such kernel, several that match the name, or one with a parameter that can't be passed.
+        The source has no such kernel, several that match the name, or one with a parameter that can't be passed. The
+        signature can't be understood, or contradicts the kernel.
     BuildError
         At a call: the source doesn't compile.
     ToolchainError
@@ -118,39 +142,32 @@ def cuda_kernel(
         check_bool(use_fast_math, "use_fast_math"),
     )
     prototype = read_prototype(source, kernel.name)
-    method = check_vmap_method(vmap_method)
-    aliases = check_aliases(input_output_aliases)
-    if not callable(grid) and not callable(block):
-        explicit_geometry(grid, block, cluster=cluster)
-    if not callable(shared_mem):
-        shared_bytes(shared_mem)
+    label = kernel.name.expression
+    pointers = [param.name for param in prototype if param.is_pointer]
+    declared = read_signature(label, signature, pointers, scalar_params(prototype))
+    given = {"grid": grid, "block": block, "shared_mem": shared_mem}
+    sizes = read_sizes(label, given, declared, partial(explicit_geometry, cluster=cluster))
+    sizes.check(outs)
     variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
 
-    def call(*inputs: Any, **scalars: Any) -> Any:
-        label = kernel.name.expression
-        arrays, specs = as_kernel_arrays(inputs, label)
-        shapes = [jax_port.shape_of(array) for array in arrays]
+    def make_target(call: Resolved, scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+        params = bind_params(label, prototype, call, scalars)
+        geometry, session = sizes.geometry(call), new_session()
+        return launch(variants.get(session), geometry, params, session)
 
-        def evaluate(what: str, value: Any) -> Any:
-            is_expression = callable(value) and not isinstance(value, type)
-            return call_named(f"{what} of {label}", value, *shapes) if is_expression else value
-
-        leaves, unflatten = jax_port.flatten(evaluate("outs", outs))
-        out_specs = check_outs(leaves)
-        match_aliases(aliases, specs, out_specs)
-        params = bind_params(label, prototype, specs, out_specs, scalars)
-        geometry = explicit_geometry(
-            evaluate("grid", grid),
-            evaluate("block", block),
-            shared_mem=evaluate("shared_mem", shared_mem),
-            cluster=cluster,
-            may_be_empty=not any(spec.size for spec in out_specs),
-        )
-        return unflatten(_launch(variants, geometry, params, arrays, leaves, vmap_method=method, aliases=aliases))
-
-    call.__name__ = kernel.name.base
-    call.__doc__ = f"The CUDA kernel {kernel.name.expression}; see `be_runtime.cuda_kernel`."
-    return call
+    described = ArrayKernel(
+        kernel.name.base,
+        label,
+        f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`.",
+        declared,
+        make_target,
+        scalar_params(prototype) if declared is None else declared.with_role(Role.ATTR),
+        _SCRATCH_UNIT,
+    )
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+    )
+    return array_function(described, options)
 
 
 def check_text(value: object, argument: str) -> None:
@@ -184,27 +201,13 @@ class _Variants:
             return self._made[archs]
 
 
-def _launch(
-    variants: _Variants,
-    geometry: Geometry,
-    params: Sequence[LaunchParam],
-    arrays: Sequence[Any],
-    outs: Sequence[Any],
-    *,
-    vmap_method: str | None,
-    aliases: Mapping[int, int],
-) -> Sequence[Any]:
-    session = new_session()
-    kernel = variants.get(session)
-    return launch(kernel, geometry, params, arrays, outs, session=session, vmap_method=vmap_method, aliases=aliases)
+def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:
+    """Return the scalars of a kernel as attributes of a call."""
+    return tuple(Param(role=Role.ATTR, name=p.name, dtype=p.dtype) for p in prototype if not p.is_pointer)
 
 
 def bind_params(
-    name: str,
-    prototype: Sequence[KernelParam],
-    inputs: Sequence[ArraySpec],
-    outs: Sequence[ArraySpec],
-    scalars: Mapping[str, Any],
+    name: str, prototype: Sequence[KernelParam], call: Resolved, scalars: Mapping[str, Value]
 ) -> tuple[LaunchParam, ...]:
     """Bind the parameters of a kernel to the buffers and scalars of one call. Pure.
 
@@ -213,34 +216,32 @@ def bind_params(
     ArgumentError
         The call doesn't fit the kernel.
     """
-    pointers = [param for param in prototype if param.is_pointer]
-    named = [param.name for param in prototype if not param.is_pointer]
-    if len(pointers) != len(inputs) + len(outs):
+    taken = sum(param.is_pointer for param in prototype)
+    groups = {"input": call.inputs, "output": call.shown, "scratch": call.hidden}
+    buffers = [(what, number, spec) for what, specs in groups.items() for number, spec in enumerate(specs)]
+    if taken != len(buffers):
+        scratch = f" and {call.scratch} of scratch memory" if call.scratch else ""
         raise ArgumentError(
-            f"{name} takes {len(pointers)} pointers, but the call has {len(inputs)} inputs and {len(outs)} outputs",
-            hints=("a kernel's pointers are the inputs of the call, then the outputs",),
+            f"{name} takes {taken} pointers, but the call has {len(call.inputs)} inputs and {len(call.shown)} outputs"
+            f"{scratch}",
+            hints=("a kernel's pointers are the inputs of the call, then the outputs, then scratch memory",),
         )
-    if set(named) != set(scalars):
-        raise ArgumentError(
-            f"{name} takes the scalars ({', '.join(named)}), but the call passes ({', '.join(scalars)})",
-            hints=("pass each scalar parameter as a keyword argument, by its name in the source",),
-        )
-    buffers = iter(enumerate((*inputs, *outs)))
+    rest = iter(enumerate(buffers))
     return tuple(
-        _pointer(name, param, *next(buffers), len(inputs)) if param.is_pointer else _scalar(name, param, scalars)
-        for param in prototype
+        _pointer(name, param, *next(rest)) if param.is_pointer else _scalar(scalars[param.name]) for param in prototype
     )
 
 
-def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_count: int) -> LaunchParam:
-    what = f"input {index}" if index < input_count else f"output {index - input_count}"
-    is_bytes = spec.dtype.is_for_arrays_only and param.dtype == BY_NAME["uint8"]
+def _pointer(name: str, param: KernelParam, index: int, buffer: tuple[str, int, ArraySpec]) -> LaunchParam:
+    kind, number, spec = buffer
+    what = f"{kind} {number}"
+    is_bytes = kind == "scratch" or (spec.dtype.is_for_arrays_only and param.dtype == BY_NAME["uint8"])
     if param.dtype is not None and param.dtype != spec.dtype and not is_bytes:
         raise ArgumentError(
             f"{name}: {what} is {spec}, but the parameter is {param.type} {param.name}",
             hints=(f"cast it to {param.dtype.name}, or use an instance of the kernel for {spec.dtype.name}",),
         )
-    if index < input_count and not param.is_const:
+    if kind == "input" and not param.is_const:
         raise ArgumentError(
             f"{name}: {what} is passed as {param.type} {param.name}, which the kernel could write",
             hints=(
@@ -248,17 +249,11 @@ def _pointer(name: str, param: KernelParam, index: int, spec: ArraySpec, input_c
                 "to work in place, write to an output and pass input_output_aliases",
             ),
         )
-    if index >= input_count and param.is_const:
+    if kind != "input" and param.is_const:
         raise ArgumentError(f"{name}: {what} is passed as {param.type} {param.name}, which the kernel can't write")
     return pointer_param(index, spec.ndim, spec.dtype.bits)
 
 
-def _scalar(name: str, param: KernelParam, scalars: Mapping[str, Any]) -> LaunchParam:
-    assert param.dtype is not None, "a scalar of unknown type is refused with its prototype"
-    number = hold(scalars[param.name], param.dtype)
-    if number is None:
-        raise ArgumentError(
-            f"{name}: {param.name}={scalars[param.name]!r} is not a valid {param.dtype.name}, which the kernel takes",
-            hints=("a scalar is a number that is known when the call is traced; pass an array for any other value",),
-        )
-    return scalar_param(number.tobytes())
+def _scalar(value: object) -> LaunchParam:
+    assert isinstance(value, Numbers), "the scalars of a kernel are numbers"
+    return scalar_param(value.data)

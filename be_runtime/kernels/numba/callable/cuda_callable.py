@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from be_runtime.call.call_options import check_options
 from be_runtime.dtypes import DTYPES
 from be_runtime.kernels.numba.callable.callback import python_function
 from be_runtime.kernels.numba.callable.cuda_arrays import device_array, device_stream, import_cuda
 from be_runtime.kernels.numba.callable.rehearsal import rehearse
-from be_runtime.kernels.numba.cpu.caller import Called, array_function
+from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.xla import jax_port
-from be_runtime.xla.arrays import check_aliases
 
 _PREFIX = "be_runtime.callable"
 _LACKING = tuple(row.name for row in DTYPES if row.module != "np")
@@ -23,11 +23,16 @@ _LACKING = tuple(row.name for row in DTYPES if row.module != "np")
 
 def numba_cuda_callable(
     func: Callable[..., None],
-    outs: Any,
+    outs: Any = None,
     *,
+    signature: str | Sequence[str] | None = None,
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     graph: bool = False,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
 ) -> Callable[..., Any]:
     """Make a function of JAX arrays from Python that launches several Numba CUDA kernels.
 
@@ -37,8 +42,8 @@ def numba_cuda_callable(
         Function called as ``func(*inputs, *outputs, stream)``, with Numba device arrays and Numba's stream object for
         XLA's stream. It must launch everything on that stream, and write all of its outputs. Nothing prevents it from
         writing to its inputs: such a write changes the values that other parts of the program see.
-    outs : ShapeDtypeStruct or pytree of them
-        Shape and dtype of each result.
+    outs, signature
+        See `be_runtime.numba_kernel`; scratch memory comes after the outputs.
     vmap_method : str, optional
         As for ``jax.ffi.ffi_call``. Whatever the method, `func` sees the arrays of one element of the batch, and is
         called once for each.
@@ -49,6 +54,8 @@ def numba_cuda_callable(
         the same work whenever it is called for the same shapes. It is rehearsed on inputs of zeros when it is traced,
         on each device that the process uses, which compiles and loads its kernels. It is refused if CUDA can't record
         it, if it launches nothing on the stream, or if a replay leaves an output unwritten.
+    has_side_effect, ordered, input_layouts, output_layouts
+        See `be_runtime.numba_kernel`.
 
     Returns
     -------
@@ -92,11 +99,15 @@ def numba_cuda_callable(
         host_functions().add(target, called.name, signature, make, func, platform=jax_port.PLATFORMS["cuda"])
         return target
 
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+    )
     called = Called(
         func,
         target_for,
+        platform="cuda",
         more=("the stream",),
         lacking=_LACKING,
-        prepare=partial(rehearse, func, check_aliases(input_output_aliases)) if graph else None,
+        prepare=partial(rehearse, func, dict(options.aliases)) if graph else None,
     )
-    return array_function(called, outs, vmap_method, input_output_aliases)
+    return host_array_function(called, signature, options)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from be_runtime.call.array_function import ArrayKernel, array_function
+from be_runtime.call.call_options import Options
+from be_runtime.call.kernel_signature import read_signature
+from be_runtime.call.keyword_programs import Converted
+from be_runtime.call.resolve import Resolved
+from be_runtime.call.tracing import Targets
 from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signature_of
-from be_runtime.xla import jax_port
-from be_runtime.xla.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
-from be_runtime.xla.inputs import as_kernel_arrays
+from be_runtime.xla.arrays import ArraySpec
+from be_runtime.xla.attribute_values import Value
 
 
 class Called(NamedTuple):
@@ -18,9 +24,11 @@ class Called(NamedTuple):
     Parameters
     ----------
     function : callable
-        Function of the author, which takes the inputs, the outputs and the parameters in `more`.
+        Function of the author, which takes the inputs, the outputs, scratch memory and the parameters in `more`.
     target_for : callable
         Function that compiles and registers the target for a signature, called once for each signature.
+    platform : str
+        JAX's name of the platform.
     more : tuple of str
     lacking : tuple of str
         Names of unsupported dtypes.
@@ -30,6 +38,7 @@ class Called(NamedTuple):
 
     function: Callable[..., Any]
     target_for: Callable[[Signature], str]
+    platform: str = "cpu"
     more: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     prepare: Callable[[str, Sequence[ArraySpec], Sequence[ArraySpec]], None] | None = None
@@ -40,21 +49,15 @@ class Called(NamedTuple):
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
-def array_function(
-    called: Called, outs: Any, vmap_method: str | None, input_output_aliases: Mapping[int, int] | None
-) -> Callable[..., Any]:
-    """Make the function of JAX arrays, whose result has the structure of `outs`.
+def host_array_function(called: Called, signature: object, options: Options) -> Callable[..., Any]:
+    """Make the function of JAX arrays, see `array_function`.
 
     Raises
     ------
     ArgumentError
-        `outs`, the method or the aliases are not allowed. When the function is called or traced: an input is not an
-        array or of an unsupported dtype, or the number of inputs is wrong.
+        `outs` or the signature are not allowed. When the function is called or traced: an input is not an array or of
+        an unsupported dtype, or the number of inputs is wrong.
     """
-    leaves, unflatten = jax_port.flatten(outs)
-    outputs = check_outs(leaves)
-    method = check_vmap_method(vmap_method)
-    aliases = check_aliases(input_output_aliases)
 
     @functools.cache
     def target_for(signature: Signature) -> str:
@@ -62,17 +65,16 @@ def array_function(
         return called.target_for(signature)
 
     @functools.cache
-    def prepare(inputs: tuple[ArraySpec, ...]) -> None:
+    def prepare(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> None:
         if called.prepare is not None:
             called.prepare(called.name, inputs, outputs)
 
-    @functools.wraps(called.function)
-    def call(*arguments: Any) -> Any:
-        arrays, inputs = as_kernel_arrays(arguments, called.name)
-        match_aliases(aliases, inputs, outputs)
-        target = target_for(signature_of(inputs, outputs, called.lacking))
-        prepare(inputs)
-        results: Sequence[Any] = jax_port.call(target, leaves, arrays, vmap_method=method, input_output_aliases=aliases)
-        return unflatten(results)
+    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+        target = target_for(signature_of(call.inputs, call.results, called.lacking))
+        prepare(call.inputs, call.results)
+        return ((called.platform, target),), ()
 
-    return call
+    names = () if signature is None else tuple(inspect.signature(called.function).parameters)
+    declared = read_signature(called.name, signature, names)
+    kernel = ArrayKernel(called.name, called.name, called.function.__doc__, declared, make_target)
+    return array_function(kernel, options)

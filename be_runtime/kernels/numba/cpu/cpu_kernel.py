@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from be_runtime.call.call_options import check_options
 from be_runtime.dtypes import DTYPES
-from be_runtime.kernels.numba.cpu.caller import Called, array_function
+from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, compile_entry, versions
 from be_runtime.kernels.numba.cpu.signature import Signature
@@ -24,10 +25,15 @@ _LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_array
 
 def numba_kernel(
     kernel: Any,
-    outs: Any,
+    outs: Any = None,
     *,
+    signature: str | Sequence[str] | None = None,
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
 ) -> Callable[..., Any]:
     """Make a function of JAX arrays from a Numba CPU kernel.
 
@@ -39,14 +45,25 @@ def numba_kernel(
     kernel : function decorated with ``@numba.njit``
         Kernel, called with the inputs, then the outputs, as C-contiguous arrays. It can't write to its inputs, and must
         write all of its outputs, which are uninitialised. It returns nothing.
-    outs : ShapeDtypeStruct or pytree of them
-        Shape and dtype of each result.
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        Shape and dtype of each result. A callable is given the inputs' shapes and dtypes. With a `signature`, results
+        follow from it.
+    signature : str or sequence of str, optional
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
+        after the outputs.
     vmap_method : str, optional
         As for ``jax.ffi.ffi_call``. Whatever the method, the kernel sees the arrays of one element of the batch:
         ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
-        XLA.
+        XLA. By default ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional
         Maps the index of an input to that of the output that starts with its content.
+    has_side_effect : bool
+        True to run the kernel even if its results are not used. The order of such calls is XLA's choice.
+    ordered : bool
+        True to run all such calls in the order of the program; it implies `has_side_effect`.
+    input_layouts, output_layouts : sequence of (sequence of int or None), optional
+        Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes that memory as
+        if it were row by row.
 
     Returns
     -------
@@ -60,7 +77,9 @@ def numba_kernel(
     ImportError
         Numba is not installed.
     ArgumentError
-        An argument is not allowed. At a call: the number of inputs is wrong, or Numba lacks the dtype of an input.
+        An argument is not allowed. At a call: the arrays are not as declared, or Numba lacks the dtype of an input.
+    SpecError
+        The signature can't be understood.
     BuildError
         At a call: Numba can't compile the kernel, for example because it writes to an input.
 
@@ -87,6 +106,8 @@ def numba_kernel(
         host_functions().add(target, name, signature, make, *content().anchors)
         return target
 
-    return array_function(
-        Called(dispatcher.py_func, target_for, lacking=_LACKING), outs, vmap_method, input_output_aliases
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
+    called = Called(dispatcher.py_func, target_for, lacking=_LACKING)
+    return host_array_function(called, signature, options)

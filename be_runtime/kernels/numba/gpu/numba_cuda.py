@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from be_runtime.cache import make_key
+from be_runtime.call.array_function import ArrayKernel, array_function
+from be_runtime.call.call_options import check_options
+from be_runtime.call.kernel_signature import read_signature
+from be_runtime.call.keyword_programs import Converted
+from be_runtime.call.resolve import Resolved
+from be_runtime.call.tracing import Targets, default_method
 from be_runtime.dtypes import DTYPES
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, array_param, content_id
-from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS, Dims, choose_geometry
+from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS, choose_geometry
 from be_runtime.kernels.cuda.images import Compiled, Origin, obtain_kernel
+from be_runtime.kernels.cuda.sizes import Size, read_sizes
 from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispatcher, compile_numba, versions
-from be_runtime.kernels.numba.numba_source import check_count, check_dtypes, direct_writes
+from be_runtime.kernels.numba.numba_source import check_count, check_dtypes, direct_writes, parameter_names
 from be_runtime.load.identity import Field
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.load.pipeline import Session
-from be_runtime.xla import jax_port
-from be_runtime.xla.arrays import (
-    BATCHING_METHODS,
-    ArraySpec,
-    check_aliases,
-    check_outs,
-    check_vmap_method,
-    match_aliases,
-)
-from be_runtime.xla.inputs import as_kernel_arrays
+from be_runtime.xla.arrays import BATCHING_METHODS, ArraySpec
+from be_runtime.xla.attribute_values import Value
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 
@@ -37,15 +37,20 @@ _LACKING = tuple(row.name for row in DTYPES if row.is_for_arrays_only)
 
 def numba_cuda_kernel(
     kernel: Any,
-    outs: Any,
+    outs: Any = None,
     *,
-    grid: Dims | None = None,
-    block: Dims | None = None,
-    launch_dims: Dims | None = None,
+    signature: str | Sequence[str] | None = None,
+    grid: Size | None = None,
+    block: Size | None = None,
+    launch_dims: Size | None = None,
     threads_per_block: int = DEFAULT_THREADS,
-    shared_mem: int = 0,
+    shared_mem: Size = 0,
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    ordered: bool = False,
+    input_layouts: Sequence[Sequence[int] | None] | None = None,
+    output_layouts: Sequence[Sequence[int] | None] | None = None,
 ) -> Callable[..., Any]:
     """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
 
@@ -56,22 +61,29 @@ def numba_cuda_kernel(
     ----------
     kernel : CUDADispatcher
         A function decorated with ``@cuda.jit``, called with the inputs, which it can't write to, then the outputs.
-    outs : ShapeDtypeStruct or pytree of them
-        The outputs.
-    grid, block : int or tuple of int, optional
-        One to three numbers each, given together.
-    launch_dims : int or tuple of int, optional
+    outs : ShapeDtypeStruct, pytree of them, or callable, optional
+        The outputs. A callable is given the inputs' shapes and dtypes. With a `signature`, outputs follow from it.
+    signature : str or sequence of str, optional
+        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. A token ``scratch[4*n]`` is an array of uint8
+        after the outputs.
+    grid, block : int, str, tuple of those, or callable, optional
+        One to three numbers each, given together. A text is arithmetic over the axes of the signature, such as
+        ``"ceil(n/256)"``. A callable is given the inputs' shapes and dtypes.
+    launch_dims : int, str, tuple of those, or callable, optional
         Number of threads along each axis, from which `grid` and `block` are computed.
     threads_per_block : int
         Threads of a block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4. With `grid` and `block`, it
         may only be the size of the block.
-    shared_mem : int
+    shared_mem : int, str or callable
         Bytes of dynamic shared memory.
     vmap_method : str, optional
         As for ``jax.ffi.ffi_call``. With methods that pass a whole batch, the kernel sees one slice of it, and one
-        launch runs the batch if the kernel does not use an axis of the grid.
+        launch runs the batch if the kernel does not use an axis of the grid. By default ``"broadcast_all"`` if all
+        arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory an output may use; the kernel still gets both arrays.
+    has_side_effect, ordered, input_layouts, output_layouts
+        See `be_runtime.cuda_kernel`. The kernel indexes the memory of an array as if it were row by row.
 
     Returns
     -------
@@ -104,30 +116,26 @@ def numba_cuda_kernel(
     ... )
     """
     dispatcher = check_dispatcher(kernel)
-    method, aliases = check_vmap_method(vmap_method), check_aliases(input_output_aliases)
-    leaves, unflatten = jax_port.flatten(outs)
-    out_specs = check_outs(leaves)
-    geometry = choose_geometry(
-        grid, block, launch_dims, threads_per_block, shared_mem, is_empty=not any(spec.size for spec in out_specs)
-    )
-    variants = _Variants(dispatcher, with_batch=method in BATCHING_METHODS)
     name = dispatcher.py_func.__name__
+    names = () if signature is None else parameter_names(dispatcher.py_func)
+    declared = read_signature(name, signature, names)
+    given = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
+    sizes = read_sizes(name, given, declared, partial(choose_geometry, threads_per_block=threads_per_block))
+    sizes.check(outs)
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+    )
+    method = default_method(options, declared).vmap_method
+    variants = _Variants(dispatcher, with_batch=method in BATCHING_METHODS)
 
-    def call(*inputs: Any) -> Any:
-        arrays, specs = as_kernel_arrays(inputs, name)
-        check_dtypes(specs, out_specs, _LACKING)
-        match_aliases(aliases, specs, out_specs)
-        session = new_session()
-        found = variants.get(specs, out_specs, session)
-        params = [array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*specs, *out_specs))]
-        how = _fit(geometry, found)
-        return unflatten(
-            launch(found, how, params, arrays, leaves, session=session, vmap_method=method, aliases=aliases)
-        )
+    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+        check_dtypes(call.inputs, call.results, _LACKING)
+        geometry, session = sizes.geometry(call), new_session()
+        found = variants.get(call.inputs, call.results, session)
+        params = [array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*call.inputs, *call.results))]
+        return launch(found, _fit(geometry, found), params, session)
 
-    call.__name__ = name
-    call.__doc__ = dispatcher.py_func.__doc__
-    return call
+    return array_function(ArrayKernel(name, name, dispatcher.py_func.__doc__, declared, make_target), options)
 
 
 def _fit(geometry: Geometry, kernel: Kernel) -> Geometry:

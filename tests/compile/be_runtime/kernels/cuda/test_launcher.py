@@ -7,15 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+from be_runtime import RegistrationError
 from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.describe import Geometry, encode_params, pointer_param
+from be_runtime.kernels.cuda.describe import Geometry, Kernel, KernelImage, encode_params, pointer_param
 from be_runtime.load.native_library import native_library
 from be_toolchain import probe_devices
+from be_toolchain.arch import Arch
 from be_toolchain.machine.system import LocalSystem
 from tests.support import launch_frame, runtime
+from tests.support.cuda import launch_once
 
 Invoke = Callable[..., str]
 ATTRIBUTES = {
@@ -30,16 +34,18 @@ ATTRIBUTES = {
 def invoke() -> Invoke:
     library = native_library("launcher", new_session(), ["-ldl"])
 
-    def call(stage: str, attributes: dict[str, Any], shape: tuple[int, ...] = ()) -> str:
+    def call(stage: str, attributes: dict[str, Any], shape: tuple[int, ...] = (), *, ordered: bool = False) -> str:
         kept: list[Any] = []
         messages: list[str] = []
         api = launch_frame.make_api(messages)
         result = launch_frame.Buffer(rank=len(shape), dims=(ctypes.c_int64 * 8)(*shape))
-        results = (ctypes.c_void_p * 1)(ctypes.addressof(result))
+        token = launch_frame.Buffer(dtype=launch_frame.TOKEN)
+        results = (ctypes.c_void_p * 2)(ctypes.addressof(result), ctypes.addressof(token))
         frame = launch_frame.Frame(
             api=ctypes.pointer(api),
+            args=launch_frame.Buffers(size=int(ordered), items=(ctypes.c_void_p * 1)(ctypes.addressof(token))),
             attrs=launch_frame.make_attrs(attributes, kept),
-            rets=launch_frame.Buffers(size=1, items=results),
+            rets=launch_frame.Buffers(size=1 + ordered, items=results),
         )
         handler = getattr(library, f"be_launch_{stage}")
         handler.restype = ctypes.c_void_p
@@ -93,25 +99,16 @@ def test_a_batch_whose_slices_begin_within_a_byte_is_refused(
 
 
 def test_a_program_for_the_cpu_says_so():
-    done = runtime.run_python(_ON_CPU, check=False, env=runtime.environment(BE_COMPUTE_CAPABILITIES=None))
-    assert done.returncode == 0, done.stderr
+    kernel = Kernel("a" * 32, "scale<float>", (KernelImage(Arch(9, 0), "scale", b"cubin"),))
+    with pytest.raises(RegistrationError, match=r"scale<float> has no kernel for cpu.*be_runtime.launch for cuda"):
+        launch_once(kernel, jax.device_put(np.zeros(3, np.float32), jax.devices("cpu")[0]))
 
 
-_ON_CPU = """
-import jax, numpy as np
-from be_runtime.kernels.cuda.calls import launch, new_session
-from be_runtime.kernels.cuda.describe import Geometry, KernelImage, Kernel
-from be_toolchain.arch import Arch
-
-kernel = Kernel("a" * 32, "scale<float>", (KernelImage(Arch(9, 0), "scale", b"cubin"),))
-out = jax.ShapeDtypeStruct((3,), np.float32)
-try:
-    launch(kernel, Geometry((1, 1, 1), (1, 1, 1)), [], [], [out], session=new_session(), vmap_method=None, aliases={})
-except Exception as error:
-    assert "scale<float> is a CUDA kernel, and this program was compiled for the CPU" in str(error), error
-else:
-    raise AssertionError("it ran")
-"""
+def test_tokens_are_not_the_kernel_s(invoke: Invoke):
+    """Of the arguments and results of an ordered call the last are tokens: buffer 0 is its result, 1 its token."""
+    taken, token = ({"params": list(encode_params([pointer_param(index, 0, 4)]))} for index in (0, 1))
+    assert "this process has not made the kernel" in invoke("execute", ATTRIBUTES | taken, ordered=True)
+    assert "the attributes are not those of a launch" in invoke("execute", ATTRIBUTES | token, ordered=True)
 
 
 def test_it_is_built_once(tmp_path: Path):

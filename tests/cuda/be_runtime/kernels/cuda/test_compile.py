@@ -261,7 +261,7 @@ def test_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: py
     def find_id() -> str:
         function = be_runtime.numba_cuda_kernel(case.kernel, outs, **case.launch)
         (equation,) = jax.make_jaxpr(function)(*case.inputs).eqns
-        return str(dict(equation.params["attributes"])["kernel"])
+        return str(dict(equation.params["call"].attributes)["kernel"])
 
     first = find_id()
     assert find_id() == first

@@ -170,11 +170,11 @@ def test_empty_outputs_launch_nothing():
 
 BAD_CALLS: dict[str, tuple[Any, str]] = {
     "too few inputs": (lambda k, x: k(by=1, n=1), "takes 2 pointers"),
-    "missing scalar": (lambda k, x: k(x, by=1), "takes the scalars"),
+    "missing scalar": (lambda k, x: k(x, by=1), "needs the attribute 'n'"),
     "wrong dtype": (lambda k, x: k(x.astype(np.int32), by=1, n=1), r"input 0 is int32\[8\], but the parameter is"),
     "string": (lambda k, x: k("x", by=1, n=1), "which is not an array"),
-    "scalar out of range": (lambda k, x: k(x, by=1, n=2**70), "n=.* is not a valid int64"),
-    "scalar that is no number": (lambda k, x: k(x, by="1x", n=1), "by='1x' is not a valid float32"),
+    "scalar out of range": (lambda k, x: k(x, by=1, n=2**70), "n is .*, which is not a valid int64"),
+    "scalar that is no number": (lambda k, x: k(x, by="1x", n=1), "by is '1x', which is not a valid float32"),
 }
 
 

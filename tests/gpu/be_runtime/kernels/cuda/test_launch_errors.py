@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
-from be_runtime.kernels.cuda.describe import Geometry, Kernel, KernelImage
+from be_runtime.kernels.cuda.calls import choose_archs, new_session
+from be_runtime.kernels.cuda.describe import Kernel, KernelImage
+from tests.support.cuda import launch_once
 
 SOURCE = """
 __global__ void copy(const float* x, float* y) {
@@ -68,11 +69,6 @@ def test_code_is_loaded_when_the_program_is_compiled(x: Any):
     (arch, *_) = choose_archs(None, new_session())
     kernel = Kernel("e" * 32, "broken", (KernelImage(arch, "broken", b"no machine code, and none is missing"),))
 
-    def call(x: Any) -> Any:
-        geometry = Geometry((1, 1, 1), (1, 1, 1))
-        session = new_session()
-        return launch(kernel, geometry, [], [x], [x], session=session, vmap_method=None, aliases={})[0]
-
-    lowered = jax.jit(call).lower(x)
+    lowered = jax.jit(lambda x: launch_once(kernel, x)).lower(x)
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"broken: the driver does not load it: CUDA_ERROR_"):
         lowered.compile()

@@ -14,6 +14,7 @@ import pytest
 import be_runtime
 from be_runtime.kernels.cuda.describe import Kernel
 from be_runtime.kernels.cuda.launcher import Launcher
+from be_runtime.xla.attribute_values import as_jax
 from tests.support import launch_frame
 from tests.support.requirements import OPTIONAL
 
@@ -74,8 +75,8 @@ def as_job(function: Any, inputs: tuple[np.ndarray, ...], recorder: Recorder, fo
 
     (equation,) = jax.make_jaxpr(function)(*inputs).eqns
     attributes = {
-        name: value if isinstance(value, str) else np.asarray(value.val).tolist()
-        for name, value in equation.params["attributes"]
+        name: value if isinstance(value, str) else as_jax(value).tolist()
+        for name, value in equation.params["call"].attributes
     }
     folder.mkdir()
     images = []

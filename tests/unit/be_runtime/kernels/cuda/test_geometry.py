@@ -59,7 +59,7 @@ def test_what_some_gpu_may_have_is_left_to_the_launcher():
 
 
 def test_a_grid_of_no_blocks_where_there_is_nothing_to_compute():
-    assert explicit_geometry(0, 32, may_be_empty=True).grid == (0, 1, 1)
+    assert explicit_geometry(0, 32, is_empty=True).grid == (0, 1, 1)
 
 
 @given(

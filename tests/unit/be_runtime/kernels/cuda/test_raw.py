@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.resolve import Resolved
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError, SpecError
 from be_runtime.kernels.cuda.calls import new_session
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
-from be_runtime.kernels.cuda.raw import bind_params, cuda_kernel
+from be_runtime.kernels.cuda.raw import bind_params, cuda_kernel, scalar_params
 from be_runtime.kernels.cuda.raw_compiler import compile_raw
 from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
 from be_runtime.xla.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases
+from be_runtime.xla.split import Split
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
 from tests.support.machines import MemorySystem
@@ -25,8 +28,12 @@ PROTOTYPE = read_prototype("__global__ void f(const float* x, int n, double* y, 
 X, Y = ArraySpec(BY_NAME["float32"], (3, 4)), ArraySpec(BY_NAME["float64"], (5,))
 
 
-def bound(inputs: Any = (X,), outs: Any = (Y,), **scalars: Any) -> Any:
-    return bind_params("f", PROTOTYPE, inputs, outs, {"n": 7, "by": 0.5} | scalars)
+def bound(inputs: Any = (X,), outs: Any = (Y,), scratch: Any = (), prototype: Any = PROTOTYPE, **scalars: Any) -> Any:
+    """The parameters of a call, whose scalars are checked as those of every call."""
+    given = ({"n": 7, "by": 0.5} | scalars) if prototype is PROTOTYPE else scalars
+    converted = dict(convert_attributes("f", scalar_params(prototype), given))
+    call = Resolved([], inputs, (*outs, *scratch), len(scratch), False, (), {}, Split((), ()))
+    return bind_params("f", prototype, call, converted)
 
 
 def test_params_follow_the_source():
@@ -40,17 +47,17 @@ def test_params_follow_the_source():
         ({"inputs": ()}, "takes 2 pointers, but the call has 0 inputs and 1 outputs"),
         ({"inputs": (Y,)}, r"input 0 is float64\[5\], but the parameter is const float"),
         ({"outs": (X,)}, r"output 0 is float32\[3,4\], but the parameter is double"),
-        ({"m": 1}, r"takes the scalars \(n, by\), but the call passes \(n, by, m\)"),
-        ({"n": 1.5}, "n=1.5 is not a valid int32"),
-        ({"n": 2**31}, "is not a valid int32"),
-        ({"n": "7x"}, "is not a valid int32"),
-        ({"n": np.inf}, "is not a valid int32"),
-        ({"n": np.complex64(7)}, "is not a valid int32"),
+        ({"m": 1}, r"f has no attribute 'm'; it takes \(n: int32, by: float32\)"),
+        ({"n": 1.5}, "f: n is 1.5, which is not a valid int32"),
+        ({"n": 2**31}, "f: n is .*, which is not a valid int32"),
+        ({"n": "7x"}, "f: n is .*, which is not a valid int32"),
+        ({"n": np.inf}, "f: n is .*, which is not a valid int32"),
+        ({"n": np.complex64(7)}, "f: n is .*, which is not a valid int32"),
         ({"by": 1e300}, "is not a valid float32"),
         ({"by": 2**24 + 1}, "is not a valid float32"),
         ({"by": 1 + 2j}, "is not a valid float32"),
         ({"by": np.complex64(1 + 2j)}, "is not a valid float32"),
-        ({"by": None}, "by=None is not a valid float32"),
+        ({"by": None}, "f: by is None, which is not a valid float32"),
         ({"by": [1.0, 2.0]}, "is not a valid float32"),
     ],
 )
@@ -82,7 +89,7 @@ def test_a_number_of_another_type_is_converted_where_the_parameter_holds_it(by: 
 def test_small_elements_are_passed_as_bytes_or_as_their_own_type(pointer: str, dtype: str):
     prototype = read_prototype(f"__global__ void f(const {pointer}* x, {pointer}* y) {{}}", parse_name("f"))
     spec = ArraySpec(BY_NAME[dtype], (13,))
-    assert [tuple(param) for param in bind_params("f", prototype, (spec,), (spec,), {})] == [
+    assert [tuple(param) for param in bound((spec,), (spec,), prototype=prototype)] == [
         (0, 0, 1, spec.dtype.bits),
         (0, 1, 1, spec.dtype.bits),
     ]
@@ -96,7 +103,7 @@ def test_small_elements_of_another_type_are_refused(pointer: str, dtype: str):
     prototype = read_prototype(f"__global__ void f(const {pointer}* x, {pointer}* y) {{}}", parse_name("f"))
     spec = ArraySpec(BY_NAME[dtype], (13,))
     with pytest.raises(ArgumentError, match=rf"input 0 is {dtype}\[13\], but the parameter is const {pointer}"):
-        bind_params("f", prototype, (spec,), (spec,), {})
+        bound((spec,), (spec,), prototype=prototype)
 
 
 @pytest.mark.parametrize("scalar", ["__nv_fp8_e4m3", "BE::int4x2_t"])
@@ -108,10 +115,10 @@ def test_a_small_element_is_no_scalar(scalar: str):
 def test_const_says_which_is_which():
     outs_const = read_prototype("__global__ void f(const float* x, const float* y) {}", parse_name("f"))
     with pytest.raises(ArgumentError, match=r"output 0 is passed as .*, which the kernel can't write"):
-        bind_params("f", outs_const, (X,), (X,), {})
+        bound(outs=(X,), prototype=outs_const)
     inputs_writable = read_prototype("__global__ void f(float* x, float* y) {}", parse_name("f"))
     with pytest.raises(ArgumentError, match="declare it 'const float"):
-        bind_params("f", inputs_writable, (X,), (X,), {})
+        bound(outs=(X,), prototype=inputs_writable)
 
 
 def test_headers_of_flags_are_included_by_the_source():

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, numba_cuda_callable
+from be_runtime.call.call_options import check_options
 from be_runtime.kernels.numba.callable.callback import Memory, python_function
-from be_runtime.kernels.numba.cpu.caller import Called, array_function
+from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.xla.arrays import ArraySpec
@@ -49,7 +50,8 @@ def on_cpu(
         )
         return target
 
-    return array_function(Called(function, target_for, prepare=prepare), outs, vmap_method, aliases)
+    options = check_options(outs=outs, vmap_method=vmap_method, input_output_aliases=aliases)
+    return host_array_function(Called(function, target_for, prepare=prepare), None, options)
 
 
 def test_arrays_of_any_shape_and_dtype():

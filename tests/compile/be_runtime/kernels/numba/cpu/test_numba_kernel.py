@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, BuildError, list_registered_targets, numba_kernel
+from be_runtime import ArgumentError, BuildError, TransformError, list_registered_targets, numba_kernel
 from tests.support.jax_names import enable_x64
 from tests.support.runtime import environment, run_python
 
@@ -51,8 +51,8 @@ def test_every_method_of_vmap_gives_the_kernel_one_element(method: str):
         np.testing.assert_array_equal(jax.jit(grid)(X, Y), X[:, None] + 2 * Y)
 
 
-def test_vmap_without_a_method_is_jax_s_own_error():
-    with pytest.raises(NotImplementedError, match="vmap"):
+def test_vmap_without_a_method_says_what_to_write():
+    with pytest.raises(TransformError, match="add_rows has no rule for vmap"):
         jax.vmap(numba_kernel(add_rows, ROW))(X, Y)
 
 
@@ -316,8 +316,8 @@ def test_refused_arguments():
     [
         ((X[0],), r"add_rows\(x, y, out\) can't take 1 inputs and 1 outputs"),
         ((X[0], X[0], X[0]), r"can't take 3 inputs and 1 outputs"),
-        (("text", X[0]), "input 0 is 'text', which is not an array"),
-        ((X[0], [object()]), "input 1 is .*, which is not an array"),
+        (("text", X[0]), "argument 0 is 'text', which is not an array"),
+        ((X[0], [object()]), "argument 1 is .*, which is not an array"),
     ],
 )
 def test_refused_inputs(arguments: tuple[Any, ...], message: str):

@@ -99,7 +99,7 @@ LAUNCHES: dict[str, tuple[dict[str, Any], str]] = {
     "huge": ({"grid": 2**40, "block": 8}, "the most is 2147483647"),
     "huge along y": ({"launch_dims": (1, 10**8)}, "the most is 65535"),
     "large blocks": ({"grid": 1, "block": 2048}, "the most is 1024"),
-    "a string": ({"grid": "4", "block": 8}, "grid must be"),
+    "a string": ({"grid": "4", "block": 8}, "arithmetic over axes, and there is no signature"),
 }
 
 
@@ -115,9 +115,9 @@ INPUTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "too few": ((X,), r"add\(x, y, out\) takes 3 arrays, but the call has 1 inputs and 1 outputs"),
     "too many": ((X, X, X), "the call has 3 inputs"),
     "none": ((), "the call has 0 inputs"),
-    "a string": (("x", X), "add: input 0 is 'x', which is not an array"),
-    "strings": ((X, np.array(["x", "y"])), "add: input 1 is .*, which is not an array"),
-    "objects": ((X, np.array([None])), "add: input 1 is .*, which is not an array"),
+    "a string": (("x", X), "add: argument 0 is 'x', which is not an array"),
+    "strings": ((X, np.array(["x", "y"])), "add: argument 1 is .*, which is not an array"),
+    "objects": ((X, np.array([None])), "add: argument 1 is .*, which is not an array"),
 }
 
 

@@ -382,6 +382,6 @@ x = jnp.array([3.0, 4.0, 5.0])
 print(json.dumps({
     "result": np.asarray(jax.jit(function)(x)).tolist(),
     "compiled": compiled,
-    "kernel": dict(equation.params["attributes"])["kernel"],
+    "kernel": dict(equation.params["call"].attributes)["kernel"],
 }))
 """

@@ -1,0 +1,130 @@
+"""Functions of JAX arrays that call a kernel without a module, such as a raw CUDA kernel or one of Numba."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.call_options import Options
+from be_runtime.call.keyword_programs import Converted, KeywordPrograms
+from be_runtime.call.resolve import CallSignature, Resolved, as_argument, resolve
+from be_runtime.call.tracing import Targets, bind_call, default_method
+from be_runtime.errors import ArgumentError, call_named
+from be_runtime.spec.model import Many, Param, Role
+from be_runtime.xla import jax_port
+from be_runtime.xla.arrays import ArraySpec, check_outs
+from be_runtime.xla.attribute_values import Value
+
+
+class ArrayKernel(NamedTuple):
+    """A kernel that a function of arrays calls.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function.
+    label : str
+        Beginning of every message.
+    doc : str or None
+    signature : CallSignature or None
+        Arrays and scalars of the kernel; None if only `scalars` are known.
+    scalars : tuple of Param
+    make_target : callable
+        Function of the arrays and scalars of a call; it makes the kernel and returns its targets and XLA's attributes.
+    scratch_unit : int
+        Scratch memory is a multiple of so many bytes, so that each of a batch is aligned.
+    """
+
+    name: str
+    label: str
+    doc: str | None
+    signature: CallSignature | None
+    make_target: Callable[[Resolved, Mapping[str, Value]], tuple[Targets, Converted]]
+    scalars: tuple[Param, ...] = ()
+    scratch_unit: int = 1
+
+
+def array_function(kernel: ArrayKernel, options: Options) -> Callable[..., Any]:
+    """Make the function of a kernel; its result has the structure of `outs`, if that is given.
+
+    Raises
+    ------
+    ArgumentError
+        The results are not described. When the function is called or traced: an array or a scalar is not as declared.
+    """
+    if options.outs is None and kernel.signature is None:
+        raise ArgumentError(
+            f"{kernel.label}: neither outs nor a signature says what the results are",
+            hints=("pass outs=jax.ShapeDtypeStruct(shape, dtype)", "or signature='arg[n] ret[n]:like(0)'"),
+        )
+    known_outs(options.outs)
+    options = default_method(options, kernel.signature)
+    defaults = {param.name: param.default for param in kernel.scalars if param.default is not None}
+
+    def convert(scalars: Mapping[str, Any]) -> Converted:
+        return convert_attributes(kernel.label, kernel.scalars, {**defaults, **scalars})
+
+    def trace(_outs: None, scalars: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
+        def run(*arrays: Any) -> Any:
+            return _run(kernel, options, arrays, scalars, converted)
+
+        run.__name__ = run.__qualname__ = kernel.name
+        return run
+
+    programs = KeywordPrograms(kernel.label, convert, trace)
+
+    def call(*arrays: Any, **scalars: Any) -> Any:
+        return programs.call(arrays, scalars)
+
+    call.__name__ = call.__qualname__ = kernel.name
+    call.__doc__ = kernel.doc
+    return call
+
+
+def _run(
+    kernel: ArrayKernel, options: Options, arrays: Sequence[Any], scalars: Mapping[str, Any], converted: Converted
+) -> Any:
+    """Call a kernel while a program is traced."""
+    restore: Callable[[Sequence[Any]], Any] = tuple
+
+    def describe(*given: Any, **_scalars: Any) -> Sequence[Any]:
+        nonlocal restore
+        leaves, restore = jax_port.flatten(evaluate(f"outs of {kernel.label}", options.outs, given))
+        return leaves
+
+    convert = partial(as_argument, as_array=jax_port.as_array, takes_many=False)
+    given = [convert(kernel.label, number, each) for number, each in enumerate(arrays)]
+    resolved = resolve(
+        kernel.signature or _undeclared(kernel, len(given)),
+        given,
+        None if options.outs is None else describe,
+        scalars,
+        as_array=jax_port.as_array,
+        aliases=dict(options.aliases),
+        scratch_unit=kernel.scratch_unit,
+    )
+    targets, attributes = kernel.make_target(resolved, dict(converted))
+    results = bind_call(kernel.label, resolved, options, targets, attributes)
+    return results[0] if resolved.is_single else restore(results)
+
+
+def _undeclared(kernel: ArrayKernel, arrays: int) -> CallSignature:
+    """Return the signature of a kernel of which only the scalars are known."""
+    inputs = (Param(role=Role.ARG),) * arrays
+    return CallSignature(kernel.label, (*inputs, Param(role=Role.RET, many=Many.ANY), *kernel.scalars))
+
+
+def known_outs(outs: Any) -> tuple[ArraySpec, ...] | None:
+    """Return the results that are the same for all calls; None if they are not known yet."""
+    return None if outs is None or _is_function(outs) else check_outs(jax_port.flatten(outs)[0])
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type) and not hasattr(value, "shape")
+
+
+def evaluate(what: str, value: Any, inputs: Sequence[Any]) -> Any:
+    """Return a value, or what the author's function of the inputs' shapes and dtypes returns."""
+    return call_named(what, value, *map(jax_port.shape_of, inputs)) if _is_function(value) else value

@@ -260,8 +260,6 @@ def test_several_sources_are_one_text():
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ({}, "function"),
-        ([], "function"),
         ("scale", "functions"),
         ({"scale": "arg ret"}, "scale"),
         ({"scale": ["arg", "ret"]}, "by"),

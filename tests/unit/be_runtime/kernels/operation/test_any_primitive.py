@@ -77,6 +77,12 @@ def test_the_general_rule_within_an_author_s_rule(of: Any):
     assert list(axes) == [None]
 
 
+def test_the_general_rule_as_the_rule_of_an_operation_s_primitive():
+    operation = product()
+    batching.primitive_batchers[operation.primitive] = partial(general_batching_rule, operation.primitive)
+    np.testing.assert_allclose(jax.vmap(lambda x: operation(x, Y, outs=OUT))(X), X * Y)
+
+
 @pytest.mark.parametrize("multiple", [False, True])
 def test_the_general_rule_of_a_primitive(multiple: bool):
     primitive = plain_primitive(multiple=multiple)

@@ -27,6 +27,9 @@ struct XLA_FFI_CallFrame;
 
 namespace BE::detail {
 
+/// See brainevent/detail/attr_values.h.
+struct AttrMore;
+
 /// One attribute that an entry point expects. An entry's are sorted by name, as XLA sorts a call's attributes.
 struct AttrSpec {
   const char* name;
@@ -38,6 +41,8 @@ struct AttrSpec {
   bool is_number;
   /// Position among the attributes in the order of the entry point's parameters.
   int position;
+  /// Null for a number that every call passes.
+  const AttrMore* more = nullptr;
 };
 
 /// The declared axes of an argument or a result.

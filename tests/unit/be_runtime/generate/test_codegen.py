@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from be_runtime.dtypes import DTYPES
 from be_runtime.generate.codegen import (
     Binding,
-    c_string,
     line_directive,
     render_include,
     render_inline_source,
     render_unit,
 )
+from be_runtime.generate.cpp_text import c_string
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
 from be_runtime.spec import discover

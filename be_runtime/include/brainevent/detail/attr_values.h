@@ -9,6 +9,8 @@
 #include "brainevent/element_types.h"
 #include "brainevent/span.h"
 
+#pragma pack(push, 8)
+
 namespace BE::detail {
 
 enum class AttrKind { kNumber, kString, kArray, kEnum, kStruct, kDType };
@@ -83,7 +85,9 @@ void be_set(BeField& be_field, const BeValue& be_value) {
 
 }  // namespace BE::detail
 
-/// Points `values` at the fields in a dictionary, in the order of the structure's fields. Throws `CheckError` where they
-/// are not the expected ones. See native/general.h.
-BE_INTERNAL_HIDDEN void be_read_struct(const void* attr, const char* name, const BE::detail::AttrMore& more,
-                                       const void** values, int64_t* room);
+/// Given a dictionary, the attribute's name, the structure and places for values and for converted ones: points values at
+/// its fields, in the order of the structure's. Throws `CheckError` where they are not the expected ones. See
+/// native/general.h.
+BE_INTERNAL_HIDDEN void be_read_struct(const void*, const char*, const BE::detail::AttrMore&, const void**, int64_t*);
+
+#pragma pack(pop)

@@ -5,6 +5,8 @@
 
 #include "brainevent/detail/attr_values.h"
 
+#pragma pack(push, 8)
+
 namespace BE::detail {
 
 /// An entry point whose calls differ in their arrays.
@@ -43,3 +45,5 @@ struct OptionalTensor {
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame*, const BE::detail::GeneralSpec&,
                                                     void (*)(const BE::detail::GeneralCall&), uint32_t) noexcept;
 BE_INTERNAL_HIDDEN void be_check_axes_general(const BE::detail::GeneralCall&, const BE::detail::AxesSpec*, const char*);
+
+#pragma pack(pop)

@@ -72,19 +72,17 @@ def _may_lack(param: Param) -> bool:
     return param.default is not None or (param.kind is AttrKind.STRUCT and all(map(_may_lack, param.fields)))
 
 
-def render_rows(attrs: Sequence[Param], name: str) -> str:
-    """Write the rows of a table, sorted by the bytes of their names as XLA sorts a call's attributes.
+def _sorted(attrs: Sequence[Param]) -> list[tuple[int, Param]]:
+    """Sort attributes by the bytes of their names, as XLA sorts a call's, each with its position."""
+    return sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode())
 
-    Parameters
-    ----------
-    attrs : sequence of Param
-    name : str
-        The end of the names in their text, as for `render_support`.
-    """
-    rows = []
-    for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
-        more = "" if is_plain(param) else f", &be_more_{position}_{name}"
-        rows.append(f"{{{c_string(param.name)}, {len(param.name.encode())}, {_carrier(param)}, {position}{more}}}")
+
+def render_rows(attrs: Sequence[Param]) -> str:
+    """Write the rows of a table of attributes."""
+    rows = (
+        f"{{{c_string(param.name)}, {len(param.name.encode())}, {_carrier(param)}, {position}}}"
+        for position, param in _sorted(attrs)
+    )
     return ", ".join(rows)
 
 
@@ -98,58 +96,62 @@ def _carrier(param: Param) -> str:
 
 
 def render_support(attrs: Sequence[Param], name: str) -> str:
-    """Write what must stand before the table and before the trampoline; nothing for plain attributes."""
-    lines = [
-        line
-        for position, param in enumerate(attrs)
-        if not is_plain(param)
-        for line in _support(param, f"{position}_{name}")
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    """Write what must stand before the trampoline, with the table ``be_more_<name>``; nothing for plain attributes."""
+    return "" if all(map(is_plain, attrs)) else "".join(f"{line}\n" for line in _tables(attrs, name))
 
 
-def _support(param: Param, name: str) -> Iterator[str]:
-    default = "nullptr"
-    if param.default is not None:
-        default = f"&be_default_{name}"
-        yield f"static constexpr {_stored_default(param, f'be_default_{name}')};"
-    fields, text, count = "nullptr", "nullptr", 0
+def _tables(attrs: Sequence[Param], name: str) -> Iterator[str]:
+    ordered = [(param, f"{position}_{name}") for position, param in _sorted(attrs)]
+    for param, place in ordered:
+        if param.default is not None:
+            yield f"static constexpr {_stored_default(param, f'be_default_{place}')};"
+        if param.kind is AttrKind.STRUCT:
+            yield from _tables(param.fields, place)
+            yield f"static constexpr {_DETAIL}::AttrSpec be_fields_{place}[] = {{{render_rows(param.fields)}}};"
+    rows = ", ".join(f"{{{_more(param, place)}}}" for param, place in ordered)
+    yield f"static constexpr {_DETAIL}::AttrMore be_more_{name}[] = {{{rows}}};"
+    for row, (param, place) in enumerate(ordered):
+        if param.kind is AttrKind.ENUM:
+            yield from _enum_value(param, place)
+        if param.kind is AttrKind.STRUCT:
+            yield from _struct_value(param, place, f"be_more_{name}[{row}]")
+
+
+def _more(param: Param, place: str) -> str:
+    """Write a row of the second table."""
+    if is_plain(param):
+        return ""
+    default = "nullptr" if param.default is None else f"&be_default_{place}"
+    text, count, fields = "nullptr", 0, ""
     if param.kind is AttrKind.STRUCT:
-        fields, text, count = f"be_fields_{name}", c_string(render_usage(param.fields)), len(param.fields)
-        default = fields if _may_lack(param) else default
-        yield render_support(param.fields, name)
-        yield f"static constexpr {_DETAIL}::AttrSpec {fields}[] = {{{render_rows(param.fields, name)}}};"
+        fields = f", be_fields_{place}, be_more_{place}"
+        default = f"be_fields_{place}" if _may_lack(param) else default
+        text, count = c_string(render_usage(param.fields)), len(param.fields)
     elif param.kind is AttrKind.ENUM:
         text = c_string(" ".join(param.choices))
     elif param.kind is AttrKind.ARRAY:
         count = known(param.dtype).attr_parts or 1
-    kind = f"{_DETAIL}::AttrKind::{_KINDS[param.kind]}"
-    yield f"static constexpr {_DETAIL}::AttrMore be_more_{name}{{{kind}, {default}, {text}, {fields}, {count}}};"
-    if param.kind is AttrKind.ENUM:
-        yield from _enum_value(param, name)
-    if param.kind is AttrKind.STRUCT:
-        yield from _struct_value(param, name)
+    return f"{_DETAIL}::AttrKind::{_KINDS[param.kind]}, {default}, {text}, {count}{fields}"
 
 
-def _enum_value(param: Param, name: str) -> Iterator[str]:
+def _enum_value(param: Param, place: str) -> Iterator[str]:
     """Write a class that becomes an enumeration, of which only the compiler knows the name."""
-    yield f"struct be_value_{name} {{ const void* be_attr;"
-    yield f"template <class be_T, class = typename {_DETAIL}::OnlyIf<__is_enum(be_T)>::Type> operator be_T() const {{"
     choices = ", ".join(f"be_T::{choice}" for choice in param.choices)
-    yield f"constexpr be_T be_choices[] = {{{choices}}};"
-    yield f"return {_DETAIL}::be_choice(be_attr, be_choices); }} }};"
+    yield f"struct be_value_{place} {{ const void* be_attr;"
+    yield f"template <class be_T, class = typename {_DETAIL}::OnlyIf<__is_enum(be_T)>::Type> operator be_T() const {{"
+    yield f"constexpr be_T be_choices[] = {{{choices}}}; return {_DETAIL}::be_choice(be_attr, be_choices); }} }};"
 
 
-def _struct_value(param: Param, name: str) -> Iterator[str]:
+def _struct_value(param: Param, place: str, row: str) -> Iterator[str]:
     """Write a class that becomes a structure with the declared fields; others keep what the structure gives them."""
     count = len(param.fields)
-    yield f"struct be_value_{name} {{ const void* be_attr;"
+    yield f"struct be_value_{place} {{ const void* be_attr;"
     yield f"template <class be_T, class = typename {_DETAIL}::OnlyIf<__is_class(be_T)>::Type> operator be_T() const {{"
     yield f"const void* be_values[{count}]; int64_t be_room[{count}];"
-    yield f"::be_read_struct(be_attr, {c_string(param.name)}, be_more_{name}, be_values, be_room);"
+    yield f"::be_read_struct(be_attr, {c_string(param.name)}, {row}, be_values, be_room);"
     yield f"const {_DETAIL}::Call be_call{{nullptr, nullptr, be_values, nullptr}}; be_T be_made{{}};"
     for index, field in enumerate(param.fields):
-        yield f"{_DETAIL}::be_set(be_made.{field.name}, {render_value(field, index, name)});"
+        yield f"{_DETAIL}::be_set(be_made.{field.name}, {render_value(field, index, place)});"
     yield "return be_made; } };"
 
 

@@ -205,7 +205,7 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     spec, body = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle"
     lines = []
     if attrs:
-        lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs, symbol)}}};")
+        lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
     row = _entry_row(module, binding, table, has_streams=language == "cuda")
     if _is_general(entry):
         spec, body, row = "GeneralSpec", "be_handle_general", _general_row(entry, row)
@@ -232,6 +232,7 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
         "true" if has_streams and entry.with_role(Role.STREAM) else "false",
         table,
         c_string(render_usage(attrs) or "none"),
+        *([] if all(map(is_plain, attrs)) else [f"be_more_{binding.symbol}"]),
     ]
     return ", ".join(fields)
 

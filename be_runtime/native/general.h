@@ -25,19 +25,19 @@ int64_t index_among(const char* names, const XLA_FFI_ByteSpan& name) noexcept {
 }
 
 /// Whether an array has elements of the expected type, each of as many numbers as they have.
-bool holds_elements(const XLA_FFI_Array& array, const AttrSpec& expected) noexcept {
-  if (array.dtype != static_cast<XLA_FFI_DataType>(expected.dtype)) return false;
-  return array.size % static_cast<size_t>(expected.more->be_count) == 0;
+bool holds_elements(const XLA_FFI_Array& array, const AttrSpec& expected, const AttrMore& more) noexcept {
+  return array.dtype == static_cast<XLA_FFI_DataType>(expected.dtype) &&
+         array.size % static_cast<size_t>(more.be_count) == 0;
 }
 
-/// As `attr_value`, for an attribute that is no number.
-const void* other_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected, int64_t* room) noexcept {
-  const AttrMore& more = *expected.more;
+/// As `attr_value`, for any attribute.
+__attribute__((noinline)) const void* any_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected,
+                                               const AttrMore& more, int64_t* room) noexcept {
   switch (more.be_kind) {
     case AttrKind::kString: return type == XLA_FFI_AttrType_STRING ? attr : nullptr;
     case AttrKind::kStruct: return type == XLA_FFI_AttrType_DICTIONARY ? attr : nullptr;
     case AttrKind::kArray:
-      return type == XLA_FFI_AttrType_ARRAY && holds_elements(*static_cast<const XLA_FFI_Array*>(attr), expected)
+      return type == XLA_FFI_AttrType_ARRAY && holds_elements(*static_cast<const XLA_FFI_Array*>(attr), expected, more)
                  ? attr
                  : nullptr;
     case AttrKind::kEnum:
@@ -53,22 +53,23 @@ const void* other_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec&
       memcpy(room, &number, sizeof(number));
       return dtype == DType::Invalid ? nullptr : room;
     }
-    case AttrKind::kNumber: break;
+    case AttrKind::kNumber: return attr_value(type, attr, expected, room);
   }
   return nullptr;
 }
 
 /// Points `values` at attributes of which some may be left out; false where they are not as expected. Both sides are
 /// sorted by name.
-bool merge_attrs(const XLA_FFI_Attrs& attrs, const AttrSpec* expected, int count, const void** values,
-                 int64_t* room) noexcept {
+__attribute__((noinline)) bool merge_attrs(const XLA_FFI_Attrs& attrs, const AttrSpec* expected,
+                                           const AttrMore* more, int count, const void** values,
+                                           int64_t* room) noexcept {
   int64_t given = 0;
   for (int i = 0; i < count; ++i) {
     const AttrSpec& spec = expected[i];
     const XLA_FFI_ByteSpan* name = given < attrs.size ? attrs.names[given] : nullptr;
-    const void* value = spec.more == nullptr ? nullptr : spec.more->be_default;
+    const void* value = more[i].be_default;
     if (name != nullptr && name->len == spec.name_size && memcmp(name->ptr, spec.name, name->len) == 0) {
-      value = attr_value(attrs.types[given], attrs.attrs[given], spec, room + i);
+      value = any_value(attrs.types[given], attrs.attrs[given], spec, more[i], room + i);
       ++given;
     }
     if (value == nullptr) return false;
@@ -151,7 +152,7 @@ void be_read_struct(const void* attr, const char* name, const BE::detail::AttrMo
   static constexpr XLA_FFI_Attrs kNone{};
   const bool is_left_out = attr == more.be_fields;
   const XLA_FFI_Attrs& attrs = is_left_out ? kNone : *static_cast<const XLA_FFI_Attrs*>(attr);
-  if (merge_attrs(attrs, more.be_fields, more.be_count, values, room)) return;
+  if (merge_attrs(attrs, more.be_fields, more.be_more, more.be_count, values, room)) return;
   Message message;
   message.add("%.100s takes the fields ", name);
   print_attrs(message, more.be_text, attrs);

@@ -213,10 +213,9 @@ inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* 
   return true;
 }
 
-const void* other_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected, int64_t* room) noexcept;
-
 /// The bytes of one of a call's attributes, in `room` where it is converted; null when it is not as expected.
-const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected, int64_t* room) noexcept {
+inline __attribute__((always_inline)) const void* attr_value(XLA_FFI_AttrType type, const void* attr,
+                                                             const AttrSpec& expected, int64_t* room) noexcept {
   const XLA_FFI_DataType dtype = static_cast<XLA_FFI_DataType>(expected.dtype);
   if (expected.parts == 0) {
     const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attr);
@@ -226,8 +225,21 @@ const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& 
   }
   const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
   const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == dtype && array->size == expected.parts;
-  if (__builtin_expect(fits, 1)) return array->data;
-  return expected.parts == kNoNumber ? other_value(type, attr, expected, room) : nullptr;
+  return fits ? array->data : nullptr;
+}
+
+inline bool match_numbers(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values,
+                          int64_t* room) noexcept {
+  if (attrs.size != entry.attr_count) return false;
+  for (int i = 0; i < entry.attr_count; ++i) {
+    const AttrSpec& expected = entry.attrs[i];
+    const XLA_FFI_ByteSpan* name = attrs.names[i];
+    if (name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0) return false;
+    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected, room + i);
+    if (value == nullptr) return false;
+    values[expected.position] = value;
+  }
+  return true;
 }
 
 /// Calls the entry point, on XLA's stream where it takes one.
@@ -283,20 +295,14 @@ bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_x
 
 /// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
 ///
+/// First as if all were numbers that every call passes, since most are.
+///
 /// \param room  a word for each of them, for those that are converted
 bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values,
                     int64_t* room) noexcept {
-  const XLA_FFI_Attrs& attrs = frame->attrs;
-  if (attrs.size != entry.attr_count) return merge_attrs(attrs, entry.attrs, entry.attr_count, values, room);
-  for (int i = 0; i < entry.attr_count; ++i) {
-    const AttrSpec& expected = entry.attrs[i];
-    const XLA_FFI_ByteSpan* name = attrs.names[i];
-    if (name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0) return false;
-    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected, room + i);
-    if (value == nullptr) return false;
-    values[expected.position] = value;
-  }
-  return true;
+  if (match_numbers(frame->attrs, entry, values, room)) return true;
+  return entry.more != nullptr &&
+         merge_attrs(frame->attrs, entry.attrs, entry.more, entry.attr_count, values, room);
 }
 
 BE_BEGIN_COLD

@@ -18,18 +18,20 @@ enum class AttrKind { kNumber, kString, kArray, kEnum, kStruct, kDType };
 /// The `parts` of an attribute that is no number.
 constexpr size_t kNoNumber = ~size_t{0};
 
-/// What `AttrSpec` lacks.
+/// What `AttrSpec` lacks: all of it is left out for a number that every call passes.
 struct AttrMore {
-  AttrKind be_kind;
+  AttrKind be_kind = AttrKind::kNumber;
   /// The value in a call without the attribute, as the trampoline reads it; null where each call passes it. Of a
   /// structure that a call may leave out, `be_fields`.
-  const void* be_default;
+  const void* be_default = nullptr;
   /// The names of an enumeration with spaces between; how a caller passes the fields of a structure.
   const char* be_text = nullptr;
-  /// Of a structure, sorted by name.
-  const AttrSpec* be_fields = nullptr;
   /// The number of fields, or the numbers in each element of an array.
   int be_count = 0;
+  /// Of a structure, sorted by name.
+  const AttrSpec* be_fields = nullptr;
+  /// A row for each of them.
+  const AttrMore* be_more = nullptr;
 };
 
 /// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/general.h compares them.

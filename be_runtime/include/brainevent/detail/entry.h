@@ -41,8 +41,6 @@ struct AttrSpec {
   bool is_number;
   /// Position among the attributes in the order of the entry point's parameters.
   int position;
-  /// Null for a number that every call passes.
-  const AttrMore* more = nullptr;
 };
 
 /// The declared axes of an argument or a result.
@@ -68,6 +66,8 @@ struct EntrySpec {
   const AttrSpec* attrs;
   /// How a Python caller passes the attributes: `scale=np.float32(...), n=np.int32(...)`.
   const char* usage;
+  /// A row for each of `attrs`; null where all are numbers that every call passes.
+  const AttrMore* more = nullptr;
 };
 
 /// The bit of `XLA_FFI_Handler_TraitsBits` that lets a command buffer capture the calls.

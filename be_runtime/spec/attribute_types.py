@@ -141,7 +141,7 @@ def _number(text: str, dtype: DType | None) -> bool | float | None:
 def _holds_real(dtype: DType, number: float) -> bool:
     """Return whether a float is no infinity in another type, unless it is one."""
     try:
-        struct.pack({"float16": "e", "float64": "d"}.get(dtype.name, "f"), number)
+        struct.pack({"float16": "<e", "float64": "<d"}.get(dtype.name, "<f"), number)
     except OverflowError:
         return False
     return True

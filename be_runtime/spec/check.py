@@ -55,7 +55,7 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
     arrays = [(param.role, param.many) for param in params if param.many is Many.ANY]
     for cpp, param in zip(function.params, params, strict=True):
         if param.many is Many.ANY and arrays.count((param.role, param.many)) > 1:
-            what = f"a second {cpp.shape.value}; one takes all arrays that are left"
+            what = f"{cpp.shape.value}, and so is another; one takes all arrays that are left"
             raise SpecError(f"{function.name}: parameter {cpp.name!r} is {what}", span=at(cpp, places))
     return params
 

@@ -82,7 +82,7 @@ def _number(sign: str, text: str) -> Literal | None:
         return None
     value = float(f"{sign}{real[1]}")
     try:
-        value = struct.unpack("f", struct.pack("f", value))[0] if real[2] else value
+        value = struct.unpack("<f", struct.pack("<f", value))[0] if real[2] else value
     except OverflowError:
         return None
     return Literal(Kind.NUMBER, repr(value)) if math.isfinite(value) else None

@@ -7,7 +7,7 @@ with values that don't matter here; a structure has fields alone, each declared 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from be_runtime.spec.cpp.cpp_params import CppParam, Shape, parse_params, split_commas
@@ -21,15 +21,24 @@ _DEFINITION = re.compile(
 _NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(\w+)\s*&?")
 _QUALIFIER = re.compile(r"\b(?:const|struct|enum)\b")
 _NO_FIELD = frozenset(["(", "[", ":", "*", "&", "&&", "static", "using", "typedef", "friend", "mutable", "volatile"])
+_CONST = re.compile(r"\bconst\b(?![^<]*>)")
 _MEMBERS = frozenset({Shape.SCALAR, Shape.STRING, Shape.SPAN, Shape.DTYPE, Shape.ENUM})
 
 
 class _Definition(NamedTuple):
-    """The text between the braces of one type's definition, and its place."""
+    """The place of a type's definition: its source, the beginning of its body there, and whether it has only names."""
 
-    is_enum: bool
-    body: str
+    base: int
+    text: str
+    code: str
     start: int
+    is_enum: bool
+
+    def tokens(self) -> list[Token]:
+        """The tokens between its braces; none if there are conditions among them."""
+        end = skip_body(self.code, self.start) - 1
+        has_conditions = "#" in self.text[self.start : end]
+        return [] if has_conditions else significant(self.code[self.start : end], offset=self.base + self.start)
 
 
 class CppTypes:
@@ -60,46 +69,40 @@ class CppTypes:
         self._using_be = using_be
         self._found: dict[str, list[_Definition]] = {}
         for base, text, code in sources:
-            for name, definition in _definitions(base, text, code):
-                self._found.setdefault(name, []).append(definition)
+            for match in _DEFINITION.finditer(code):
+                definition = _Definition(base, text, code, match.end(), match["enum"] is not None)
+                self._found.setdefault(match["name"], []).append(definition)
 
-    def resolve(self, param: CppParam) -> CppParam:
-        """Return a parameter with what is known of its type, if it is one of these types."""
+    def resolve(self, param: CppParam, *, is_member: bool = False) -> CppParam:
+        """Return a parameter, or a field, with what is known of its type, if it is one of these types."""
         match = _NAME.fullmatch(_QUALIFIER.sub("", param.type).strip()) if param.shape is Shape.UNKNOWN else None
         found = self._found.get(match[1], ()) if match else ()
         if len(found) != 1 or ("&" in param.type and "const" not in param.type):
             return param
-        tokens = significant(found[0].body, offset=found[0].start)
+        tokens = found[0].tokens()
         if any(token.kind is Kind.WORD and token.text in self._macros for token in tokens):
             return param
         if found[0].is_enum:
             choices = _choices(tokens)
             return param._replace(shape=Shape.ENUM, choices=choices) if choices else param
-        members = self._members(tokens)
+        members = () if is_member else self._members(tokens)
         return param._replace(shape=Shape.STRUCT, members=members) if members else param
 
     def _members(self, tokens: Sequence[Token]) -> tuple[CppParam, ...]:
         """Read the fields of a structure; none if one of its members is anything else."""
-        members = []
-        for part in _split_fields(tokens):
-            texts = {token.text for token in part}
-            field = parse_params(_with_equals(part), using_be=self._using_be) if texts.isdisjoint(_NO_FIELD) else ()
-            resolved = [self.resolve(one) for one in field if one.shape is not Shape.UNKNOWN or one.name]
-            if len(resolved) != 1 or resolved[0].shape not in _MEMBERS or not resolved[0].name:
+        members: list[CppParam] = []
+        *parts, rest = _split_fields(tokens)
+        for part in parts:
+            texts = [token.text for token in part]
+            if rest or not _NO_FIELD.isdisjoint(texts[: texts.index("=") if "=" in texts else None]):
                 return ()
-            if resolved[0].type.startswith("const ") or resolved[0].type.endswith(" const"):
+            fields = parse_params(part, using_be=self._using_be)
+            members += [self.resolve(field, is_member=True) for field in fields]
+            if len(fields) != 1 or members[-1].shape not in _MEMBERS or not members[-1].name:
                 return ()
-            members += resolved
+            if _CONST.search(members[-1].type):
+                return ()
         return tuple(members)
-
-
-def _definitions(base: int, text: str, code: str) -> Iterator[tuple[str, _Definition]]:
-    """List the definitions in one source; one that has conditions is empty: it counts, but says nothing."""
-    for match in _DEFINITION.finditer(code):
-        end = skip_body(code, match.end()) - 1
-        written = text[match.end() : end]
-        body = "" if "#" in written else code[match.end() : end]
-        yield match["name"], _Definition(match["enum"] is not None, body, base + match.end())
 
 
 def _choices(tokens: list[Token]) -> tuple[str, ...]:
@@ -110,14 +113,15 @@ def _choices(tokens: list[Token]) -> tuple[str, ...]:
 
 
 def _split_fields(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Split at semicolons; what follows the last is a field, too, which no structure has."""
+    """Split at semicolons, and write ``n{3}`` as ``n = 3``; the last part is what follows the last semicolon."""
     parts: list[list[Token]] = [[]]
     for token in tokens:
         if token.text == ";":
+            parts[-1] = _with_equals(parts[-1])
             parts.append([])
         else:
             parts[-1].append(token)
-    return parts if parts[-1] else parts[:-1]
+    return parts
 
 
 def _with_equals(tokens: list[Token]) -> list[Token]:

@@ -197,7 +197,7 @@ def _stored_default(param: Param, name: str) -> str:
         case AttrKind.DTYPE:
             return f"int32_t {name} = static_cast<int32_t>({_enumerator(BY_NAME[str(value)])})"
     dtype = known(param.dtype)
-    return f"{_cpp_type(dtype.attr_type)} {name} = {_number(value or 0, dtype)}"
+    return f"{_cpp_type(dtype.attr_type)} {name} = {_number(0 if value is None else value, dtype)}"
 
 
 def _number(value: float | str, dtype: DType) -> str:

@@ -132,9 +132,9 @@ def _attribute(cpp: CppParam, places: Places) -> Param | None:
     fields = tuple(field for member in cpp.members if (field := _attribute(member, places)) is not None)
     param = Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype, kind=kind, choices=cpp.choices, fields=fields)
     literal = read_literal(cpp.default, places)
-    if literal is None or literal.kind is not literal_kind:
+    if literal is None or literal[0] is not literal_kind:
         return param
-    return _with_default(param, literal.text.lower() if kind is AttrKind.DTYPE else literal.text) or param
+    return _with_default(param, literal[1].lower() if kind is AttrKind.DTYPE else literal[1]) or param
 
 
 def _with_default(param: Param, text: str) -> Param | None:

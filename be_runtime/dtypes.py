@@ -59,6 +59,11 @@ class DType(NamedTuple):
         return BY_NAME[f"float{self.bits // 2}"] if self.kind == "complex" else self
 
     @property
+    def array_type(self) -> DType:
+        """The type in which XLA carries each of several numbers in one attribute: it has no arrays of bools."""
+        return BY_NAME["uint8"] if self.kind == "bool" else self.attr_type
+
+    @property
     def attr_parts(self) -> int:
         """The size of the array in which XLA carries an attribute; 0 for a scalar."""
         return 2 if self.kind == "complex" else 0
@@ -80,8 +85,19 @@ class DType(NamedTuple):
         scalar = f"{self.module}.{self.name}"
         if self.attr_type is self:
             return "np.bool_(...)" if self.kind == "bool" else f"{scalar}(...)"
-        made = f"np.array([...], {scalar})" if self.attr_parts else f"{scalar}(...)"
-        return f"{made}.view(np.{self.attr_type.name})"
+        return self.array_usage if self.attr_parts else f"{scalar}(...).view(np.{self.attr_type.name})"
+
+    @property
+    def array_usage(self) -> str:
+        """The spelling of an array of them in a call from Python.
+
+        Examples
+        --------
+        >>> BY_NAME["bool"].array_usage, BY_NAME["int64"].array_usage
+        ('np.array([...], np.bool_).view(np.uint8)', 'np.array([...], np.int64)')
+        """
+        made = f"np.array([...], {'np.bool_' if self.kind == 'bool' else f'{self.module}.{self.name}'})"
+        return made if self.array_type is self else f"{made}.view(np.{self.array_type.name})"
 
 
 DTYPES: tuple[DType, ...] = (

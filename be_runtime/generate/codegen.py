@@ -12,12 +12,21 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from be_runtime.dtypes import DType
 from be_runtime.expressions import Expression, Node
+from be_runtime.generate.attribute_code import (
+    PRESENT,
+    attributes_of,
+    is_plain,
+    render_rows,
+    render_support,
+    render_usage,
+    render_value,
+)
+from be_runtime.generate.cpp_text import c_string
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
 from be_runtime.spec.axes import LEADING, Axes, Axis, axis_names, render_axes
-from be_runtime.spec.model import EntryPoint, Param, Role
+from be_runtime.spec.model import EntryPoint, Many, Param, Role
 
 _GENERATED = "be_runtime generated code"
 _GRAPH_SUFFIX = "_graph"
@@ -31,6 +40,9 @@ _NAMED_TYPES = (
     ("BE_INTERNAL_NAMES_COMPLEX", re.compile(r"\bBE_DISPATCH_(?:ALL|COMPLEX)\b|\bcomplex(?:64|128)_t\b")),
 )
 """Macros with which ``brainevent/common.h`` defines some types, and the text of a source that may need them."""
+_ARRAYS = (Role.ARG, Role.RET)
+_SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
+"""The signs of `GeneralSpec::be_arrays`."""
 
 
 class Binding(NamedTuple):
@@ -58,20 +70,6 @@ class Binding(NamedTuple):
     def handler(self, *, allow_cuda_graph: bool) -> str:
         """Return the symbol of the function that XLA calls."""
         return f"be_ffi_{self.symbol}" + (_GRAPH_SUFFIX if allow_cuda_graph else "")
-
-
-def c_string(text: str) -> str:
-    r"""Write a C string literal for `text`, which may have quotes, control characters and non-ASCII characters.
-
-    Examples
-    --------
-    >>> print(c_string('a "b"\n'))
-    "a \"b\"\012"
-    """
-    escapes = {0x22: '\\"', 0x5C: "\\\\"}
-    encoded = text.encode("utf-8", "surrogateescape")
-    body = "".join(escapes.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}") for byte in encoded)
-    return f'"{body}"'
 
 
 def line_directive(line: int, name: str) -> str:
@@ -121,11 +119,12 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
         from XLA. On the CPU XLA has no streams, and a stream parameter receives 0.
     """
     parts = [body, line_directive(1, _GENERATED)]
-    parts += [f'#include "{header}"\n' for header in ("brainevent/common.h", "brainevent/detail/entry.h")]
+    parts += [f'#include "{header}"\n' for header in _headers(bindings)]
     counts = [len(binding.entry.with_role(Role.ARG)) + len(binding.entry.with_role(Role.RET)) for binding in bindings]
     for binding, count in zip(bindings, counts, strict=True):
         inline = count <= _FEW_TENSORS and sum(counts) <= _FEW_IN_ALL
         parts += [
+            render_support(attributes_of(binding.entry), binding.symbol),
             _trampoline(binding, language),
             line_directive(1, _GENERATED),
             _handlers(module, binding, language, inline=inline),
@@ -133,12 +132,27 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
     return "".join(parts)
 
 
+def _headers(bindings: Sequence[Binding]) -> list[str]:
+    headers = ["brainevent/common.h", "brainevent/detail/entry.h"]
+    if any(_is_general(binding.entry) for binding in bindings):
+        headers.append("brainevent/detail/general_call.h")
+    elif not all(is_plain(param) for binding in bindings for param in attributes_of(binding.entry)):
+        headers.append("brainevent/detail/attr_values.h")
+    return headers
+
+
+def _is_general(entry: EntryPoint) -> bool:
+    """Return whether calls differ in the number of their arrays, so that `be_handle_general` takes them."""
+    return any(param.many is not Many.ONE for param in entry.params)
+
+
 def _trampoline(binding: Binding, language: Language) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
-    call = f"{check}{entry.call_name}({', '.join(_call_arguments(entry.params))});"
+    call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
-    head = f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::Call& be_call)"
+    kind = "GeneralCall" if _is_general(entry) else "Call"
+    head = f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
     return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
 
 
@@ -155,14 +169,15 @@ def _axes_check(binding: Binding) -> tuple[str, str]:
     names = axis_names(arrays)
     table = f"be_axes_{binding.symbol}"
     lines: list[str] = []
-    rows = [_axes_row(f"{table}_{index}", axes, names, entry, lines) for index, axes in enumerate(arrays)]
+    rows = [_axes_row(f"{table}_{index}", axes, names, binding, lines) for index, axes in enumerate(arrays)]
     lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
     args = len(entry.with_role(Role.ARG))
-    check = f"::be_check_axes(be_call, {table}, {args}, {len(arrays) - args}, {c_string(' '.join(names))}); "
+    given = ("_general", "") if _is_general(entry) else ("", f" {args}, {len(arrays) - args},")
+    check = f"::be_check_axes{given[0]}(be_call, {table},{given[1]} {c_string(' '.join(names))}); "
     return "\n".join(lines) + "\n", check
 
 
-def _axes_row(table: str, axes: Axes | None, names: Sequence[str], entry: EntryPoint, lines: list[str]) -> str:
+def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Binding, lines: list[str]) -> str:
     """Write the row of one array, and add the constants that it names to `lines`."""
     if axes is None:
         return "{nullptr, nullptr, 0, false, nullptr}"
@@ -170,7 +185,7 @@ def _axes_row(table: str, axes: Axes | None, names: Sequence[str], entry: EntryP
     computed = [f"{table}_at{i}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
     for function, axis in zip(computed, kept, strict=True):
         if isinstance(axis, Expression):
-            value = _arithmetic(axis.node, names, entry)
+            value = _arithmetic(axis.node, names, binding)
             lines.append(
                 f"static int64_t {function}([[maybe_unused]] const int64_t* be_axes, "
                 f"[[maybe_unused]] const ::BE::detail::Call& be_call) {{ return {value}; }}"
@@ -194,31 +209,33 @@ _OPERATIONS = {"//": "/", "/": "|", "ceil": "^", "min": "<", "max": ">"}
 """Names of operations in ``be_compute`` that are not those of `be_runtime.expressions`."""
 
 
-def _arithmetic(node: Node, names: Sequence[str], entry: EntryPoint) -> str:
+def _arithmetic(node: Node, names: Sequence[str], binding: Binding) -> str:
     if isinstance(node, int):
         return f"INT64_C({node})"
     if isinstance(node, str) and node.startswith("attr."):
-        attrs = entry.with_role(Role.ATTR)
+        attrs = binding.entry.with_role(Role.ATTR)
         index = [param.name for param in attrs].index(node.removeprefix("attr."))
-        return f"static_cast<int64_t>({_call_argument(attrs[index], index)})"
+        return f"static_cast<int64_t>({_call_argument(attrs[index], index, binding)})"
     if isinstance(node, str):
         return f"be_axes[{names.index(node)}]"
     operation, operands = node
-    values = ", ".join(_arithmetic(operand, names, entry) for operand in operands)
+    values = ", ".join(_arithmetic(operand, names, binding) for operand in operands)
     return f"::be_compute('{_OPERATIONS.get(operation, operation)}', {values})"
 
 
-def _call_arguments(params: Sequence[Param]) -> list[str]:
+def _call_arguments(binding: Binding) -> list[str]:
     position = dict.fromkeys(Role, 0)
     arguments = []
-    for param in params:
+    for param in binding.entry.params:
         index = position[param.role]
         position[param.role] += 1
-        arguments.append(_call_argument(param, index))
+        arguments.append(_call_argument(param, index, binding))
     return arguments
 
 
-def _call_argument(param: Param, index: int) -> str:
+def _call_argument(param: Param, index: int, binding: Binding) -> str:
+    if param.role in _ARRAYS and _is_general(binding.entry):
+        return _general_array(param, index, binding.entry)
     match param.role:
         case Role.ARG:
             return f"be_call.be_args[{index}]"
@@ -227,27 +244,35 @@ def _call_argument(param: Param, index: int) -> str:
         case Role.STREAM:
             return "::BE::detail::StreamValue{be_call.be_stream}"
         case Role.ATTR:
-            return f"::BE::detail::be_attr<{_attr_type(_known(param.dtype))}>(be_call, {index})"
+            return render_value(param, index, binding.symbol)
     raise AssertionError(f"no C++ value for {param.role}")
 
 
-def _attr_type(dtype: DType) -> str:
-    if dtype.attr_type is not dtype:
-        return f"::BE::detail::OpaqueValue<{dtype.size_bytes}>"
-    name = dtype.cpp_types[0]
-    return f"::{name}" if name.endswith("_t") else name
+def _general_array(param: Param, index: int, entry: EntryPoint) -> str:
+    """Write the C++ value of a parameter that takes arrays, in a call whose arrays are known when it comes."""
+    is_ret = param.role is Role.RET
+    slot = f"be_call.be_slots[{index + is_ret * len(entry.with_role(Role.ARG))}]"
+    match param.many:
+        case Many.ONE:
+            return f"*{slot}"
+        case Many.OPTIONAL:
+            return f"::BE::detail::OptionalTensor{{{slot}}}"
+        case Many.ANY:
+            return f"be_call.be_many[{int(is_ret)}]"
 
 
 def _handlers(module: str, binding: Binding, language: Language, *, inline: bool) -> str:
     entry, symbol = binding.entry, binding.symbol
-    attrs = entry.with_role(Role.ATTR)
+    attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
-    body = "BE_INTERNAL_HANDLE" if inline else "be_handle"
+    spec, body = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle"
     lines = []
     if attrs:
-        lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
+        lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
     row = _entry_row(module, binding, table, has_streams=language == "cuda")
-    lines.append(f"static constexpr ::BE::detail::EntrySpec be_entry_{symbol}{{{row}}};")
+    if _is_general(entry):
+        spec, body, row = "GeneralSpec", "be_handle_general", _general_row(entry, row)
+    lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
     for allow_cuda_graph, traits in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
@@ -261,8 +286,7 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
 
 def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) -> str:
     entry = binding.entry
-    attrs = entry.with_role(Role.ATTR)
-    usage = ", ".join(f"{param.name}={_known(param.dtype).attr_usage}" for param in attrs)
+    attrs = attributes_of(entry)
     fields = [
         c_string(f"{module}.{binding.export}"),
         str(len(entry.with_role(Role.ARG))),
@@ -270,22 +294,13 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
         str(len(attrs)),
         "true" if has_streams and entry.with_role(Role.STREAM) else "false",
         table,
-        c_string(usage or "none"),
+        c_string(render_usage(attrs) or "none"),
+        *([] if all(map(is_plain, attrs)) else [f"be_more_{binding.symbol}"]),
     ]
     return ", ".join(fields)
 
 
-def _attr_rows(attrs: Sequence[Param]) -> str:
-    """Write the rows of the attribute table, sorted by the bytes of their names as XLA sorts a call's attributes."""
-    rows = []
-    for position, param in sorted(enumerate(attrs), key=lambda pair: pair[1].name.encode()):
-        size, dtype = len(param.name.encode()), _known(param.dtype)
-        is_number = "true" if dtype.attr_type is dtype else "false"
-        carrier = f"{dtype.attr_type.xla_code}, {dtype.attr_parts}, {is_number}"
-        rows.append(f"{{{c_string(param.name)}, {size}, {carrier}, {position}}}")
-    return ", ".join(rows)
-
-
-def _known(dtype: DType | None) -> DType:
-    assert dtype is not None, "discovery gives every attribute a type"
-    return dtype
+def _general_row(entry: EntryPoint, row: str) -> str:
+    arrays = "".join(_SIGNS[param.many] for role in _ARRAYS for param in entry.with_role(role))
+    present = len(entry.with_role(Role.ATTR)) if PRESENT in attributes_of(entry) else -1
+    return f"{{{row}}}, {c_string(arrays)}, {present}"

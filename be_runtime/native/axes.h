@@ -23,8 +23,10 @@ __attribute__((noinline)) int64_t extent(const Tensor& tensor, int axis) { retur
 
 /// Text of a limited length: appending to a `BE::internal::Text` here would take as long to compile as the handler.
 struct Message {
-  char text[600];
+  char text[1200];
   int used = 0;
+
+  Message() noexcept { text[0] = 0; }
 
   __attribute__((cold, noinline, format(printf, 2, 3))) Message& add(const char* format, ...) noexcept {
     va_list values;

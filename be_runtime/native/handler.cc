@@ -29,6 +29,7 @@
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"
+#include "brainevent/detail/general_call.h"
 #include "brainevent/detail/xla_frame.h"
 BE_BEGIN_COLD
 #include "axes.h"
@@ -154,38 +155,41 @@ __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar
   return false;
 }
 
-/// Spells an attribute of a call: its name, its type and, where it is a number, its value.
-int print_attr(char* text, size_t size, const XLA_FFI_ByteSpan& name, XLA_FFI_AttrType type,
-               const void* attr) noexcept {
+/// Spells an attribute of a call: its name, its type and, where it is a number or a text, its value.
+void print_attr(Message& message, const XLA_FFI_ByteSpan& name, XLA_FFI_AttrType type, const void* attr) noexcept {
   static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
   const unsigned kind = static_cast<unsigned>(type);
   // Scalars and arrays both begin with their element type.
   const char* element = type == XLA_FFI_AttrType_SCALAR || type == XLA_FFI_AttrType_ARRAY
                             ? element_type_name(*static_cast<const XLA_FFI_DataType*>(attr))
                             : "";
-  int used = __builtin_snprintf(text, size, "%.*s: %s%s", static_cast<int>(name.len < 100 ? name.len : 100), name.ptr,
-                                kKinds[kind < 5 ? kind : 0], element);
+  message.add("%.*s: %s%s", static_cast<int>(name.len < 100 ? name.len : 100), name.ptr, kKinds[kind < 5 ? kind : 0],
+              element);
   long double number;
   if (type == XLA_FFI_AttrType_SCALAR && read_scalar(*static_cast<const XLA_FFI_Scalar*>(attr), &number)) {
-    const char* format = is_real(static_cast<const XLA_FFI_Scalar*>(attr)->dtype) ? " %.9Lg" : " %.0Lf";
-    used += __builtin_snprintf(text + used, size - static_cast<size_t>(used), format, number);
+    const bool has_fraction = is_real(static_cast<const XLA_FFI_Scalar*>(attr)->dtype);
+    message.add(has_fraction ? " %.9Lg" : " %.0Lf", number);
+  } else if (type == XLA_FFI_AttrType_STRING) {
+    const XLA_FFI_ByteSpan* text = static_cast<const XLA_FFI_ByteSpan*>(attr);
+    message.add(" \"%.*s\"", static_cast<int>(text->len < 60 ? text->len : 60), text->ptr);
   }
-  return used;
+}
+
+/// Says what a call passes, after what it should.
+void print_attrs(Message& message, const char* expected, const XLA_FFI_Attrs& attrs) noexcept {
+  message.add("(%.600s), but the call passes (%s", expected, attrs.size == 0 ? "none" : "");
+  for (int64_t i = 0; i < attrs.size; ++i) {
+    if (i != 0) message.add(", ");
+    print_attr(message, *attrs.names[i], attrs.types[i], attrs.attrs[i]);
+  }
+  message.add(")");
 }
 
 /// Says which attributes the entry point takes and which the call passes.
-__attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame,
-                                                       const EntrySpec& entry) noexcept {
-  const XLA_FFI_Attrs& attrs = frame->attrs;
-  char given[1200] = "none";
-  int used = 0;
-  for (int64_t i = 0; i < attrs.size && used < 900; ++i) {
-    if (i != 0) used += __builtin_snprintf(given + used, sizeof(given) - static_cast<size_t>(used), ", ");
-    used += print_attr(given + used, sizeof(given) - static_cast<size_t>(used), *attrs.names[i], attrs.types[i],
-                       attrs.attrs[i]);
-  }
-  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-              "%s: takes the attributes (%s), but the call passes (%s)", entry.name, entry.usage, given);
+__attribute__((cold)) XLA_FFI_Error* fail_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
+  Message message;
+  print_attrs(message, entry.usage, frame->attrs);
+  return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: takes the attributes %s", entry.name, message.text);
 }
 
 BE_END_COLD
@@ -207,7 +211,8 @@ inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* 
 }
 
 /// The bytes of one of a call's attributes, in `room` where it is converted; null when it is not as expected.
-const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& expected, int64_t* room) noexcept {
+inline __attribute__((always_inline)) const void* attr_value(XLA_FFI_AttrType type, const void* attr,
+                                                             const AttrSpec& expected, int64_t* room) noexcept {
   const XLA_FFI_DataType dtype = static_cast<XLA_FFI_DataType>(expected.dtype);
   if (expected.parts == 0) {
     const XLA_FFI_Scalar* scalar = static_cast<const XLA_FFI_Scalar*>(attr);
@@ -218,6 +223,39 @@ const void* attr_value(XLA_FFI_AttrType type, const void* attr, const AttrSpec& 
   const XLA_FFI_Array* array = static_cast<const XLA_FFI_Array*>(attr);
   const bool fits = type == XLA_FFI_AttrType_ARRAY && array->dtype == dtype && array->size == expected.parts;
   return fits ? array->data : nullptr;
+}
+
+inline bool match_numbers(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, const void** values,
+                          int64_t* room) noexcept {
+  if (attrs.size != entry.attr_count) return false;
+  for (int i = 0; i < entry.attr_count; ++i) {
+    const AttrSpec& expected = entry.attrs[i];
+    const XLA_FFI_ByteSpan* name = attrs.names[i];
+    if (name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0) return false;
+    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected, room + i);
+    if (value == nullptr) return false;
+    values[expected.position] = value;
+  }
+  return true;
+}
+
+/// Calls the entry point, on XLA's stream where it takes one.
+template <class AnyCall>
+inline __attribute__((always_inline)) XLA_FFI_Error* run(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                         AnyCall& call, void (*trampoline)(const AnyCall&)) noexcept {
+  if (entry.has_stream) {
+    XLA_FFI_Stream_Get_Args stream{};
+    stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
+    stream.ctx = frame->ctx;
+    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
+    call.be_stream = stream.stream;
+  }
+  try {
+    trampoline(call);
+    return nullptr;
+  } catch (...) {
+    return be_caught(frame, entry);
+  }
 }
 
 BE_BEGIN_COLD
@@ -245,6 +283,8 @@ BE_END_COLD
 }  // namespace
 }  // namespace BE::detail
 
+#include "general.h"
+
 using namespace BE::detail;
 
 /// Answers XLA's question about a handler; false when the frame is a call and no question.
@@ -252,20 +292,14 @@ bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_x
 
 /// Points `values` at the call's attributes in the order of the parameters; false when they are not the expected ones.
 ///
+/// First as if all were numbers that every call passes, since most are.
+///
 /// \param room  a word for each of them, for those that are converted
 bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values,
                     int64_t* room) noexcept {
-  const XLA_FFI_Attrs& attrs = frame->attrs;
-  if (attrs.size != entry.attr_count) return false;
-  for (int i = 0; i < entry.attr_count; ++i) {
-    const AttrSpec& expected = entry.attrs[i];
-    const XLA_FFI_ByteSpan* name = attrs.names[i];
-    if (name->len != expected.name_size || memcmp(name->ptr, expected.name, name->len) != 0) return false;
-    const void* value = attr_value(attrs.types[i], attrs.attrs[i], expected, room + i);
-    if (value == nullptr) return false;
-    values[expected.position] = value;
-  }
-  return true;
+  if (match_numbers(frame->attrs, entry, values, room)) return true;
+  return entry.more != nullptr &&
+         merge_attrs(frame->attrs, entry.attrs, entry.more, entry.attr_count, values, room);
 }
 
 BE_BEGIN_COLD
@@ -304,31 +338,13 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
   }
 }
 
-namespace {
-
-/// Whether the last of some arguments or results is a token, by which XLA orders calls.
-template <class Items>
-bool ends_with_token(const Items& items, void* const* buffers) noexcept {
-  return items.size > 0 && static_cast<const XLA_FFI_Buffer*>(buffers[items.size - 1])->dtype == XLA_FFI_DataType_TOKEN;
-}
-
-}  // namespace
-
-/// Copies a call that is ordered by a token, without the token; false when there is none.
-__attribute__((cold)) static bool be_without_token(const XLA_FFI_CallFrame* frame, XLA_FFI_CallFrame* call) noexcept {
-  if (!ends_with_token(frame->args, frame->args.args) || !ends_with_token(frame->rets, frame->rets.rets)) return false;
-  *call = *frame;
-  --call->args.size;
-  --call->rets.size;
-  return true;
-}
-
 /// A call with other numbers of arguments and results than the entry point has: one that is ordered by a token is made
 /// without it, any other is refused.
 __attribute__((cold)) XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                        XLA_FFI_Error* (*handle)(XLA_FFI_CallFrame*)) noexcept {
-  XLA_FFI_CallFrame call;
-  return be_without_token(frame, &call) ? handle(&call) : be_refuse(frame, entry);
+  if (!be_xla::is_ordered(frame)) return be_refuse(frame, entry);
+  XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
+  return handle(&plain);
 }
 
 BE_END_COLD
@@ -341,8 +357,9 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
   if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
   if (__builtin_expect(frame->args.size != args || frame->rets.size != rets, 0)) {
-    XLA_FFI_CallFrame call;
-    return be_without_token(frame, &call) ? be_handle(&call, entry, trampoline, traits) : be_refuse(frame, entry);
+    if (!be_xla::is_ordered(frame)) return be_refuse(frame, entry);
+    XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
+    return be_handle(&plain, entry, trampoline, traits);
   }
 
   // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
@@ -360,17 +377,5 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
   if (ret_elements == 0) return nullptr;
 
   Call call{tensors, tensors + args, values, nullptr};
-  if (entry.has_stream) {
-    XLA_FFI_Stream_Get_Args stream{};
-    stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
-    stream.ctx = frame->ctx;
-    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
-    call.be_stream = stream.stream;
-  }
-  try {
-    trampoline(call);
-    return nullptr;
-  } catch (...) {
-    return be_caught(frame, entry);
-  }
+  return run(frame, entry, call, trampoline);
 }

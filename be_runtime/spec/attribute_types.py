@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import re
+import struct
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DType
 from be_runtime.spec.model import AttrKind, Param, Role
@@ -133,9 +134,19 @@ def _number(text: str, dtype: DType | None) -> bool | float | None:
     except ValueError:
         pass
     try:
-        return float(text) if dtype is None or dtype.kind == "float" else None
+        real = float(text)
     except ValueError:
         return None
+    return real if dtype is None or (dtype.kind == "float" and _holds_real(dtype, real)) else None
+
+
+def _holds_real(dtype: DType, number: float) -> bool:
+    """Return whether a float is no infinity in another type, unless it is one."""
+    try:
+        struct.pack({"float16": "<e", "float64": "<d"}.get(dtype.name, "<f"), number)
+    except OverflowError:
+        return False
+    return True
 
 
 def _holds(dtype: DType, number: int) -> bool:

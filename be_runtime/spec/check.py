@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from be_runtime.dtypes import DType
+from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import SourceSpan, SpecError
+from be_runtime.spec.attribute_types import parse_default, render_default
 from be_runtime.spec.cpp.cpp_params import TENSORS, CppParam, Shape
 from be_runtime.spec.cpp.functions import Function, returns_void
+from be_runtime.spec.cpp.lexer import Kind
+from be_runtime.spec.cpp.literals import read_literal
 from be_runtime.spec.cpp.places import Places
-from be_runtime.spec.grammar import Locate, render_spec
-from be_runtime.spec.model import Param, Role
+from be_runtime.spec.grammar import RESERVED, Locate, render_spec
+from be_runtime.spec.model import AttrKind, Many, Param, Role
 
 _TENSOR_ROLES = frozenset({Role.ARG, Role.RET})
+_ARRAYS = {
+    Shape.INPUT: Param(role=Role.ARG),
+    Shape.OUTPUT: Param(role=Role.RET),
+    Shape.OPTIONAL: Param(role=Role.ARG, many=Many.OPTIONAL),
+    Shape.INPUTS: Param(role=Role.ARG, many=Many.ANY),
+    Shape.OUTPUTS: Param(role=Role.RET, many=Many.ANY),
+}
+_KINDS = {
+    Shape.SCALAR: (AttrKind.SCALAR, Kind.NUMBER),
+    Shape.STRING: (AttrKind.STRING, Kind.STRING),
+    Shape.SPAN: (AttrKind.ARRAY, None),
+    Shape.ENUM: (AttrKind.ENUM, Kind.WORD),
+    Shape.STRUCT: (AttrKind.STRUCT, None),
+    Shape.DTYPE: (AttrKind.DTYPE, Kind.WORD),
+}
+"""The attribute that a parameter takes, and the literal that can be its default."""
 _HANDLES = frozenset({"int64", "uint64"})
 
 
@@ -33,6 +52,11 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
             span=places.span(function.start, len(function.name)),
             hints=("an output is a BE::Tensor that is not const",),
         )
+    arrays = [(param.role, param.many) for param in params if param.many is Many.ANY]
+    for cpp, param in zip(function.params, params, strict=True):
+        if param.many is Many.ANY and arrays.count((param.role, param.many)) > 1:
+            what = f"{cpp.shape.value}, and so is another; one takes all arrays that are left"
+            raise SpecError(f"{function.name}: parameter {cpp.name!r} is {what}", span=at(cpp, places))
     return params
 
 
@@ -72,28 +96,58 @@ def _uncallable(function: Function) -> tuple[str, str]:
 
 def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
     """Infer the role of one parameter."""
-    if cpp.shape is Shape.INPUT:
-        return Param(role=Role.ARG, name=cpp.name)
-    if cpp.shape is Shape.OUTPUT:
-        return Param(role=Role.RET, name=cpp.name)
+    array = _ARRAYS.get(cpp.shape)
+    if array is not None:
+        return array._replace(name=cpp.name)
     if cpp.shape is Shape.STREAM:
         return Param(role=Role.STREAM, name=cpp.name)
-    if cpp.shape is not Shape.SCALAR or cpp.dtype is None:
+    attribute = _attribute(cpp, places)
+    if attribute is None:
         raise _unmapped(function.name, cpp, places)
     if not cpp.name:
         raise SpecError(
             f"{function.name}: a parameter of type {cpp.type!r} has no name, and an attribute needs one",
             span=at(cpp, places),
         )
-    if cpp.name == "stream":
-        if cpp.dtype.name != "int64":
+    if cpp.name in RESERVED:
+        raise SpecError(
+            f"{function.name}: an attribute can't be called {cpp.name}, {RESERVED[cpp.name]}", span=at(cpp, places)
+        )
+    if cpp.name == "stream" and cpp.shape is Shape.SCALAR:
+        if cpp.dtype is None or cpp.dtype.name != "int64":
             raise SpecError(
                 f"{function.name}: parameter 'stream' has type {cpp.type!r}; a stream is an int64_t or a cudaStream_t",
                 span=at(cpp, places),
                 hints=("if it is an attribute, write the tokens: attr.stream",),
             )
         return Param(role=Role.STREAM, name=cpp.name)
-    return Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype)
+    return attribute
+
+
+def _attribute(cpp: CppParam, places: Places) -> Param | None:
+    """Return the attribute that a parameter or a field takes; None if it takes none."""
+    if cpp.shape not in _KINDS:
+        return None
+    kind, literal_kind = _KINDS[cpp.shape]
+    fields = tuple(field for member in cpp.members if (field := _attribute(member, places)) is not None)
+    param = Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype, kind=kind, choices=cpp.choices, fields=fields)
+    literal = read_literal(cpp.default, places)
+    if literal is None or literal[0] is not literal_kind:
+        return param
+    return _with_default(param, literal[1].lower() if kind is AttrKind.DTYPE else literal[1]) or param
+
+
+def _with_default(param: Param, text: str) -> Param | None:
+    """Return an attribute with a default; None if it can't have this one."""
+    try:
+        return parse_default(text, param)
+    except ValueError:
+        return None
+
+
+def is_untyped(param: Param) -> bool:
+    """Return whether an attribute was written without a type."""
+    return param.role is Role.ATTR and param.kind is AttrKind.SCALAR and param.dtype is None
 
 
 def _unmapped(name: str, cpp: CppParam, places: Places) -> SpecError:
@@ -110,17 +164,27 @@ def _unmapped(name: str, cpp: CppParam, places: Places) -> SpecError:
 
 def _advice(cpp: CppParam) -> tuple[str, ...]:
     """Suggest a replacement for a parameter."""
-    if cpp.shape in (Shape.POINTER, Shape.ARRAY):
-        return ("take a BE::Tensor and use its data_ptr()",)
-    if cpp.shape in (Shape.REFERENCE, Shape.RVALUE):
-        return ("take an input by value or const reference, and an output as a BE::Tensor",)
-    if cpp.shape is Shape.PACK:
-        return ("list every parameter",)
-    if cpp.dtype is not None:
-        return (cpp.dtype.attr_instead,)
-    if cpp.type.split("::")[-1].replace("const", "").strip(" &") == "Tensor":
-        return ("write BE::Tensor, or `using namespace BE;`",)
-    return ("write the tokens, such as attr.NAME:TYPE, if the type converts from a scalar",)
+    if cpp.shape is Shape.POINTER and "char" in cpp.type:
+        advice = "take a std::string_view: a text of a call does not end with NUL"
+    elif cpp.shape is Shape.POINTER and "Tensor" in cpp.type:
+        advice = "write const BE::Tensor*, which is null where a call has no such array"
+    elif cpp.shape in (Shape.POINTER, Shape.ARRAY):
+        advice = "take a BE::Tensor and use its data_ptr()"
+    elif cpp.shape in (Shape.REFERENCE, Shape.RVALUE):
+        advice = "take an input by value or const reference, and an output as a BE::Tensor"
+    elif cpp.shape is Shape.PACK:
+        advice = "list every parameter"
+    elif cpp.dtype is not None:
+        advice = cpp.dtype.attr_instead
+    elif cpp.type.split("::")[-1].replace("const", "").strip(" &") == "Tensor":
+        advice = "write BE::Tensor, or `using namespace BE;`"
+    elif cpp.type.split("<")[0].endswith("Span"):
+        advice = "write BE::Span<const T>, where T is a type of numbers"
+    else:
+        token = f"attr.{cpp.name or 'NAME'}"
+        kinds = f"{token}:enum(a b) for an enumeration, {token}:{{a:float32 b:int32}} for a structure"
+        advice = f"write the tokens: {token}:TYPE if the type converts from a scalar, {kinds}"
+    return (advice,)
 
 
 def at(cpp: CppParam, places: Places) -> SourceSpan:
@@ -138,21 +202,26 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
     """
     by_name = {cpp.name: cpp for cpp in function.params if cpp.name}
     out: list[Param] = []
-    for index, param in enumerate(params):
+    for index, given in enumerate(params):
+        param = given
         if param.role is not Role.ATTR:
             cpp_name = function.params[index].name if index < len(function.params) else ""
             out.append(param._replace(name=cpp_name) if cpp_name else param)
-        elif param.dtype is not None:
-            out.append(param)
+        elif is_untyped(param):
+            out.append(_typed(param, by_name, index, function, locate, places))
         else:
-            out.append(param._replace(dtype=_dtype_of(param, by_name, index, function, locate, places)))
+            cpp = by_name.get(param.name)
+            declared = cpp and _attribute(cpp, places)
+            if declared and declared.default is not None and param.default is None:
+                param = _with_default(param, render_default(declared)[1:]) or param
+            out.append(param)
     return tuple(out)
 
 
-def _dtype_of(
+def _typed(
     param: Param, by_name: dict[str, CppParam], index: int, function: Function, locate: Locate, places: Places
-) -> DType:
-    """Find the type of an attribute that was written without one."""
+) -> Param:
+    """Give an attribute that was written without a type that of the parameter of its name."""
     cpp = by_name.get(param.name)
     if cpp is None:
         from difflib import get_close_matches
@@ -166,7 +235,8 @@ def _dtype_of(
                 f"write the type to use another name: attr.{param.name}:TYPE",
             ),
         )
-    if cpp.shape is not Shape.SCALAR or cpp.dtype is None:
+    declared = _attribute(cpp, places)
+    if declared is None:
         error = _unmapped(function.name, cpp, places)
         raise SpecError(
             error.message if cpp.shape not in TENSORS else f"{function.name}: 'attr.{param.name}' is {cpp.shape.value}",
@@ -175,7 +245,17 @@ def _dtype_of(
             if cpp.shape is Shape.UNKNOWN and cpp.dtype is None
             else error.hints,
         )
-    return cpp.dtype
+    if param.default is None:
+        return declared
+    text = render_default(param)[1:]
+    typed = _with_default(declared, text)
+    if typed is None:
+        raise SpecError(
+            f"{function.name}: {text!r} can't be the default of 'attr.{param.name}', which is {cpp.shape.value} "
+            f"({cpp.type!r})",
+            span=locate(index) or at(cpp, places),
+        )
+    return typed
 
 
 def contradiction(params: tuple[Param, ...], function: Function, locate: Locate, places: Places) -> SpecError | None:
@@ -190,7 +270,7 @@ def contradiction(params: tuple[Param, ...], function: Function, locate: Locate,
     for index, (param, cpp) in enumerate(zip(params, function.params, strict=False)):
         message = _mismatch(param, cpp, {other.name for other in function.params if other is not cpp})
         if message:
-            hints = (*_expected(cpp, index), *_more_advice(params, param, function, cpp))
+            hints = (*_expected(cpp, index, places), *_more_advice(params, param, function, cpp))
             return SpecError(f"{function.name}: {message}", span=at(cpp, places), hints=hints)
     known = all(cpp.shape is not Shape.UNKNOWN and cpp.shape is not Shape.PACK for cpp in function.params)
     if function.template and "=" not in function.template and known:
@@ -230,19 +310,43 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
     if not _fits(param, cpp):
         return f"the token {token!r} is at the position of {which}, which is {cpp.shape.value} ({cpp.type!r})"
-    if param.role is Role.RET and cpp.shape is Shape.INPUT:
+    if param.role is Role.RET and _is_input(cpp):
         return f"the token {token!r} makes {which} a result, but it is {cpp.shape.value} ({cpp.type!r}), an input"
     if param.role is Role.ATTR and param.name in other_names:
         return f"the token {token!r} is at the position of {which}; tokens follow the order of the C++ call"
+    problem = _wrong_type(param, cpp)
+    return f"the token {token!r} can't be passed to {which}: {problem}" if problem else ""
+
+
+def _wrong_type(param: Param, cpp: CppParam) -> str:
+    """Describe how an attribute's type contradicts that of its parameter or field; empty if it does not."""
     known = cpp.dtype if cpp.shape is not Shape.UNKNOWN else None
-    if param.dtype is not None and known is not None and not _converts(param.dtype, known):
-        return f"the token {token!r} can't be passed to {which}: {cpp.type!r} does not hold every {param.dtype.name}"
+    if param.dtype is not None and known is not None:
+        allows = _reads if param.kind is AttrKind.ARRAY else _converts
+        if not allows(param.dtype, known):
+            return f"{cpp.type!r} does not hold every {param.dtype.name}"
+    unknown = [choice for choice in param.choices if cpp.choices and choice not in cpp.choices]
+    members = {member.name: member for member in cpp.members}
+    unknown += [field.name for field in param.fields if members and field.name not in members]
+    if unknown:
+        return f"{cpp.type!r} has no {unknown[0]!r}, but {', '.join(cpp.choices or members)}"
+    for field in param.fields:
+        member = members.get(field.name)
+        if member is not None and not _fits(field, member):
+            return f"its {field.name!r} is {member.shape.value} ({member.type!r})"
+        problem = _wrong_type(field, member) if member is not None else ""
+        if problem:
+            return f"{field.name!r}: {problem}"
     return ""
+
+
+def _is_input(cpp: CppParam) -> bool:
+    return cpp.shape in _ARRAYS and _ARRAYS[cpp.shape].role is Role.ARG
 
 
 def _more_advice(params: tuple[Param, ...], param: Param, function: Function, cpp: CppParam) -> tuple[str, ...]:
     """Return further hints for a token that does not fit a parameter."""
-    if param.role is Role.RET and cpp.shape is Shape.INPUT:
+    if param.role is Role.RET and _is_input(cpp):
         swapped = any(
             other.role is Role.ARG and its.shape is Shape.OUTPUT
             for other, its in zip(params, function.params, strict=False)
@@ -259,10 +363,17 @@ def _fits(param: Param, cpp: CppParam) -> bool:
     if cpp.shape is Shape.UNKNOWN or cpp.shape is Shape.PACK:
         return True
     if param.role in _TENSOR_ROLES or cpp.shape in TENSORS:
-        return param.role in _TENSOR_ROLES and cpp.shape in TENSORS
+        return param.role in _TENSOR_ROLES and cpp.shape in TENSORS and param.many is _ARRAYS[cpp.shape].many
     if param.role is Role.STREAM:  # A handle: 64 bits wide, or a pointer.
         return cpp.dtype is None or cpp.dtype.name in _HANDLES
+    if param.role is Role.ATTR and not is_untyped(param) and cpp.shape in _KINDS:
+        return param.kind is _KINDS[cpp.shape][0]
     return cpp.shape not in (Shape.POINTER, Shape.ARRAY, Shape.STREAM)
+
+
+def _reads(given: DType, taken: DType) -> bool:
+    """Return whether an array of one type may be read as another: nothing converts its elements."""
+    return taken is given or (given.is_narrow and taken is given.attr_type)
 
 
 def _converts(given: DType, taken: DType) -> bool:
@@ -293,10 +404,13 @@ def _value_bits(dtype: DType) -> int:
     return {"bool": 1, "uint": bits, "int": 1 - bits}.get(dtype.kind, 0)
 
 
-def _expected(cpp: CppParam, index: int) -> tuple[str, ...]:
+def _expected(cpp: CppParam, index: int, places: Places) -> tuple[str, ...]:
     """Make a hint with the token that fits a parameter."""
-    fitting = {Shape.INPUT: "arg", Shape.OUTPUT: "ret", Shape.STREAM: "stream"}.get(cpp.shape, "")
-    if cpp.shape is Shape.SCALAR and cpp.dtype is not None:
-        is_stream = cpp.name == "stream" and cpp.dtype.name == "int64"
-        fitting = "stream" if is_stream else f"attr.{cpp.name or 'NAME'}:{cpp.dtype.name}"
-    return (f"token {index + 1} should be '{fitting}'",) if fitting else ()
+    fitting = _ARRAYS.get(cpp.shape)
+    if cpp.shape is Shape.STREAM or (
+        cpp.shape is Shape.SCALAR and cpp.name == "stream" and cpp.dtype is BY_NAME["int64"]
+    ):
+        fitting = Param(role=Role.STREAM)
+    elif cpp.shape in _KINDS:
+        fitting = _attribute(cpp._replace(name=cpp.name or "NAME", default=()), places)
+    return (f"token {index + 1} should be '{render_spec([fitting])[0]}'",) if fitting else ()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.source_text import SourceText
-from be_runtime.spec.check import complete, contradiction, infer
+from be_runtime.spec.check import complete, contradiction, infer, is_untyped
 from be_runtime.spec.cpp.functions import Function
 from be_runtime.spec.cpp.places import Places
 from be_runtime.spec.cpp.program import Annotation, Program
@@ -161,7 +161,7 @@ def _check_name(request: _Request, places: Places) -> None:
 def _resolve(request: _Request, program: Program) -> EntryPoint:
     """Find the function of one request and determine its parameters."""
     places = program.places
-    candidates = _candidates(request, program)
+    candidates = [program.typed(function) for function in _candidates(request, program)]
     if not candidates:
         return _unseen(request, program)
     if request.tokens is None:
@@ -216,10 +216,14 @@ def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
     """Add the default arguments of all declarations of `function`."""
     if len(same) < 2:
         return function
-    defaults = [any(other.params[index].has_default for other in same) for index in range(len(function.params))]
-    params = (
-        param._replace(has_default=has_default) for param, has_default in zip(function.params, defaults, strict=True)
-    )
+    declared = zip(*(other.params for other in same), strict=True)
+    params = [
+        param._replace(
+            has_default=any(other.has_default for other in others),
+            default=next((other.default for other in others if other.default), ()),
+        )
+        for param, others in zip(function.params, declared, strict=True)
+    ]
     return function._replace(params=tuple(params))
 
 
@@ -261,7 +265,7 @@ def _unseen(request: _Request, program: Program) -> EntryPoint:
         )
     params, rules = _split(parse_spec(request.tokens, function=request.name, locate=locate))
     for index, param in enumerate(params):
-        if param.role.value == "attr" and param.dtype is None:
+        if is_untyped(param):
             raise SpecError(
                 f"{request.name}: the type of 'attr.{param.name}' is unknown; {advice}",
                 span=locate(index) or places.span(call.start, len(call.text)),

@@ -18,7 +18,7 @@
     AXES  = "[" [ "..." ] { AXIS } "]"    its shape; left out: any
     AXIS  = an identifier | an extent | an expression over identifiers, see `be_runtime.expressions`
     BYTES = an expression
-    NAME  = an identifier; no two attributes have the same, and none is called outs
+    NAME  = an identifier; no two attributes have the same, and none is in `RESERVED`
     DTYPE = a name in `be_runtime.dtypes.BY_NAME`, such as float32
     TYPE  = see `be_runtime.spec.attribute_types`; left out: the type of the C++ parameter NAME
 
@@ -57,6 +57,11 @@ _ROLES = {
     "scratch": Role.SCRATCH,
     "state": Role.STATE,
 }
+RESERVED = {
+    "outs": "which is an argument of every call",
+    "be_present": "which says which of the optional arguments a call has",
+}
+"""Names that no attribute has."""
 _ONCE = {Role.STREAM: "there is one stream", Role.STATE: "an entry point has one object of state"}
 _ATTR = re.compile(r"attrs?\.([^:=]*)(.*)", re.DOTALL)
 _ARRAY = re.compile(r"(args?|rets?)(\?|\.\.\.)?(?:\[(.*)\])?(?::(.*))?", re.DOTALL)
@@ -195,8 +200,8 @@ def _parse_attr(match: re.Match[str]) -> Param:
     name = match[1]
     if not is_identifier(name):
         raise ValueError(f"it names the attribute {name!r}, which is not an identifier")
-    if name == "outs":
-        raise ValueError("an attribute can't be called outs, which is an argument of every call")
+    if name in RESERVED:
+        raise ValueError(f"an attribute can't be called {name}, {RESERVED[name]}")
     param = Param(role=Role.ATTR, name=name)
     text, default = split_default(match[2])
     if text:

@@ -51,8 +51,16 @@ class Shape(Enum):
 
     INPUT = "a const BE::Tensor"
     OUTPUT = "a BE::Tensor"
+    OPTIONAL = "an optional BE::Tensor"
+    INPUTS = "a const BE::Tensors"
+    OUTPUTS = "a BE::Tensors"
     STREAM = "a CUDA stream"
     SCALAR = "a scalar"
+    STRING = "a text"
+    SPAN = "a BE::Span"
+    ENUM = "an enumeration"
+    STRUCT = "a structure"
+    DTYPE = "a BE::DType"
     POINTER = "a pointer"
     ARRAY = "an array"
     REFERENCE = "a reference to a non-const scalar"
@@ -62,7 +70,20 @@ class Shape(Enum):
 
 
 _DECLARATORS = {"(*": Shape.POINTER, "(&": Shape.REFERENCE}
-TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT})
+TENSORS = frozenset({Shape.INPUT, Shape.OUTPUT, Shape.OPTIONAL, Shape.INPUTS, Shape.OUTPUTS})
+_CLASSES = {
+    # Shapes of the parameter with const, and without.
+    "BE::Tensor": (Shape.INPUT, Shape.OUTPUT),
+    "BE::Tensors": (Shape.INPUTS, Shape.OUTPUTS),
+    "BE::DType": (Shape.DTYPE, Shape.DTYPE),
+    "string_view": (Shape.STRING, Shape.STRING),
+    "string": (Shape.STRING, Shape.STRING),
+    "optional<BE::Tensor>": (Shape.OPTIONAL, Shape.OPTIONAL),
+}
+_IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Span)\b")
+_TENSOR_NAMES = ("Tensor", "BE::Tensor", "::BE::Tensor")
+_POINTERS = tuple(f"{text}*" for name in _TENSOR_NAMES for text in (f"const{name}", f"{name}const"))
+"""A pointer to const, which is null where an array is absent."""
 
 
 class CppParam(NamedTuple):
@@ -77,11 +98,18 @@ class CppParam(NamedTuple):
     name : str
         Name; empty if it has none.
     dtype : DType or None
-        Element type for ``Shape.SCALAR`` and ``Shape.REFERENCE``; for ``Shape.UNKNOWN``, one that is for arrays only.
+        Element type for ``Shape.SCALAR``, ``Shape.SPAN`` and ``Shape.REFERENCE``; for ``Shape.UNKNOWN``, one that is
+        for arrays only.
     has_default : bool
         True if a call may omit it.
     start, length : int
         Place of the parameter.
+    default : tuple of Token
+        Its default.
+    choices : tuple of str
+        Names of the values for ``Shape.ENUM``.
+    members : tuple of CppParam
+        Fields for ``Shape.STRUCT``.
     """
 
     shape: Shape
@@ -91,6 +119,9 @@ class CppParam(NamedTuple):
     has_default: bool
     start: int
     length: int
+    default: tuple[Token, ...] = ()
+    choices: tuple[str, ...] = ()
+    members: tuple[CppParam, ...] = ()
 
 
 def canonical_type(texts: Sequence[str]) -> str:
@@ -130,10 +161,10 @@ def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppPar
     """
     if not tokens or [token.text for token in tokens] == ["void"]:
         return ()
-    return tuple(_param(part, using_be) for part in _split(tokens) if part)
+    return tuple(_param(part, using_be) for part in split_commas(tokens) if part)
 
 
-def _split(tokens: list[Token]) -> list[list[Token]]:
+def split_commas(tokens: list[Token]) -> list[list[Token]]:
     """Split at the commas that separate parameters, not at those in brackets or template arguments."""
     parts: list[list[Token]] = [[]]
     depth = angle_end = index = 0
@@ -176,12 +207,14 @@ def _param(tokens: list[Token], using_be: bool) -> CppParam:
     """Parse one parameter from its tokens."""
     first, last = tokens[0], tokens[-1]
     texts = tuple([token.text for token in tokens])
+    default: tuple[Token, ...] = ()
     if "=" in texts:
         last = tokens[max(0, texts.index("=") - 1)]
+        default = tuple(tokens[texts.index("=") + 1 :])
     length = last.start + len(last.text) - first.start
     # If a macro's argument is part of the parameter, its tokens are not contiguous.
     length = length if len(first.text) <= length < _LONGEST else len(first.text)
-    return CppParam(*_classify(texts, using_be), first.start, length)
+    return CppParam(*_classify(texts, using_be), first.start, length, default)
 
 
 @lru_cache(maxsize=4096)
@@ -239,23 +272,37 @@ def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
 def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Shape, DType | None]:
     """Return the kind and element type of a type."""
     outer = _outside_angles(texts)
+    bare = canonical_type([text for text in texts if text not in _QUALIFIERS and text not in _SIGNS])
+    name = (_IN_BE.sub(r"BE::\1", bare) if using_be else bare).replace("<::", "<")
+    is_const = "const" in outer
+    if name == "BE::Tensor" and "".join(outer).startswith(_POINTERS) and not declarator:
+        return Shape.OPTIONAL, None
     shape = _shape_by_signs(outer, declarator)
     if shape is not None:
         return shape, None
-    is_const = "const" in outer
     is_writable = "&" in outer and not is_const
-    canonical = canonical_type([text for text in texts if text not in _QUALIFIERS and text != "&"])
-    if canonical == "BE::Tensor" or (using_be and canonical == "Tensor"):
-        return (Shape.INPUT if is_const else Shape.OUTPUT), None
-    if canonical in STREAM_TYPES and not is_writable:
+    if name in _CLASSES:
+        shape = _CLASSES[name][not is_const]
+        return (Shape.REFERENCE if is_writable and shape not in TENSORS else shape), None
+    if bare in STREAM_TYPES and not is_writable:
         return Shape.STREAM, None
-    name = CPP_SCALARS.get(canonical) or (CPP_SCALARS.get(f"BE::{canonical}") if using_be else None)
-    if name is None:
+    if name.startswith("BE::Span<"):
+        element = texts[texts.index("<") + 1 : -1 - texts[::-1].index(">")]
+        dtype = _scalar([text for text in element if text != "const"], using_be) if "const" in element else None
+        return (Shape.SPAN if dtype and not is_writable else Shape.UNKNOWN), dtype
+    dtype = _scalar([text for text in texts if text not in _QUALIFIERS and text != "&"], using_be)
+    if dtype is None:
         return Shape.UNKNOWN, None
-    dtype = BY_NAME[name]
     if dtype.is_for_arrays_only:
         return Shape.UNKNOWN, dtype
     return (Shape.REFERENCE if is_writable else Shape.SCALAR), dtype
+
+
+def _scalar(texts: Sequence[str], using_be: bool) -> DType | None:
+    """Return the element type of a C++ type without qualifiers."""
+    canonical = canonical_type(texts)
+    name = CPP_SCALARS.get(canonical) or (CPP_SCALARS.get(f"BE::{canonical}") if using_be else None)
+    return BY_NAME[name] if name else None
 
 
 def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:

@@ -51,6 +51,12 @@ class Places(NamedTuple):
         index = self.source_index(offset)
         return bisect_left(_line_ends(self.sources[index].text), offset - self.bases[index]) + 1
 
+    def text(self, offset: int, length: int) -> str:
+        """Return `length` characters of the source at `offset`."""
+        index = self.source_index(offset)
+        local = offset - self.bases[index]
+        return self.sources[index].text[local : local + length]
+
     def span(self, offset: int, length: int = 1) -> SourceSpan:
         r"""Return the place of `length` characters at `offset`, cut at the end of the line.
 

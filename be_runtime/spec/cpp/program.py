@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from be_runtime.source_text import SourceText
+from be_runtime.spec.cpp.cpp_params import Shape
 from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader, Header, MacroCall
 from be_runtime.spec.cpp.functions import Function, parse_function
 from be_runtime.spec.cpp.lexer import Kind, Token, closing
 from be_runtime.spec.cpp.macros import Macros, parse_define, undefined_name
 from be_runtime.spec.cpp.outline import Branch, Outline, outline
 from be_runtime.spec.cpp.places import Places
+from be_runtime.spec.cpp.types import CppTypes
 
 _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
@@ -21,7 +23,7 @@ _WORD = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|\([^)]*\)|\S)+")
 """A word of an annotation, which may have spaces in brackets."""
 _NOT_SPACE = re.compile(r"\S+")
 # Both patterns begin with a literal, which the engine finds fast.
-_USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*Tensor\b)")
+_USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*(?:Tensors?|Span|DType)\b)")
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
 
 _TO_BODY = re.compile(r"[^{;]*\{")
@@ -71,6 +73,7 @@ class Program:
         self.using_be = any(_USING_BE.search(view.code) or _IN_BE.search(view.code) for view in self.outlines)
         self.macros = Macros()
         self._headers: dict[str, list[Header]] | None = None
+        self._types: CppTypes | None = None
 
     def annotations(self) -> tuple[Annotation, ...]:
         """Return every annotation, in order."""
@@ -96,6 +99,17 @@ class Program:
         headers = self.headers().get(name, ())
         parsed = (parse_function(header, name, using_be=self.using_be) for header in headers)
         return tuple(function for function in parsed if function is not None)
+
+    def typed(self, function: Function) -> Function:
+        """Return a function with what the sources say of its parameters' types."""
+        if all(param.shape is not Shape.UNKNOWN for param in function.params):
+            return function
+        if self._types is None:
+            texts = [source.text for source in self.places.sources]
+            codes = [view.code for view in self.outlines]
+            sources = list(zip(self.places.bases, texts, codes, strict=True))
+            self._types = CppTypes(sources, self.macros.names, using_be=self.using_be)
+        return function._replace(params=tuple(self._types.resolve(param) for param in function.params))
 
     def function_names(self) -> list[str]:
         """List the names of all functions, for suggestions in a message."""

@@ -27,6 +27,9 @@ struct XLA_FFI_CallFrame;
 
 namespace BE::detail {
 
+/// See brainevent/detail/attr_values.h.
+struct AttrMore;
+
 /// One attribute that an entry point expects. An entry's are sorted by name, as XLA sorts a call's attributes.
 struct AttrSpec {
   const char* name;
@@ -70,6 +73,8 @@ struct EntrySpec {
   const AttrSpec* attrs;
   /// How a Python caller passes the attributes: `scale=np.float32(...), n=np.int32(...)`.
   const char* usage;
+  /// A row for each of `attrs`; null where all are numbers that every call passes.
+  const AttrMore* more = nullptr;
 };
 
 /// The bit of `XLA_FFI_Handler_TraitsBits` that lets a command buffer capture the calls.

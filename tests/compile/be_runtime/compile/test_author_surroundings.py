@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -45,8 +46,30 @@ def source(body: str, *, before: str = "", by: str = "&") -> str:
     return f"{HEAD}{before}\n// @BE f\nvoid f(const BE::Tensor{by} x, BE::Tensor{by} out) {{\n{body}\n}}\n"
 
 
-def check(name: str) -> None:
-    np.testing.assert_array_equal(call(f"{name}.f", jax.ShapeDtypeStruct(X.shape, X.dtype), X), X)
+def general_source(before: str = "") -> str:
+    """A kernel whose generated code needs all of our headers."""
+    return f"""
+    #include <optional>
+    #include <string_view>
+    {HEAD}{before}
+    enum class Mode {{ slow, fast }};
+    struct Step {{ float rate = 0.5f; int n{{1}}; Mode mode = Mode::fast; }};
+    // @BE f arg[n k] arg?[n] arg? arg... ret[n k] ret... attr.s attr.m attr.d attr.p attr.v
+    void f(const BE::Tensor& x, const BE::Tensor*, std::optional<BE::Tensor>, const BE::Tensors&, BE::Tensor& out,
+           BE::Tensors, std::string_view s = "a", Mode m = Mode::slow, BE::DType d = BE::DType::Int8, Step p = {{}},
+           BE::Span<const float> v = {{}}) {{
+      BE_CHECK(s == "a" && m == Mode::slow && d == BE::DType::Int8 && p.n == 1 && v[0] == 1.0f);
+      {KERNELS["elements"]}
+    }}
+    """
+
+
+GENERAL = {"v": np.ones(1, np.float32), "be_present": np.int64(0)}
+"""Attributes of that kernel."""
+
+
+def check(name: str, **attrs: Any) -> None:
+    np.testing.assert_array_equal(call(f"{name}.f", jax.ShapeDtypeStruct(X.shape, X.dtype), X, **attrs), X)
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
@@ -56,6 +79,12 @@ def test_no_warning_is_about_our_code(kind: str, by: str, level: str, tmp_cache:
     name = f"warned_{kind}_{'value' if by == '' else 'reference'}_{level[1:]}"
     be_runtime.load_cpp_inline(name, source(KERNELS[kind], by=by), extra_cflags=[*WARNINGS, "-Werror", level])
     check(name)
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_no_warning_is_about_our_code_for_general_calls(level: str, tmp_cache: Path):
+    be_runtime.load_cpp_inline(f"warned_{level[1:]}", general_source(), extra_cflags=[*WARNINGS, "-Werror", level])
+    check(f"warned_{level[1:]}", **GENERAL)
 
 
 MACROS = [
@@ -103,11 +132,15 @@ def test_macros_of_the_author_do_not_reach_generated_code(tmp_cache: Path):
     body = "float* to = out.data_ptr<float>(); for (int i = 0; i < 6; ++i) to[i] = x.data_ptr<float>()[i];"
     be_runtime.load_cpp_inline("macros", source(body, before=before))
     check("macros")
+    be_runtime.load_cpp_inline("general_macros", general_source(before).replace(KERNELS["elements"], body))
+    check("general_macros", **GENERAL)
 
 
 def test_an_alignment_that_the_author_leaves_set_does_not_reach_xla_s_structures(tmp_cache: Path):
     be_runtime.load_cpp_inline("packed", source(KERNELS["strides"], before="#pragma pack(push, 1)"))
     check("packed")
+    be_runtime.load_cpp_inline("general_packed", general_source("#pragma pack(push, 1)"))
+    check("general_packed", **GENERAL)
 
 
 @pytest.mark.parametrize(("entries", "inputs"), [(1, 0), (1, 7), (1, 8), (1, 40), (30, 1), (16, 2), (17, 2)])

@@ -194,7 +194,7 @@ def test_the_bad_one_of_several_arguments_is_named(message_of: MessageOf):
         ({"scale": np.float32(2), "times": np.uint32(2**32 - 1)}, "scale: float32 2, times: uint32 4294967295"),
         ({"scale": 2**24 + 1, "times": 2.5}, "scale: int64 16777217, times: float64 2.5"),
         ({"scale": 5, "times": float("nan")}, "scale: int64 5, times: float64 nan"),
-        ({"scale": "five", "times": np.int32(3)}, "scale: string, times: int32 3"),
+        ({"scale": "five", "times": np.int32(3)}, 'scale: string "five", times: int32 3'),
         ({"scale": np.ones(1, np.float32), "times": np.int32(3)}, "scale: array of float32, times: int32 3"),
         ({"scale": {"a": np.float32(3)}, "times": np.int32(3)}, "scale: dictionary, times: int32 3"),
         ({"Scale": np.float32(2), "times": np.int32(3)}, "Scale: float32 2, times: int32 3"),

@@ -7,19 +7,21 @@ import os
 import re
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from be_runtime.dtypes import ATTR_TYPES, DTYPES
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
 from be_runtime.generate.codegen import (
     Binding,
-    c_string,
     line_directive,
     render_include,
     render_inline_source,
     render_unit,
 )
+from be_runtime.generate.cpp_text import c_string
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
 from be_runtime.spec import discover
@@ -45,16 +47,38 @@ void halves(BE::Tensor out, uint16_t h, uint16_t b) {}
 )
 
 
-def bindings() -> list[Binding]:
-    entries = discover([SOURCE])
+KINDS = SourceText(
+    name="kinds.cc",
+    text="""
+enum Mode { fast, slow };
+struct Step { float rate = 0.1f; int n; Mode mode = slow; };
+// @BE f arg[n] arg?[n] arg... ret[n] ret... attr.step attr.mode attr.text attr.axes attr.type attr.scale
+void f(const BE::Tensor x, const BE::Tensor* y, const BE::Tensors xs, BE::Tensor out, BE::Tensors outs, Step step,
+       Mode mode, std::string_view text, BE::Span<const std::complex<float>> axes, BE::DType type, double scale = .1) {}
+// @BE g
+void g(BE::Tensor out, int n = -1) {}
+""",
+)
+
+
+def bindings(source: SourceText = SOURCE) -> list[Binding]:
+    entries = discover([source])
     return [Binding(entry=entry, symbol=f"file_{entry.name}", export=f"file.{entry.name}") for entry in entries]
 
 
 @pytest.mark.parametrize("language", ["cpp", "cuda"])
 def test_golden_files(language: Language):
     """The text decides every user's binary: a change of it should be seen, and meant."""
-    text = render_unit(render_include("/src/a.cc"), "module", bindings(), language=language)
-    path = GOLDEN / f"unit_{language}.txt"
+    check_golden(f"unit_{language}.txt", bindings(), language)
+
+
+def test_golden_file_of_what_is_not_plain():
+    check_golden("unit_kinds.txt", bindings(KINDS), "cpp")
+
+
+def check_golden(name: str, bound: list[Binding], language: Language) -> None:
+    text = render_unit(render_include("/src/a.cc"), "module", bound, language=language)
+    path = GOLDEN / name
     if os.environ.get(UPDATE):
         path.write_text(text)
     assert text == path.read_text(), (
@@ -67,6 +91,39 @@ def test_golden_files(language: Language):
 def binding(*params: Param, name: str = "f") -> Binding:
     entry = EntryPoint(name=name, call_name=f"::{name}", params=params, source="m", line=7)
     return Binding(entry=entry, symbol=name, export=name)
+
+
+def test_only_what_needs_more_includes_more():
+    heads = {}
+    for name, text in {"plain": "", "attributes": "int n = 1", "arrays": "const BE::Tensors x"}.items():
+        params = ", ".join(filter(None, ["BE::Tensor y", text]))
+        bound = bindings(SourceText(name="a.cc", text=f"// @BE f\nvoid f({params}) {{}}"))
+        headers = re.findall(r"brainevent/detail/(\w+)\.h", render_unit("", "m", bound, language="cpp"))
+        heads[name] = headers
+    assert heads == {
+        "plain": ["entry"],
+        "attributes": ["entry", "attr_values"],
+        "arrays": ["entry", "general_call"],
+    }
+
+
+@settings(deadline=None)
+@given(st.floats(allow_nan=False), st.sampled_from(["float16", "bfloat16", "float32", "float64"]))
+def test_defaults_keep_their_bits(number: float, dtype: str):
+    numpy_type = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    with np.errstate(over="ignore"):
+        value = numpy_type.type(number)
+    if np.isinf(value) and not np.isinf(number):
+        return
+    bound = binding(Param(role=Role.RET), Param(role=Role.ATTR, name="v", dtype=BY_NAME[dtype], default=number))
+    match = re.search(r"be_default_0_f = (.*);", render_unit("", "m", [bound], language="cpp"))
+    assert match is not None
+    if numpy_type.itemsize == 2:
+        assert int(match[1], 16) == value.view(np.uint16)
+    elif "builtin" in match[1]:
+        assert match[1] == ("-" if number < 0 else "") + "__builtin_inf()"
+    else:
+        assert numpy_type.type(float.fromhex(match[1].removesuffix("f"))).tobytes() == value.tobytes()
 
 
 def test_arguments_follow_the_tokens():
@@ -98,9 +155,8 @@ def test_attributes_are_sorted_as_xla_sorts_them(names: list[str]):
     assert all(int(size) == len(name) for name, size, _ in rows)
 
 
-@pytest.mark.parametrize("dtype", ATTR_TYPES.values(), ids=lambda row: row.name)
-def test_the_usage_says_what_to_pass(dtype: object):
-    row = next(row for row in DTYPES if row is dtype)
+@pytest.mark.parametrize("row", ATTR_TYPES.values(), ids=lambda row: row.name)
+def test_the_usage_says_what_to_pass(row: DType):
     text = render_unit(
         "", "m", [binding(Param(role=Role.RET), Param(role=Role.ATTR, name="v", dtype=row))], language="cpp"
     )

@@ -35,8 +35,8 @@ from tests.unit.be_runtime.spec.conftest import Spec
         ("BE::Tensor x, BE::Tensor y", "arg ret", "arg ret"),
         # Default arguments.
         ("BE::Tensor y, int n = 3", "ret", "ret"),
-        ("BE::Tensor y, int n = 3", "ret attr.n", "ret attr.n:int32"),
-        ("BE::Tensor y, int n = 3, float m = 1", "ret attr.n", "ret attr.n:int32"),
+        ("BE::Tensor y, int n = 3", "ret attr.n", "ret attr.n:int32=3"),
+        ("BE::Tensor y, int n = 3, float m = 1", "ret attr.n", "ret attr.n:int32=3"),
         # Streams.
         ("BE::Tensor y, cudaStream_t s", "ret stream", "ret stream"),
         ("BE::Tensor y, int64_t anything", "ret stream", "ret stream"),

@@ -18,6 +18,17 @@ PARTS = st.sampled_from(
         *("(", "<", ">", "[", "]", "template <class T>", "namespace a", "namespace", 'extern "C"', "struct S"),
         *("#define D(N) void N(", "D(f)", "##", "#", "\n", "\\\n", "\n#if 0\n", "\n#else\n", "\n#endif\n"),
         *("\n// @BE f\n", "\n// @BE f arg ret\n", "...", "*", "&", "&&", "::", "operator", "->", "auto", '"', "'"),
+        *(
+            "enum class M { a, b = 1 };",
+            "enum",
+            "struct S { int n; M m = M::a; };",
+            "M m = M::b",
+            "const S& s",
+            "S",
+            "M",
+        ),
+        *("std::optional<BE::Tensor> o", "const BE::Tensor* p", "BE::Tensors z", "BE::Span<const int> v", "#if 1\n"),
+        *('std::string_view t = "x"', "= 0.1f", '"x"', "BE::DType d", "float r", "= -"),
         *('R"(', "/*", "*/", "__attribute__((", "[[", "]]"),
     ]
 )
@@ -52,6 +63,13 @@ def test_any_text(text: str, functions: list[str] | dict[str, list[str]] | None)
         "template <class " + "a" * 10_000 + "> void g() {",
         "namespace " + "a" * 10_000 + " M(x) {",
         "struct alignas(" + "a" * 10_000 + " {",
+        "enum class A {" * 5_000 + "void f(A a);",
+        "enum A : " * 5_000 + "{ void f(A a);",
+        "enum A { " + "a, " * 50_000 + "* }; void f(A a);",
+        "struct A { " + "A a; " * 5_000 + "}; void f(A a);",
+        "struct A { " + "int n{" * 5_000 + "; }; void f(A a);",
+        "void f(" + "a::" * 20_000 + "< a);",
+        "void f(float x = " + "-" * 50_000 + "1);",
     ],
 )
 def test_hostile_text_takes_no_time(text: str) -> None:
@@ -61,6 +79,14 @@ def test_hostile_text_takes_no_time(text: str) -> None:
     with pytest.raises(BeRuntimeError):
         discover([SourceText(name="k.cu", text=text)], None)
     assert time.monotonic() - started < 20
+
+
+def test_types_of_many_overloads_take_no_time() -> None:
+    text = "".join(f"enum T{i} {{ a{i} }};\nvoid f(T{i} x) {{}}\n" for i in range(1600)) + "void f(BE::Tensor y) {}"
+    started = time.monotonic()
+    (entry,) = discover([SourceText(name="k.cu", text=text)], {"f": ["ret"]})
+    assert entry.line == 3201
+    assert time.monotonic() - started < 5
 
 
 def test_many_overloads_take_no_time() -> None:

@@ -1,0 +1,95 @@
+#pragma once
+
+/// \file
+/// Attributes besides numbers that every call passes: what the handler's tables say of them, and what generated code
+/// makes of their values. Included after the author's source, where an entry point has such an attribute; so names
+/// begin with `be_`, as in brainevent/detail/xla_frame.h.
+
+#include "brainevent/detail/entry.h"
+#include "brainevent/element_types.h"
+#include "brainevent/span.h"
+
+#pragma pack(push, 8)
+
+namespace BE::detail {
+
+enum class AttrKind { kNumber, kString, kArray, kEnum, kStruct, kDType };
+
+/// The `parts` of an attribute that is no number.
+constexpr size_t kNoNumber = ~size_t{0};
+
+/// What `AttrSpec` lacks: all of it is left out for a number that every call passes.
+struct AttrMore {
+  AttrKind be_kind = AttrKind::kNumber;
+  /// The value in a call without the attribute, as the trampoline reads it; null where each call passes it. Of a
+  /// structure that a call may leave out, `be_fields`.
+  const void* be_default = nullptr;
+  /// The names of an enumeration with spaces between; how a caller passes the fields of a structure.
+  const char* be_text = nullptr;
+  /// The number of fields, or the numbers in each element of an array.
+  int be_count = 0;
+  /// Of a structure, sorted by name.
+  const AttrSpec* be_fields = nullptr;
+  /// A row for each of them.
+  const AttrMore* be_more = nullptr;
+};
+
+/// XLA's texts and arrays, as in `xla/ffi/api/c_api.h`; native/general.h compares them.
+struct Bytes {
+  const char* be_data;
+  size_t be_size;
+};
+struct Numbers {
+  int be_dtype;
+  size_t be_size;
+  const void* be_data;
+};
+
+/// Becomes `std::string_view`, or any other class that is made of an address and a size. Not `const char*`: a text of a
+/// call ends without a NUL.
+struct StringValue {
+  const void* be_attr;
+
+  template <class BeText, class = typename OnlyIf<__is_class(BeText)>::Type,
+            class = decltype(BeText(static_cast<const char*>(nullptr), size_t{}))>
+  operator BeText() const {  // NOLINT: implicit on purpose
+    const Bytes* be_bytes = static_cast<const Bytes*>(be_attr);
+    return BeText(be_bytes->be_data, be_bytes->be_size);
+  }
+};
+
+/// Becomes a `BE::Span` of the elements, or of others that a pointer into such elements may have.
+template <DType kDType, size_t kParts>
+struct ArrayValue {
+  const void* be_attr;
+
+  template <class BeElement, class = typename OnlyIf<sizeof(BeElement) == dtype_size(kDType) &&
+                                                     (internal::kPointedInto<BeElement> >>
+                                                      static_cast<unsigned>(kDType) & 1) != 0>::Type>
+  operator Span<const BeElement>() const noexcept {  // NOLINT: implicit on purpose
+    const Numbers* be_numbers = static_cast<const Numbers*>(be_attr);
+    return {static_cast<const BeElement*>(be_numbers->be_data), be_numbers->be_size / kParts};
+  }
+};
+
+/// The values of an enumeration by their numbers in the table.
+template <class BeEnum>
+BeEnum be_choice(const void* be_attr, const BeEnum* be_choices) noexcept {
+  return be_choices[*static_cast<const int64_t*>(be_attr)];
+}
+
+/// Gives a structure's field its value.
+template <class BeField, class BeValue>
+void be_set(BeField& be_field, const BeValue& be_value) {
+  BeField be_made = be_value;
+  be_field = be_made;
+}
+
+}  // namespace BE::detail
+
+/// Given a dictionary, the attribute's name, the structure and places for values and for converted ones: points values at
+/// its fields, in the order of the structure's. Throws `CheckError` where they are not the expected ones. See
+/// native/general.h.
+BE_INTERNAL_HIDDEN void be_read_struct(const void*, const char*, const BE::detail::AttrMore&, const void**, int64_t*);
+
+#pragma pack(pop)

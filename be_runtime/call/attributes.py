@@ -25,10 +25,15 @@ def convert_attributes(label: str, params: Sequence[Param], given: Mapping[str, 
     """
     known = {param.name: param for param in params}
     unknown = [name for name in given if name not in known]
-    missing = [name for name, param in known.items() if name not in given and param.default is None]
+    missing = [name for name, param in known.items() if name not in given and not _may_be_left_out(param)]
     if unknown or missing:
         raise _wrong_names(label, known, unknown, missing)
     return tuple((name, _convert(f"{label}: {name}", known[name], given[name])) for name in sorted(given))
+
+
+def _may_be_left_out(param: Param) -> bool:
+    """Return whether the kernel has a value of its own: a default, or one for each field of a structure."""
+    return param.default is not None or (param.kind is AttrKind.STRUCT and all(map(_may_be_left_out, param.fields)))
 
 
 def _wrong_names(
@@ -136,11 +141,11 @@ def _array(what: str, dtype: DType, value: Any) -> Numbers:
     except (TypeError, ValueError):
         raise _refused(what, value, f"an array of {dtype.name}") from None
     if flat.dtype == numpy_dtype(dtype):
-        return Numbers(dtype.attr_type.name, flat.tobytes(), is_array=True)
+        return Numbers(dtype.array_type.name, flat.tobytes(), is_array=True)
     held = [hold(each, dtype) for each in flat.tolist()]
     if None in [number if number is None else 0 for number in held]:
         raise _refused(what, value, f"an array of {dtype.name}")
-    return Numbers(dtype.attr_type.name, b"".join(number.tobytes() for number in held), is_array=True)
+    return Numbers(dtype.array_type.name, b"".join(number.tobytes() for number in held), is_array=True)
 
 
 def _string(what: str, value: Any) -> str:

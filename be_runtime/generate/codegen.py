@@ -169,7 +169,7 @@ def _axes_check(binding: Binding) -> tuple[str, str]:
     names = axis_names(arrays)
     table = f"be_axes_{binding.symbol}"
     lines: list[str] = []
-    rows = [_axes_row(f"{table}_{index}", axes, names, binding, lines) for index, axes in enumerate(arrays)]
+    rows = [_axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines) for index, axes in enumerate(arrays)]
     lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
     args = len(entry.with_role(Role.ARG))
     given = ("_general", "") if _is_general(entry) else ("", f" {args}, {len(arrays) - args},")
@@ -182,7 +182,7 @@ def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Bind
     if axes is None:
         return "{nullptr, nullptr, 0, false, nullptr}"
     kept = [axis for axis in axes if axis != LEADING]
-    computed = [f"{table}_at{i}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
+    computed = [f"be_extent{i}_{table}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
     for function, axis in zip(computed, kept, strict=True):
         if isinstance(axis, Expression):
             value = _arithmetic(axis.node, names, binding)
@@ -193,7 +193,7 @@ def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Bind
     lines.append(f"static constexpr int64_t {table}[] = {{{', '.join([*(_extent(a, names) for a in kept), '0'])}}};")
     functions = "nullptr"
     if any(isinstance(axis, Expression) for axis in kept):
-        functions = f"{table}_computed"
+        functions = f"be_extents_{table}"
         lines.append(f"static constexpr ::BE::detail::ExtentFunction {functions}[] = {{{', '.join(computed)}}};")
     is_open = str(LEADING in axes).lower()
     return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {is_open}, {functions}}}"

@@ -97,6 +97,7 @@ def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> 
                 plain=binding.handler(allow_cuda_graph=False),
                 graph=binding.handler(allow_cuda_graph=True),
                 warning=_race(binding.entry) if language == "cuda" else "",
+                instantiate=binding.instantiate,
             )
             for found in bindings.values()
             for binding in found

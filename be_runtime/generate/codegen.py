@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from be_runtime.dtypes import DType
+from be_runtime.generate import memory_code
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
 from be_runtime.spec.axes import LEADING, axis_names, render_axes
@@ -49,6 +50,11 @@ class Binding(NamedTuple):
     def handler(self, *, allow_cuda_graph: bool) -> str:
         """Return the symbol of the function that XLA calls."""
         return f"be_ffi_{self.symbol}" + (_GRAPH_SUFFIX if allow_cuda_graph else "")
+
+    @property
+    def instantiate(self) -> str:
+        """Symbol of the function that XLA calls when it compiles a program; empty for an entry point without state."""
+        return f"be_ffi_{self.symbol}_instantiate" if self.entry.with_role(Role.STATE) else ""
 
 
 def c_string(text: str) -> str:
@@ -99,8 +105,9 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
         from XLA. On the CPU XLA has no streams, and a stream parameter receives 0.
     """
     parts = [body, line_directive(1, _GENERATED)]
-    parts += [f'#include "{header}"\n' for header in ("brainevent/common.h", "brainevent/detail/entry.h")]
-    counts = [len(binding.entry.with_role(Role.ARG)) + len(binding.entry.with_role(Role.RET)) for binding in bindings]
+    more = {header: None for binding in bindings for header in memory_code.headers(binding.entry)}
+    parts += [f'#include "{header}"\n' for header in ("brainevent/common.h", "brainevent/detail/entry.h", *more)]
+    counts = [len(binding.entry.with_role(Role.ARG)) + _result_count(binding.entry) for binding in bindings]
     for binding, count in zip(bindings, counts, strict=True):
         inline = count <= _FEW_TENSORS and sum(counts) <= _FEW_IN_ALL
         parts += [
@@ -111,12 +118,20 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
     return "".join(parts)
 
 
+def _result_count(entry: EntryPoint) -> int:
+    """Return the number of results that a call passes: scratch memory of a declared size comes after the others."""
+    return len(entry.with_role(Role.RET)) + len(memory_code.declared_scratch(entry))
+
+
 def _trampoline(binding: Binding, language: Language) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
+    check = memory_code.preparation(entry, binding.symbol, language) + check
     call = f"{check}{entry.call_name}({', '.join(_call_arguments(entry.params))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
-    head = f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::Call& be_call)"
+    kind = "GeneralCall" if memory_code.needs_frame(entry, language) else "Call"
+    head = memory_code.state_record(entry, binding.symbol)
+    head += f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
     return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
 
 
@@ -163,7 +178,8 @@ def _call_argument(param: Param, index: int) -> str:
             return "::BE::detail::StreamValue{be_call.be_stream}"
         case Role.ATTR:
             return f"::BE::detail::be_attr<{_attr_type(_known(param.dtype))}>(be_call, {index})"
-    raise AssertionError(f"no C++ value for {param.role}")
+        case Role.SCRATCH | Role.STATE:
+            return memory_code.argument(param, index)
 
 
 def _attr_type(dtype: DType) -> str:
@@ -178,20 +194,24 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     attrs = entry.with_role(Role.ATTR)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
     body = "BE_INTERNAL_HANDLE" if inline else "be_handle"
+    if memory_code.needs_frame(entry, language):
+        body += "_GENERAL" if inline else "_general"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")
     row = _entry_row(module, binding, table, has_streams=language == "cuda")
     lines.append(f"static constexpr ::BE::detail::EntrySpec be_entry_{symbol}{{{row}}};")
-    for allow_cuda_graph, traits in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
+    recordable = "::BE::detail::kCommandBufferCompatible" if memory_code.is_recordable(entry) else "0"
+    for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
             f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame);",
             f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame) {{",
+            "  BE_INTERNAL_ENTER(be_frame)",
             f"  return {body}(be_frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
             "}",
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate)
 
 
 def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) -> str:
@@ -201,7 +221,7 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
     fields = [
         c_string(f"{module}.{binding.export}"),
         str(len(entry.with_role(Role.ARG))),
-        str(len(entry.with_role(Role.RET))),
+        str(_result_count(entry)),
         str(len(attrs)),
         "true" if has_streams and entry.with_role(Role.STREAM) else "false",
         table,

@@ -19,11 +19,14 @@ class Handlers(NamedTuple):
         Symbols without and with the trait that lets a command buffer capture the handler.
     warning : str
         Warning to show when the module is loaded; empty for most functions.
+    instantiate : str
+        Symbol of the handler that makes the state; empty for a function without state.
     """
 
     plain: str
     graph: str
     warning: str = ""
+    instantiate: str = ""
 
 
 def render_contents(functions: Mapping[str, Handlers]) -> str:
@@ -37,6 +40,6 @@ def parse_contents(text: str | bytes) -> dict[str, Handlers]:
     Examples
     --------
     >>> parse_contents(render_contents({"f": Handlers("be_ffi_f", "be_ffi_f_graph")}))
-    {'f': Handlers(plain='be_ffi_f', graph='be_ffi_f_graph', warning='')}
+    {'f': Handlers(plain='be_ffi_f', graph='be_ffi_f_graph', warning='', instantiate='')}
     """
     return {name: Handlers(*symbols) for name, symbols in json.loads(text)["functions"].items()}

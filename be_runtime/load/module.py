@@ -49,6 +49,8 @@ class CompiledModule:
         Hash of everything that the library was made from; the same in every process.
     symbols : mapping of str to str
         Symbol of each function's handler.
+    instantiate : mapping of str to str
+        Symbol of the handler that makes the state of each function that has one.
     library : ctypes.CDLL
     capsule : callable
         Function that wraps a handler for registration with JAX.
@@ -76,6 +78,7 @@ class CompiledModule:
         path: Path,
         content_hash: str,
         symbols: Mapping[str, str],
+        instantiate: Mapping[str, str],
         library: ctypes.CDLL,
         capsule: Callable[[object], object],
     ) -> None:
@@ -83,6 +86,7 @@ class CompiledModule:
         self.path = path
         self.content_hash = content_hash
         self._symbols = dict(symbols)
+        self._instantiate = dict(instantiate)
         self._library = library
         self._capsule = capsule
 
@@ -94,6 +98,8 @@ class CompiledModule:
     def get_handler(self, name: str) -> object:
         """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
 
+        A function with state has two, in a dict by their stage.
+
         Raises
         ------
         KeyError
@@ -101,7 +107,10 @@ class CompiledModule:
         """
         if name not in self._symbols:
             raise KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
-        return self._capsule(getattr(self._library, self._symbols[name]))
+        execute = self._capsule(getattr(self._library, self._symbols[name]))
+        if name not in self._instantiate:
+            return execute
+        return {"instantiate": self._capsule(getattr(self._library, self._instantiate[name])), "execute": execute}
 
     def __copy__(self) -> CompiledModule:
         """Return the module itself, since it is immutable."""

@@ -229,6 +229,7 @@ def _module(
         path=path,
         content_hash=content,
         symbols={name: handlers.graph if graphs else handlers.plain for name, handlers in functions.items()},
+        instantiate={name: handlers.instantiate for name, handlers in functions.items() if handlers.instantiate},
         library=open_library(path),
         capsule=jax_port.capsule,
     )

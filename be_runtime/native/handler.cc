@@ -299,6 +299,8 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
     return fail_element_type(frame, entry, error);
   } catch (const BE::CheckError& error) {
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
+  } catch (const std::bad_alloc& error) {
+    return fail(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "%s: %s", entry.name, error.what());
   } catch (const std::exception& error) {
     return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", entry.name, error.what());
   } catch (...) {
@@ -312,8 +314,10 @@ BE_END_COLD
 ///
 /// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no
 /// blocks would be a CUDA error.
-XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
-                         uint32_t traits) noexcept {
+template <class AnyCall>
+inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                            void (*trampoline)(const AnyCall&),
+                                                            uint32_t traits) noexcept {
   if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
   if (frame->args.size != args || frame->rets.size != rets) return be_refuse(frame, entry);
@@ -341,9 +345,23 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
     call.be_stream = stream.stream;
   }
   try {
-    trampoline(call);
+    if constexpr (__is_same(AnyCall, Call)) trampoline(call);
+    else trampoline(AnyCall{call, frame});
     return nullptr;
   } catch (...) {
     return be_caught(frame, entry);
   }
 }
+
+XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
+                         uint32_t traits) noexcept {
+  return handle(frame, entry, trampoline, traits);
+}
+
+XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                 void (*trampoline)(const GeneralCall&), uint32_t traits) noexcept {
+  return handle(frame, entry, trampoline, traits);
+}
+
+#include "call_states.h"
+#include "thread_pool.h"

@@ -12,6 +12,15 @@ from be_runtime.spec.model import Param, Role
 
 _TENSOR_ROLES = frozenset({Role.ARG, Role.RET})
 _HANDLES = frozenset({"int64", "uint64"})
+_BY_SHAPE = {
+    Shape.INPUT: Role.ARG,
+    Shape.OUTPUT: Role.RET,
+    Shape.STREAM: Role.STREAM,
+    Shape.WORKSPACE: Role.SCRATCH,
+    Shape.STATE: Role.STATE,
+}
+"""The roles of parameters whose type alone determines them."""
+_KEPT = {Shape.WORKSPACE: Role.SCRATCH, Shape.STATE: Role.STATE}
 
 
 def infer(function: Function, places: Places) -> tuple[Param, ...]:
@@ -24,9 +33,11 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
     """
     check_kind(function, places)
     params = tuple(_infer_param(function, param, places) for param in function.params)
-    streams = [cpp for cpp, param in zip(function.params, params, strict=True) if param.role is Role.STREAM]
-    if len(streams) > 1:
-        raise SpecError(f"{function.name}: a second stream parameter; there is one stream", span=at(streams[1], places))
+    for role, message in ((Role.STREAM, "there is one stream"), (Role.STATE, "an entry point has one object of state")):
+        found = [cpp for cpp, param in zip(function.params, params, strict=True) if param.role is role]
+        if len(found) > 1:
+            text = f"{function.name}: a second {role.value} parameter; {message}"
+            raise SpecError(text, span=at(found[1], places))
     if not any(param.role is Role.RET for param in params):
         raise SpecError(
             f"{function.name}: no parameter is an output",
@@ -72,12 +83,8 @@ def _uncallable(function: Function) -> tuple[str, str]:
 
 def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
     """Infer the role of one parameter."""
-    if cpp.shape is Shape.INPUT:
-        return Param(role=Role.ARG, name=cpp.name)
-    if cpp.shape is Shape.OUTPUT:
-        return Param(role=Role.RET, name=cpp.name)
-    if cpp.shape is Shape.STREAM:
-        return Param(role=Role.STREAM, name=cpp.name)
+    if cpp.shape in _BY_SHAPE:
+        return Param(role=_BY_SHAPE[cpp.shape], name=cpp.name)
     if cpp.shape is not Shape.SCALAR or cpp.dtype is None:
         raise _unmapped(function.name, cpp, places)
     if not cpp.name:
@@ -253,6 +260,8 @@ def _fits(param: Param, cpp: CppParam) -> bool:
         return True
     if param.role in _TENSOR_ROLES or cpp.shape in TENSORS:
         return param.role in _TENSOR_ROLES and cpp.shape in TENSORS
+    if param.role in _KEPT.values() or cpp.shape in _KEPT:
+        return _KEPT.get(cpp.shape) is param.role
     if param.role is Role.STREAM:  # A handle: 64 bits wide, or a pointer.
         return cpp.dtype is None or cpp.dtype.name in _HANDLES
     return cpp.shape not in (Shape.POINTER, Shape.ARRAY, Shape.STREAM)
@@ -288,7 +297,7 @@ def _value_bits(dtype: DType) -> int:
 
 def _expected(cpp: CppParam, index: int) -> tuple[str, ...]:
     """Make a hint with the token that fits a parameter."""
-    fitting = {Shape.INPUT: "arg", Shape.OUTPUT: "ret", Shape.STREAM: "stream"}.get(cpp.shape, "")
+    fitting = _BY_SHAPE[cpp.shape].value if cpp.shape in _BY_SHAPE else ""
     if cpp.shape is Shape.SCALAR and cpp.dtype is not None:
         is_stream = cpp.name == "stream" and cpp.dtype.name == "int64"
         fitting = "stream" if is_stream else f"attr.{cpp.name or 'NAME'}:{cpp.dtype.name}"

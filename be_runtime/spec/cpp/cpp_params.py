@@ -58,6 +58,8 @@ class Shape(Enum):
     REFERENCE = "a reference to a non-const scalar"
     RVALUE = "an rvalue reference"
     PACK = "variadic"
+    WORKSPACE = "a BE::Workspace"
+    STATE = "a BE::State"
     UNKNOWN = "of a type without a mapping"
 
 
@@ -249,10 +251,20 @@ def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Sha
         return (Shape.INPUT if is_const else Shape.OUTPUT), None
     if canonical in STREAM_TYPES and not is_writable:
         return Shape.STREAM, None
+    kept = _kept(canonical if canonical.startswith("BE::") or not using_be else f"BE::{canonical}")
+    if kept is not None:
+        return kept, None
     name = CPP_SCALARS.get(canonical) or (CPP_SCALARS.get(f"BE::{canonical}") if using_be else None)
     if name is None:
         return Shape.UNKNOWN, None
     return (Shape.REFERENCE if is_writable else Shape.SCALAR), BY_NAME[name]
+
+
+def _kept(canonical: str) -> Shape | None:
+    """Return the kind of a parameter that is memory or state, else None."""
+    if canonical == "BE::Workspace":
+        return Shape.WORKSPACE
+    return Shape.STATE if canonical.startswith("BE::State<") else None
 
 
 def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:

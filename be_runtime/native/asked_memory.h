@@ -12,8 +12,8 @@
 
 namespace BE::detail {
 
-/// There is no more memory; handled as what `new` throws.
-class AllocationError : public std::bad_alloc {
+/// There is no more memory.
+class AllocationError : public std::exception {
  public:
   explicit AllocationError(const char* message) noexcept { what_.append(message); }
   const char* what() const noexcept override { return what_.c_str(); }

@@ -34,6 +34,7 @@ BE_BEGIN_COLD
 #include "axes.h"
 #include "brainevent/detail/element_type_error.h"
 BE_END_COLD
+#include "asked_memory.h"
 #include "xla_call.h"
 
 namespace BE::detail {
@@ -299,7 +300,7 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
     return fail_element_type(frame, entry, error);
   } catch (const BE::CheckError& error) {
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
-  } catch (const std::bad_alloc& error) {
+  } catch (const AllocationError& error) {
     return fail(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "%s: %s", entry.name, error.what());
   } catch (const std::exception& error) {
     return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", entry.name, error.what());

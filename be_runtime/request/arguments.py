@@ -62,6 +62,7 @@ class CompileArguments(TypedDict, total=False):
     extra_include_paths: Sequence[StrPath] | None
     optimization_level: int
     use_fast_math: bool
+    native: bool
 
 
 class CppOptions(CompileArguments, LoadArguments, total=False):
@@ -87,6 +88,7 @@ def cpp_request(
     extra_include_paths: Sequence[StrPath] | None = None,
     optimization_level: int = 3,
     use_fast_math: bool = False,
+    native: bool = False,
 ) -> BuildRequest:
     """Make the checked request for a C++ module."""
     return BuildRequest(
@@ -100,6 +102,7 @@ def cpp_request(
             cflags=check_flags(extra_cflags, "extra_cflags"),
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
             include_paths=check_include_paths(extra_include_paths),
+            native=_native_cpu(native),
         ),
     )
 
@@ -115,6 +118,7 @@ def cuda_request(
     compute_capability: str | None = None,
     optimization_level: int = 3,
     use_fast_math: bool = False,
+    native: bool = False,
 ) -> BuildRequest:
     """Make the checked request for a CUDA module."""
     cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
@@ -136,8 +140,17 @@ def cuda_request(
             cflags=cflags,
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
             include_paths=check_include_paths(extra_include_paths, refused="\n,'\""),
+            native=_native_cpu(native),
         ),
     )
+
+
+def _native_cpu(native: object) -> str:
+    if not check_bool(native, "native"):
+        return ""
+    from be_runtime.request.native_cpu import identify_cpu
+
+    return identify_cpu()
 
 
 def load_options(

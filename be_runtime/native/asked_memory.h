@@ -48,11 +48,6 @@ struct alignas(Workspace::kAlignment) Block {
 /// The host memory of one thread's calls, a stack since calls nest. It grows, and what fits is kept for later calls.
 class Arena {
  public:
-  ~Arena() {
-    drop(nullptr, 0);
-    free(spare_);
-  }
-
   Block* top() const noexcept { return top_; }
   size_t used() const noexcept { return top_ == nullptr ? 0 : top_->used; }
 
@@ -74,32 +69,24 @@ class Arena {
     if (top_ != nullptr) top_->used = used;
   }
 
+  void free_all() noexcept {
+    drop(nullptr, 0);
+    free(spare_);
+    spare_ = nullptr;
+  }
+
  private:
   static constexpr size_t kLeast = size_t{64} << 10, kMostKept = size_t{64} << 20;
 
-  void push(size_t bytes) {
-    Block* block = spare_;
-    if (block != nullptr && block->size >= bytes) {
-      spare_ = nullptr;
-    } else {
-      // Twice as much as before, so that soon one block serves a whole call.
-      const size_t grown = top_ == nullptr || top_->size > kMostKept / 2 ? kLeast : 2 * top_->size;
-      const size_t size = bytes > grown ? bytes : grown;
-      block = static_cast<Block*>(aligned_alloc(Workspace::kAlignment, sizeof(Block) + size));
-      if (block == nullptr) throw_exhausted(bytes, "the host has no more");
-      block->size = size;
-    }
-    block->below = top_;
-    block->used = 0;
-    top_ = block;
-  }
+  __attribute__((noinline)) void push(size_t bytes);
 
   /// Keeps the larger of two blocks, if it is not too large.
   void keep(Block* block) noexcept {
     Block* other = spare_;
     const bool is_better = block->size <= kMostKept && (other == nullptr || other->size < block->size);
     if (is_better) spare_ = block;
-    free(is_better ? other : block);
+    Block* worse = is_better ? other : block;
+    if (worse != nullptr) free(worse);
   }
 
   Block* top_ = nullptr;
@@ -108,15 +95,40 @@ class Arena {
 
 thread_local Arena arena;
 
+/// Frees a thread's memory at its end. The memory has no destructor itself, which each use would have to look for.
+thread_local struct ArenaOwner {
+  ~ArenaOwner() { arena.free_all(); }
+  bool is_here = false;
+} arena_owner;
+
+void Arena::push(size_t bytes) {
+  arena_owner.is_here = true;
+  Block* block = spare_;
+  if (block != nullptr && block->size >= bytes) {
+    spare_ = nullptr;
+  } else {
+    // Twice as much as before, so that soon one block serves a whole call.
+    const size_t grown = top_ == nullptr || top_->size > kMostKept / 2 ? kLeast : 2 * top_->size;
+    const size_t size = bytes > grown ? bytes : grown;
+    block = static_cast<Block*>(aligned_alloc(Workspace::kAlignment, sizeof(Block) + size));
+    if (block == nullptr) throw_exhausted(bytes, "the host has no more");
+    block->size = size;
+  }
+  block->below = top_;
+  block->used = 0;
+  top_ = block;
+}
+
 /// Brings this thread's memory back to where it was.
 class ArenaMark {
  public:
-  ArenaMark() noexcept : top_(arena.top()), used_(arena.used()) {}
-  ~ArenaMark() { arena.drop(top_, used_); }
+  ArenaMark() noexcept : arena_(&arena), top_(arena_->top()), used_(arena_->used()) {}
+  ~ArenaMark() { arena_->drop(top_, used_); }
   ArenaMark(const ArenaMark&) = delete;
   ArenaMark& operator=(const ArenaMark&) = delete;
 
  private:
+  Arena* arena_;
   Block* top_;
   size_t used_;
 };
@@ -169,13 +181,15 @@ BE_END_COLD
 
 void be_open_memory(BE::detail::AskedMemory& memory) noexcept {
   if (memory.be_frame != nullptr) return;
-  memory.be_last = BE::detail::arena.top();
-  memory.be_used = BE::detail::arena.used();
+  BE::detail::Arena& arena = BE::detail::arena;
+  memory.be_arena = &arena;
+  memory.be_last = arena.top();
+  memory.be_used = arena.used();
 }
 
 void be_close_memory(BE::detail::AskedMemory& memory) noexcept {
-  if (memory.be_frame != nullptr) BE::detail::free_on_device(memory);
-  else BE::detail::arena.drop(static_cast<BE::detail::Block*>(memory.be_last), memory.be_used);
+  if (memory.be_frame != nullptr) return BE::detail::free_on_device(memory);
+  static_cast<BE::detail::Arena*>(memory.be_arena)->drop(static_cast<BE::detail::Block*>(memory.be_last), memory.be_used);
 }
 
 void* be_allocate(BE::detail::AskedMemory& memory, int64_t count, size_t size) {

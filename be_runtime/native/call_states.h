@@ -215,8 +215,11 @@ __attribute__((cold, noinline)) static void throw_no_state(XLA_FFI_CallFrame* fr
 BE_END_COLD
 
 void* be_find_state(XLA_FFI_CallFrame* frame, StateRecord& record) {
-  StateRecord::Known* known = find_known(record, frame->api);
-  if (__builtin_expect(known == nullptr || known->be_api == nullptr, 0)) throw_no_state(frame, nullptr);
+  StateRecord::Known* known = record.be_known;
+  if (__builtin_expect(__atomic_load_n(&known->be_api, __ATOMIC_ACQUIRE) != frame->api, 0)) {
+    known = find_known(record, frame->api);
+    if (known == nullptr || known->be_api == nullptr) throw_no_state(frame, nullptr);
+  }
   XLA_FFI_State_Get_Args args{};
   args.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE;
   args.ctx = frame->ctx;

@@ -35,6 +35,8 @@ class AskedMemory {
   AskedMemory& operator=(const AskedMemory&) = delete;
 
   XLA_FFI_CallFrame* be_frame;
+  /// The thread's memory, and how far it was used before; on the GPU the last piece that was allocated.
+  void* be_arena = nullptr;
   void* be_last = nullptr;
   size_t be_used = 0;
 };

@@ -35,7 +35,9 @@ def register(job: dict[str, Any]) -> None:
     if not job["handlers"]:
         return
     library = ctypes.CDLL(job["handlers"])
-    capsule = {name: jax.ffi.pycapsule(getattr(library, name)) for name in ("declared", "asked", "planned", "instantiate")}
+    capsule = {
+        name: jax.ffi.pycapsule(getattr(library, name)) for name in ("declared", "asked", "planned", "instantiate")
+    }
     with_state = {"execute": capsule["planned"], "instantiate": capsule["instantiate"]}
     for name, handler in {"declared": capsule["declared"], "asked": capsule["asked"], "planned": with_state}.items():
         jax.ffi.register_ffi_target(f"theirs.{name}", handler, platform="cpu")
@@ -45,7 +47,9 @@ def main() -> None:
     """Read the job, do it, print the samples."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     register(job)
-    calls = {target: by_target(target, job["scratch_bytes"] if "declared" in target else 0) for target in job["targets"]}
+    calls = {
+        target: by_target(target, job["scratch_bytes"] if "declared" in target else 0) for target in job["targets"]
+    }
     print(json.dumps(measure("chain", calls, job)))
 
 

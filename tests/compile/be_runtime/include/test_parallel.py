@@ -1,4 +1,4 @@
-"""`BE::parallel_for` on XLA's threads: right however it is nested and loaded, and never waiting for a thread to start."""
+"""`BE::parallel_for` on XLA's threads: right however it is nested and loaded, and never waiting for a task to start."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def _name(request: pytest.FixtureRequest) -> str:
 
 
 def call(target: str, outs: Any, *args: Any, **attrs: Any) -> Any:
-    return jax.ffi.ffi_call(target, outs)(*args, **attrs)
+    caller: Any = jax.ffi.ffi_call(target, outs)
+    return caller(*args, **attrs)
 
 
 def shifted(target: str, x: jax.Array, grain: int) -> Any:
@@ -124,7 +125,8 @@ def test_nested_with_memory_of_each_part(name: str, grain: int):
 def test_sixteen_nested_calls_from_each_of_three_threads(name: str):
     """All threads of the pool are busy, and some of them are callers themselves."""
     many = jax.jit(lambda x: sum(shifted(f"{name}.nested", x + i, 2048) for i in range(16)))
-    wanted, right = np.asarray(X) * 16 + 16 + 120, []
+    wanted = np.asarray(X) * 16 + 16 + 120
+    right: list[bool] = []
 
     def run() -> None:
         right.extend(bool((np.asarray(many(X)) == wanted).all()) for _ in range(10))

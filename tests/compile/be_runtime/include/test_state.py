@@ -120,7 +120,8 @@ def _name(request: pytest.FixtureRequest) -> str:
 
 
 def call(target: str, outs: Any, *args: Any, **attrs: Any) -> Any:
-    return jax.ffi.ffi_call(target, outs, vmap_method="sequential")(*args, **attrs)
+    caller: Any = jax.ffi.ffi_call(target, outs, vmap_method="sequential")
+    return caller(*args, **attrs)
 
 
 def scaled(name: str, x: jax.Array, scale: float = 2.0, function: str = "scaled") -> Any:

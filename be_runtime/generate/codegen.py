@@ -129,7 +129,7 @@ def _trampoline(binding: Binding, language: Language) -> str:
     check = memory_code.preparation(entry, binding.symbol, language) + check
     call = f"{check}{entry.call_name}({', '.join(_call_arguments(entry.params))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
-    kind = "GeneralCall" if memory_code.needs_frame(entry, language) else "Call"
+    kind = "FrameCall" if memory_code.needs_frame(entry, language) else "Call"
     head = memory_code.state_record(entry, binding.symbol)
     head += f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
     return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
@@ -195,7 +195,7 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
     body = "BE_INTERNAL_HANDLE" if inline else "be_handle"
     if memory_code.needs_frame(entry, language):
-        body += "_GENERAL" if inline else "_general"
+        body += "_FRAME" if inline else "_frame"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{_attr_rows(attrs)}}};")

@@ -359,8 +359,8 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
   return handle(frame, entry, trampoline, traits);
 }
 
-XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
-                                 void (*trampoline)(const GeneralCall&), uint32_t traits) noexcept {
+XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                 void (*trampoline)(const FrameCall&), uint32_t traits) noexcept {
   return handle(frame, entry, trampoline, traits);
 }
 

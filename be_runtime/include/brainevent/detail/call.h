@@ -24,7 +24,7 @@ struct Call {
 };
 
 /// One launch whose trampoline asks XLA for more than its arguments: memory, or the state of the call.
-struct GeneralCall : Call {
+struct FrameCall : Call {
   XLA_FFI_CallFrame* be_frame;
 };
 

@@ -73,8 +73,8 @@ BE_INTERNAL_HIDDEN void be_check_axes(const BE::detail::Call&, const BE::detail:
 /// See native/handler.cc.
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
                                             void (*)(const BE::detail::Call&), uint32_t) noexcept;
-BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
-                                                    void (*)(const BE::detail::GeneralCall&), uint32_t) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
+                                                    void (*)(const BE::detail::FrameCall&), uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**,
                                        int64_t*) noexcept;
@@ -86,13 +86,13 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::
 #include "brainevent/detail/inline_handler.h"
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
   ::BE::detail::be_handle_inline<::BE::detail::Call, be_entry, be_trampoline>(be_call, be_traits)
-#define BE_INTERNAL_HANDLE_GENERAL(be_call, be_entry, be_trampoline, be_traits) \
-  ::BE::detail::be_handle_inline<::BE::detail::GeneralCall, be_entry, be_trampoline>(be_call, be_traits)
+#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
+  ::BE::detail::be_handle_inline<::BE::detail::FrameCall, be_entry, be_trampoline>(be_call, be_traits)
 #else
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
   be_handle(be_call, be_entry, be_trampoline, be_traits)
-#define BE_INTERNAL_HANDLE_GENERAL(be_call, be_entry, be_trampoline, be_traits) \
-  be_handle_general(be_call, be_entry, be_trampoline, be_traits)
+#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
+  be_handle_frame(be_call, be_entry, be_trampoline, be_traits)
 #endif
 
 /// Stands at the beginning of every function that XLA calls; brainevent/parallel.h has more to do there.

@@ -156,7 +156,7 @@ def test_memory_that_is_asked_for_is_xlas_on_a_gpu_and_never_recorded():
         assert re.findall(r"be_call_f, (.*)\);", text) == ["0", "0"]
         assert re.findall(r"be_call_g, (.*)\);", text) == ["0", "::BE::detail::kCommandBufferCompatible"]
     assert "return BE_INTERNAL_HANDLE(be_frame, be_entry_f" in cpp
-    assert "return BE_INTERNAL_HANDLE_GENERAL(be_frame, be_entry_f" in cuda
+    assert "return BE_INTERNAL_HANDLE_FRAME(be_frame, be_entry_f" in cuda
 
 
 def test_state_has_a_handler_of_its_own():

@@ -42,6 +42,7 @@ def load_cuda_inline(
     optimization_level: int = 3,
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
+    native: bool = False,
 ) -> CompiledModule:
     """Compile CUDA source text and register its entry points as JAX FFI targets.
 
@@ -82,6 +83,8 @@ def load_cuda_inline(
     allow_cuda_graph : bool
         Let JAX record calls into CUDA graphs. Pass False for an entry point that does more on the host than launch,
         such as allocating memory. Takes part in registration only, never in compiling.
+    native : bool
+        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
 
     Returns
     -------
@@ -115,6 +118,7 @@ def load_cuda_inline(
         optimization_level=optimization_level,
         use_fast_math=use_fast_math,
         allow_cuda_graph=allow_cuda_graph,
+        native=native,
     )
 
 
@@ -197,6 +201,7 @@ def load_cpp_inline(
     ninja_workers: int | None = None,
     optimization_level: int = 3,
     use_fast_math: bool = False,
+    native: bool = False,
 ) -> CompiledModule:
     """Compile C++ source text and register its entry points as JAX FFI targets on CPU.
 
@@ -216,6 +221,8 @@ def load_cpp_inline(
         0 to 3.
     use_fast_math : bool
         Pass ``-ffast-math``.
+    native : bool
+        As for `load_cuda_inline`.
 
     Returns
     -------
@@ -264,6 +271,7 @@ def load_cpp_inline(
         ninja_workers=ninja_workers,
         optimization_level=optimization_level,
         use_fast_math=use_fast_math,
+        native=native,
     )
 
 

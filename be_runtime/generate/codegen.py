@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from be_runtime.expressions import Expression, Node
+from be_runtime.generate import memory_code
 from be_runtime.generate.attribute_code import (
     PRESENT,
     attributes_of,
@@ -71,6 +72,11 @@ class Binding(NamedTuple):
         """Return the symbol of the function that XLA calls."""
         return f"be_ffi_{self.symbol}" + (_GRAPH_SUFFIX if allow_cuda_graph else "")
 
+    @property
+    def instantiate(self) -> str:
+        """Symbol of the function that XLA calls when it compiles a program; empty for an entry point without state."""
+        return f"be_ffi_{self.symbol}_instantiate" if self.entry.with_role(Role.STATE) else ""
+
 
 def line_directive(line: int, name: str) -> str:
     """Write a ``#line`` directive: the compiler reports the following lines as those of `name`, from `line` on."""
@@ -120,7 +126,7 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
     """
     parts = [body, line_directive(1, _GENERATED)]
     parts += [f'#include "{header}"\n' for header in _headers(bindings)]
-    counts = [len(binding.entry.with_role(Role.ARG)) + len(binding.entry.with_role(Role.RET)) for binding in bindings]
+    counts = [len(binding.entry.with_role(Role.ARG)) + _result_count(binding.entry) for binding in bindings]
     for binding, count in zip(bindings, counts, strict=True):
         inline = count <= _FEW_TENSORS and sum(counts) <= _FEW_IN_ALL
         parts += [
@@ -138,7 +144,7 @@ def _headers(bindings: Sequence[Binding]) -> list[str]:
         headers.append("brainevent/detail/general_call.h")
     elif not all(is_plain(param) for binding in bindings for param in attributes_of(binding.entry)):
         headers.append("brainevent/detail/attr_values.h")
-    return headers
+    return [*headers, *{header: None for binding in bindings for header in memory_code.headers(binding.entry)}]
 
 
 def _is_general(entry: EntryPoint) -> bool:
@@ -146,13 +152,21 @@ def _is_general(entry: EntryPoint) -> bool:
     return any(param.many is not Many.ONE for param in entry.params)
 
 
+def _result_count(entry: EntryPoint) -> int:
+    """Return the number of results that a call passes: scratch memory of a declared size comes after the others."""
+    return len(entry.with_role(Role.RET)) + len(memory_code.declared_scratch(entry))
+
+
 def _trampoline(binding: Binding, language: Language) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
+    check = memory_code.preparation(entry, binding.symbol, language) + check
     call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
-    kind = "GeneralCall" if _is_general(entry) else "Call"
-    head = f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
+    kind = "FrameCall" if memory_code.needs_frame(entry, language) else "Call"
+    kind = "GeneralCall" if _is_general(entry) else kind
+    head = memory_code.state_record(entry, binding.symbol)
+    head += f"BE_INTERNAL_TRAMPOLINE void {binding.trampoline}(const ::BE::detail::{kind}& be_call)"
     return f"{table}{line_directive(entry.line, entry.source)}{head} {{ {call}{launch_check} }}\n"
 
 
@@ -169,7 +183,9 @@ def _axes_check(binding: Binding) -> tuple[str, str]:
     names = axis_names(arrays)
     table = f"be_axes_{binding.symbol}"
     lines: list[str] = []
-    rows = [_axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines) for index, axes in enumerate(arrays)]
+    rows = [
+        _axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines) for index, axes in enumerate(arrays)
+    ]
     lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
     args = len(entry.with_role(Role.ARG))
     given = ("_general", "") if _is_general(entry) else ("", f" {args}, {len(arrays) - args},")
@@ -245,6 +261,8 @@ def _call_argument(param: Param, index: int, binding: Binding) -> str:
             return "::BE::detail::StreamValue{be_call.be_stream}"
         case Role.ATTR:
             return render_value(param, index, binding.symbol)
+        case Role.SCRATCH | Role.STATE:
+            return memory_code.argument(param, index)
     raise AssertionError(f"no C++ value for {param.role}")
 
 
@@ -266,6 +284,8 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
     spec, body = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle"
+    if memory_code.needs_frame(entry, language):
+        body += "_FRAME" if inline else "_frame"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
@@ -273,15 +293,17 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     if _is_general(entry):
         spec, body, row = "GeneralSpec", "be_handle_general", _general_row(entry, row)
     lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
-    for allow_cuda_graph, traits in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
+    recordable = "::BE::detail::kCommandBufferCompatible" if memory_code.is_recordable(entry) else "0"
+    for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
             f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame);",
             f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame) {{",
+            "  BE_INTERNAL_ENTER(be_frame)",
             f"  return {body}(be_frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
             "}",
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate)
 
 
 def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) -> str:
@@ -290,7 +312,7 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
     fields = [
         c_string(f"{module}.{binding.export}"),
         str(len(entry.with_role(Role.ARG))),
-        str(len(entry.with_role(Role.RET))),
+        str(_result_count(entry)),
         str(len(attrs)),
         "true" if has_streams and entry.with_role(Role.STREAM) else "false",
         table,
@@ -302,5 +324,6 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
 
 def _general_row(entry: EntryPoint, row: str) -> str:
     arrays = "".join(_SIGNS[param.many] for role in _ARRAYS for param in entry.with_role(role))
+    arrays += _SIGNS[Many.ONE] * len(memory_code.declared_scratch(entry))
     present = len(entry.with_role(Role.ATTR)) if PRESENT in attributes_of(entry) else -1
     return f"{{{row}}}, {c_string(arrays)}, {present}"

@@ -27,6 +27,8 @@ class Handlers(NamedTuple):
         C++ name of the parameter for each token; empty if it is unknown.
     doc : str
         Description by its author.
+    instantiate : str
+        Symbol of the handler that makes the state; empty for a function without state.
     """
 
     plain: str
@@ -36,6 +38,7 @@ class Handlers(NamedTuple):
     spec: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     doc: str = ""
+    instantiate: str = ""
 
 
 def render_contents(functions: Mapping[str, Handlers]) -> str:

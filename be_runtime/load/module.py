@@ -131,6 +131,8 @@ class CompiledModule:
     def get_handler(self, name: str) -> object:
         """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
 
+        A function with state has two, in a dict by their stage.
+
         Raises
         ------
         KeyError
@@ -138,7 +140,11 @@ class CompiledModule:
         """
         if name not in self._symbols:
             raise self._lacks(name)
-        return self._capsule(getattr(self._library, self._symbols[name]))
+        execute = self._capsule(getattr(self._library, self._symbols[name]))
+        instantiate = self._handlers[name].instantiate
+        if not instantiate:
+            return execute
+        return {"instantiate": self._capsule(getattr(self._library, instantiate)), "execute": execute}
 
     def __getitem__(self, name: str) -> KernelFunction:
         """Return a function of the module, which is called with arrays and attributes.

@@ -145,9 +145,15 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
     Raises
     ------
     CacheError
-        The cache has no module, or the folder can't be written.
+        The cache has no module, one of them runs on this machine's CPU only, or the folder can't be written.
     """
     entries = dict(_modules(store))
+    native = sorted({key.name for key in entries if any(key.texts("native"))})
+    if native:
+        raise CacheError(
+            f"{', '.join(native)}: compiled with native=True, for this machine's CPU alone, so it can't be exported",
+            hints=("load what is exported without native=True, with a cache folder of its own",),
+        )
     if not entries:
         raise CacheError(
             f"there is nothing to export: the cache {store.root} holds no modules",

@@ -215,6 +215,6 @@ XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const BE::detail::Gen
                    slots + entry.arg_count, many + 1))
     return fail_count(frame, spec, present);
   if (ret_elements == 0) return nullptr;
-  GeneralCall call{{tensors, tensors + args, values, nullptr}, &spec, slots, many};
+  GeneralCall call{{{tensors, tensors + args, values, nullptr}, frame}, &spec, slots, many};
   return run(frame, entry, call, trampoline);
 }

@@ -35,6 +35,7 @@ BE_BEGIN_COLD
 #include "axes.h"
 #include "brainevent/detail/element_type_error.h"
 BE_END_COLD
+#include "asked_memory.h"
 #include "xla_call.h"
 
 namespace BE::detail {
@@ -330,6 +331,8 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
     return fail_element_type(frame, entry, error);
   } catch (const BE::CheckError& error) {
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
+  } catch (const AllocationError& error) {
+    return fail(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "%s: %s", entry.name, error.what());
   } catch (const std::exception& error) {
     return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", entry.name, error.what());
   } catch (...) {
@@ -352,14 +355,17 @@ BE_END_COLD
 ///
 /// When all results of a call are empty there is nothing to compute, and the entry point isn't called: a launch of no
 /// blocks would be a CUDA error.
-XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
-                         uint32_t traits) noexcept {
+template <class AnyCall>
+inline __attribute__((always_inline)) XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                            void (*trampoline)(const AnyCall&),
+                                                            uint32_t traits) noexcept {
   if (be_answer(frame, traits)) return nullptr;
   const int args = entry.arg_count, rets = entry.ret_count;
   if (__builtin_expect(frame->args.size != args || frame->rets.size != rets, 0)) {
     if (!be_xla::is_ordered(frame)) return be_refuse(frame, entry);
     XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
-    return be_handle(&plain, entry, trampoline, traits);
+    if constexpr (__is_same(AnyCall, Call)) return be_handle(&plain, entry, trampoline, traits);
+    else return be_handle_frame(&plain, entry, trampoline, traits);
   }
 
   // Uninitialised room on the stack: tensors are placed one by one, so none is cleared first.
@@ -377,5 +383,23 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
   if (ret_elements == 0) return nullptr;
 
   Call call{tensors, tensors + args, values, nullptr};
-  return run(frame, entry, call, trampoline);
+  if constexpr (__is_same(AnyCall, Call)) {
+    return run(frame, entry, call, trampoline);
+  } else {
+    AnyCall whole{call, frame};
+    return run(frame, entry, whole, trampoline);
+  }
 }
+
+XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
+                         uint32_t traits) noexcept {
+  return handle(frame, entry, trampoline, traits);
+}
+
+XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                 void (*trampoline)(const FrameCall&), uint32_t traits) noexcept {
+  return handle(frame, entry, trampoline, traits);
+}
+
+#include "call_states.h"
+#include "thread_pool.h"

@@ -63,6 +63,7 @@ class CompileArguments(TypedDict, total=False):
     extra_include_paths: Sequence[StrPath] | None
     optimization_level: int
     use_fast_math: bool
+    native: bool
 
 
 class CppOptions(CompileArguments, LoadArguments, total=False):
@@ -88,6 +89,7 @@ def cpp_request(
     extra_include_paths: Sequence[StrPath] | None = None,
     optimization_level: int = 3,
     use_fast_math: bool = False,
+    native: bool = False,
 ) -> BuildRequest:
     """Make the checked request for a C++ module."""
     return BuildRequest(
@@ -101,6 +103,7 @@ def cpp_request(
             cflags=check_flags(extra_cflags, "extra_cflags"),
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
             include_paths=check_include_paths(extra_include_paths),
+            native=_native_cpu(native),
         ),
     )
 
@@ -116,6 +119,7 @@ def cuda_request(
     compute_capability: str | Sequence[str] | None = None,
     optimization_level: int = 3,
     use_fast_math: bool = False,
+    native: bool = False,
 ) -> BuildRequest:
     """Make the checked request for a CUDA module."""
     cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
@@ -137,8 +141,17 @@ def cuda_request(
             cflags=cflags,
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
             include_paths=check_include_paths(extra_include_paths, refused="\n,'\""),
+            native=_native_cpu(native),
         ),
     )
+
+
+def _native_cpu(native: object) -> str:
+    if not check_bool(native, "native"):
+        return ""
+    from be_runtime.request.native_cpu import identify_cpu
+
+    return identify_cpu()
 
 
 def load_options(

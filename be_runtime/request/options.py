@@ -57,6 +57,8 @@ class CompileOptions(NamedTuple):
         Flags of the author, one argument each.
     include_paths : tuple of Path
         Absolute folders of headers, searched in this order before ours.
+    native : str
+        Identity of the only CPU that host code is compiled for; empty for code that runs on any.
     """
 
     optimization_level: int = 3
@@ -64,6 +66,7 @@ class CompileOptions(NamedTuple):
     cflags: tuple[str, ...] = ()
     ldflags: tuple[str, ...] = ()
     include_paths: tuple[Path, ...] = ()
+    native: str = ""
 
 
 class LoadOptions(NamedTuple):

@@ -31,6 +31,9 @@ _KINDS = {
 }
 """The attribute that a parameter takes, and the literal that can be its default."""
 _HANDLES = frozenset({"int64", "uint64"})
+_KEPT = {Shape.WORKSPACE: Role.SCRATCH, Shape.STATE: Role.STATE}
+_BY_TYPE = {Shape.STREAM: Role.STREAM, **_KEPT}
+"""The roles of other parameters whose type alone determines them."""
 
 
 def infer(function: Function, places: Places) -> tuple[Param, ...]:
@@ -43,9 +46,11 @@ def infer(function: Function, places: Places) -> tuple[Param, ...]:
     """
     check_kind(function, places)
     params = tuple(_infer_param(function, param, places) for param in function.params)
-    streams = [cpp for cpp, param in zip(function.params, params, strict=True) if param.role is Role.STREAM]
-    if len(streams) > 1:
-        raise SpecError(f"{function.name}: a second stream parameter; there is one stream", span=at(streams[1], places))
+    for role, message in ((Role.STREAM, "there is one stream"), (Role.STATE, "an entry point has one object of state")):
+        found = [cpp for cpp, param in zip(function.params, params, strict=True) if param.role is role]
+        if len(found) > 1:
+            text = f"{function.name}: a second {role.value} parameter; {message}"
+            raise SpecError(text, span=at(found[1], places))
     if not any(param.role is Role.RET for param in params):
         raise SpecError(
             f"{function.name}: no parameter is an output",
@@ -96,11 +101,10 @@ def _uncallable(function: Function) -> tuple[str, str]:
 
 def _infer_param(function: Function, cpp: CppParam, places: Places) -> Param:
     """Infer the role of one parameter."""
-    array = _ARRAYS.get(cpp.shape)
+    role = _BY_TYPE.get(cpp.shape)
+    array = _ARRAYS.get(cpp.shape) if role is None else Param(role=role)
     if array is not None:
         return array._replace(name=cpp.name)
-    if cpp.shape is Shape.STREAM:
-        return Param(role=Role.STREAM, name=cpp.name)
     attribute = _attribute(cpp, places)
     if attribute is None:
         raise _unmapped(function.name, cpp, places)
@@ -364,6 +368,8 @@ def _fits(param: Param, cpp: CppParam) -> bool:
         return True
     if param.role in _TENSOR_ROLES or cpp.shape in TENSORS:
         return param.role in _TENSOR_ROLES and cpp.shape in TENSORS and param.many is _ARRAYS[cpp.shape].many
+    if param.role in _KEPT.values() or cpp.shape in _KEPT:
+        return _KEPT.get(cpp.shape) is param.role
     if param.role is Role.STREAM:  # A handle: 64 bits wide, or a pointer.
         return cpp.dtype is None or cpp.dtype.name in _HANDLES
     if param.role is Role.ATTR and not is_untyped(param) and cpp.shape in _KINDS:
@@ -406,10 +412,9 @@ def _value_bits(dtype: DType) -> int:
 
 def _expected(cpp: CppParam, index: int, places: Places) -> tuple[str, ...]:
     """Make a hint with the token that fits a parameter."""
-    fitting = _ARRAYS.get(cpp.shape)
-    if cpp.shape is Shape.STREAM or (
-        cpp.shape is Shape.SCALAR and cpp.name == "stream" and cpp.dtype is BY_NAME["int64"]
-    ):
+    role = _BY_TYPE.get(cpp.shape)
+    fitting = _ARRAYS.get(cpp.shape) if role is None else Param(role=role)
+    if cpp.shape is Shape.SCALAR and cpp.name == "stream" and cpp.dtype is BY_NAME["int64"]:
         fitting = Param(role=Role.STREAM)
     elif cpp.shape in _KINDS:
         fitting = _attribute(cpp._replace(name=cpp.name or "NAME", default=()), places)

@@ -244,6 +244,7 @@ def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[
     """List the tokens that the other tokens don't allow."""
     inputs = sum(param.role is Role.ARG and param.many is Many.ONE for param in params)
     dtypes = {param.name for param in params if param.kind is AttrKind.DTYPE}
+    counts = {(param.role, param.many) for param in params}
     seen: set[object] = set()
     for index, (param, token) in enumerate(zip(params, tokens, strict=True)):
         key: object = param.name if param.role is Role.ATTR else (param.role, param.many)
@@ -255,6 +256,8 @@ def _problems(params: Sequence[Param], tokens: Sequence[str]) -> Iterator[tuple[
             yield index, f"{token!r} names the attribute {param.name!r} again"
         if repeated and param.many is Many.ANY:
             yield index, f"a second {token!r}; one takes all that are left"
+        if param.role is Role.SCRATCH and param.axes is not None and (Role.RET, Many.ANY) in counts:
+            yield index, f"{token!r} is a result that XLA plans, so it can't stand beside 'ret...'"
         if isinstance(param.like, int) and param.like >= inputs:
             yield index, f"{token!r} is like input {param.like}, but there are {inputs}"
         if isinstance(param.like, str) and param.like not in dtypes:

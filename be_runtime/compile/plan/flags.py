@@ -60,12 +60,24 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
         f"-std={STANDARD}",
         f"-O{options.optimization_level}",
         *(("-ffast-math",) if options.use_fast_math else ()),
+        *native_flags(options),
         "-fPIC",
         "-pipe",
         "-fvisibility=hidden",
         *includes,
         *options.cflags,
     )
+
+
+def native_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Return the flags for code that runs on one CPU only; they name it, since the key of an object has its command.
+
+    Examples
+    --------
+    >>> native_flags(CompileOptions(native="a1"))
+    ('-march=native', '-DBE_INTERNAL_CPU=0xa1')
+    """
+    return ("-march=native", f"-DBE_INTERNAL_CPU=0x{options.native}") if options.native else ()
 
 
 def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:

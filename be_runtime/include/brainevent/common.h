@@ -1,7 +1,8 @@
 #pragma once
 
 /// \file
-/// What a kernel source includes: `BE::Tensor`, `BE::Span`, `BE::DType`, the checks and the dispatch macros.
+/// What a kernel source includes: `BE::Tensor`, `BE::Span`, `BE::DType`, `BE::Workspace`, the checks and the dispatch
+/// macros.
 ///
 /// A CUDA source includes `<cuda_runtime.h>` itself, before or after this header. The definitions of 16-bit and complex
 /// types would cost every build time, so they are here only where be_runtime sees that a source names these types or a
@@ -13,6 +14,7 @@
 #include "brainevent/dtype.h"
 #include "brainevent/span.h"
 #include "brainevent/tensor.h"
+#include "brainevent/workspace.h"
 
 #if defined(BE_INTERNAL_NAMES_HALF)
 #include "brainevent/half.h"

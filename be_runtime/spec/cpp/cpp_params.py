@@ -66,6 +66,8 @@ class Shape(Enum):
     REFERENCE = "a reference to a non-const scalar"
     RVALUE = "an rvalue reference"
     PACK = "variadic"
+    WORKSPACE = "a BE::Workspace"
+    STATE = "a BE::State"
     UNKNOWN = "of a type without a mapping"
 
 
@@ -76,11 +78,13 @@ _CLASSES = {
     "BE::Tensor": (Shape.INPUT, Shape.OUTPUT),
     "BE::Tensors": (Shape.INPUTS, Shape.OUTPUTS),
     "BE::DType": (Shape.DTYPE, Shape.DTYPE),
+    "BE::Workspace": (Shape.WORKSPACE, Shape.WORKSPACE),
     "string_view": (Shape.STRING, Shape.STRING),
     "string": (Shape.STRING, Shape.STRING),
     "optional<BE::Tensor>": (Shape.OPTIONAL, Shape.OPTIONAL),
 }
-_IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Span)\b")
+_BY_REFERENCE = frozenset({*TENSORS, Shape.WORKSPACE})
+_IN_BE = re.compile(r"(?<!::)\b(Tensors?|DType|Span|State|Workspace)\b")
 _TENSOR_NAMES = ("Tensor", "BE::Tensor", "::BE::Tensor")
 _POINTERS = tuple(f"{text}*" for name in _TENSOR_NAMES for text in (f"const{name}", f"{name}const"))
 """A pointer to const, which is null where an array is absent."""
@@ -283,9 +287,10 @@ def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Sha
     is_writable = "&" in outer and not is_const
     if name in _CLASSES:
         shape = _CLASSES[name][not is_const]
-        return (Shape.REFERENCE if is_writable and shape not in TENSORS else shape), None
-    if bare in STREAM_TYPES and not is_writable:
-        return Shape.STREAM, None
+        return (Shape.REFERENCE if is_writable and shape not in _BY_REFERENCE else shape), None
+    is_stream = bare in STREAM_TYPES and not is_writable
+    if is_stream or name.startswith("BE::State<"):
+        return Shape.STREAM if is_stream else Shape.STATE, None
     if name.startswith("BE::Span<"):
         element = texts[texts.index("<") + 1 : -1 - texts[::-1].index(">")]
         dtype = _scalar([text for text in element if text != "const"], using_be) if "const" in element else None

@@ -8,6 +8,9 @@
 
 #include "brainevent/tensor.h"
 
+struct XLA_FFI_Error;
+struct XLA_FFI_CallFrame;
+
 namespace BE::detail {
 
 /// One launch. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.
@@ -18,6 +21,11 @@ struct Call {
   const void* const* be_attrs;
   /// XLA's stream; null on CPU.
   void* be_stream;
+};
+
+/// One launch whose trampoline asks XLA for more than its arguments: memory, or the state of the call.
+struct FrameCall : Call {
+  XLA_FFI_CallFrame* be_frame;
 };
 
 /// Becomes the type that the entry point declares for its stream: `int64_t`, `cudaStream_t` or any other pointer.

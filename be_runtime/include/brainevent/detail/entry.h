@@ -22,9 +22,6 @@
 #define BE_INTERNAL_HANDLER extern "C" __attribute__((visibility("default")))
 #endif
 
-struct XLA_FFI_Error;
-struct XLA_FFI_CallFrame;
-
 namespace BE::detail {
 
 /// See brainevent/detail/attr_values.h.
@@ -89,6 +86,8 @@ BE_INTERNAL_HIDDEN void be_check_axes(const BE::detail::Call&, const BE::detail:
 /// See native/handler.cc.
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
                                             void (*)(const BE::detail::Call&), uint32_t) noexcept;
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
+                                                    void (*)(const BE::detail::FrameCall&), uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_answer(XLA_FFI_CallFrame*, uint32_t) noexcept;
 BE_INTERNAL_HIDDEN bool be_match_attrs(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&, const void**,
                                        int64_t*) noexcept;
@@ -101,8 +100,15 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
 #include "brainevent/detail/inline_handler.h"
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
-  ::BE::detail::be_handle_inline<be_entry, be_trampoline>(be_call, be_traits)
+  ::BE::detail::be_handle_inline<::BE::detail::Call, be_entry, be_trampoline>(be_call, be_traits)
+#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
+  ::BE::detail::be_handle_inline<::BE::detail::FrameCall, be_entry, be_trampoline>(be_call, be_traits)
 #else
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
   be_handle(be_call, be_entry, be_trampoline, be_traits)
+#define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
+  be_handle_frame(be_call, be_entry, be_trampoline, be_traits)
 #endif
+
+/// Stands at the beginning of every function that XLA calls; brainevent/parallel.h has more to do there.
+#define BE_INTERNAL_ENTER(be_call)

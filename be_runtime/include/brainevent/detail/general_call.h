@@ -20,7 +20,7 @@ struct GeneralSpec {
   int be_present;
 };
 
-struct GeneralCall : Call {
+struct GeneralCall : FrameCall {
   const GeneralSpec* be_spec;
   /// The array of each parameter that takes some, as in `GeneralSpec::be_arrays`; null where it is absent.
   Tensor** be_slots;

@@ -20,7 +20,7 @@ template <int...>
 struct Indices {};
 
 /// One call. Both functions that XLA calls end in it, so that the entry point is compiled once.
-template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&), int... kArg, int... kRet>
+template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&), int... kArg, int... kRet>
 __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indices<kArg...>,
                                                 Indices<kRet...>) noexcept {
   constexpr size_t kArgs = sizeof...(kArg), kTensors = kArgs + sizeof...(kRet), kAttrs = kEntry.attr_count;
@@ -30,7 +30,7 @@ __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indi
   if (__builtin_expect(be_frame->be_args.be_count != int64_t{kEntry.arg_count}, 0) ||
       __builtin_expect(be_frame->be_rets.be_count != int64_t{kEntry.ret_count}, 0))
     return be_handle_ordered(be_call, kEntry, [](XLA_FFI_CallFrame* be_plain) {
-      return be_run<kEntry, kTrampoline>(be_plain, Indices<kArg...>{}, Indices<kRet...>{});
+      return be_run<AnyCall, kEntry, kTrampoline>(be_plain, Indices<kArg...>{}, Indices<kRet...>{});
     });
   if (!((be_holds(be_args[kArg]) && ... && true) && (be_holds(be_rets[kRet]) && ... && true)))
     return be_refuse(be_call, kEntry);
@@ -43,7 +43,9 @@ __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indi
   Tensor be_tensors[kTensors + 1] = {be_view(be_args[kArg])..., be_view(be_rets[kRet])...};
   if ((be_tensors[kArgs + kRet].numel() | ... | 0) == 0) return nullptr;
   try {
-    kTrampoline(Call{be_tensors, be_tensors + kArgs, be_values, nullptr});
+    const Call be_plain{be_tensors, be_tensors + kArgs, be_values, nullptr};
+    if constexpr (__is_same(AnyCall, Call)) kTrampoline(be_plain);
+    else kTrampoline(AnyCall{be_plain, be_call});
     return nullptr;
   } catch (...) {
     return be_caught(be_call, kEntry);
@@ -51,12 +53,12 @@ __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indi
 }
 
 /// What XLA calls.
-template <const EntrySpec& kEntry, void (*kTrampoline)(const Call&)>
+template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
 inline XLA_FFI_Error* be_handle_inline(XLA_FFI_CallFrame* be_call, uint32_t be_traits) noexcept {
   const bool be_extended = reinterpret_cast<const XlaFrame*>(be_call)->be_extension != nullptr;
   if (__builtin_expect(be_extended, 0) && be_answer(be_call, be_traits)) return nullptr;
-  return be_run<kEntry, kTrampoline>(be_call, Indices<__integer_pack(kEntry.arg_count)...>{},
-                                     Indices<__integer_pack(kEntry.ret_count)...>{});
+  return be_run<AnyCall, kEntry, kTrampoline>(be_call, Indices<__integer_pack(kEntry.arg_count)...>{},
+                                              Indices<__integer_pack(kEntry.ret_count)...>{});
 }
 
 }  // namespace BE::detail

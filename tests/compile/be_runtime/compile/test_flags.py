@@ -59,6 +59,39 @@ def test_fast_math():
     assert seen("flags_fast", use_fast_math=True)[1] == 1
 
 
+NATIVE = r"""
+#include "brainevent/common.h"
+// @BE instructions
+void instructions(BE::Tensor out) {
+  out.data_ptr<int32_t>()[0] = 0
+#ifdef __AVX2__
+    + 1
+#endif
+#ifdef BE_INTERNAL_CPU
+    + 2
+#endif
+  ;
+}
+"""
+
+
+def test_native_uses_what_this_cpu_has(tmp_path: Path):
+    predefined = [real_compiler(), "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"]
+    macros = subprocess.run(predefined, capture_output=True, text=True, check=True).stdout
+    out = jax.ShapeDtypeStruct((1,), np.int32)
+    modules = [
+        be_runtime.load_cpp_inline("native", NATIVE, native=native, target_prefix=f"native_{native}")
+        for native in (False, True)
+    ]
+    assert [int(call(f"native_{native}.instructions", out)[0]) for native in (False, True)] == [
+        0,
+        2 + ("__AVX2__" in macros),
+    ]
+    assert modules[0].path != modules[1].path
+    with pytest.raises(be_runtime.CacheError, match="native: compiled with native=True"):
+        be_runtime.export_prebuilt(tmp_path)
+
+
 def test_an_author_s_flag_wins():
     assert seen("flags_std", extra_cflags=["-std=c++20", "-O0", "-DLEVEL=7"]) == [0, 0, 2020, 7]
 

@@ -34,6 +34,7 @@ ENTRY_POINTS = {
     "arithmetic": ("quotient", "norm"),
     "cub_sums": ("device_sum", "row_sums"),
     "small_types": ("copy", "to_float", "from_float", "reverse"),
+    "memory": ("declared", "asked", "planned"),
 }
 CUBLAS_HEADER = """
 #pragma once
@@ -42,13 +43,17 @@ typedef struct handle* cublasHandle_t;
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
 extern "C" cublasStatus_t cublasCreate(cublasHandle_t*);
+extern "C" cublasStatus_t cublasDestroy(cublasHandle_t);
 extern "C" cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t);
+extern "C" cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, size_t);
 extern "C" cublasStatus_t cublasSgemm(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const float*,
                                       const float*, int, const float*, int, const float*, float*, int);
 """
 CUBLAS_LIBRARY = """
 extern "C" int cublasCreate(void**) { return 0; }
+extern "C" int cublasDestroy(void*) { return 0; }
 extern "C" int cublasSetStream(void*, void*) { return 0; }
+extern "C" int cublasSetWorkspace(void*, void*, unsigned long) { return 0; }
 extern "C" int cublasSgemm(void*, int, int, int, int, int, const float*, const float*, int, const float*, int,
                            const float*, float*, int) { return 0; }
 """
@@ -119,7 +124,8 @@ def test_kept_intermediate_files_stay_out_of_the_cache():
     assert not [path for path in module.path.parent.rglob("*") if path.suffix in {".ii", ".ptx", ".cubin", ".o"}]
 
 
-def test_a_library_from_wheels_is_found_by_its_name(tmp_path: Path):
+@pytest.mark.parametrize("name", ["gemm", "gemm_plan"])
+def test_a_library_from_wheels_is_found_by_its_name(name: str, tmp_path: Path):
     """A wheel has libcublas.so.13, and no libcublas.so for the linker to find."""
     toolkit = resolve(ToolchainRequest(need_cuda=True)).cuda
     assert toolkit is not None
@@ -135,7 +141,7 @@ def test_a_library_from_wheels_is_found_by_its_name(tmp_path: Path):
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-Wl,-soname,libcublas.so.13", tmp_path / "cublas.cc", "-o", target], check=True
     )
-    is_loaded = run_json(LOAD_GEMM, str(tmp_path / "site-packages"), str(KERNELS / "gemm.cu"), LD_LIBRARY_PATH=None)
+    is_loaded = run_json(LOAD_GEMM, str(tmp_path / "site-packages"), str(KERNELS / f"{name}.cu"), LD_LIBRARY_PATH=None)
     assert is_loaded
 
 

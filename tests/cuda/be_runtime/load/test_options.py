@@ -46,6 +46,12 @@ def test_fast_math_is_approximate_and_off_by_default():
         assert instruction not in ptx(exact)
 
 
+def test_native_reaches_the_host_side_alone(capfd: pytest.CaptureFixture[str]):
+    module = load(native=True, force_rebuild=True, verbose=True)
+    assert "-march=native" in capfd.readouterr().err
+    assert module.path != load().path
+
+
 def test_flags_of_the_page(capfd: pytest.CaptureFixture[str]):
     flags = [
         "--generate-line-info",

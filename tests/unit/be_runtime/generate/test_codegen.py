@@ -175,9 +175,53 @@ def test_two_handlers_differ_in_their_trait(entries: int, tensors: int, body: st
     for allow, trait in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
         name = bound.handler(allow_cuda_graph=allow)
         assert (
-            f"{name}(XLA_FFI_CallFrame* be_frame) {{\n  return {body}(be_frame, be_entry_f, be_call_f, {trait});"
-            in text
+            f"{name}(XLA_FFI_CallFrame* be_frame) {{\n  BE_INTERNAL_ENTER(be_frame)\n"
+            f"  return {body}(be_frame, be_entry_f, be_call_f, {trait});" in text
         )
+
+
+MEMORY = SourceText(
+    name="m",
+    text="""
+// @BE f arg[n] ret scratch[n*4] scratch ret scratch[8]
+void f(const BE::Tensor x, BE::Tensor y, BE::Workspace a, BE::Workspace b, BE::Tensor z, BE::Workspace c) {}
+// @BE g
+void g(BE::Tensor y, const BE::State<Plan>& plan, int n) {}
+""",
+)
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_declared_scratch_comes_after_the_results(language: Language):
+    bound = [Binding(entry=entry, symbol=entry.name, export=entry.name) for entry in discover([MEMORY])]
+    text = render_unit("", "m", bound, language=language)
+    assert '{"m.f", 1, 4, 0, false' in text
+    assert "be_scratch_0(be_call.be_rets[2]); " in text
+    assert "be_scratch_2(be_call.be_rets[3]); " in text
+    assert "be_scratch_1(be_memory); " in text
+    call = "::f(be_call.be_args[0], be_call.be_rets[0], be_scratch_0, be_scratch_1, be_call.be_rets[1], be_scratch_2);"
+    assert call in text
+
+
+def test_memory_that_is_asked_for_is_xlas_on_a_gpu_and_never_recorded():
+    bound = [Binding(entry=entry, symbol=entry.name, export=entry.name) for entry in discover([MEMORY])]
+    cpp, cuda = (render_unit("", "m", bound, language=language) for language in ("cpp", "cuda"))
+    assert "be_memory(nullptr)" in cpp
+    assert "be_memory(be_call.be_frame)" in cuda
+    for text in (cpp, cuda):
+        assert re.findall(r"be_call_f, (.*)\);", text) == ["0", "0"]
+        assert re.findall(r"be_call_g, (.*)\);", text) == ["0", "::BE::detail::kCommandBufferCompatible"]
+    assert "return BE_INTERNAL_HANDLE(be_frame, be_entry_f" in cpp
+    assert "return BE_INTERNAL_HANDLE_FRAME(be_frame, be_entry_f" in cuda
+
+
+def test_state_has_a_handler_of_its_own():
+    f, g = (Binding(entry=entry, symbol=entry.name, export=entry.name) for entry in discover([MEMORY]))
+    text = render_unit("", "m", [f, g], language="cpp")
+    assert (f.instantiate, g.instantiate) == ("", "be_ffi_g_instantiate")
+    assert "return be_instantiate(be_frame, be_entry_g, be_state_g);" in text
+    assert text.count('#include "brainevent/state.h"') == 1
+    assert "state" not in render_unit("", "m", [f], language="cpp")
 
 
 @settings(deadline=None)

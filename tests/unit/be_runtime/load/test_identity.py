@@ -33,6 +33,7 @@ OTHER_OPTIONS: dict[str, Any] = {
     "cflags": ("-g",),
     "ldflags": ("-lm",),
     "include_paths": (Path("/include"),),
+    "native": "a1",
 }
 
 

@@ -109,6 +109,12 @@ def test_exporting_again_keeps_one_copy(fill: Fill):
     assert sorted(fill("9.0").rglob("*")) == before
 
 
+def test_code_for_one_cpu_is_not_exported(fill: Fill):
+    native = REQUEST._replace(compile=CompileOptions(native="a1"))
+    with pytest.raises(CacheError, match="kernels: compiled with native=True"):
+        fill("9.0", request=native)
+
+
 def test_every_user_can_read_what_was_exported(fill: Fill):
     before = os.umask(0o077)
     try:

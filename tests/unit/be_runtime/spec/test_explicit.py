@@ -31,6 +31,8 @@ from tests.unit.be_runtime.spec.conftest import Spec
         ("BE::Tensor y, int16_t n", "ret attr.n:uint8", "ret attr.n:uint8"),
         ("BE::Tensor y, int n", "ret attr.n:bool", "ret attr.n:bool"),
         ("BE::Tensor y, char n", "ret attr.n:int8", "ret attr.n:int8"),
+        ("BE::Tensor y, BE::Workspace w, BE::State<P> s", "ret scratch[64] state", "ret scratch[64] state"),
+        ("BE::Tensor y, MyWorkspace w, MyState s", "ret scratch state", "ret scratch state"),
         # A tensor that is not const may still only be read.
         ("BE::Tensor x, BE::Tensor y", "arg ret", "arg ret"),
         # Default arguments.
@@ -64,6 +66,9 @@ def test_accepted(spec: Spec, params: str, given: str, tokens: str) -> None:
         ("", "ret", "but the function has 0 parameters", "f"),
         ("BE::Tensor y, int n = 1", "ret attr.n attr.m:int8", "has 1 to 2 parameters", "f"),
         ("BE::Tensor y, int n, float m = 1", "ret", "has 2 to 3 parameters", "int n"),
+        ("BE::Tensor y, BE::Workspace w", "ret attr.w:int8", "which is a BE::Workspace", "BE::Workspace w"),
+        ("BE::Tensor y, int w", "ret scratch", "'scratch' is at the position of parameter 'w'", "int w"),
+        ("BE::Tensor y, BE::State<P> s", "ret scratch[8]", "which is a BE::State", "BE::State<P> s"),
         ("BE::Tensor y, int n", "ret arg", "'arg' is at the position of parameter 'n', which is a scalar", "int n"),
         ("BE::Tensor y, int n", "arg ret", "'ret' is at the position of parameter 'n', which is a scalar", "int n"),
         ("BE::Tensor y, BE::Tensor x", "ret attr.x:int8", "'attr.x:int8' is at the position", "BE::Tensor x"),

@@ -66,6 +66,11 @@ def test_a_type_for_arrays_only_is_refused_by_name(spec: Spec, row: DType) -> No
         ("BE::Tensor b, const BE::Tensor a", "ret arg"),
         ("BE::Tensor", "ret"),
         ("BE::Tensor a, BE::Tensor b, BE::Tensor c", "ret ret ret"),
+        # Memory and state.
+        ("BE::Tensor y, BE::Workspace w", "ret scratch"),
+        ("BE::Tensor y, const BE::Workspace& w, BE::Workspace &", "ret scratch scratch"),
+        ("BE::Tensor y, const BE::State<Plan>& plan", "ret state"),
+        ("BE::Tensor y, ::BE::State<std::pair<int, ops::Plan<3>>> plan", "ret state"),
         # The stream.
         ("BE::Tensor y, int64_t stream", "ret stream"),
         ("BE::Tensor y, const int64_t stream", "ret stream"),

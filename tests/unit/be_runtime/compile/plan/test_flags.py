@@ -37,6 +37,12 @@ def test_an_author_s_flags_come_last():
     assert "-ffast-math" not in host()
 
 
+def test_code_for_one_cpu_names_it():
+    """The keys of objects and of kept headers are made of the command."""
+    assert host(native="a1")[3:5] == ["-march=native", "-DBE_INTERNAL_CPU=0xa1"]
+    assert not any("march" in flag for flag in host())
+
+
 def test_folders_are_named_once_and_in_order():
     paths = [Path(path) for path in ("/a", "/b", "/a")]
     assert flags.include_flags(paths, [Path("/b"), Path("/c")]) == ("-I", "/a", "-I", "/b", "-isystem", "/c")

@@ -1,0 +1,240 @@
+#pragma once
+
+/// \file
+/// What an entry point keeps between calls: `BE::State<T>`, made from the call's attributes when a program is compiled.
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brainevent/check.h"
+#include "brainevent/detail/entry.h"
+#include "brainevent/element_types.h"
+
+namespace BE {
+
+/// The attributes of a call, for the constructor of its state. It is valid there alone.
+class Attributes {
+ public:
+  Attributes(const XLA_FFI_CallFrame* frame) noexcept : be_frame(frame) {}  // NOLINT: only the handler has one
+
+  bool has(const char* name) const noexcept;
+
+  /// The value of an attribute: a number as an arithmetic type that holds it, a text as a class like `std::string`, an
+  /// array as one like `std::span`. Both are made of an address and a count; one that only refers to the elements, such
+  /// as `std::string_view`, is valid as long as this.
+  ///
+  /// Throws `CheckError` where there is no such attribute, or one of another type.
+  template <class T>
+  T get(const char* name) const;
+
+  const XLA_FFI_CallFrame* be_frame;
+};
+
+}  // namespace BE
+
+/// See native/call_states.h.
+BE_INTERNAL_HIDDEN bool be_has_attribute(const BE::Attributes&, const char*) noexcept;
+BE_INTERNAL_HIDDEN void be_read_number(const BE::Attributes&, const char*, BE::DType, void*);
+BE_INTERNAL_HIDDEN const void* be_read_items(const BE::Attributes&, const char*, BE::DType, size_t*);
+BE_INTERNAL_HIDDEN void* be_make_once(void**, void* (*)(const void*), const void*);
+
+namespace BE {
+
+namespace detail {
+
+/// The elements of a text or an array; a `char` has no DType.
+template <class T>
+struct ItemOf : internal::DTypeOf<T> {};
+template <>
+struct ItemOf<char> {
+  static constexpr DType value = DType::Invalid;
+};
+template <class T>
+struct ItemOf<const T> : ItemOf<T> {};
+template <class T>
+struct ItemOf<T*> : ItemOf<T> {
+  using Type = const T*;
+};
+
+}  // namespace detail
+
+inline bool Attributes::has(const char* name) const noexcept { return be_has_attribute(*this, name); }
+
+template <class T>
+T Attributes::get(const char* name) const {
+  if constexpr (__is_class(T)) {
+    using Item = detail::ItemOf<decltype(static_cast<const T*>(nullptr)->data())>;
+    size_t count = 0;
+    const void* items = be_read_items(*this, name, Item::value, &count);
+    return T(static_cast<typename Item::Type>(items), count);
+  } else {
+    T value;
+    be_read_number(*this, name, internal::DTypeOf<T>::value, &value);
+    return value;
+  }
+}
+
+/// One object for each call site of a compiled program: a plan, tables, handles for a library.
+///
+/// It is made when the program is compiled, by `explicit T(const BE::Attributes&)` where there is such a constructor,
+/// else by the default constructor, and deleted with the program. What a constructor throws fails the compilation.
+///
+/// All devices and threads that run the program share it, at once. So only what is const can be reached: change what a
+/// `mutable` member or a pointer leads to under a lock of your own. See `BE::PerDevice` for one object for each device.
+template <class T>
+class State {
+ public:
+  explicit State(const void* object) noexcept : object_(static_cast<const T*>(object)) {}
+
+  const T& operator*() const noexcept { return *object_; }
+  const T* operator->() const noexcept { return object_; }
+
+ private:
+  const T* object_;
+};
+
+namespace detail {
+
+/// What a generated source says of an entry point's state, and under which number each copy of XLA in the process knows
+/// its type. Lives in static storage.
+struct StateRecord {
+  static constexpr int kMostApis = 8;
+  struct Known {
+    const void* be_api;
+    int64_t be_type;
+  };
+
+  void* (*be_make)(const Attributes&);
+  void (*be_delete)(void*);
+  Known be_known[kMostApis];
+};
+
+/// The T of a function's parameter State<T>.
+template <class... Params>
+struct StateIn {
+  static_assert(sizeof...(Params) > 0, "the arg_spec has `state`, but the function has no parameter BE::State<T>");
+};
+template <class First, class... Rest>
+struct StateIn<First, Rest...> : StateIn<Rest...> {};
+template <class T, class... Rest>
+struct StateIn<State<T>, Rest...> {
+  using Type = T;
+};
+template <class T, class... Rest>
+struct StateIn<State<T>&, Rest...> : StateIn<State<T>> {};
+template <class T, class... Rest>
+struct StateIn<const State<T>&, Rest...> : StateIn<State<T>> {};
+
+template <class T>
+void* be_make_state(const Attributes& be_attributes) {
+  if constexpr (__is_constructible(T, const Attributes&)) {
+    return new T(be_attributes);
+  } else {
+    static_cast<void>(be_attributes);
+    return new T();
+  }
+}
+
+template <class T>
+void be_delete_state(void* be_state) {
+  delete static_cast<T*>(be_state);
+}
+
+template <class Result, class... Params>
+constexpr StateRecord be_record_of(Result (*)(Params...)) noexcept {
+  using T = typename StateIn<Params...>::Type;
+  return {be_make_state<T>, be_delete_state<T>, {}};
+}
+
+}  // namespace detail
+}  // namespace BE
+
+/// See native/call_states.h.
+BE_INTERNAL_HIDDEN void* be_find_state(XLA_FFI_CallFrame*, BE::detail::StateRecord&);
+BE_INTERNAL_HIDDEN XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame*, const BE::detail::EntrySpec&,
+                                                 BE::detail::StateRecord&) noexcept;
+
+namespace BE {
+namespace detail {
+
+template <class Result, class... Params>
+State<typename StateIn<Params...>::Type> be_state_of(Result (*)(Params...), StateRecord& be_record,
+                                                     XLA_FFI_CallFrame* be_frame) {
+  return State<typename StateIn<Params...>::Type>(be_find_state(be_frame, be_record));
+}
+
+#if defined(__CUDACC__)
+inline int be_current_device() {
+  int be_device = 0;
+  BE_CUDA_CHECK(cudaGetDevice(&be_device));
+  return be_device;
+}
+
+/// Makes a device the current one. What allocates may be made on it although XLA records a CUDA graph.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    cudaGetDevice(&before_);
+    cudaSetDevice(device);
+    cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~OnDevice() {
+    cudaThreadExchangeStreamCaptureMode(&mode_);
+    cudaSetDevice(before_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+#else
+inline int be_current_device() noexcept { return 0; }
+struct OnDevice {
+  explicit OnDevice(int) noexcept {}
+};
+#endif
+
+}  // namespace detail
+
+/// One `T` for each CUDA device that asks for it, such as a handle of cuBLAS; on the CPU there is one.
+///
+/// Each is made once, on its device, by whoever asks first, and deleted with this. `T` is const for the same reason as
+/// a State: calls on one device may run at once.
+template <class T>
+class PerDevice {
+ public:
+  static constexpr int kMostDevices = 64;
+
+  PerDevice() noexcept = default;
+  ~PerDevice() {
+    for (int device = 0; device < kMostDevices; ++device) {
+      if (objects_[device] == nullptr) continue;
+      const detail::OnDevice there(device);
+      delete static_cast<T*>(objects_[device]);
+    }
+  }
+  PerDevice(const PerDevice&) = delete;
+  PerDevice& operator=(const PerDevice&) = delete;
+
+  /// The object of the current device. If there is none it is made of these arguments.
+  template <class... Arguments>
+  const T& get(const Arguments&... arguments) const {
+    const int device = detail::be_current_device();
+    BE_CHECK(device < kMostDevices) << "device " << device;
+    void* object = __atomic_load_n(&objects_[device], __ATOMIC_ACQUIRE);
+    if (__builtin_expect(object == nullptr, 0)) {
+      const detail::OnDevice there(device);
+      const auto make = [&]() -> void* { return new T(arguments...); };
+      using Make = decltype(make);
+      object = be_make_once(&objects_[device], [](const void* it) { return (*static_cast<Make*>(it))(); }, &make);
+    }
+    return *static_cast<const T*>(object);
+  }
+
+ private:
+  mutable void* objects_[kMostDevices] = {};
+};
+
+}  // namespace BE

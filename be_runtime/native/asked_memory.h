@@ -1,0 +1,202 @@
+#pragma once
+
+/// \file
+/// The memory that a kernel asks for while it runs: XLA's on a GPU, a stack of each thread's own on the CPU, where XLA
+/// has none to give.
+
+#include <stdlib.h>
+
+#include "axes.h"
+#include "brainevent/workspace.h"
+#include "taken_error.h"
+
+namespace BE::detail {
+
+/// There is no more memory.
+class AllocationError : public std::exception {
+ public:
+  explicit AllocationError(const char* message) noexcept { what_.append(message); }
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  internal::Text what_;
+};
+
+/// More than any machine addresses.
+constexpr int64_t kAbsurd = int64_t{1} << 47;
+
+[[noreturn]] __attribute__((cold, noinline)) void throw_exhausted(size_t bytes, const char* reason) {
+  Message message;
+  throw AllocationError(message.add("allocate of %zu bytes: %s", bytes, reason).text);
+}
+
+[[noreturn]] __attribute__((cold, noinline)) void throw_absurd(int64_t count, size_t size) {
+  Message message;
+  message.add("allocate of %lld", static_cast<long long>(count));
+  if (size != 1) message.add(" objects of %zu", size);
+  message.add(" bytes: a size lies between 0 and %lld bytes", static_cast<long long>(kAbsurd));
+  throw CheckError(message.text);
+}
+
+/// A piece of host memory, in front of its bytes.
+struct alignas(Workspace::kAlignment) Block {
+  Block* below;
+  size_t size;
+  size_t used;
+};
+
+/// The host memory of one thread's calls, a stack since calls nest. It grows, and what fits is kept for later calls.
+class Arena {
+ public:
+  Block* top() const noexcept { return top_; }
+  size_t used() const noexcept { return top_ == nullptr ? 0 : top_->used; }
+
+  void* take(size_t bytes) {
+    bytes = (bytes + Workspace::kAlignment - 1) & ~(Workspace::kAlignment - 1);
+    if (top_ == nullptr || top_->size - top_->used < bytes) push(bytes);
+    char* at = reinterpret_cast<char*>(top_ + 1) + top_->used;
+    top_->used += bytes;
+    return at;
+  }
+
+  /// Goes back to where it was.
+  void drop(Block* top, size_t used) noexcept {
+    while (top_ != top) {
+      Block* block = top_;
+      top_ = block->below;
+      keep(block);
+    }
+    if (top_ != nullptr) top_->used = used;
+  }
+
+  void free_all() noexcept {
+    drop(nullptr, 0);
+    free(spare_);
+    spare_ = nullptr;
+  }
+
+ private:
+  static constexpr size_t kLeast = size_t{64} << 10, kMostKept = size_t{64} << 20;
+
+  __attribute__((noinline)) void push(size_t bytes);
+
+  /// Keeps the larger of two blocks, if it is not too large.
+  void keep(Block* block) noexcept {
+    Block* other = spare_;
+    const bool is_better = block->size <= kMostKept && (other == nullptr || other->size < block->size);
+    if (is_better) spare_ = block;
+    Block* worse = is_better ? other : block;
+    if (worse != nullptr) free(worse);
+  }
+
+  Block* top_ = nullptr;
+  Block* spare_ = nullptr;
+};
+
+thread_local Arena arena;
+
+/// Frees a thread's memory at its end. The memory has no destructor itself, which each use would have to look for.
+thread_local struct ArenaOwner {
+  ~ArenaOwner() { arena.free_all(); }
+  bool is_here = false;
+} arena_owner;
+
+void Arena::push(size_t bytes) {
+  arena_owner.is_here = true;
+  Block* block = spare_;
+  if (block != nullptr && block->size >= bytes) {
+    spare_ = nullptr;
+  } else {
+    // Twice as much as before, so that soon one block serves a whole call.
+    const size_t grown = top_ == nullptr || top_->size > kMostKept / 2 ? kLeast : 2 * top_->size;
+    const size_t size = bytes > grown ? bytes : grown;
+    block = static_cast<Block*>(aligned_alloc(Workspace::kAlignment, sizeof(Block) + size));
+    if (block == nullptr) throw_exhausted(bytes, "the host has no more");
+    block->size = size;
+  }
+  block->below = top_;
+  block->used = 0;
+  top_ = block;
+}
+
+/// Brings this thread's memory back to where it was.
+class ArenaMark {
+ public:
+  ArenaMark() noexcept : arena_(&arena), top_(arena_->top()), used_(arena_->used()) {}
+  ~ArenaMark() { arena_->drop(top_, used_); }
+  ArenaMark(const ArenaMark&) = delete;
+  ArenaMark& operator=(const ArenaMark&) = delete;
+
+ private:
+  Arena* arena_;
+  Block* top_;
+  size_t used_;
+};
+
+BE_BEGIN_COLD
+/// One piece of a GPU's memory, in the list of a call's.
+struct DevicePiece {
+  void* below;
+  void* data;
+  size_t size;
+};
+
+__attribute__((noinline)) void* allocate_on_device(AskedMemory& memory, size_t bytes) {
+  XLA_FFI_CallFrame* frame = memory.be_frame;
+  XLA_FFI_DeviceMemory_Allocate_Args asked{};
+  asked.struct_size = XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE;
+  asked.ctx = frame->ctx;
+  asked.size = bytes;
+  asked.alignment = 16;  // XLA takes no more
+  DevicePiece* piece = new DevicePiece{memory.be_last, nullptr, bytes};
+  if (XLA_FFI_Error* error = frame->api->XLA_FFI_DeviceMemory_Allocate(&asked)) {
+    delete piece;
+    Message message;
+    message.add("%s", be_xla::message_of(frame, error));
+    be_xla::drop_error(frame, error);
+    throw_exhausted(bytes, message.text);
+  }
+  piece->data = asked.data;
+  memory.be_last = piece;
+  return asked.data;
+}
+
+/// Gives back what a call has of a GPU, in the order of its stream: work that is under way may still use it.
+__attribute__((noinline)) void free_on_device(AskedMemory& memory) noexcept {
+  while (DevicePiece* piece = static_cast<DevicePiece*>(memory.be_last)) {
+    XLA_FFI_DeviceMemory_Free_Args freed{};
+    freed.struct_size = XLA_FFI_DeviceMemory_Free_Args_STRUCT_SIZE;
+    freed.ctx = memory.be_frame->ctx;
+    freed.size = piece->size;
+    freed.data = piece->data;
+    if (XLA_FFI_Error* error = memory.be_frame->api->XLA_FFI_DeviceMemory_Free(&freed))
+      be_xla::drop_error(memory.be_frame, error);
+    memory.be_last = piece->below;
+    delete piece;
+  }
+}
+BE_END_COLD
+
+}  // namespace BE::detail
+
+void be_open_memory(BE::detail::AskedMemory& memory) noexcept {
+  if (memory.be_frame != nullptr) return;
+  BE::detail::Arena& arena = BE::detail::arena;
+  memory.be_arena = &arena;
+  memory.be_last = arena.top();
+  memory.be_used = arena.used();
+}
+
+void be_close_memory(BE::detail::AskedMemory& memory) noexcept {
+  if (memory.be_frame != nullptr) return BE::detail::free_on_device(memory);
+  static_cast<BE::detail::Arena*>(memory.be_arena)->drop(static_cast<BE::detail::Block*>(memory.be_last), memory.be_used);
+}
+
+void* be_allocate(BE::detail::AskedMemory& memory, int64_t count, size_t size) {
+  int64_t bytes;
+  if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > BE::detail::kAbsurd)
+    BE::detail::throw_absurd(count, size);
+  if (bytes == 0) return nullptr;
+  const size_t room = static_cast<size_t>(bytes);
+  return memory.be_frame != nullptr ? BE::detail::allocate_on_device(memory, room) : BE::detail::arena.take(room);
+}

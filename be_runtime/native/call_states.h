@@ -1,0 +1,229 @@
+#pragma once
+
+/// \file
+/// The objects behind BE::State: XLA keeps one for each call site, from the instantiate stage until it drops the program.
+///
+/// Included where native/handler.cc has what it says of bad attributes.
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "brainevent/state.h"
+#include "taken_error.h"
+
+namespace BE::detail {
+namespace {
+
+/// Guards what is made once. The same thread may come again, from a constructor.
+pthread_mutex_t making = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+class MakingGuard {
+ public:
+  MakingGuard() noexcept { pthread_mutex_lock(&making); }
+  ~MakingGuard() { pthread_mutex_unlock(&making); }
+  MakingGuard(const MakingGuard&) = delete;
+  MakingGuard& operator=(const MakingGuard&) = delete;
+};
+
+/// The entry of a copy of XLA in a record, or a free one; null where all are taken.
+inline StateRecord::Known* find_known(StateRecord& record, const void* api) noexcept {
+  for (StateRecord::Known& known : record.be_known) {
+    const void* of = __atomic_load_n(&known.be_api, __ATOMIC_ACQUIRE);
+    if (of == api || of == nullptr) return &known;
+  }
+  return nullptr;
+}
+
+inline XLA_FFI_TypeId* type_of(StateRecord::Known& known) noexcept {
+  static_assert(sizeof(XLA_FFI_TypeId) == sizeof(known.be_type));
+  return reinterpret_cast<XLA_FFI_TypeId*>(&known.be_type);
+}
+
+// ---- FFI 0.1 to 0.5 differ in who knows the deleter, and in the stage that a state belongs to. ---------------------------
+
+template <class Args>
+auto set_stage(Args& args, int) noexcept -> decltype(args.stage, void()) {
+  args.stage = XLA_FFI_ExecutionStage_INSTANTIATE;
+}
+template <class Args>
+void set_stage(Args&, long) noexcept {}
+
+template <class Args>
+auto set_deleter(Args& args, void (*deleter)(void*), int) noexcept -> decltype(args.deleter, void()) {
+  args.deleter = deleter;
+}
+template <class Args>
+void set_deleter(Args&, void (*)(void*), long) noexcept {}
+
+template <class Metadata>
+auto set_state_type(Metadata* metadata, int64_t type, int) noexcept -> decltype(metadata->state_type_id, void()) {
+  metadata->state_type_id.type_id = type;
+}
+template <class Metadata>
+void set_state_type(Metadata*, int64_t, long) noexcept {}
+
+#if XLA_FFI_API_MINOR >= 2
+using RegisterArgs = XLA_FFI_Type_Register_Args;
+inline XLA_FFI_Error* register_type(const XLA_FFI_Api* api, RegisterArgs& args, void (*deleter)(void*)) noexcept {
+  XLA_FFI_TypeInfo info{};
+  info.struct_size = XLA_FFI_TypeInfo_STRUCT_SIZE;
+  info.deleter = deleter;
+  args.struct_size = XLA_FFI_Type_Register_Args_STRUCT_SIZE;
+  args.type_info = &info;
+  return api->XLA_FFI_Type_Register(&args);
+}
+#else
+using RegisterArgs = XLA_FFI_TypeId_Register_Args;
+inline XLA_FFI_Error* register_type(const XLA_FFI_Api* api, RegisterArgs& args, void (*)(void*)) noexcept {
+  args.struct_size = XLA_FFI_TypeId_Register_Args_STRUCT_SIZE;
+  return api->XLA_FFI_TypeId_Register(&args);
+}
+#endif
+
+BE_BEGIN_COLD
+/// Makes the state's type known to a copy of XLA, once, under a name that no other record has.
+__attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                         StateRecord& record) noexcept {
+  const MakingGuard guard;
+  StateRecord::Known* known = find_known(record, frame->api);
+  if (known == nullptr)
+    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: too many copies of XLA have its state", entry.name);
+  if (known->be_api != nullptr) return nullptr;
+  char name[512];
+  const int size = snprintf(name, sizeof(name), "be_runtime.%p.%.400s", static_cast<void*>(&record), entry.name);
+  RegisterArgs args{};
+  args.name = {name, static_cast<size_t>(size)};
+  args.type_id = type_of(*known);
+  if (XLA_FFI_Error* error = register_type(frame->api, args, record.be_delete)) return error;
+  __atomic_store_n(&known->be_api, frame->api, __ATOMIC_RELEASE);
+  return nullptr;
+}
+
+/// Answers XLA's question with the state's type too. It comes before the first program is compiled.
+__attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                                StateRecord& record) noexcept {
+  if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;
+  // XLA's metadata says a size that ends before the type, so its version is asked.
+  XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(frame->extension_start)->metadata;
+  if (frame->api->api_version.minor_version >= 2)
+    set_state_type(metadata, find_known(record, frame->api)->be_type, 0);
+  return nullptr;
+}
+
+/// The number of an attribute in a call; -1 where there is none.
+int64_t index_of(const XLA_FFI_Attrs& attrs, const char* name) noexcept {
+  for (int64_t i = 0; i < attrs.size; ++i)
+    if (attrs.names[i]->len == strlen(name) && memcmp(attrs.names[i]->ptr, name, attrs.names[i]->len) == 0) return i;
+  return -1;
+}
+
+[[noreturn]] void throw_attribute(const XLA_FFI_Attrs& attrs, const char* name, const char* wanted) {
+  const int64_t index = index_of(attrs, name);
+  Message message;
+  message.add("the state asks for the attribute %s as %s, but the call ", name, wanted);
+  if (index < 0) message.add("has no attribute of this name");
+  else print_attr(message.add("passes "), *attrs.names[index], attrs.types[index], attrs.attrs[index]);
+  throw CheckError(message.text);
+}
+
+XLA_FFI_DataType code_of(DType dtype) noexcept {
+  switch (dtype) {
+#define BE_CODE(dtype, value, type, name, bytes, xla, ...) \
+  case DType::dtype: return XLA_FFI_DataType_##xla;
+    BE_INTERNAL_ELEMENT_TYPES(BE_CODE, )
+#undef BE_CODE
+    case DType::Invalid: break;
+  }
+  return XLA_FFI_DataType_INVALID;
+}
+BE_END_COLD
+
+}  // namespace
+}  // namespace BE::detail
+
+BE_BEGIN_COLD
+bool be_has_attribute(const BE::Attributes& attributes, const char* name) noexcept {
+  return index_of(attributes.be_frame->attrs, name) >= 0;
+}
+
+void be_read_number(const BE::Attributes& attributes, const char* name, BE::DType dtype, void* value) {
+  const XLA_FFI_Attrs& attrs = attributes.be_frame->attrs;
+  const int64_t index = index_of(attrs, name);
+  const bool is_scalar = index >= 0 && attrs.types[index] == XLA_FFI_AttrType_SCALAR;
+  if (!is_scalar || !convert_scalar(*static_cast<const XLA_FFI_Scalar*>(attrs.attrs[index]), code_of(dtype), value))
+    throw_attribute(attrs, name, BE::dtype_name(dtype));
+}
+
+const void* be_read_items(const BE::Attributes& attributes, const char* name, BE::DType dtype, size_t* count) {
+  const XLA_FFI_Attrs& attrs = attributes.be_frame->attrs;
+  const int64_t index = index_of(attrs, name);
+  const bool is_text = dtype == BE::DType::Invalid;
+  if (index >= 0 && is_text && attrs.types[index] == XLA_FFI_AttrType_STRING) {
+    const XLA_FFI_ByteSpan* text = static_cast<const XLA_FFI_ByteSpan*>(attrs.attrs[index]);
+    *count = text->len;
+    return text->ptr;
+  }
+  const bool is_array = index >= 0 && !is_text && attrs.types[index] == XLA_FFI_AttrType_ARRAY;
+  const XLA_FFI_Array* array = is_array ? static_cast<const XLA_FFI_Array*>(attrs.attrs[index]) : nullptr;
+  if (array == nullptr || array->dtype != code_of(dtype)) {
+    Message wanted;
+    wanted.add(is_text ? "string" : "array of %s", BE::dtype_name(dtype));
+    throw_attribute(attrs, name, wanted.text);
+  }
+  *count = array->size;
+  return array->data;
+}
+
+/// What XLA calls for each call site when it compiles a program, and to ask what this is.
+XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, StateRecord& record) noexcept {
+  if (be_answer(frame, 0)) return answer_with_type(frame, entry, record);
+  const void** values = static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
+  int64_t* room = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(entry.attr_count + 1)));
+  if (!be_match_attrs(frame, entry, values, room)) return fail_attrs(frame, entry);
+  StateRecord::Known* known = find_known(record, frame->api);
+  if (known == nullptr || known->be_api == nullptr)
+    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: XLA has not asked for its state's type", entry.name);
+  XLA_FFI_State_Set_Args args{};
+  args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
+  args.ctx = frame->ctx;
+  args.type_id = type_of(*known);
+  set_stage(args, 0);
+  set_deleter(args, record.be_delete, 0);
+  try {
+    args.state = record.be_make(BE::Attributes(frame));
+  } catch (...) {
+    return be_caught(frame, entry);
+  }
+  XLA_FFI_Error* error = frame->api->XLA_FFI_State_Set(&args);
+  if (error != nullptr) record.be_delete(args.state);
+  return error;
+}
+
+void* be_make_once(void** place, void* (*make)(const void*), const void* maker) {
+  const MakingGuard guard;
+  if (*place == nullptr) __atomic_store_n(place, make(maker), __ATOMIC_RELEASE);
+  return *place;
+}
+
+__attribute__((cold, noinline)) static void throw_no_state(XLA_FFI_CallFrame* frame, XLA_FFI_Error* error) {
+  Message message;
+  message.add("no state: %s", error == nullptr ? "its instantiate handler is not registered" : be_xla::message_of(frame, error));
+  if (error != nullptr) be_xla::drop_error(frame, error);
+  throw BE::CheckError(message.text);
+}
+BE_END_COLD
+
+void* be_find_state(XLA_FFI_CallFrame* frame, StateRecord& record) {
+  StateRecord::Known* known = record.be_known;
+  if (__builtin_expect(__atomic_load_n(&known->be_api, __ATOMIC_ACQUIRE) != frame->api, 0)) {
+    known = find_known(record, frame->api);
+    if (known == nullptr || known->be_api == nullptr) throw_no_state(frame, nullptr);
+  }
+  XLA_FFI_State_Get_Args args{};
+  args.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE;
+  args.ctx = frame->ctx;
+  args.type_id = type_of(*known);
+  set_stage(args, 0);
+  if (XLA_FFI_Error* error = frame->api->XLA_FFI_State_Get(&args)) throw_no_state(frame, error);
+  return args.state;
+}

@@ -1,0 +1,128 @@
+#pragma once
+
+/// \file
+/// BE::parallel_for on XLA's thread pool.
+///
+/// It can't deadlock: the caller takes chunks itself, and waits only for chunks that another thread is running already,
+/// never for a task to start. A task that starts late finds no chunk. So a chunk may come here again, and the caller may
+/// be one of the pool's threads.
+
+#include <exception>
+#include <sched.h>
+
+#include "asked_memory.h"
+#include "brainevent/parallel.h"
+
+namespace BE::detail {
+namespace {
+
+thread_local XLA_FFI_CallFrame* entered = nullptr;
+
+/// Threads of the pool; 1 where there is none. An answer costs a few nanoseconds, an error more.
+inline int64_t pool_threads(const XLA_FFI_CallFrame* frame) noexcept {
+  int64_t threads = 1;
+  XLA_FFI_ThreadPool_NumThreads_Args args{};
+  args.struct_size = XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE;
+  args.ctx = frame->ctx;
+  args.num_threads = &threads;
+  XLA_FFI_Error* error = frame->api->XLA_FFI_ThreadPool_NumThreads(&args);
+  if (__builtin_expect(error == nullptr, 1)) return threads;
+  be_xla::drop_error(frame, error);
+  return 1;
+}
+
+/// One call of parallel_for. On the heap, since tasks may outlive it.
+struct Job {
+  XLA_FFI_CallFrame* frame;
+  int64_t n, size, chunks;
+  const void* body;
+  void (*call)(const void*, int64_t, int64_t);
+  int owners;
+  int64_t next = 0, done = 0;
+  bool failed = false;
+  std::exception_ptr error = nullptr;  // written by the one thread that set `failed`, before `done` counts its chunk
+
+  void run() noexcept {
+    for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < chunks;) {
+      if (!__atomic_load_n(&failed, __ATOMIC_RELAXED)) try {
+          const ArenaMark mark;
+          call(body, i * size, i + 1 < chunks ? (i + 1) * size : n);
+        } catch (...) {
+          if (!__atomic_exchange_n(&failed, true, __ATOMIC_RELAXED)) error = std::current_exception();
+        }
+      __atomic_fetch_add(&done, 1, __ATOMIC_RELEASE);
+    }
+  }
+
+  /// Runs on a thread of the pool.
+  static void start(void* data) noexcept {
+    Job* job = static_cast<Job*>(data);
+    XLA_FFI_CallFrame* before = be_enter(job->frame);
+    job->run();
+    be_enter(before);
+    job->drop();
+  }
+
+  void drop() noexcept {
+    if (__atomic_sub_fetch(&owners, 1, __ATOMIC_ACQ_REL) == 0) delete this;
+  }
+
+  void schedule() noexcept {
+    XLA_FFI_ThreadPool_Schedule_Args args{};
+    args.struct_size = XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE;
+    args.ctx = frame->ctx;
+    args.task = start;
+    args.data = this;
+    XLA_FFI_Error* error_of_pool = frame->api->XLA_FFI_ThreadPool_Schedule(&args);
+    if (error_of_pool == nullptr) return;
+    be_xla::drop_error(frame, error_of_pool);
+    drop();
+  }
+
+  /// Waits for the chunks that other threads run: some microseconds without leaving the core, then it lets others run.
+  void wait() const noexcept {
+    for (int spins = 0; __atomic_load_n(&done, __ATOMIC_ACQUIRE) != chunks; ++spins) {
+      if (spins > 2000) {
+        sched_yield();
+        continue;
+      }
+#if defined(__x86_64__) || defined(__i386__)
+      __builtin_ia32_pause();
+#elif defined(__aarch64__)
+      asm volatile("yield");
+#endif
+    }
+  }
+};
+
+/// More chunks than this for a thread gain no balance, and each takes 0.1 us.
+constexpr int64_t kMostChunks = 64;
+
+inline int64_t divided_up(int64_t n, int64_t by) noexcept { return n / by + (n % by != 0); }
+
+}  // namespace
+}  // namespace BE::detail
+
+XLA_FFI_CallFrame* be_enter(XLA_FFI_CallFrame* frame) noexcept {
+  XLA_FFI_CallFrame* before = BE::detail::entered;
+  BE::detail::entered = frame;
+  return before;
+}
+
+void be_run_chunks(int64_t n, int64_t grain, const void* body, void (*call)(const void*, int64_t, int64_t)) {
+  using namespace BE::detail;
+  XLA_FFI_CallFrame* frame = entered;
+  int64_t threads = frame == nullptr ? 1 : pool_threads(frame);
+  const int64_t finest = divided_up(n, threads * kMostChunks);
+  const int64_t size = grain > finest ? grain : finest;
+  const int64_t chunks = divided_up(n, size);
+  if (threads > chunks) threads = chunks;
+  if (threads <= 1) return call(body, 0, n);
+  Job* job = new Job{frame, n, size, chunks, body, call, static_cast<int>(threads)};
+  for (int64_t t = 1; t < threads; ++t) job->schedule();
+  job->run();
+  job->wait();
+  const std::exception_ptr error = job->error;
+  job->drop();
+  if (error) std::rethrow_exception(error);
+}

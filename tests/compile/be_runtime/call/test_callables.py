@@ -237,7 +237,7 @@ def test_targets_are_named_by_content(module: CompiledModule) -> None:
 
 def test_a_platform_without_a_kernel_is_named(module: CompiledModule) -> None:
     with pytest.raises(RegistrationError, match=rf"{module.name}.twice has no kernel for cuda") as caught:
-        jax.export.export(jax.jit(module.twice), platforms=["cuda"])(X)
+        jax.jit(module.twice).trace(X).lower(lowering_platforms=("cuda",))
     assert "be_ffi_twice for cpu" in str(caught.value)
 
 

@@ -88,7 +88,7 @@ def test_each_slice_of_a_batch_has_scratch_memory(make: Any, method: str):
 
 def test_an_array_that_is_not_as_declared_launches_nothing():
     run = cuda_kernel(SOURCE, "twice", signature="arg[n] ret[n]", grid="n/256", block=256)
-    with pytest.raises(ArgumentError, match=r"twice: argument 0 has the shape \(5, 300\), but its axes are declared as \[n\]"):
+    with pytest.raises(ArgumentError, match=r"twice: argument 0 has the shape \(5, 300\), but .* declared as \[n\]"):
         run(A, n=1)
     with pytest.raises(ArgumentError, match="n/256 can't be computed for n = 300: 300 is not divisible by 256"):
         run(A[0], n=300)

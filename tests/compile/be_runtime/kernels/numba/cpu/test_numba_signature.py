@@ -172,7 +172,7 @@ def test_an_exception_of_an_ordered_call_is_an_error():
 def test_another_platform_is_named():
     run = numba_kernel(twice, signature="arg[n] ret[n]")
     with pytest.raises(RegistrationError, match=r"twice has no kernel for cuda.*be_runtime\.numba\.twice:\w+ for cpu"):
-        jax.export.export(jax.jit(run), platforms=["cuda"])(X)
+        jax.jit(run).trace(X).lower(lowering_platforms=("cuda",))
 
 
 def test_an_eager_call_is_traced_once():

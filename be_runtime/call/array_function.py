@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.call_options import Options
-from be_runtime.call.keyword_programs import Converted, KeywordPrograms
+from be_runtime.call.compiled_function import CompiledFunction, Converted
 from be_runtime.call.resolve import CallSignature, Resolved, as_argument, resolve
 from be_runtime.call.tracing import Targets, bind_call, default_method
-from be_runtime.errors import ArgumentError, call_named
+from be_runtime.errors import ArgumentError, SpecError, call_named
 from be_runtime.spec.model import Many, Param, Role
 from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import ArraySpec, check_outs
@@ -46,19 +46,23 @@ class ArrayKernel(NamedTuple):
     scratch_unit: int = 1
 
 
-def array_function(kernel: ArrayKernel, options: Options) -> Callable[..., Any]:
+def array_function(kernel: ArrayKernel, options: Options) -> CompiledFunction:
     """Make the function of a kernel; its result has the structure of `outs`, if that is given.
 
     Raises
     ------
     ArgumentError
         The results are not described. When the function is called or traced: an array or a scalar is not as declared.
+    SpecError
+        A scalar has the name of another argument.
     """
     if options.outs is None and kernel.signature is None:
         raise ArgumentError(
             f"{kernel.label}: neither outs nor a signature says what the results are",
             hints=("pass outs=jax.ShapeDtypeStruct(shape, dtype)", "or signature='arg[n] ret[n]:like(0)'"),
         )
+    if any(param.name == "outs" for param in kernel.scalars):
+        raise SpecError(f"{kernel.label}: a scalar can't be called outs, which is an argument of every call")
     known_outs(options.outs)
     options = default_method(options, kernel.signature)
     defaults = {param.name: param.default for param in kernel.scalars if param.default is not None}
@@ -66,21 +70,16 @@ def array_function(kernel: ArrayKernel, options: Options) -> Callable[..., Any]:
     def convert(scalars: Mapping[str, Any]) -> Converted:
         return convert_attributes(kernel.label, kernel.scalars, {**defaults, **scalars})
 
-    def trace(_outs: None, scalars: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
+    def trace(outs: Any, scalars: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
+        described = options if outs is None else options._replace(outs=outs)
+
         def run(*arrays: Any) -> Any:
-            return _run(kernel, options, arrays, scalars, converted)
+            return _run(kernel, described, arrays, scalars, converted)
 
         run.__name__ = run.__qualname__ = kernel.name
         return run
 
-    programs = KeywordPrograms(kernel.label, convert, trace)
-
-    def call(*arrays: Any, **scalars: Any) -> Any:
-        return programs.call(arrays, scalars)
-
-    call.__name__ = call.__qualname__ = kernel.name
-    call.__doc__ = kernel.doc
-    return call
+    return CompiledFunction(kernel.name, kernel.label, kernel.doc, convert, trace)
 
 
 def _run(

@@ -8,8 +8,8 @@ from typing import Any
 
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.call_options import OnGather, Options, check_options
+from be_runtime.call.compiled_function import CompiledFunction, Converted
 from be_runtime.call.derivatives import Derivative, Rule
-from be_runtime.call.keyword_programs import Converted, KeywordPrograms
 from be_runtime.call.resolve import CallSignature, resolve
 from be_runtime.call.tracing import Targets, bind_call, default_method
 from be_runtime.errors import ArgumentError
@@ -17,7 +17,7 @@ from be_runtime.spec.model import Role
 from be_runtime.xla import jax_port
 
 
-class KernelFunction:
+class KernelFunction(CompiledFunction):
     """A function of JAX arrays that calls an entry point of a module.
 
     Parameters
@@ -39,44 +39,18 @@ class KernelFunction:
         options: Options | None = None,
         derivative: Derivative | None = None,
     ) -> None:
-        self.__name__ = signature.label.rpartition(".")[2]
-        self.__qualname__ = signature.label
-        self.__doc__ = signature.doc or f"The entry point {signature.label}."
         self._signature = signature
         self._targets = targets
         self._sibling = sibling
         self._derivative = derivative or Derivative()
         self._options = default_method(options or Options(), signature)
-        convert = partial(convert_attributes, signature.label, signature.with_role(Role.ATTR))
-        self._programs = KeywordPrograms(signature.label, convert, self._trace)
-
-    def __call__(self, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
-        """Call the kernel.
-
-        Parameters
-        ----------
-        *arrays : array
-            Inputs in the order of the arg_spec. For an optional input, None; for one that takes any number, a sequence.
-        outs : ShapeDtypeStruct, sequence of them, or callable, optional
-            The shape and dtype of each result, where the arg_spec doesn't tell them. A callable is given the inputs and
-            the attributes. For one struct the result is an array, for a sequence a tuple.
-        **attributes
-            Attributes by name; those with a default may be left out.
-
-        Returns
-        -------
-        array or tuple of array
-
-        Raises
-        ------
-        ArgumentError
-            Arrays or attributes are not as declared; nothing ran.
-        RegistrationError
-            The kernel is not for the platform of the program.
-        """
-        if outs is None and not attributes:
-            return self._programs.plain(*arrays)
-        return self._programs.call(arrays, attributes, outs)
+        super().__init__(
+            signature.label.rpartition(".")[2],
+            signature.label,
+            signature.doc or f"The entry point {signature.label}.",
+            partial(convert_attributes, signature.label, signature.with_role(Role.ATTR)),
+            self._traced,
+        )
 
     def with_options(
         self,
@@ -188,7 +162,7 @@ class KernelFunction:
     def _derive(self, derivative: Derivative) -> None:
         """Use other rules from now on, in programs that are traced anew."""
         self._derivative = derivative
-        self._programs.clear()
+        self.clear()
 
     def _rule(self, rule: object, what: str) -> Rule:
         if isinstance(rule, str):
@@ -210,7 +184,7 @@ class KernelFunction:
 
         return f"<{self.__qualname__}: {' '.join(render_spec(self._signature.params))}>"
 
-    def _trace(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
+    def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
         """Make the function of arrays for some attributes."""
         described, targets = self._options.outs if outs is None else outs, self._targets()
         derivative, rets = self._derivative, len(self._signature.with_role(Role.RET))

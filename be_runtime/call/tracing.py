@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from be_runtime.call.call_options import Options
+from be_runtime.call.compiled_function import Converted
 from be_runtime.call.derivatives import BoundRule
-from be_runtime.call.keyword_programs import Converted
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.xla.arrays import match_layouts
 

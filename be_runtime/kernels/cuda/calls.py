@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from be_runtime.call.keyword_programs import Converted
+from be_runtime.call.compiled_function import Converted
 from be_runtime.call.tracing import Targets
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, encode_params
 from be_runtime.kernels.cuda.launcher import TARGET, Launcher

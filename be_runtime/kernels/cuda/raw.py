@@ -8,8 +8,8 @@ from typing import Any
 
 from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import check_options
+from be_runtime.call.compiled_function import Converted
 from be_runtime.call.kernel_signature import read_signature
-from be_runtime.call.keyword_programs import Converted
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.tracing import Targets
 from be_runtime.dtypes import BY_NAME

@@ -53,7 +53,7 @@ class Sizes(NamedTuple):
         try:
             return self.make(**numbers, is_empty=call.is_empty)
         except ArgumentError as error:
-            sources = [source for name, size in self.given.items() for source in _sources(name, size, call.values)]
+            sources = [_source(each, call.values) for size in self.given.values() for each in _expressions(size)]
             if not sources:
                 raise
             raise ArgumentError(f"{self.label}: {error.message}; {', '.join(sources)}", hints=error.hints) from None
@@ -108,9 +108,6 @@ def _expressions(size: Any) -> list[Expression]:
     return [each for each in size if isinstance(each, Expression)] if isinstance(size, list) else []
 
 
-def _sources(name: str, size: Any, values: Mapping[str, int]) -> list[str]:
-    """Describe the expressions of one size, and the values in them."""
-    return [
-        f"{name} has {each}" + "".join(f", {known} = {values[known]}" for known in each.names)
-        for each in _expressions(size)
-    ]
+def _source(expression: Expression, values: Mapping[str, int]) -> str:
+    """Describe an expression and the values in it."""
+    return f"{expression} with {', '.join(f'{name} = {values[name]}' for name in expression.names)}"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import Options
+from be_runtime.call.compiled_function import Converted
 from be_runtime.call.kernel_signature import read_signature
-from be_runtime.call.keyword_programs import Converted
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.tracing import Targets
 from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signature_of

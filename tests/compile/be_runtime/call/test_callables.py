@@ -141,6 +141,11 @@ def test_a_bad_call_is_refused_before_anything_runs(
         assert message in caught.value.message
 
 
+def test_what_is_no_array_is_named(module: CompiledModule) -> None:
+    with pytest.raises(ArgumentError, match="add: argument 1 is 'text', which is not an array"):
+        module.add(X, "text")
+
+
 def test_an_attribute_is_known_when_a_call_is_traced(module: CompiledModule) -> None:
     with pytest.raises(ArgumentError, match="known when a call is traced"):
         jax.jit(lambda by: module.scale(X, by=by))(2.0)
@@ -194,6 +199,8 @@ def test_layouts_and_aliases_are_those_of_ffi_call(module: CompiledModule) -> No
     turned = module.twice.with_options(input_layouts=[(1, 0)])
     assert turned(x).ravel().tolist() == (2 * x.T).ravel().tolist()
     assert jnp.array_equal(module.twice.with_options(input_output_aliases={0: 0})(X), 2 * X)
+    with pytest.raises(ArgumentError, match="twice: output_layouts describes 2 arrays, but the call has 1"):
+        module.twice.with_options(output_layouts=[None, None])(X)
     with pytest.raises(ArgumentError, match="not a permutation"):
         module.twice.with_options(input_layouts=[(1, 1)])
     with pytest.raises(ArgumentError, match="can't be output 0"):
@@ -230,7 +237,7 @@ def test_targets_are_named_by_content(module: CompiledModule) -> None:
 
 def test_a_platform_without_a_kernel_is_named(module: CompiledModule) -> None:
     with pytest.raises(RegistrationError, match=rf"{module.name}.twice has no kernel for cuda") as caught:
-        jax.export.export(jax.jit(module.twice), platforms=["cuda"])(X)
+        jax.jit(module.twice).trace(X).lower(lowering_platforms=("cuda",))
     assert "be_ffi_twice for cpu" in str(caught.value)
 
 

@@ -120,12 +120,18 @@ def test_described_results_are_checked() -> None:
         ("arg ret ret", [out("f32[2]")], "f has 2 results, but outs describes 1"),
         ("arg[n] ret[n]", out("f32[2]"), "outs[0] is float32[2], but [n] is (3,) in this call"),
         ("arg ret:int32", out("f32[2]"), "outs[0] is float32[2], but int32 is declared"),
+        ("arg ret:like(0)", out("i32[3]"), "outs[0] is int32[3], but float32 is declared"),
         ("arg ret", [], "outs is empty"),
         ("arg ret", "x", "outs[0] is 'x', which has no shape and dtype"),
     ):
         with pytest.raises(ArgumentError) as caught:
             call(spec, "f32[3]", outs)
         assert message in caught.value.message
+
+
+def test_nothing_to_compute_needs_no_memory() -> None:
+    assert call("arg[n] ret[n] scratch[4+n]", "f32[3]") == ("float32[3]", "uint8[7]")
+    assert call("arg[n] ret[n] scratch[4+n]", "f32[0]") == ("float32[0]", "uint8[0]")
 
 
 def test_presence_of_optional_arrays_is_an_attribute() -> None:

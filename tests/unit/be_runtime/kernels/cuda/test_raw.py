@@ -66,6 +66,27 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str):
         bound(**arguments)
 
 
+def test_scratch_memory_is_a_pointer_of_any_type_after_the_outputs():
+    bytes_ = ArraySpec(BY_NAME["uint8"], (256,))
+    three = read_prototype("__global__ void f(const float* x, double* y, void* room) {}", parse_name("f"))
+    assert [tuple(param) for param in bound(scratch=(bytes_,), prototype=three)][2] == (0, 2, 1, 1)
+    constant = read_prototype("__global__ void f(const float* x, double* y, const int* room) {}", parse_name("f"))
+    with pytest.raises(ArgumentError, match=r"scratch 0 is passed as .*, which the kernel can't write"):
+        bound(scratch=(bytes_,), prototype=constant)
+    with pytest.raises(ArgumentError, match=r"takes 3 pointers, but .* 1 inputs and 1 outputs and 2 of scratch memory"):
+        bound(scratch=(bytes_, bytes_), prototype=three)
+
+
+def test_a_scalar_that_every_call_has_already_is_refused():
+    with pytest.raises(SpecError, match="scale: a scalar can't be called outs"):
+        cuda_kernel("__global__ void scale(float* y, int outs) {}", "scale", lambda: Y, grid=1, block=1)
+
+
+def test_a_kernel_needs_to_know_its_results():
+    with pytest.raises(ArgumentError, match="scale: neither outs nor a signature says what the results are"):
+        cuda_kernel("__global__ void scale(float* y) {}", "scale", grid=1, block=1)
+
+
 @pytest.mark.parametrize("by", [0.1, np.float64(0.1), 2, True, np.int8(-1), np.inf, np.nan, -0.0, 2**100])
 def test_a_number_of_another_type_is_converted_where_the_parameter_holds_it(by: Any):
     (bits,) = struct.unpack("<i", np.float32(by).tobytes())

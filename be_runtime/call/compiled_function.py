@@ -1,0 +1,132 @@
+"""Functions that call a kernel: JAX compiles one program for each combination of the keyword arguments of a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
+
+from be_runtime.call.resolve import as_argument
+from be_runtime.xla import jax_port
+from be_runtime.xla.attribute_values import Value
+
+_MOST_PROGRAMS = 256
+"""Combinations of attributes whose programs are kept; the oldest goes first."""
+
+Program = Callable[..., Any]
+Converted = tuple[tuple[str, Value], ...]
+Zeros = tuple[tuple[str, float], ...]
+"""Attributes that are 0, and their signs: Python takes 0.0 and -0.0 for one value."""
+
+
+class CompiledFunction:
+    """A function of JAX arrays that calls a kernel.
+
+    Parameters
+    ----------
+    name, label, doc : str
+        Name of the function, the beginning of every message, and its description.
+    convert : callable
+        Function that checks the attributes of a call and converts them.
+    trace : callable
+        Function of described results, attributes and converted attributes; it makes a function of arrays.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        doc: str | None,
+        convert: Callable[[Mapping[str, Any]], Converted],
+        trace: Callable[[Any, Mapping[str, Any], Converted], Program],
+    ) -> None:
+        self.__name__, self.__qualname__, self.__doc__ = name, label, doc
+        self._convert = convert
+        self._trace = trace
+        self._known: dict[object, tuple[Program, Zeros]] = {}
+        self._exact: dict[object, Program] = {}
+        self._plain: Program | None = None
+
+    def clear(self) -> None:
+        """Forget the compiled programs, so that they are made anew."""
+        self._known.clear()
+        self._exact.clear()
+        self._plain = None
+
+    def __call__(self, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
+        """Call the kernel.
+
+        Parameters
+        ----------
+        *arrays : array
+            Inputs in the order of the arg_spec. For an optional input, None; for one that takes any number, a sequence.
+        outs : ShapeDtypeStruct, sequence of them, or callable, optional
+            The shape and dtype of each result, where the arg_spec doesn't tell them. A callable is given the inputs and
+            the attributes. For one struct the result is an array, for a sequence a tuple.
+        **attributes
+            Attributes by name; those with a default may be left out.
+
+        Returns
+        -------
+        array or tuple of array
+
+        Raises
+        ------
+        ArgumentError
+            Arrays or attributes are not as declared; nothing ran.
+        RegistrationError
+            The kernel is not for the platform of the program.
+        """
+        program = self._plain if outs is None and not attributes else None
+        if program is None:
+            program = self._program(outs, attributes)
+        try:
+            return program(*arrays)
+        except TypeError:
+            for number, each in enumerate(arrays):
+                as_argument(self.__qualname__, number, each, jax_port.as_array)
+            raise
+
+    def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
+        """Return the program for some keyword arguments, by Python's equality if that is theirs."""
+        try:
+            program, zeros = self._known[(*attributes.items(),) if outs is None else (outs, *attributes.items())]
+        except (KeyError, TypeError):
+            return self._find(outs, attributes)
+        if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
+            return self._find(outs, attributes)
+        return program
+
+    def _find(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
+        """Return the program for some keyword arguments, made on their first use."""
+        from be_runtime.xla import jax_call
+
+        converted = self._convert(attributes)
+        described = tuple(outs) if isinstance(outs, list) else outs
+        program = self._exact.get((described, converted))
+        if program is None:
+            program = jax_call.compiled(self._trace(described, dict(attributes), converted))
+            program = self._exact.setdefault((described, converted), program)
+            if len(self._exact) > _MOST_PROGRAMS:
+                self._exact.pop(next(iter(self._exact)))
+                self._known.clear()
+        zeros = _zeros(attributes)
+        if zeros is not None and not isinstance(outs, list):
+            self._known[(*attributes.items(),) if outs is None else (outs, *attributes.items())] = program, zeros
+        if outs is None and not attributes:
+            self._plain = program
+        return program
+
+
+def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:
+    """Return the attributes that are 0 with their signs; None if equal attributes may differ in another way."""
+    zeros = []
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            continue
+        if not isinstance(value, Real) or math.isnan(value):
+            return None
+        if value == 0:
+            zeros.append((name, math.copysign(1.0, value)))
+    return tuple(zeros)

@@ -1,0 +1,101 @@
+"""Raw and Numba kernels with a signature, as far as they get without a device: traced, compiled and lowered."""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from be_runtime import ArgumentError, cuda_kernel, numba_cuda_kernel
+from be_runtime.xla.attribute_values import as_jax
+
+SOURCE = """
+__global__ void rows(const float* x, float* y, float* room, int n, float by) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { room[i] = x[i]; y[i] = by * room[i]; }
+}
+"""
+X = np.zeros(300, np.float32)
+SIGNATURE = "arg[... k] ret[... k] scratch[4*k] attr.by=2"
+
+
+def rows(**options: Any) -> Any:
+    defaults: dict[str, Any] = {"signature": SIGNATURE, "grid": "ceil(k/256)", "block": 256}
+    return cuda_kernel(SOURCE, "rows", **defaults | options)
+
+
+def numba_rows(**options: Any) -> Any:
+    cuda: Any = pytest.importorskip("numba.cuda", reason="no Numba for CUDA: pip install 'brainevent-toolchain[numba]'")
+
+    @cuda.jit
+    def rows(x, y, room):
+        i = cuda.grid(1)
+        if i < y.size:
+            room[i] = i % 2
+            y[i] = room[i] * x[i]
+
+    return numba_cuda_kernel(rows, **{"signature": "arg[k] ret[k] scratch[4*k]", "launch_dims": "k"} | options)
+
+
+def traced(function: Any, *arrays: Any, **scalars: Any) -> tuple[Any, dict[str, Any]]:
+    """The types of the operation's results, and its attributes."""
+    (equation,) = jax.make_jaxpr(lambda *given: function(*given, **scalars))(*arrays).eqns
+    attributes = {name: as_jax(value) for name, value in equation.params["call"].attributes}
+    return [str(var.aval) for var in equation.outvars], attributes
+
+
+def test_a_raw_call_is_what_its_signature_says():
+    results, attributes = traced(rows(), X, n=300)
+    assert results == ["float32[300]", "uint8[1280]"], "scratch memory of a batch begins at multiples of 256"
+    assert attributes["launch"].tolist() == [2, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0]
+    two = int(np.float32(2).view(np.int32))
+    assert attributes["params"].reshape(-1, 4)[:, :2].tolist() == [[0, 0], [0, 1], [0, 2], [2, 300], [2, two]]
+    np.testing.assert_array_equal(traced(rows(), X, n=300, by=2.0)[1]["params"], attributes["params"])
+
+
+def test_a_numba_call_is_what_its_signature_says():
+    results, attributes = traced(numba_rows(), X)
+    assert results == ["float32[300]", "uint8[1200]"]
+    assert attributes["launch"][:6].tolist() == [2, 1, 1, 256, 1, 1]
+
+
+@pytest.mark.parametrize("make", [rows, numba_rows])
+def test_a_call_that_is_not_as_declared_is_refused(make: Any):
+    scalars = {"n": 300} if make is rows else {}
+    with pytest.raises(ArgumentError, match="takes 1 arrays"):
+        traced(make(), X, X, **scalars)
+    with pytest.raises(ArgumentError, match="rows has no attribute 'm'"):
+        traced(make(), X, **scalars, m=1)
+    named = {"grid": "k-300", "block": 1} | ({} if make is rows else {"launch_dims": None})
+    with pytest.raises(ArgumentError, match=r"rows: grid=0 is not allowed: 0 is below 1; k-300 with k = 300"):
+        traced(make(**named), X, **scalars)
+
+
+def test_leading_axes_are_a_batch():
+    mapped = jax.make_jaxpr(jax.vmap(lambda x: rows()(x, n=300)))(np.stack([X] * 3))
+    (equation,) = mapped.eqns
+    assert [str(var.aval) for var in equation.outvars] == ["float32[3,300]", "uint8[3,1280]"]
+
+
+@pytest.mark.parametrize("make", [rows, numba_rows])
+def test_effects_and_layouts_are_in_the_program(make: Any):
+    scalars = {"n": 300} if make is rows else {}
+
+    def lowered(**options: Any) -> str:
+        function = make(**options)
+        program = jax.jit(lambda x: function(x, **scalars))
+        return str(program.trace(X).lower(lowering_platforms=("cuda",)).as_text())
+
+    plain, kept, ordered = lowered(), lowered(has_side_effect=True), lowered(ordered=True)
+    assert "has_side_effect" not in plain
+    assert "has_side_effect = true" in kept
+    assert ("token" in kept, "token" in ordered) == (False, True)
+    assert "@be_runtime.launch(%arg1, %arg0)" in ordered
+    wide = np.zeros((2, 300), np.float32)
+    turned = rows(signature="arg[m k] ret[m k] scratch[4*k]", input_layouts=[(1, 0)])
+    program = jax.jit(lambda x: turned(x, n=300, by=1)).trace(wide).lower(lowering_platforms=("cuda",))
+    assert "operand_layouts = [dense<[0, 1]>" in program.as_text()

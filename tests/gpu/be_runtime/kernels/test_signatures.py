@@ -1,0 +1,163 @@
+"""Raw and Numba kernels with a signature: results, scratch memory, batches, arithmetic sizes, effects and layouts."""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from be_runtime import ArgumentError, cuda_kernel, numba_cuda_callable, numba_cuda_kernel
+from tests.support.cuda import run_json
+
+# Launches of Numba's own are small, and Numba warns of it; under pytest a warning is an error.
+pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size")
+
+ROWS, COLUMNS = 5, 300
+A = np.random.default_rng(0).integers(0, 9, (ROWS, COLUMNS)).astype(np.float32)
+SOURCE = """
+// One block for each row: differences to the row's first element, by way of scratch memory.
+__global__ void shifted(const float* x, float* y, float* room, int k, float by) {
+  const int row = blockIdx.x;
+  for (int i = threadIdx.x; i < k; i += blockDim.x) room[row * k + i] = by * x[row * k + i];
+  __syncthreads();
+  for (int i = threadIdx.x; i < k; i += blockDim.x) y[row * k + i] = room[row * k + i] - room[row * k];
+}
+
+__global__ void twice(const float* x, float* y, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+
+__device__ int count = 0;
+__global__ void stamp(const float* x, int* y) { *y = count++; }
+
+__global__ void number(const float* x, float* y, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 1000 * x[i] + i;
+}
+"""
+SHIFTED = "arg[n k] ret[n k]:like(0) scratch[4*n*k] attr.by=1"
+
+
+def raw_shifted(**options: Any) -> Any:
+    run = cuda_kernel(SOURCE, "shifted", signature=SHIFTED, grid="n", block="min(ceil(k/32)*32, 128)", **options)
+    return lambda x: run(x, k=x.shape[-1])
+
+
+def numba_shifted(**options: Any) -> Any:
+    cuda: Any = pytest.importorskip("numba.cuda")
+
+    @cuda.jit
+    def shifted(x, y, room):
+        row = cuda.blockIdx.x
+        values = room.view(np.float32)
+        for i in range(cuda.threadIdx.x, x.shape[1], cuda.blockDim.x):
+            values[row * x.shape[1] + i] = x[row, i]
+        cuda.syncthreads()
+        for i in range(cuda.threadIdx.x, x.shape[1], cuda.blockDim.x):
+            y[row, i] = values[row * x.shape[1] + i] - values[row * x.shape[1]]
+
+    signature = SHIFTED.removesuffix(" attr.by=1")
+    return numba_cuda_kernel(shifted, signature=signature, grid="n", block="min(k,128)", **options)
+
+
+MAKERS = [raw_shifted, numba_shifted]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_results_scratch_memory_and_sizes_follow_from_the_signature(make: Any):
+    run = make()
+    for x in (A, A[:2], A[:, :7], A[:1, :1]):
+        np.testing.assert_array_equal(run(x), x - x[:, :1])
+        np.testing.assert_array_equal(jax.jit(lambda x: run(x) + run(2 * x))(x), 3 * (x - x[:, :1]))
+    assert run(A[:0]).shape == (0, COLUMNS)
+
+
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_each_slice_of_a_batch_has_scratch_memory(make: Any, method: str):
+    batch = np.stack([A, A * A, A + 1])[:, :, :7]
+    run = make(vmap_method=method)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(run))(batch), batch - batch[:, :, :1])
+
+
+def test_an_array_that_is_not_as_declared_launches_nothing():
+    run = cuda_kernel(SOURCE, "twice", signature="arg[n] ret[n]", grid="n/256", block=256)
+    with pytest.raises(ArgumentError, match=r"twice: argument 0 has the shape \(5, 300\), but .* declared as \[n\]"):
+        run(A, n=1)
+    with pytest.raises(ArgumentError, match="n/256 can't be computed for n = 300: 300 is not divisible by 256"):
+        run(A[0], n=300)
+
+
+def test_leading_axes_need_no_method():
+    twice = cuda_kernel(SOURCE, "twice", signature="arg[... n] ret[... n]", grid="ceil(n/256)", block=256)
+    np.testing.assert_array_equal(jax.vmap(lambda x: twice(x, n=COLUMNS))(A), 2 * A)
+
+
+@pytest.mark.parametrize(("options", "calls"), [({}, 1), ({"has_side_effect": True}, 3), ({"ordered": True}, 3)])
+def test_a_call_whose_result_is_unused_is_kept_for_its_effect(options: dict[str, Any], calls: int):
+    # A device variable is the kernel's own: another source has a count of its own.
+    source = f"// {sorted(options)}\n{SOURCE}"
+    stamp = cuda_kernel(source, "stamp", signature="arg[] ret[]:int32", grid=1, block=1, **options)
+    first = int(stamp(0.0))
+    jax.jit(lambda x: (stamp(x), stamp(x + 1), x)[2])(1.0).block_until_ready()
+    assert int(stamp(0.0)) == first + calls
+
+
+ORDERED = """
+import json, sys, jax, jax.numpy as jnp
+from be_runtime import cuda_kernel
+stamp = cuda_kernel(sys.argv[1], "stamp", signature="arg[] ret[]:int32", grid=1, block=1, ordered=True)
+
+@jax.jit
+def program(x):
+    first = [stamp(x + i) for i in range(26)]
+    looped = jax.lax.fori_loop(0, 5, lambda _, at: stamp(at.astype(jnp.float32)), jnp.int32(0))
+    return [*first, looped, stamp(x)]
+
+print(json.dumps([[int(each) for each in program(1.0)] for _ in range(3)]))
+"""
+
+
+@pytest.mark.parametrize("graphs", ["", "FUSION,CUSTOM_CALL,WHILE"])
+def test_ordered_calls_run_in_the_order_of_the_program(graphs: str):
+    flags = f"--xla_gpu_enable_command_buffer={graphs} --xla_gpu_graph_min_graph_size=1"
+    for turn, found in enumerate(run_json(ORDERED, SOURCE, XLA_FLAGS=flags)):
+        start = 32 * turn
+        assert found == [*range(start, start + 26), start + 30, start + 31]
+
+
+def test_layouts_are_those_of_ffi_call():
+    x, place = jnp.asarray(A), np.arange(A.size, dtype=np.float32)
+
+    def number(**layouts: Any) -> Any:
+        run = cuda_kernel(SOURCE, "number", signature="arg[m k] ret[m k]", grid="ceil(m*k/128)", block=128, **layouts)
+        return np.asarray(jax.jit(lambda x: run(x, n=x.size))(x))
+
+    both = [(1, 0)]
+    columns = number(input_layouts=both, output_layouts=both)
+    np.testing.assert_array_equal(columns, 1000 * A + place.reshape(COLUMNS, ROWS).T)
+    np.testing.assert_array_equal(number(), 1000 * A + place.reshape(ROWS, COLUMNS))
+
+
+def test_python_that_launches_gets_scratch_memory_too():
+    cuda: Any = pytest.importorskip("numba.cuda")
+
+    @cuda.jit
+    def double(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = 2 * x[i]
+
+    def fourfold(x, out, room, stream):
+        middle = room.view(np.float32)
+        double[8, 64, stream](x, middle)
+        double[8, 64, stream](middle, out)
+
+    run = numba_cuda_callable(fourfold, signature="arg[n] ret[n] scratch[4*n]", graph=True, ordered=True)
+    np.testing.assert_array_equal(jax.jit(run)(A[0]), 4 * A[0])

@@ -36,10 +36,11 @@ from be_runtime.errors import (
     StreamWarning,
     TransformError,
 )
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, LoadedModule
 from be_toolchain import __version__
 
 if TYPE_CHECKING:
+    from be_runtime.call.function import KernelFunction
     from be_runtime.call.gradcheck import gradcheck
     from be_runtime.kernels.cuda.raw import cuda_kernel
     from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
@@ -63,7 +64,9 @@ __all__ = [
     "FallbackWarning",
     "GatherWarning",
     "GradientError",
+    "KernelFunction",
     "LoadError",
+    "LoadedModule",
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
@@ -96,6 +99,7 @@ __all__ = [
 _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
     "FallbackWarning": "kernels.operation.backends",
+    "KernelFunction": "call.function",
     "XLACustomKernel": "kernels.operation.operation",
     "cuda_kernel": "kernels.cuda.raw",
     "gradcheck": "call.gradcheck",

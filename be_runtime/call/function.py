@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.derivatives import Derivative, Rule
+from be_runtime.call.python_signature import documentation, inspect_signature
 from be_runtime.call.resolve import CallSignature, resolve
 from be_runtime.errors import ArgumentError
 from be_runtime.spec.model import Role
 from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import check_aliases, check_vmap_method
 from be_runtime.xla.attribute_values import Value
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MOST_PROGRAMS = 256
 """Combinations of attributes whose programs are kept; the oldest goes first."""
@@ -37,7 +41,19 @@ class Options(NamedTuple):
     on_gather: Literal["warn", "error"] = "warn"
 
 
-class KernelFunction:
+class CallOptions(TypedDict, total=False):
+    """The keyword arguments of `KernelFunction.with_options` but `outs`."""
+
+    vmap_method: str | None
+    input_output_aliases: Mapping[int, int] | None
+    has_side_effect: bool
+    ordered: bool
+    input_layouts: Sequence[Sequence[int] | None] | None
+    output_layouts: Sequence[Sequence[int] | None] | None
+    on_gather: Literal["warn", "error"]
+
+
+class KernelFunction(Generic[P, R]):
     """A function of JAX arrays that calls an entry point of a module.
 
     Parameters
@@ -55,23 +71,23 @@ class KernelFunction:
         self,
         signature: CallSignature,
         targets: Callable[[], tuple[tuple[str, str], ...]],
-        sibling: Callable[[str], KernelFunction],
+        sibling: Callable[[str], KernelFunction[..., Any]],
         options: Options | None = None,
         derivative: Derivative | None = None,
     ) -> None:
         self.__name__ = signature.label.rpartition(".")[2]
         self.__qualname__ = signature.label
-        self.__doc__ = signature.doc or f"The entry point {signature.label}."
-        self._signature = signature
+        self.__doc__ = documentation(signature, has_outs=options is not None and options.outs is not None)
+        self.signature = signature
         self._targets = targets
         self._sibling = sibling
         self._options = options or Options()
         self._derivative = derivative or Derivative()
-        self._programs: dict[object, tuple[Callable[..., Any], Zeros]] = {}
-        self._exact: dict[object, Callable[..., Any]] = {}
-        self._plain: Callable[..., Any] = self._first
+        self._programs: dict[object, tuple[Callable[..., R], Zeros]] = {}
+        self._exact: dict[object, Callable[..., R]] = {}
+        self._plain: Callable[..., R] = self._first
 
-    def __call__(self, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
+    def __call__(self, *arrays: P.args, **attributes: P.kwargs) -> R:
         """Call the kernel.
 
         Parameters
@@ -95,15 +111,21 @@ class KernelFunction:
         RegistrationError
             The kernel is not for the platform of the program.
         """
-        if outs is None and not attributes:
+        if not attributes:
             return self._plain(*arrays)
         try:
-            program, zeros = self._programs[(*attributes.items(),) if outs is None else (outs, *attributes.items())]
+            program, zeros = self._programs[(*attributes.items(),)]
         except (KeyError, TypeError):
-            return self._find(outs, attributes)(*arrays)
-        if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
-            return self._find(outs, attributes)(*arrays)
+            program, zeros = self._find(attributes), ()
+        if zeros and not _has_signs(attributes, zeros):
+            program = self._find(attributes)
         return program(*arrays)
+
+    @overload
+    def with_options(self, **options: Unpack[CallOptions]) -> KernelFunction[P, R]: ...
+
+    @overload
+    def with_options(self, *, outs: Any, **options: Unpack[CallOptions]) -> KernelFunction[..., R]: ...
 
     def with_options(
         self,
@@ -116,7 +138,7 @@ class KernelFunction:
         input_layouts: Sequence[Sequence[int] | None] | None = None,
         output_layouts: Sequence[Sequence[int] | None] | None = None,
         on_gather: Literal["warn", "error"] = "warn",
-    ) -> KernelFunction:
+    ) -> KernelFunction[..., R]:
         """Return the same function with other options.
 
         Parameters
@@ -162,7 +184,7 @@ class KernelFunction:
         )
         if on_gather not in ("warn", "error"):
             raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
-        return KernelFunction(self._signature, self._targets, self._sibling, options, self._derivative)
+        return KernelFunction(self.signature, self._targets, self._sibling, options, self._derivative)
 
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
@@ -212,7 +234,7 @@ class KernelFunction:
         --------
         >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
         """
-        count = len(self._signature.with_role(Role.ARG))
+        count = len(self.signature.with_role(Role.ARG))
         for index in linear_in:
             if index not in range(count):
                 raise ArgumentError(f"linear_in has {index!r}, but {self.__qualname__} has inputs 0 to {count - 1}")
@@ -234,52 +256,61 @@ class KernelFunction:
             except KeyError as error:
                 raise ArgumentError(f"the {what} rule of {self.__qualname__}: {error.args[0]}") from None
         if isinstance(rule, KernelFunction):
-            signature = rule._signature  # noqa: SLF001  # of the same class
+            signature = rule.signature
             names = tuple(param.name for param in signature.with_role(Role.ATTR))
             return Rule(rule.__qualname__, rule, names, is_kernel=True, inputs=len(signature.with_role(Role.ARG)))
         if not callable(rule):
             raise ArgumentError(f"the {what} rule of {self.__qualname__} is {rule!r}, neither a name nor a function")
-        names = tuple(param.name for param in self._signature.with_role(Role.ATTR))
+        names = tuple(param.name for param in self.signature.with_role(Role.ATTR))
         return Rule(getattr(rule, "__name__", what), rule, names)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the signature for `inspect.signature`."""
+        if name != "__signature__":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = self.__dict__[name] = inspect_signature(self.signature, has_outs=self._options.outs is not None)
+        return found
 
     def __repr__(self) -> str:
         from be_runtime.spec import render_spec
 
-        return f"<{self.__qualname__}: {' '.join(render_spec(self._signature.params))}>"
+        return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
 
-    def _first(self, *arrays: Any) -> Any:
+    def _first(self, *arrays: Any) -> R:
         """Make the program of calls without attributes, and run it."""
-        self._plain = self._find(None, {})
+        self._plain = self._find({})
         return self._plain(*arrays)
 
-    def _find(self, outs: Any, attributes: Mapping[str, Any]) -> Callable[..., Any]:
-        """Return the program for some attributes, made on their first use."""
-        converted = convert_attributes(self.__qualname__, self._signature.with_role(Role.ATTR), attributes)
+    def _find(self, keywords: Mapping[str, Any]) -> Callable[..., R]:
+        """Return the program for some attributes and `outs`, made on their first use."""
+        attributes = dict(keywords)
+        outs = attributes.pop("outs", None)
+        converted = convert_attributes(self.__qualname__, self.signature.with_role(Role.ATTR), attributes)
         described = self._options.outs if outs is None else outs
         exact = (tuple(described) if isinstance(described, list) else described, converted)
         program = self._exact.get(exact)
         if program is None:
-            program = self._exact[exact] = self._program(described, dict(attributes), converted)
+            program = self._exact[exact] = self._program(described, attributes, converted)
             if len(self._exact) > _MOST_PROGRAMS:
                 self._exact.pop(next(iter(self._exact)))
                 self._programs.clear()
         zeros = _zeros(attributes)
         if zeros is not None and not isinstance(outs, list):
-            self._programs[(*attributes.items(),) if outs is None else (outs, *attributes.items())] = program, zeros
+            self._programs[(*keywords.items(),)] = program, zeros
         return program
 
     def _program(
         self, outs: Any, attributes: Mapping[str, Any], converted: tuple[tuple[str, Value], ...]
-    ) -> Callable[..., Any]:
+    ) -> Callable[..., R]:
         from be_runtime.xla import jax_call
 
         options, targets = self._options, self._targets()
-        derivative, rets = self._derivative, len(self._signature.with_role(Role.RET))
-        vmap_method = options.vmap_method or self._signature.vmap_method
+        derivative, rets = self._derivative, len(self.signature.with_role(Role.RET))
+        vmap_method = options.vmap_method or self.signature.vmap_method
 
         def run(*arrays: Any) -> Any:
             resolved = resolve(
-                self._signature,
+                self.signature,
                 arrays,
                 outs,
                 attributes,
@@ -317,6 +348,10 @@ def _layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> Layouts
         if each is not None and sorted(each) != list(range(len(each))):
             raise ArgumentError(f"{what}[{index}] is {each}, which is not a permutation of an array's axes")
     return layouts
+
+
+def _has_signs(attributes: Mapping[str, Any], zeros: Zeros) -> bool:
+    return all(math.copysign(1.0, attributes[name]) == sign for name, sign in zeros)
 
 
 def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:

@@ -100,6 +100,7 @@ def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> 
                 warning=_race(binding.entry) if language == "cuda" else "",
                 spec=render_spec((*binding.entry.params, *binding.entry.rules)),
                 names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
+                doc=binding.entry.doc,
             )
             for found in bindings.values()
             for binding in found

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from be_runtime.errors import LoadError
 from be_runtime.generate.contents import Handlers
@@ -45,8 +45,8 @@ def _load_hints(message: str) -> tuple[str, ...]:
     return ()
 
 
-class CompiledModule:
-    """A loaded module, as the load functions return it.
+class LoadedModule:
+    """A loaded module as far as all are the same; stubs add the functions of one.
 
     Parameters
     ----------
@@ -65,6 +65,107 @@ class CompiledModule:
     register : callable
         Function that registers a target for the module's platform: name, content, and a function that makes the
         handler. It returns the name of JAX's platform.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        path: Path,
+        content_hash: str,
+        handlers: Mapping[str, Handlers],
+        captures_graphs: bool,
+        library: ctypes.CDLL,
+        capsule: Callable[[object], object],
+        register: Callable[[str, str, Callable[[], object]], str],
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.content_hash = content_hash
+        self._handlers = dict(handlers)
+        self._symbols = {name: each.graph if captures_graphs else each.plain for name, each in handlers.items()}
+        self._library = library
+        self._capsule = capsule
+        self._register = register
+        self._functions: dict[str, KernelFunction[..., Any]] = {}
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The names of the module's functions, in the order of the source."""
+        return tuple(self._symbols)
+
+    def get_handler(self, name: str) -> object:
+        """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
+
+        Raises
+        ------
+        KeyError
+            The module has no such function.
+        """
+        if name not in self._symbols:
+            raise self._lacks(name)
+        return self._capsule(getattr(self._library, self._symbols[name]))
+
+    def __getitem__(self, name: str) -> KernelFunction[..., Any]:
+        """Return a function of the module, which is called with arrays and attributes.
+
+        Raises
+        ------
+        KeyError
+            The module has no such function.
+        """
+        if name not in self._functions:
+            self._functions[name] = self._make_function(name)
+        return self._functions[name]
+
+    def __dir__(self) -> list[str]:
+        """The names of the functions, and what every module has."""
+        return sorted({*super().__dir__(), *self._handlers})
+
+    def _make_function(self, name: str) -> KernelFunction[..., Any]:
+        handlers = self._handlers.get(name)
+        if handlers is None:
+            raise self._lacks(name)
+        from be_runtime.call.function import KernelFunction
+        from be_runtime.call.resolve import CallSignature
+        from be_runtime.spec import parse_spec
+
+        label = f"{self.name}.{name}"
+        params = parse_spec(handlers.spec, function=label)
+        named = zip(params, handlers.names, strict=True)
+        signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
+        return KernelFunction(signature, partial(self._targets, name), self.__getitem__)
+
+    def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Register a function's target under a name that its content determines."""
+        content = f"{self.content_hash}:{self._symbols[name]}"
+        target = f"be.{self.content_hash[:_HASH_DIGITS]}.{self._symbols[name]}"
+        return ((self._register(target, content, partial(self.get_handler, name)), target),)
+
+    def _lacks(self, name: str) -> KeyError:
+        return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
+
+    def __copy__(self) -> Self:
+        """Return the module itself, since it is immutable."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the module itself."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to pickle: the library is loaded in this process."""
+        raise TypeError(
+            f"module {self.name!r} can't be pickled, since its code is loaded in this process alone: call the load "
+            "function in the other process, which finds it in the cache"
+        )
+
+    def __repr__(self) -> str:
+        return f"CompiledModule(name={self.name!r}, functions={list(self._symbols)}, path={str(self.path)!r})"
+
+
+class CompiledModule(LoadedModule):
+    """A loaded module, as the load functions return it.
 
     Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same, also for a
     name that is no identifier, or that the module has itself.
@@ -88,106 +189,10 @@ class CompiledModule:
     [-0.0, -1.0, -2.0]
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        path: Path,
-        content_hash: str,
-        handlers: Mapping[str, Handlers],
-        captures_graphs: bool,
-        library: ctypes.CDLL,
-        capsule: Callable[[object], object],
-        register: Callable[[str, str, Callable[[], object]], str],
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.content_hash = content_hash
-        self._handlers = dict(handlers)
-        self._symbols = {name: each.graph if captures_graphs else each.plain for name, each in handlers.items()}
-        self._library = library
-        self._capsule = capsule
-        self._register = register
-        self._functions: dict[str, KernelFunction] = {}
-
-    @property
-    def function_names(self) -> tuple[str, ...]:
-        """The names of the module's functions, in the order of the source."""
-        return tuple(self._symbols)
-
-    def get_handler(self, name: str) -> object:
-        """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
-
-        Raises
-        ------
-        KeyError
-            The module has no such function.
-        """
-        if name not in self._symbols:
-            raise self._lacks(name)
-        return self._capsule(getattr(self._library, self._symbols[name]))
-
-    def __getitem__(self, name: str) -> KernelFunction:
-        """Return a function of the module, which is called with arrays and attributes.
-
-        Raises
-        ------
-        KeyError
-            The module has no such function.
-        """
-        if name not in self._functions:
-            self._functions[name] = self._make_function(name)
-        return self._functions[name]
-
-    def __getattr__(self, name: str) -> KernelFunction:
+    def __getattr__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, as ``module[name]`` does."""
         if name.startswith("__") or name not in self.__dict__.get("_handlers", ()):
             has = ", ".join(self.__dict__.get("_handlers", ()))
             raise AttributeError(f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}")
         function = self.__dict__[name] = self[name]
         return function
-
-    def __dir__(self) -> list[str]:
-        """The names of the functions, and what every module has."""
-        return sorted({*super().__dir__(), *self._handlers})
-
-    def _make_function(self, name: str) -> KernelFunction:
-        handlers = self._handlers.get(name)
-        if handlers is None:
-            raise self._lacks(name)
-        from be_runtime.call.function import KernelFunction
-        from be_runtime.call.resolve import CallSignature
-        from be_runtime.spec import parse_spec
-
-        label = f"{self.name}.{name}"
-        params = parse_spec(handlers.spec, function=label)
-        named = zip(params, handlers.names, strict=True)
-        signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
-        return KernelFunction(signature, partial(self._targets, name), self.__getitem__)
-
-    def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Register a function's target under a name that its content determines."""
-        content = f"{self.content_hash}:{self._symbols[name]}"
-        target = f"be.{self.content_hash[:_HASH_DIGITS]}.{self._symbols[name]}"
-        return ((self._register(target, content, partial(self.get_handler, name)), target),)
-
-    def _lacks(self, name: str) -> KeyError:
-        return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
-
-    def __copy__(self) -> CompiledModule:
-        """Return the module itself, since it is immutable."""
-        return self
-
-    def __deepcopy__(self, memo: object) -> CompiledModule:
-        """Return the module itself."""
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to pickle: the library is loaded in this process."""
-        raise TypeError(
-            f"module {self.name!r} can't be pickled, since its code is loaded in this process alone: call the load "
-            "function in the other process, which finds it in the cache"
-        )
-
-    def __repr__(self) -> str:
-        return f"CompiledModule(name={self.name!r}, functions={list(self._symbols)}, path={str(self.path)!r})"

@@ -77,15 +77,20 @@ class KernelFunction(Generic[P, R]):
     ) -> None:
         self.__name__ = signature.label.rpartition(".")[2]
         self.__qualname__ = signature.label
-        self.__doc__ = documentation(signature, has_outs=options is not None and options.outs is not None)
+        self._options = options or Options()
+        self.__doc__ = documentation(signature, has_outs=self.has_outs)
         self.signature = signature
         self._targets = targets
         self._sibling = sibling
-        self._options = options or Options()
         self._derivative = derivative or Derivative()
         self._programs: dict[object, tuple[Callable[..., R], Zeros]] = {}
         self._exact: dict[object, Callable[..., R]] = {}
         self._plain: Callable[..., R] = self._first
+
+    @property
+    def has_outs(self) -> bool:
+        """True if `outs` is among the options."""
+        return self._options.outs is not None
 
     def __call__(self, *arrays: P.args, **attributes: P.kwargs) -> R:
         """Call the kernel.
@@ -268,7 +273,7 @@ class KernelFunction(Generic[P, R]):
         """Make the signature for `inspect.signature`."""
         if name != "__signature__":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = self.__dict__[name] = inspect_signature(self.signature, has_outs=self._options.outs is not None)
+        found = self.__dict__[name] = inspect_signature(self.signature, has_outs=self.has_outs)
         return found
 
     def __repr__(self) -> str:

@@ -71,7 +71,7 @@ def call_arguments(
     spelt = [param for param in attributes if not keyword.iskeyword(param.name)]
     derived = has_outs or all(is_derived(ret, signature.with_role(Role.ARG)) for ret in rets)
     outs = _STRUCT if _is_single(rets) else f"{_LIST}[{_STRUCT}]"
-    outs = f"{outs} | collections.abc.Callable[..., {outs}]"
+    outs = f"{outs} | collections.abc.Callable[..., typing.Any]"
     return [
         *_arrays(signature),
         *(Argument(param.name, _type(param, struct), _default(param)) for param in spelt),
@@ -168,11 +168,15 @@ def describe(signature: CallSignature) -> str:
     return f"{signature.doc}\n\n{spec}" if signature.doc else spec
 
 
-def documentation(signature: CallSignature, *, has_outs: bool = False) -> str:
-    """Return the text that `help` shows, with the signature as its first line."""
+def call_text(signature: CallSignature, *, has_outs: bool = False) -> str:
+    """Write a call with the types of its arguments and of its result."""
     arguments = ", ".join(render_arguments(call_arguments(signature, has_outs=has_outs)))
-    call = f"{signature.label.rpartition('.')[2]}({arguments}) -> {result_type(signature)}"
-    return f"{without_modules(call)}\n\n{describe(signature)}"
+    return without_modules(f"{signature.label.rpartition('.')[2]}({arguments}) -> {result_type(signature)}")
+
+
+def documentation(signature: CallSignature, *, has_outs: bool = False) -> str:
+    """Return the text that `help` shows, with the call as its first line."""
+    return f"{call_text(signature, has_outs=has_outs)}\n\n{describe(signature)}"
 
 
 def inspect_signature(signature: CallSignature, *, has_outs: bool = False) -> inspect.Signature:

@@ -105,7 +105,7 @@ def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[S
 def _module_stub(name: str) -> Stub:
     """Make the stub of a Python module; its kernels and modules of kernels are known when it has been imported."""
     module = _imported(name)
-    file = Path(module.__file__ or "")
+    file = Path(getattr(module, "__file__", None) or "")
     if file.suffix != ".py":
         raise SourceNotFoundError(f"{name} has no Python source")
     with tokenize.open(file) as opened:

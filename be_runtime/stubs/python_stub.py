@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 _LONGEST_TEXT = 200
 _CONSTANTS = (bool, bytes, complex, float, int, str)
+_NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _AS_THEY_ARE = ("Import", "ImportFrom", "AugAssign", "TypeAlias")
 """Statements that a stub has too; Python 3.11 has no node for the last."""
 
@@ -59,7 +60,7 @@ def _bound(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.alias):
             yield node.asname or node.name.partition(".")[0]
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        elif isinstance(node, _NAMED):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -111,10 +112,11 @@ def _constant_type(value: ast.expr) -> str:
 def _attributes(node: ast.ClassDef) -> list[ast.stmt]:
     """Declare the attributes that methods give to their first parameter."""
     found: dict[str, ast.expr] = {}
-    for method in node.body:
-        if isinstance(method, ast.FunctionDef) and method.args.args:
-            found = {**_given_attributes(method), **found}
-    known = {name for member in node.body for name in _bound(member)}
+    known: set[str] = set()
+    for member in node.body:
+        if isinstance(member, ast.FunctionDef) and member.args.args:
+            found |= {name: kind for name, kind in _given_attributes(member).items() if name not in found}
+        known |= {member.name} if isinstance(member, _NAMED) else set(_bound(member))
     return [_declared(name, kind) for name, kind in found.items() if name not in known]
 
 
@@ -134,7 +136,7 @@ def _given_attributes(method: ast.FunctionDef) -> dict[str, ast.expr]:
     return found
 
 
-def _doc(node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.stmt]:
+def _doc(node: ast.Module | _NAMED) -> list[ast.stmt]:
     return node.body[:1] if ast.get_docstring(node) is not None else []
 
 

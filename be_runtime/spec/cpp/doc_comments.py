@@ -6,7 +6,7 @@ import re
 from textwrap import dedent
 
 _DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
-_DOC_BLOCK = re.compile(r"/\*[*!](?![*/])(.*?)\*/", re.DOTALL)
+_DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)
 _STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
 
 

@@ -28,6 +28,11 @@ _R = typing.TypeVar("_R")
 
 def _kernel(function: collections.abc.Callable[_P, _R], /) -> be_runtime.KernelFunction[_P, _R]: ...
 """
+_USED = frozenset(
+    {"_kernel", "be_runtime", "collections", "complex", "jax", "numpy", "staticmethod", "str", "tuple", "typing"}
+)
+"""Names that the text of a class uses, and that no function in it may have."""
+
 _WIDTH = 120
 
 
@@ -68,9 +73,9 @@ def render_class(name: str, functions: Iterable[StubFunction], *, reserved: Iter
         Name of the class.
     functions : iterable of StubFunction
     reserved : iterable of str
-        Names that each module has; an entry point of such a name, or of one that is no identifier, is only an item.
+        Names that each module has. An entry point of such a name, or of one that is no identifier, is only an item.
     """
-    kept = set(reserved)
+    kept = _USED.union(reserved)
     shown = [each for each in functions if _is_name(each.name) and each.name not in kept]
     parts = [_render(each, prefix=name, indent="    ") for each in shown]
     body = "\n".join(text for _, text in parts) or "    ...\n"

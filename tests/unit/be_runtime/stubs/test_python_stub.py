@@ -24,7 +24,7 @@ def stub(source: str, *names: str) -> str:
         ("T = TypeVar('T'); U = int | str; __all__ = ['a']", "T = TypeVar('T')\nU = int | str\n__all__ = ['a']"),
         ("X = dedent('''\n" + "a" * 300 + "''') + f'{x:>3}'", "X = dedent('') + ''"),
         ("__all__ += ['b']\nprint(1)\ndel x\nx.y = 3\nx[0] = 4", "__all__ += ['b']"),
-        ("if TYPE_CHECKING:\n  import x\nelse:\n  print()\n  a = x()", "if TYPE_CHECKING:\n    import x\nelse:\n    a = x()"),
+        ("if x:\n  import y\nelse:\n  print()\n  a = x()", "if x:\n    import y\nelse:\n    a = x()"),
         ("if a:\n  ops = load(1)\nelse:\n  ops = load(2)", "if a:\n    ..."),
         ("try:\n  import x\nexcept ImportError:\n  x = None\nelse:\n  y = 3", "import x\ny: int"),
         ("with x as y:\n  z = 3", "z: int"),

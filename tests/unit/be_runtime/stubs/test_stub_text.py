@@ -22,6 +22,7 @@ FUNCTIONS = {
     "attr.config:{lr:float32 n:int32=3 in:bool}; attr.lambda:int32; scratch[n*4]; state",
     "empty": "ret[3]:float32; attr.limit:float32=inf",
     "path": "arg; ret",
+    "complex": "arg; ret",
     "a.f": "arg; ret",
 }
 DOC = 'Ends with a quote "\n\n    Indented \\ and """ \x1b \udc80.'
@@ -31,7 +32,8 @@ def functions() -> list[StubFunction]:
     found = []
     for name, tokens in FUNCTIONS.items():
         names = iter(["x", "lambda", "xs"])
-        params = (p if p.role is Role.ATTR else p._replace(name=next(names, "")) for p in parse_spec(tokens.split("; ")))
+        parsed = parse_spec(tokens.split("; "))
+        params = (each if each.role is Role.ATTR else each._replace(name=next(names, "")) for each in parsed)
         signature = CallSignature(f"ops.{name}", tuple(params), DOC if name == "matvec" else "")
         found.append(StubFunction(name, signature, has_outs=name == "scan"))
     return found

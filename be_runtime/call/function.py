@@ -149,7 +149,8 @@ class KernelFunction(Generic[P, R]):
         Parameters
         ----------
         vmap_method : str, optional
-            As for ``jax.ffi.ffi_call``. By default ``"broadcast_all"`` if all arrays declare leading axes, else none.
+            As for ``jax.ffi.ffi_call``. By default ``"broadcast_all"`` if all arrays declare leading axes,
+            ``"sequential"`` if all declare their axes, else none.
         input_output_aliases : dict of int to int, optional
             Inputs whose memory a result may use.
         has_side_effect : bool

@@ -95,10 +95,10 @@ def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[S
     except EntryPointNotFoundError as error:
         error.hints = (*error.hints, "or name the Python module that loads it with functions=")
         raise
+    found = [(binding.export, binding.entry) for bindings in bound.values() for binding in bindings]
     return [
-        StubFunction(binding.export, CallSignature(f"{name}.{binding.export}", binding.entry.params, binding.entry.doc))
-        for bindings in bound.values()
-        for binding in bindings
+        StubFunction(export, CallSignature(f"{name}.{export}", (*entry.params, *entry.rules), entry.doc))
+        for export, entry in found
     ]
 
 

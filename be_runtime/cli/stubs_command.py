@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from be_runtime.call.function import KernelFunction
 from be_runtime.call.python_signature import call_text
 from be_runtime.call.resolve import CallSignature
 from be_runtime.cli.answer import Answer
@@ -138,6 +137,8 @@ def _imported(name: str) -> ModuleType:
 
 def _declaration(name: str, value: object) -> str:
     """Declare a kernel or a module of kernels; empty for any other value."""
+    from be_runtime.call.function import KernelFunction  # it imports jax, which sources don't need
+
     if isinstance(value, KernelFunction):
         return render_function(StubFunction(name, value.signature, value.has_outs))
     if isinstance(value, LoadedModule):

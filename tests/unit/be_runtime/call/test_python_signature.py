@@ -11,7 +11,6 @@ from be_runtime.call.resolve import CallSignature
 from be_runtime.spec import parse_spec
 from be_runtime.spec.model import Role
 
-
 SIBLINGS: dict[str, KernelFunction[..., object]] = {}
 
 

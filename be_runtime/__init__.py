@@ -42,10 +42,11 @@ from be_runtime.errors import (
     StreamWarning,
     TransformError,
 )
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, LoadedModule
 from be_toolchain import __version__
 
 if TYPE_CHECKING:
+    from be_runtime.call.function import KernelFunction
     from be_runtime.call.gradcheck import gradcheck
     from be_runtime.kernels.cuda.raw import cuda_kernel
     from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
@@ -71,7 +72,9 @@ __all__ = [
     "GatherWarning",
     "GradientError",
     "KernelError",
+    "KernelFunction",
     "LoadError",
+    "LoadedModule",
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
@@ -114,6 +117,7 @@ __all__ = [
 _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
     "FallbackWarning": "kernels.operation.backends",
+    "KernelFunction": "call.function",
     "XLACustomKernel": "kernels.operation.operation",
     "benchmark_function": "kernels.operation.benchmark",
     "cuda_kernel": "kernels.cuda.raw",

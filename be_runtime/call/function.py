@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.call_options import OnGather, Options, check_options
 from be_runtime.call.compiled_function import CompiledFunction, Converted
 from be_runtime.call.derivatives import Derivative, Rule
+from be_runtime.call.python_signature import documentation, inspect_signature
 from be_runtime.call.resolve import CallSignature, resolve
 from be_runtime.call.tracing import Targets, bind_call, default_method
 from be_runtime.errors import ArgumentError
 from be_runtime.spec.model import Role
 from be_runtime.xla import jax_port
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class KernelFunction(CompiledFunction):
+
+class CallOptions(TypedDict, total=False):
+    """The keyword arguments of `KernelFunction.with_options` but `outs`."""
+
+    vmap_method: str | None
+    input_output_aliases: Mapping[int, int] | None
+    has_side_effect: bool
+    ordered: bool
+    input_layouts: Sequence[Sequence[int] | None] | None
+    output_layouts: Sequence[Sequence[int] | None] | None
+    on_gather: OnGather
+
+
+class KernelFunction(CompiledFunction, Generic[P, R]):
     """A function of JAX arrays that calls an entry point of a module.
 
     Parameters
@@ -35,11 +51,11 @@ class KernelFunction(CompiledFunction):
         self,
         signature: CallSignature,
         targets: Callable[[], Targets],
-        sibling: Callable[[str], KernelFunction],
+        sibling: Callable[[str], KernelFunction[..., Any]],
         options: Options | None = None,
         derivative: Derivative | None = None,
     ) -> None:
-        self._signature = signature
+        self.signature = signature
         self._targets = targets
         self._sibling = sibling
         self._derivative = derivative or Derivative()
@@ -47,10 +63,26 @@ class KernelFunction(CompiledFunction):
         super().__init__(
             signature.label.rpartition(".")[2],
             signature.label,
-            signature.doc or f"The entry point {signature.label}.",
+            documentation(signature, has_outs=self.has_outs),
             partial(convert_attributes, signature.label, signature.with_role(Role.ATTR)),
             self._traced,
         )
+
+    @property
+    def has_outs(self) -> bool:
+        """True if `outs` is among the options."""
+        return self._options.outs is not None
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *arrays: P.args, **attributes: P.kwargs) -> R:
+            """Call the kernel, see `CompiledFunction`."""
+
+    @overload
+    def with_options(self, *, outs: Any, **options: Unpack[CallOptions]) -> KernelFunction[..., R]: ...
+
+    @overload
+    def with_options(self, **options: Unpack[CallOptions]) -> KernelFunction[P, R]: ...
 
     def with_options(
         self,
@@ -63,7 +95,7 @@ class KernelFunction(CompiledFunction):
         input_layouts: Sequence[Sequence[int] | None] | None = None,
         output_layouts: Sequence[Sequence[int] | None] | None = None,
         on_gather: OnGather = "warn",
-    ) -> KernelFunction:
+    ) -> KernelFunction[..., R]:
         """Return the same function with other options.
 
         Parameters
@@ -101,7 +133,7 @@ class KernelFunction(CompiledFunction):
         options = check_options(
             outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, on_gather
         )
-        return KernelFunction(self._signature, self._targets, self._sibling, options, self._derivative)
+        return KernelFunction(self.signature, self._targets, self._sibling, options, self._derivative)
 
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
@@ -151,7 +183,7 @@ class KernelFunction(CompiledFunction):
         --------
         >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
         """
-        count = len(self._signature.with_role(Role.ARG))
+        count = len(self.signature.with_role(Role.ARG))
         for index in linear_in:
             if index not in range(count):
                 raise ArgumentError(f"linear_in has {index!r}, but {self.__qualname__} has inputs 0 to {count - 1}")
@@ -171,28 +203,35 @@ class KernelFunction(CompiledFunction):
             except KeyError as error:
                 raise ArgumentError(f"the {what} rule of {self.__qualname__}: {error.args[0]}") from None
         if isinstance(rule, KernelFunction):
-            signature = rule._signature  # noqa: SLF001  # of the same class
+            signature = rule.signature
             names = tuple(param.name for param in signature.with_role(Role.ATTR))
             return Rule(rule.__qualname__, rule, names, is_kernel=True, inputs=len(signature.with_role(Role.ARG)))
         if not callable(rule):
             raise ArgumentError(f"the {what} rule of {self.__qualname__} is {rule!r}, neither a name nor a function")
-        names = tuple(param.name for param in self._signature.with_role(Role.ATTR))
+        names = tuple(param.name for param in self.signature.with_role(Role.ATTR))
         return Rule(getattr(rule, "__name__", what), rule, names)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the signature for `inspect.signature`."""
+        if name != "__signature__":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = self.__dict__[name] = inspect_signature(self.signature, has_outs=self.has_outs)
+        return found
 
     def __repr__(self) -> str:
         from be_runtime.spec import render_spec
 
-        return f"<{self.__qualname__}: {' '.join(render_spec(self._signature.params))}>"
+        return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
 
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
         """Make the function of arrays for some attributes."""
         described, targets = self._options.outs if outs is None else outs, self._targets()
-        derivative, rets = self._derivative, len(self._signature.with_role(Role.RET))
+        derivative, rets = self._derivative, len(self.signature.with_role(Role.RET))
         transposes = derivative.bound_transposes(attributes)
 
         def run(*arrays: Any) -> Any:
             resolved = resolve(
-                self._signature,
+                self.signature,
                 arrays,
                 described,
                 attributes,

@@ -228,6 +228,12 @@ def _dtype(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], dty
     return every.pop()
 
 
+def is_derived(ret: Param, args: Sequence[Param]) -> bool:
+    """Return whether the shape and the dtype of a result follow from the declaration."""
+    has_shape = ret.many is Many.ONE and (ret.axes is not None or isinstance(ret.like, int))
+    return has_shape and (ret.dtype is not None or ret.like is not None or any(arg.many is Many.ONE for arg in args))
+
+
 def _underived(label: str, number: int, what: str, example: str) -> ArgumentError:
     return ArgumentError(
         f"{label}: the {what} of result {number} does not follow from the arg_spec",

@@ -101,6 +101,7 @@ def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> 
                 call_name=binding.entry.call_name,
                 spec=render_spec((*binding.entry.params, *binding.entry.rules)),
                 names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
+                doc=binding.entry.doc,
                 instantiate=binding.instantiate,
             )
             for found in bindings.values()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from be_runtime.errors import LoadError
 from be_runtime.generate.contents import Handlers
@@ -45,8 +45,8 @@ def _load_hints(message: str) -> tuple[str, ...]:
     return ()
 
 
-class CompiledModule:
-    """A loaded module, as the load functions return it.
+class LoadedModule:
+    """A loaded module as far as all are the same; stubs add the functions of one.
 
     Parameters
     ----------
@@ -69,27 +69,6 @@ class CompiledModule:
     register : callable
         Function that registers a target for the module's platform: name, content, and a function that makes the
         handler. It returns the name of JAX's platform.
-
-    Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same, also for a
-    name that is no identifier, or that the module has itself.
-
-    Examples
-    --------
-    >>> import be_runtime
-    >>> module = be_runtime.load_cpp_inline(
-    ...     "doc_negate",
-    ...     '''
-    ... #include "brainevent/common.h"
-    ... // @BE negate arg ret
-    ... void negate(const BE::Tensor x, BE::Tensor y) {
-    ...   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = -x.data_ptr<float>()[i];
-    ... }''',
-    ... )
-    >>> module.function_names
-    ['negate']
-    >>> import jax, jax.numpy as jnp
-    >>> module.negate(jnp.arange(3.0), outs=jax.ShapeDtypeStruct((3,), jnp.float32)).tolist()
-    [-0.0, -1.0, -2.0]
     """
 
     def __init__(
@@ -116,7 +95,7 @@ class CompiledModule:
         self._library = library
         self._capsule = capsule
         self._register = register
-        self._functions: dict[str, KernelFunction] = {}
+        self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @property
     def function_names(self) -> list[str]:
@@ -146,7 +125,7 @@ class CompiledModule:
             return execute
         return {"instantiate": self._capsule(getattr(self._library, instantiate)), "execute": execute}
 
-    def __getitem__(self, name: str) -> KernelFunction:
+    def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, which is called with arrays and attributes.
 
         Raises
@@ -158,19 +137,11 @@ class CompiledModule:
             self._functions[name] = self._make_function(name)
         return self._functions[name]
 
-    def __getattr__(self, name: str) -> KernelFunction:
-        """Return a function of the module, as ``module[name]`` does."""
-        if name.startswith("__") or name not in self.__dict__.get("_handlers", ()):
-            has = ", ".join(self.__dict__.get("_handlers", ()))
-            raise AttributeError(f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}")
-        function = self.__dict__[name] = self[name]
-        return function
-
     def __dir__(self) -> list[str]:
         """The names of the functions, and what every module has."""
         return sorted({*super().__dir__(), *self._handlers})
 
-    def _make_function(self, name: str) -> KernelFunction:
+    def _make_function(self, name: str) -> KernelFunction[..., Any]:
         handlers = self._handlers.get(name)
         if handlers is None:
             raise self._lacks(name)
@@ -193,11 +164,11 @@ class CompiledModule:
     def _lacks(self, name: str) -> KeyError:
         return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
 
-    def __copy__(self) -> CompiledModule:
+    def __copy__(self) -> Self:
         """Return the module itself, since it is immutable."""
         return self
 
-    def __deepcopy__(self, memo: object) -> CompiledModule:
+    def __deepcopy__(self, memo: object) -> Self:
         """Return the module itself."""
         return self
 
@@ -210,3 +181,37 @@ class CompiledModule:
 
     def __repr__(self) -> str:
         return f"CompiledModule(name={self.name!r}, functions={list(self._symbols)}, path={str(self.path)!r})"
+
+
+class CompiledModule(LoadedModule):
+    """A loaded module, as the load functions return it.
+
+    Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same, also for a
+    name that is no identifier, or that the module has itself.
+
+    Examples
+    --------
+    >>> import be_runtime
+    >>> module = be_runtime.load_cpp_inline(
+    ...     "doc_negate",
+    ...     '''
+    ... #include "brainevent/common.h"
+    ... // @BE negate arg ret
+    ... void negate(const BE::Tensor x, BE::Tensor y) {
+    ...   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = -x.data_ptr<float>()[i];
+    ... }''',
+    ... )
+    >>> module.function_names
+    ['negate']
+    >>> import jax, jax.numpy as jnp
+    >>> module.negate(jnp.arange(3.0), outs=jax.ShapeDtypeStruct((3,), jnp.float32)).tolist()
+    [-0.0, -1.0, -2.0]
+    """
+
+    def __getattr__(self, name: str) -> KernelFunction[..., Any]:
+        """Return a function of the module, as ``module[name]`` does."""
+        if name.startswith("__") or name not in self.__dict__.get("_handlers", ()):
+            has = ", ".join(self.__dict__.get("_handlers", ()))
+            raise AttributeError(f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}")
+        function = self.__dict__[name] = self[name]
+        return function

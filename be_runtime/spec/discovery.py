@@ -279,6 +279,7 @@ def _unseen(request: _Request, program: Program) -> EntryPoint:
         source=places.source(start).name,
         line=places.line(start),
         rules=rules,
+        doc=program.doc_above(start),
     )
 
 
@@ -310,7 +311,14 @@ def _entry(request: _Request, params: tuple[Param, ...], function: Function, pro
         source=places.source(function.line_start).name,
         line=places.line(function.line_start),
         launches_out_of_order=_launches_out_of_order(params, function, program),
+        doc=_doc(request, function, program),
     )
+
+
+def _doc(request: _Request, function: Function, program: Program) -> str:
+    """Return the documentation above the function, else above its annotation."""
+    note = request.annotation
+    return program.doc_above(function.line_start) or (program.doc_above(note.start) if note is not None else "")
 
 
 def _launches_out_of_order(params: tuple[Param, ...], function: Function, program: Program) -> bool:

@@ -104,6 +104,8 @@ class EntryPoint(NamedTuple):
         True if its own code is known to launch a CUDA kernel on a stream other than XLA's.
     rules : tuple of Param
         Axes that may be split over devices, with ``Role.PARALLEL`` and ``Role.REDUCE``.
+    doc : str
+        Text of the documentation comment above it.
     """
 
     name: str
@@ -113,6 +115,7 @@ class EntryPoint(NamedTuple):
     line: int
     launches_out_of_order: bool = False
     rules: tuple[Param, ...] = ()
+    doc: str = ""
 
     def with_role(self, role: Role) -> tuple[Param, ...]:
         """Return the parameters of one role, in call order."""

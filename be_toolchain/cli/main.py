@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import io
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from be_toolchain.cli.guard import guarded
 from be_toolchain.cli.parser import CHANGING, build_parser
 from be_toolchain.machine.system import LocalSystem, System
-from be_toolchain.report.exit_codes import (
-    INTERNAL,
-    INTERRUPTED_BY_USER,
-    NO_CUDA,
-    NO_CXX,
-    NOT_WRITTEN,
-    READER_GONE,
-    WORKS,
-)
+from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.terminal import hand_over, say
 
 if TYPE_CHECKING:
@@ -61,31 +51,11 @@ def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> 
     int
         The exit code; usage errors leave through SystemExit, as argparse does.
     """
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed before Python started
-            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115, PTH123 - open until the end
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
-    try:
-        try:
-            return _main(argv, system)
-        finally:
-            sys.stdout.flush()  # also after argparse's SystemExit, which follows its help
-    except OSError as error:
-        if not _is_about_output(error):
-            raise
-        _drop_output()
-        if isinstance(error, BrokenPipeError):
-            return READER_GONE
-        say(f"can't write: {error}", sys.stderr)
-        return NOT_WRITTEN
-    except KeyboardInterrupt:
-        say("interrupted", file=sys.stderr)
-        return INTERRUPTED_BY_USER
+    return guarded(lambda: _main(argv, system), "be_toolchain")
 
 
 def _main(argv: Sequence[str] | None, system: System | None) -> int:
-    """Run one command; a reader that is gone is the caller's to notice."""
+    """Read the arguments, and run the command that they name."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.command == "doctor" and arguments.fix and arguments.json:
@@ -93,32 +63,7 @@ def _main(argv: Sequence[str] | None, system: System | None) -> int:
     if arguments.command is None:
         parser.print_help()
         return WORKS
-    try:
-        return _run(arguments, system or LocalSystem())
-    except Exception as error:
-        if isinstance(error, OSError) and _is_about_output(error):
-            raise
-        # a defect must not look like a verdict about the machine
-        import traceback
-
-        say(traceback.format_exc(), sys.stderr)
-        say("internal error of be_toolchain: please report the lines above", file=sys.stderr)
-        return INTERNAL
-
-
-def _is_about_output(error: OSError) -> bool:
-    """True where the reader is gone or the disk is full, which are no defects."""
-    return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT)
-
-
-def _drop_output() -> None:
-    """Let Python's own flush at the exit find somebody who listens."""
-    silence = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(silence, stream.fileno())
+    return _run(arguments, system or LocalSystem())
 
 
 def _run(arguments: argparse.Namespace, system: System) -> int:

@@ -15,6 +15,7 @@ PAGES = (
     "docs/arg-spec.md",
     "docs/building.md",
     "docs/caching.md",
+    "docs/calling.md",
     "docs/cpp-api.md",
     "docs/errors.md",
     "docs/from-brainevent.md",

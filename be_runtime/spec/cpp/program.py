@@ -9,6 +9,7 @@ from typing import NamedTuple
 from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp.cpp_params import Shape
 from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader, Header, MacroCall
+from be_runtime.spec.cpp.doc_comments import doc_above
 from be_runtime.spec.cpp.functions import Function, parse_function
 from be_runtime.spec.cpp.lexer import Kind, Token, closing
 from be_runtime.spec.cpp.macros import Macros, parse_define, undefined_name
@@ -154,6 +155,14 @@ class Program:
         code = self.outlines[index].code
         match = _TO_BODY.match(code, function.start - self.places.bases[index])
         return code[match.end() : _end_of_block(code, match.end())] if match else ""
+
+    def doc_above(self, offset: int) -> str:
+        """Return the documentation above the line of `offset`, else above the declaration that it belongs to."""
+        index = self.places.source_index(offset)
+        text, code = self.places.sources[index].text, self.outlines[index].code
+        local = offset - self.places.bases[index]
+        first = _NOT_SPACE.search(code, max(code.rfind(mark, 0, local) for mark in ";{})") + 1)
+        return doc_above(text, local) or (doc_above(text, first.start()) if first else "")
 
     def _read(self, base: int, view: Outline) -> list[Header]:
         """Read the headers of one source; each macro is known from its definition on."""

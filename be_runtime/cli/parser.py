@@ -1,0 +1,37 @@
+"""The grammar of ``python -m be_runtime``. It loads little, so that help is there at once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from be_toolchain import __version__
+from be_toolchain.cli.parser import Parser
+
+_Commands = Any  # argparse's action for subparsers is generic over a private type
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The grammar of all commands."""
+    parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
+    parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for add in (_add_stubs,):
+        add(commands)
+    for command in commands.choices.values():
+        command.add_argument("--json", action="store_true", help="print the outcome as JSON")
+        command.epilog = "exit codes: 0 done, 1 not possible, 3 internal error, 64 invalid arguments"
+    return parser
+
+
+def _add_stubs(commands: _Commands) -> None:
+    """``stubs``."""
+    stubs = commands.add_parser(
+        "stubs",
+        help="tell type checkers and editors the functions of kernels",
+        description="Write a .pyi file with the functions of a module of kernels. Its source is read, not compiled; a "
+        "Python module is imported.",
+    )
+    stubs.add_argument("source", metavar="FOLDER_OR_MODULE", help="a folder or file of C++ or CUDA, or a Python module")
+    stubs.add_argument("--output", type=Path, metavar="FILE", help="the .pyi file (default: beside the source)")

@@ -1,0 +1,162 @@
+"""The command ``stubs``: finds kernels, and writes the ``.pyi`` file that declares them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+import tokenize
+import traceback
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from be_runtime.call.python_signature import call_text
+from be_runtime.call.resolve import CallSignature
+from be_runtime.cli.answer import Answer
+from be_runtime.errors import ArgumentError, BeRuntimeError, EntryPointNotFoundError, SourceNotFoundError
+from be_runtime.generate.bind import bind
+from be_runtime.load.module import LoadedModule
+from be_runtime.request.arguments import SUFFIXES, dir_units, file_units
+from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
+from be_runtime.stubs.python_stub import imported_names, python_stub
+from be_runtime.stubs.stub_text import MARK, StubFunction, class_name, render_class, render_function, render_stub
+from be_toolchain.errors import ToolchainError
+
+_RESERVED = frozenset({"name", "path", "content_hash", *dir(LoadedModule)})
+
+
+class Stub(NamedTuple):
+    """A stub to be written: its file, its text and the names of its functions and classes."""
+
+    path: Path
+    text: str
+    names: tuple[str, ...]
+
+
+def run(arguments: argparse.Namespace) -> Answer:
+    """Write a stub.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such source or module, it has no kernels, or the file can't be written.
+    SpecError
+        The entry points can't be understood.
+    """
+    stub = make_stub(arguments.source)
+    path = arguments.output or stub.path
+    _write(path, stub.text)
+    return Answer(f"{path}: {', '.join(stub.names)}", {"stub": str(path), "names": list(stub.names)})
+
+
+def make_stub(source: str) -> Stub:
+    """Make the stub of a folder or file of sources, else of a Python module."""
+    path = Path(source)
+    units: dict[Language, tuple[Unit, ...]] = {}
+    for language, suffixes in SUFFIXES.items():
+        if path.is_dir() and any(file for suffix in suffixes for file in path.glob(f"[!.]*{suffix}")):
+            units[language] = dir_units(path, language)
+        elif path.suffix in suffixes:
+            units[language] = file_units(path)
+    if units:
+        return _source_stub(path, units)
+    if not all(part.isidentifier() for part in source.split(".")) or path.suffix == ".py":
+        raise SourceNotFoundError(
+            f"{source} is neither a folder or a file of C++ or CUDA sources, nor the name of a Python module",
+            hints=("for package/module.py, write package.module",),
+        )
+    return _module_stub(source)
+
+
+def _source_stub(path: Path, units: dict[Language, tuple[Unit, ...]]) -> Stub:
+    """Make the stub of sources: a class for each load function that takes them, or one if they have one signature."""
+    path = path.resolve() if path.name in ("", "..") else path
+    name = path.name if path.is_dir() else path.stem
+    functions = {language: _functions(name, language, found) for language, found in units.items()}
+    if len({frozenset((each.name, call_text(each.signature)) for each in found) for found in functions.values()}) == 1:
+        functions = dict(list(functions.items())[-1:])
+    suffixes = {language: class_name(language) if len(functions) > 1 else "" for language in functions}
+    classes = {f"{class_name(name)}{suffixes[language]}": each for language, each in functions.items()}
+    text = render_stub([render_class(each, found, reserved=_RESERVED) for each, found in classes.items()])
+    file = path.with_name(f"{re.sub(r'[^0-9A-Za-z_]', '_', name)}_types.pyi")
+    if file.with_suffix(".py").exists():
+        raise ArgumentError(f"{file} would hide {file.stem}.py", hints=("pass --output FILE",))
+    return Stub(file, text, tuple(classes))
+
+
+def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[StubFunction]:
+    try:
+        bound = bind(BuildRequest(name, language, units, functions=None, compile=CompileOptions()))
+    except EntryPointNotFoundError as error:
+        error.hints = (*error.hints, "or name the Python module that loads it with functions=")
+        raise
+    found = [(binding.export, binding.entry) for bindings in bound.values() for binding in bindings]
+    return [
+        StubFunction(export, CallSignature(f"{name}.{export}", (*entry.params, *entry.rules), entry.doc))
+        for export, entry in found
+    ]
+
+
+def _module_stub(name: str) -> Stub:
+    """Make the stub of a Python module; its kernels and modules of kernels are known when it has been imported."""
+    module = _imported(name)
+    file = Path(getattr(module, "__file__", None) or "")
+    if file.suffix != ".py":
+        raise SourceNotFoundError(f"{name} has no Python source")
+    with tokenize.open(file) as opened:
+        source = opened.read()
+    elsewhere = imported_names(source)
+    values = {each: value for each, value in vars(module).items() if each.isidentifier() and each not in elsewhere}
+    parts = {each: text for each, value in values.items() if (text := _declaration(each, value))}
+    if not parts:
+        raise ArgumentError(f"{name} has no kernels among its names", hints=("name the module that loads them",))
+    public = [each for each in values if not each.startswith("_")]
+    return Stub(
+        file.with_suffix(".pyi"), render_stub(parts.values(), python=python_stub(source, parts, public)), tuple(parts)
+    )
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return import_module(name)
+    except (BeRuntimeError, ToolchainError):
+        raise
+    except (Exception, SystemExit) as error:
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+        raised = f"raised at {frame.f_code.co_filename}:{line}"
+        raise ArgumentError(
+            f"{name} can't be imported: {type(error).__name__}: {error}",
+            hints=() if "<frozen" in raised else (raised,),
+        ) from error
+
+
+def _declaration(name: str, value: object) -> str:
+    """Declare a kernel or a module of kernels; empty for any other value."""
+    from be_runtime.call.function import KernelFunction  # it imports jax, which sources don't need
+
+    if isinstance(value, KernelFunction):
+        return render_function(StubFunction(name, value.signature, value.has_outs))
+    if isinstance(value, LoadedModule):
+        functions = [StubFunction(each, value[each].signature) for each in value.function_names]
+        kind = f"_{class_name(name)}"
+        return f"{render_class(kind, functions, reserved=_RESERVED)}\n{name}: {kind}\n"
+    return ""
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a stub by one rename, unless the file is somebody else's."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.exists() and not path.read_bytes().startswith(MARK.encode()):
+            raise ArgumentError(f"{path} was not written by this command", hints=("remove it, or pass --output FILE",))
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise ArgumentError(f"{path} can't be written: {error.strerror}") from None

@@ -1,0 +1,75 @@
+"""The frame of a command line: its streams, its output's readers, Ctrl-C, and defects."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+
+from be_toolchain.report.exit_codes import INTERNAL, INTERRUPTED_BY_USER, NOT_WRITTEN, READER_GONE
+from be_toolchain.terminal import say
+
+
+def guarded(run: Callable[[], int], package: str) -> int:
+    """Run a command, and return its exit code.
+
+    Parameters
+    ----------
+    run : callable
+        The command; usage errors leave it through SystemExit, as argparse does.
+    package : str
+        Where a defect is to be reported.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before Python started
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115, PTH123 - open until the end
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
+    try:
+        try:
+            return _run(run, package)
+        finally:
+            sys.stdout.flush()  # also after argparse's SystemExit, which follows its help
+    except OSError as error:
+        if not _is_about_output(error):
+            raise
+        _drop_output()
+        if isinstance(error, BrokenPipeError):
+            return READER_GONE
+        say(f"can't write: {error}", sys.stderr)
+        return NOT_WRITTEN
+    except KeyboardInterrupt:
+        say("interrupted", file=sys.stderr)
+        return INTERRUPTED_BY_USER
+
+
+def _run(run: Callable[[], int], package: str) -> int:
+    """Run the command; a reader that is gone is the caller's to notice."""
+    try:
+        return run()
+    except Exception as error:
+        if isinstance(error, OSError) and _is_about_output(error):
+            raise
+        # a defect must not look like a verdict about the machine
+        import traceback
+
+        say(traceback.format_exc(), sys.stderr)
+        say(f"internal error of {package}: please report the lines above", file=sys.stderr)
+        return INTERNAL
+
+
+def _is_about_output(error: OSError) -> bool:
+    """True where the reader is gone or the disk is full, which are no defects."""
+    return error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT)
+
+
+def _drop_output() -> None:
+    """Let Python's own flush at the exit find somebody who listens."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(silence, stream.fileno())

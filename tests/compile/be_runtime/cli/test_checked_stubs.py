@@ -1,0 +1,124 @@
+"""Stubs as type checkers use them: mypy over programs that call kernels, and the programs themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.support import requirements
+from tests.support.runtime import environment
+
+SOURCE = r"""
+#include "brainevent/common.h"
+
+/// Scale an array.
+// @BE scale arg[... n] ret[... n] attr.by:float32 attr.offset:float32=0
+void scale(const BE::Tensor x, BE::Tensor y, float by, float offset) {
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = by * x.data_ptr<float>()[i] + offset;
+}
+
+// @BE tile arg[n] ret attr.flag
+void tile(const BE::Tensor x, BE::Tensor y, bool flag) {
+  for (int64_t i = 0; i < y.numel(); ++i) y.data_ptr<float>()[i] = flag ? x.data_ptr<float>()[i % x.numel()] : 0;
+}
+"""
+
+OPS = """
+'''Operations.'''
+from __future__ import annotations
+
+import be_runtime
+
+FACTOR = 2
+module = be_runtime.load_cpp_dir("kernels")
+scale = module.scale
+tile_like = module.tile.with_options(outs=lambda x, flag: x)
+
+
+class Layer:
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return scale(x, by=self.by, offset=0)
+
+
+import jax
+"""
+
+PROGRAM = """
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, cast
+
+import be_runtime
+import jax
+import jax.numpy as jnp
+import numpy as np
+import ops
+
+if TYPE_CHECKING:
+    from kernels_types import Kernels
+
+kernels = cast("Kernels", be_runtime.load_cpp_dir("kernels"))
+x = np.ones(2, np.float32)
+struct = jax.ShapeDtypeStruct((4,), jnp.float32)
+y: jax.Array = kernels.scale(x, by=ops.FACTOR, offset=0)
+scale = kernels.scale.with_options(vmap_method="sequential")
+y = jax.jit(lambda x: scale(x, by=2.0, offset=1))(y)
+z: jax.Array = kernels.tile(x, flag=True, outs=struct)
+z = ops.module.tile.with_options(outs=struct)(x, flag=True)
+w: jax.Array = ops.Layer(ops.FACTOR)(ops.scale(ops.tile_like(x, flag=True), by=1, offset=0))
+print(y.tolist(), z.tolist(), w.tolist(), kernels.name, kernels.function_names[0])
+print(kernels["scale"](x, by=1, offset=0).tolist(), *inspect.signature(kernels.scale).parameters)
+"""
+
+WRONG = {
+    'kernels.scale(x, by="2")': "arg-type",
+    "kernels.scale(x)": "call-arg",
+    "kernels.scale(by=1)": "call-arg",
+    "kernels.scale(x, by=1, of=1)": "call-arg",
+    "kernels.tile(x, flag=True)": "call-arg",
+    "kernels.scael(x)": "attr-defined",
+    "kernels.scale.with_options(orderd=True)": "call-overload",
+    "text: str = ops.scale(x, by=1)": "assignment",
+    "ops.Layer('2')": "arg-type",
+    "ops.FACTOR.upper()": "attr-defined",
+}
+"""Lines of a program, and the error that mypy finds in each."""
+
+
+@pytest.mark.usefixtures("tmp_cache")
+def test_mypy_knows_the_functions_and_refuses_wrong_calls(tmp_path: Path):
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "ops.cc").write_text(SOURCE)
+    (tmp_path / "ops.py").write_text(dedent(OPS))
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text("import ops\nfrom program import kernels, x\n" + "\n".join(WRONG))
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=240
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    for source in ("kernels", "ops"):
+        assert run("-m", "be_runtime", "stubs", source)
+    assert run("program.py").splitlines() == [
+        "[5.0, 5.0] [1.0, 1.0, 1.0, 1.0] [2.0, 2.0] kernels scale",
+        "[1.0, 1.0] x by offset outs",
+    ]
+    pytest.importorskip("mypy", reason=f"{requirements.OPTIONAL}mypy")
+    check = ("-m", "mypy", "--strict", "--untyped-calls-exclude=jax", "--cache-dir=mypy")
+    files = ("program.py", "ops.pyi", "kernels_types.pyi")
+    assert run(*check, *files).startswith("Success")
+    errors = re.findall(r"^wrong.py:(\d+): error: .*\[(\S+)\]$", run(*check, "wrong.py"), re.MULTILINE)
+    assert errors == [(str(number), code) for number, code in enumerate(WRONG.values(), start=3)]

@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str):
 def test_scratch_memory_is_a_pointer_of_any_type_after_the_outputs():
     bytes_ = ArraySpec(BY_NAME["uint8"], (256,))
     three = read_prototype("__global__ void f(const float* x, double* y, void* room) {}", parse_name("f"))
-    assert [tuple(param) for param in bound(scratch=(bytes_,), prototype=three)][2] == (0, 2, 1, 1)
+    assert [tuple(param) for param in bound(scratch=(bytes_,), prototype=three)][2] == (0, 2, 1, 8)
     constant = read_prototype("__global__ void f(const float* x, double* y, const int* room) {}", parse_name("f"))
     with pytest.raises(ArgumentError, match=r"scratch 0 is passed as .*, which the kernel can't write"):
         bound(scratch=(bytes_,), prototype=constant)

@@ -38,10 +38,16 @@ def call(target: str, outs: Any, *args: Any, **attrs: Any) -> Any:
 def launch_once(kernel: Kernel, x: Any) -> Any:
     """A call of a kernel without parameters, by one thread, whose result is like `x`."""
     from be_runtime.xla import jax_call
+    from be_runtime.xla.split import Split
 
     targets, attributes = launch(kernel, Geometry((1, 1, 1), (1, 1, 1)), [], new_session())
     (result,) = jax_call.bind(
-        [x], label=kernel.name, targets=targets, results=(array_spec(x, "x"),), attributes=attributes
+        [x],
+        label=kernel.name,
+        targets=targets,
+        results=(array_spec(x, "x"),),
+        attributes=attributes,
+        split=Split((("i",),), (("i",),)),
     )
     return result
 

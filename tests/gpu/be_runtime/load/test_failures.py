@@ -64,7 +64,7 @@ def test_check_that_waits():
     [
         ({}, "none"),
         ({"factor": np.int32(2**24 + 1)}, "factor: int32 16777217"),
-        ({"factor": "two"}, "factor: string"),
+        ({"factor": "two"}, 'factor: string "two"'),
         ({"factor": np.float32(2), "more": np.int32(1)}, "factor: float32 2, more: int32 1"),
         ({"facto": np.float32(2)}, "facto: float32 2"),
     ],

@@ -18,6 +18,7 @@ from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_runtime.load.pipeline import Session
 from be_toolchain.arch import Arch
 from be_toolchain.machine.system import LocalSystem
+from tests.support.kernel_calls import attributes, kernel_calls
 
 ARCHS = (Arch(8, 0), Arch(9, 0))
 SOURCE = """
@@ -260,8 +261,8 @@ def test_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: py
 
     def find_id() -> str:
         function = be_runtime.numba_cuda_kernel(case.kernel, outs, **case.launch)
-        (equation,) = jax.make_jaxpr(function)(*case.inputs).eqns
-        return str(dict(equation.params["call"].attributes)["kernel"])
+        (call,) = kernel_calls(function, *case.inputs)
+        return str(attributes(call)["kernel"])
 
     first = find_id()
     assert find_id() == first

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, cuda_kernel, numba_cuda_kernel
-from be_runtime.xla.attribute_values import as_jax
+from tests.support.kernel_calls import attributes, kernel_calls
 
 SOURCE = """
 __global__ void rows(const float* x, float* y, float* room, int n, float by) {
@@ -43,24 +43,23 @@ def numba_rows(**options: Any) -> Any:
 
 def traced(function: Any, *arrays: Any, **scalars: Any) -> tuple[Any, dict[str, Any]]:
     """The types of the operation's results, and its attributes."""
-    (equation,) = jax.make_jaxpr(lambda *given: function(*given, **scalars))(*arrays).eqns
-    attributes = {name: as_jax(value) for name, value in equation.params["call"].attributes}
-    return [str(var.aval) for var in equation.outvars], attributes
+    (call,) = kernel_calls(lambda *given: function(*given, **scalars), *arrays)
+    return [str(var.aval) for var in call.outvars], attributes(call)
 
 
 def test_a_raw_call_is_what_its_signature_says():
-    results, attributes = traced(rows(), X, n=300)
+    results, given = traced(rows(), X, n=300)
     assert results == ["float32[300]", "uint8[1280]"], "scratch memory of a batch begins at multiples of 256"
-    assert attributes["launch"].tolist() == [2, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0]
+    assert given["launch"].tolist() == [2, 1, 1, 256, 1, 1, 0, 1, 1, 1, 0, 0]
     two = int(np.float32(2).view(np.int32))
-    assert attributes["params"].reshape(-1, 4)[:, :2].tolist() == [[0, 0], [0, 1], [0, 2], [2, 300], [2, two]]
-    np.testing.assert_array_equal(traced(rows(), X, n=300, by=2.0)[1]["params"], attributes["params"])
+    assert given["params"].reshape(-1, 4)[:, :2].tolist() == [[0, 0], [0, 1], [0, 2], [2, 300], [2, two]]
+    np.testing.assert_array_equal(traced(rows(), X, n=300, by=2.0)[1]["params"], given["params"])
 
 
 def test_a_numba_call_is_what_its_signature_says():
-    results, attributes = traced(numba_rows(), X)
+    results, given = traced(numba_rows(), X)
     assert results == ["float32[300]", "uint8[1200]"]
-    assert attributes["launch"][:6].tolist() == [2, 1, 1, 256, 1, 1]
+    assert given["launch"][:6].tolist() == [2, 1, 1, 256, 1, 1]
 
 
 @pytest.mark.parametrize("make", [rows, numba_rows])
@@ -76,9 +75,8 @@ def test_a_call_that_is_not_as_declared_is_refused(make: Any):
 
 
 def test_leading_axes_are_a_batch():
-    mapped = jax.make_jaxpr(jax.vmap(lambda x: rows()(x, n=300)))(np.stack([X] * 3))
-    (equation,) = mapped.eqns
-    assert [str(var.aval) for var in equation.outvars] == ["float32[3,300]", "uint8[3,1280]"]
+    (call,) = kernel_calls(jax.vmap(lambda x: rows()(x, n=300)), np.stack([X] * 3))
+    assert [str(var.aval) for var in call.outvars] == ["float32[3,300]", "uint8[3,1280]"]
 
 
 @pytest.mark.parametrize("make", [rows, numba_rows])

@@ -14,8 +14,8 @@ import pytest
 import be_runtime
 from be_runtime.kernels.cuda.describe import Kernel
 from be_runtime.kernels.cuda.launcher import Launcher
-from be_runtime.xla.attribute_values import as_jax
 from tests.support import launch_frame
+from tests.support.kernel_calls import attributes, kernel_calls
 from tests.support.requirements import OPTIONAL
 
 numba_kernels = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
@@ -71,16 +71,12 @@ def raw_job(name: str, recorder: Recorder, folder: Path) -> dict[str, Any]:
 
 def as_job(function: Any, inputs: tuple[np.ndarray, ...], recorder: Recorder, folder: Path) -> dict[str, Any]:
     """One launch for `launch_frame`."""
-    import jax
-
-    (equation,) = jax.make_jaxpr(function)(*inputs).eqns
-    attributes = {
-        name: value if isinstance(value, str) else as_jax(value).tolist()
-        for name, value in equation.params["call"].attributes
-    }
+    (call,) = kernel_calls(function, *inputs)
+    given = attributes(call)
+    numbers = {name: value if isinstance(value, str) else value.tolist() for name, value in given.items()}
     folder.mkdir()
     images = []
-    for number, image in enumerate(recorder.kernels[attributes["kernel"]].images):
+    for number, image in enumerate(recorder.kernels[numbers["kernel"]].images):
         data = folder / f"image{number}"
         data.write_bytes(image.data)
         arch = image.arch.major * 10 + image.arch.minor
@@ -92,7 +88,7 @@ def as_job(function: Any, inputs: tuple[np.ndarray, ...], recorder: Recorder, fo
         path.write_bytes(array.tobytes())
         arguments.append({"file": str(path), "shape": array.shape})
     outs = [{"bytes": var.aval.size * var.aval.dtype.itemsize, "shape": var.aval.shape} for var in equation.outvars]
-    return {"images": images, "attributes": attributes, "inputs": arguments, "outs": outs}
+    return {"images": images, "attributes": numbers, "inputs": arguments, "outs": outs}
 
 
 def sanitize(tool: str, jobs: list[dict[str, Any]], folder: Path) -> tuple[int, str]:

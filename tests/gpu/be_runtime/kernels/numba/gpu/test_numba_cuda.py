@@ -354,6 +354,7 @@ import jax, jax.numpy as jnp, numpy as np
 from numba import cuda
 import be_runtime
 from be_runtime.kernels.numba.gpu import numba_cuda
+from tests.support.kernel_calls import attributes, kernel_calls
 
 compiled = 0
 compile_numba = numba_cuda.compile_numba
@@ -378,10 +379,10 @@ def scale(x, out):
 
 function = be_runtime.numba_cuda_kernel(scale, outs=jax.ShapeDtypeStruct((3,), jnp.float32), launch_dims=3)
 x = jnp.array([3.0, 4.0, 5.0])
-(equation,) = jax.make_jaxpr(function)(x).eqns
+(call,) = kernel_calls(function, x)
 print(json.dumps({
     "result": np.asarray(jax.jit(function)(x)).tolist(),
     "compiled": compiled,
-    "kernel": dict(equation.params["call"].attributes)["kernel"],
+    "kernel": attributes(call)["kernel"],
 }))
 """

@@ -87,7 +87,7 @@ def as_job(function: Any, inputs: tuple[np.ndarray, ...], recorder: Recorder, fo
         path = folder / f"input{number}"
         path.write_bytes(array.tobytes())
         arguments.append({"file": str(path), "shape": array.shape})
-    outs = [{"bytes": var.aval.size * var.aval.dtype.itemsize, "shape": var.aval.shape} for var in equation.outvars]
+    outs = [{"bytes": var.aval.size * var.aval.dtype.itemsize, "shape": var.aval.shape} for var in call.outvars]
     return {"images": images, "attributes": numbers, "inputs": arguments, "outs": outs}
 
 

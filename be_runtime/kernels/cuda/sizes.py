@@ -58,6 +58,18 @@ class Sizes(NamedTuple):
                 raise
             raise ArgumentError(f"{self.label}: {error.message}; {', '.join(sources)}", hints=error.hints) from None
 
+    def local(self, geometry: Geometry) -> tuple[str, ...] | None:
+        """Write the numbers of a geometry as arithmetic over the axes of one device; None if functions compute them."""
+        if any(callable(each) for each in self.given.values()):
+            return None
+        texts = list(map(str, geometry.encode()))
+        for name, start in _PLACES.items():
+            for index, part in enumerate(_parts(self.given.get(name)), start):
+                if isinstance(part, Expression):
+                    per_block = name == "launch_dims"
+                    texts[index] = f"ceil(({part})/{geometry.block[index]})" if per_block else part.text
+        return tuple(texts)
+
     def _numbers(self, name: str, size: Any, call: Resolved) -> Any:
         if isinstance(size, Expression):
             return compute(f"{self.label}: {name}", size, call.values)
@@ -101,11 +113,17 @@ def _read(what: str, size: Any, signature: CallSignature | None) -> Any:
     return expression
 
 
+_PLACES = {"grid": 0, "launch_dims": 0, "block": 3, "shared_mem": 6}
+"""Places of sizes among the numbers of `Geometry.encode`; a grid that follows from `launch_dims` is at its place."""
+
+
+def _parts(size: Any) -> list[Any]:
+    return size if isinstance(size, list) else [size]
+
+
 def _expressions(size: Any) -> list[Expression]:
     """Return the expressions of one size; of several numbers, those of each."""
-    if isinstance(size, Expression):
-        return [size]
-    return [each for each in size if isinstance(each, Expression)] if isinstance(size, list) else []
+    return [each for each in _parts(size) if isinstance(each, Expression)]
 
 
 def _source(expression: Expression, values: Mapping[str, int]) -> str:

@@ -69,7 +69,8 @@ ORDERS: dict[str, Callable[[Callable[..., Any]], Any]] = {
 @needs_hijax
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_high_level_primitive_has_the_rules_of_its_kernel(m: CompiledModule, order: str):
-    for one, other in zip(*map(jax.tree_util.tree_leaves, map(ORDERS[order], (m.wsum.as_hijax(), lambda x, w: w @ x))), strict=True):  # fmt: skip
+    found, expected = map(ORDERS[order], (m.wsum.as_hijax(), lambda x, w: w @ x))
+    for one, other in zip(*map(jax.tree_util.tree_leaves, (found, expected)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 

@@ -31,7 +31,8 @@ ALONE = (
     "leading axes", "parallel", "replicated operand", "jit in jit", "vmap", "vmap, split", "vmap of parallel",
     "vmap of parallel, split", "vmap of one argument", "vmap of vmap", "grad", "grad of checkpoint", "grad of vmap",
     "vmap of grad", "scan", "grad of scan", "cond", "b over two axes", "two leading axes", "a part of the mesh",
-    "two axes", "two axes on two", "several results", "extents of a device", "attributes", "no rows", "no error",
+    "two axes", "two axes on two", "several results", "extents of a device", "scratch memory",
+    "scratch memory of vmap", "attributes", "attributes of every kind", "no rows", "no error",
     "reduce, not divided", "shard_map", "grad of shard_map",
 )  # fmt: skip
 """Cases without communication."""

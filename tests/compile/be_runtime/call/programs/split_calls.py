@@ -59,12 +59,16 @@ class Case:
             )
         except Exception as error:  # noqa: BLE001 - the test says which error it must be
             line["error"] = f"{type(error).__name__}: {error}"
-        print(json.dumps(line), flush=True)
+        say(line)
+
+
+def say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
 
 
 def told(array: Any) -> Any:
     """Return numbers of a type that numpy compares."""
-    return array if array.dtype.kind in "c" else array.astype(np.float64)
+    return array if array.dtype.kind == "c" else array.astype(np.float64)
 
 
 def square(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
@@ -135,6 +139,10 @@ def split(kind: str) -> None:
     case("extents of a device")(m.extents, [x], [ROWS], lambda x: np.tile(np.int32([2, 24]), (16, 1)))
     power = functools.partial(m.affine, by=2.5, shift=-0.0, power=3)
     case("attributes")(power, [x], [ROWS], lambda x: 2.5 * x**3)
+    case("scratch memory")(m.spare, [x], [ROWS], lambda x: x)
+    case("scratch memory of vmap")(jax.vmap(m.spare), [batch], [P(None, "x", None)], lambda x: x)
+    mixed = functools.partial(m.mixed, name='a "b"\n', weights=[1, 2], mode="add", pair={"a": 0.5, "b": 3}, hole=np.nan)
+    case("attributes of every kind")(mixed, [x], [ROWS], lambda x: x + 12.5)
     case("no rows")(m.rows, [x[:0]], [ROWS], cumsum)
 
 
@@ -223,13 +231,13 @@ def options() -> None:
     for name, given in (("has_side_effect", {"has_side_effect": True}), ("ordered", {"ordered": True})):
         noting = m.note.with_options(**given)
         case(name)(lambda x, noting=noting: (noting(x[:, 0]), x + 1)[1], [x], [ROWS], lambda x: x + 1)
-        print(json.dumps({"case": f"calls, {name}", "kind": "automatic", "calls": int(m.noted(0.0))}))
+        say({"case": f"calls, {name}", "kind": "automatic", "calls": int(m.noted(0.0))})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         placed = jax.device_put(x, NamedSharding(case("once").mesh, ROWS))
         for _ in range(2):
             jax.jit(lambda x: m.whole(x) + 1)(placed)
-    print(json.dumps({"case": "once", "kind": "automatic", "warnings": [each.filename for each in caught]}))
+    say({"case": "once", "kind": "automatic", "warnings": [str(each.message) for each in caught]})
 
 
 def local(array: Any, change: Callable[[Any], Any]) -> Any:

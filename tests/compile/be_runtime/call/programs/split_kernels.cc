@@ -1,5 +1,6 @@
 // Kernels of programs on several devices: split along b, or summed along b, or needed whole.
 #include <cstring>
+#include <string_view>
 
 #include "brainevent/common.h"
 
@@ -81,6 +82,13 @@ void totals(const BE::Tensor x, BE::Tensor sums, BE::Tensor total) {
   for (int64_t i = 0; i < x.numel(); ++i) out(sums)[i % sums.size(0)] += in(x)[i], *out(total) += in(x)[i];
 }
 
+// @BE spare arg[b n] scratch[b*n*4+8] ret[b n] parallel[b]
+void spare(const BE::Tensor x, BE::Workspace scratch, BE::Tensor y) {
+  BE_CHECK(scratch.size() == x.numel() * 4 + 8) << scratch.size() << " bytes for " << x.numel() << " elements";
+  std::memcpy(scratch.data(), in(x), sizeof(float) * x.numel());
+  std::memcpy(out(y), scratch.data(), sizeof(float) * x.numel());
+}
+// The extents of one device.
 // @BE extents arg[b n] ret[b 2]:int32 parallel[b]
 void extents(const BE::Tensor x, BE::Tensor y) {
   for (int64_t i = 0; i < y.size(0); ++i)
@@ -94,6 +102,20 @@ void affine(const BE::Tensor x, BE::Tensor y, float by, double shift, int64_t po
     for (int64_t p = 0; p < power; ++p) value *= in(x)[i];
     out(y)[i] = by * value + static_cast<float>(shift);
   }
+}
+
+enum class Mode { add, subtract };
+struct Pair {
+  double a;
+  int8_t b;
+};
+// @BE mixed arg[b n] ret[b n] attr.name attr.weights attr.mode attr.pair attr.hole parallel[b]
+void mixed(const BE::Tensor x, BE::Tensor y, std::string_view name, BE::Span<const float> weights, Mode mode, Pair pair,
+           float hole) {
+  BE_CHECK(hole != hole && mode == Mode::add);
+  float sum = static_cast<float>(name.size() + pair.a + pair.b);
+  for (float each : weights) sum += each;
+  for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] = in(x)[i] + sum;
 }
 
 // @BE add_to arg[b n] arg[b n] ret[b n] parallel[b]

@@ -88,6 +88,28 @@ class CompiledFunction:
                 as_argument(self.__qualname__, number, each, jax_port.as_array)
             raise
 
+    def as_hijax(self) -> Callable[..., Any]:
+        """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
+
+        It takes what this function takes, and has its rules of today for ``vmap`` and derivatives.
+
+        Returns
+        -------
+        callable
+
+        Raises
+        ------
+        TransformError
+            This JAX has no such primitives: they came with JAX 0.10.
+
+        Examples
+        --------
+        >>> f = module.f.as_hijax()  # doctest: +SKIP
+        """
+        from be_runtime.xla import jax_hijax
+
+        return jax_hijax.high_level(self.__name__, lambda keywords: self._program(keywords.pop("outs", None), keywords))
+
     def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
         """Return the program for some keyword arguments, by Python's equality if that is theirs."""
         try:

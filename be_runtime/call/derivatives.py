@@ -32,20 +32,61 @@ class Rule(NamedTuple):
     is_kernel: bool = False
     inputs: int = 0
 
-    def bound(self, attributes: Mapping[str, Any]) -> BoundRule:
-        """Return the rule with those of a call's attributes that it takes."""
-        return BoundRule(self, tuple((name, attributes[name]) for name in self.attributes if name in attributes))
+    def bound(self, label: str, attributes: Mapping[str, Any]) -> BoundRule:
+        """Return the rule of a function with those of a call's attributes that it takes."""
+        known = tuple((name, attributes[name]) for name in self.attributes if name in attributes)
+        return BoundRule(self, label, known)
 
 
 class BoundRule(NamedTuple):
-    """A rule with the attributes of one call."""
+    """A rule of a function, with the attributes of one call."""
 
     rule: Rule
+    label: str
     attributes: tuple[tuple[str, Any], ...]
 
+    def __str__(self) -> str:
+        return f"{self.label}: the rule {self.rule.name}"
+
     def __call__(self, *arrays: Any) -> Any:
-        """Call the rule."""
-        return call_named(f"the rule {self.rule.name}", self.rule.function, *arrays, **dict(self.attributes))
+        """Call the rule.
+
+        Raises
+        ------
+        ArgumentError
+            It doesn't take these arrays; the error names it.
+        """
+        try:
+            return call_named(str(self), self.rule.function, *arrays, **dict(self.attributes))
+        except ArgumentError as error:
+            if not self.rule.is_kernel:
+                raise
+            raise ArgumentError(f"{self.label}: the rule {error.message}", hints=error.hints) from None
+
+    def check_like(self, what: str, array: Any, cotangent: Any) -> None:
+        """Check the cotangent of an input.
+
+        Raises
+        ------
+        ArgumentError
+            It is no array, or its shape or dtype is another.
+        """
+        given = getattr(cotangent, "shape", None), getattr(cotangent, "dtype", None)
+        if given != (array.shape, array.dtype):
+            shown = repr(cotangent) if None in given else f"{given[1]}{list(cotangent.shape)}"
+            raise ArgumentError(f"{self} gives {shown} for {what}, which is {array.dtype}{list(array.shape)}")
+
+
+class Transpose(NamedTuple):
+    """A rule that maps cotangents of the results to that of one input."""
+
+    rule: BoundRule
+
+    def __call__(self, like: Any, *arrays: Any) -> Any:
+        """Compute the cotangent of an input, which must be as `like` is."""
+        found = self.rule(*arrays)
+        self.rule.check_like("the input", like, found)
+        return found
 
 
 class Derivative(NamedTuple):
@@ -66,73 +107,67 @@ class Derivative(NamedTuple):
         """Return `run`, which gives so many results, with the backward rule if there is one."""
         if self.backward is None:
             return run
-        forward = None if self.forward is None else self.forward.bound(attributes)
-        return jax_vjp.custom_vjp(run, *_pair(label, run, results, forward, self.backward.bound(attributes)))
+        forward = None if self.forward is None else self.forward.bound(label, attributes)
+        backward = self.backward.bound(label, attributes)
+        return jax_vjp.custom_vjp(run, lambda ruled: _pair(ruled, results, forward, backward))
 
-    def bound_transposes(self, attributes: Mapping[str, Any]) -> tuple[tuple[int, BoundRule], ...]:
+    def bound_transposes(self, label: str, attributes: Mapping[str, Any]) -> tuple[tuple[int, Transpose], ...]:
         """Return the transposes with the attributes of a call."""
-        return tuple((index, rule.bound(attributes)) for index, rule in self.transposes)
+        return tuple((index, Transpose(rule.bound(label, attributes))) for index, rule in self.transposes)
 
 
-def _pair(label: str, run: Run, results: int, forward: BoundRule | None, backward: BoundRule) -> tuple[Run, Run]:
-    """Make the two functions that ``jax.custom_vjp`` takes; they keep the inputs and what the forward rule adds."""
+def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRule) -> tuple[Run, Run]:
+    """Make the two functions that ``jax.custom_vjp`` takes; they keep the inputs and what the forward rule adds.
+
+    `ruled` has the rule itself, so that derivatives of the first of the two find it.
+    """
 
     def ahead(*arrays: Any) -> tuple[Any, Any]:
         if forward is None:
-            return run(*arrays), (arrays, ())
+            return ruled(*arrays), (arrays, ())
+        given = forward(*arrays)
         if not forward.rule.is_kernel:
-            shown, residuals = forward(*arrays)
-            return shown, (arrays, residuals)
-        every = tuple(jax_vjp.leaves(forward(*arrays)))
+            if not isinstance(given, tuple) or len(given) != 2:
+                raise ArgumentError(f"{forward} must return a pair: the results, and what the backward rule needs")
+            return given[0], (arrays, given[1])
+        every = tuple(jax_vjp.leaves(given))
         return every[0] if results == 1 else every[:results], (arrays, every[results:])
 
     def back(kept: tuple[Sequence[Any], Any], cotangents: Any) -> tuple[Any, ...]:
         arrays, residuals = kept
         if backward.rule.is_kernel:
-            found = _by_kernel(label, backward, arrays, residuals, jax_vjp.leaves(cotangents))
+            found = _by_kernel(backward, arrays, residuals, jax_vjp.leaves(cotangents))
         else:
             found = backward(arrays if forward is None else residuals, cotangents)
-        return _checked(label, backward.rule.name, arrays, found)
+        return _checked(backward, arrays, found)
 
     return ahead, back
 
 
-def _by_kernel(
-    label: str, backward: BoundRule, arrays: Sequence[Any], residuals: Sequence[Any], cotangents: Sequence[Any]
-) -> list[Any]:
+def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotangents: Sequence[Any]) -> Sequence[Any]:
     """Call a backward kernel, whose results are the cotangents of the inputs that have derivatives, in order."""
-    wanted = backward.rule.inputs
-    given = [each for each in ((*residuals, *cotangents), (*arrays, *residuals, *cotangents)) if len(each) == wanted]
+    wanted, flat, kept = backward.rule.inputs, jax_vjp.leaves(arrays), jax_vjp.leaves(residuals)
+    given = [each for each in ((*kept, *cotangents), (*flat, *kept, *cotangents)) if len(each) == wanted]
     if not given:
         raise ArgumentError(
-            f"{label}: the backward rule {backward.rule.name} takes {wanted} arrays, but there are {len(arrays)} "
-            f"inputs, {len(residuals)} residuals and {len(cotangents)} cotangents",
+            f"{backward} takes {wanted} arrays, but there are {len(flat)} inputs, {len(kept)} residuals and "
+            f"{len(cotangents)} cotangents",
             hints=("it takes the residuals and the cotangents, or the inputs before them",),
         )
-    results = iter(jax_vjp.leaves(backward(*given[0])))
-    return [next(results, None) if jax_vjp.is_inexact(array) else None for array in arrays]
+    results = jax_vjp.leaves(backward(*given[0]))
+    moving = sum(map(jax_vjp.is_inexact, flat))
+    if len(results) != moving:
+        raise ArgumentError(f"{backward} gives {len(results)} results, but {moving} inputs have derivatives")
+    rest = iter(results)
+    return jax_vjp.map_leaves(lambda array: next(rest) if jax_vjp.is_inexact(array) else None, arrays)
 
 
-def _checked(label: str, name: str, arrays: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+def _checked(backward: BoundRule, arrays: Sequence[Any], cotangents: Any) -> tuple[Any, ...]:
     """Check that each cotangent is like its input."""
-    if len(cotangents) != len(arrays):
-        raise ArgumentError(f"{label}: the rule {name} gives {len(cotangents)} cotangents for {len(arrays)} inputs")
+    if not isinstance(cotangents, tuple | list) or len(cotangents) != len(arrays):
+        count = len(cotangents) if isinstance(cotangents, tuple | list) else "no tuple of"
+        raise ArgumentError(f"{backward} gives {count} cotangents for {len(arrays)} inputs")
     for index, (array, cotangent) in enumerate(zip(arrays, cotangents, strict=True)):
-        if cotangent is not None:
-            check_like(label, name, index, array, cotangent)
+        if cotangent is not None and hasattr(array, "shape"):  # JAX checks those of several arrays
+            backward.check_like(f"argument {index}", array, cotangent)
     return tuple(cotangents)
-
-
-def check_like(label: str, name: str, index: int, array: Any, cotangent: Any) -> None:
-    """Check the cotangent of one input.
-
-    Raises
-    ------
-    ArgumentError
-        Its shape or dtype is another; the error names the rule.
-    """
-    if (cotangent.shape, cotangent.dtype) != (array.shape, array.dtype):
-        raise ArgumentError(
-            f"{label}: the rule {name} gives {cotangent.dtype}{list(cotangent.shape)} for argument {index}, which is "
-            f"{array.dtype}{list(array.shape)}"
-        )

@@ -36,6 +36,8 @@ def split_of(
     """
     reduced = _names(params, Role.REDUCE)
     kept = {*_names(params, Role.PARALLEL), *reduced}
+    if all(param.axes is not None and param.axes[:1] == (LEADING,) for param in params if param.role is Role.RET):
+        kept.add(LEADING)
     named = [_factors(param, spec, kept, f"argument {i}") for i, (param, spec) in enumerate(operands)]
     places = {
         axis: (index, spec.ndim - len(param.axes or ()) + position)
@@ -46,7 +48,9 @@ def split_of(
     return Split(
         operands=tuple(named),
         results=tuple(_factors(param, spec, kept, f"result {i}") for i, (param, spec) in enumerate(results)),
-        free=tuple(sorted({*kept, *(factor for each in named for factor in each if factor.startswith(LEADING))})),
+        free=tuple(
+            sorted({factor for each in named for factor in each if factor in kept or factor.startswith(LEADING)})
+        ),
         reduce=tuple(sorted(reduced)),
         scratch=tuple(str(p.axes[0]) for p in params if p.role is Role.SCRATCH and p.axes is not None),
         places=tuple(sorted(places.items())),
@@ -63,7 +67,8 @@ def _factors(param: Param, spec: ArraySpec, kept: set[str], what: str) -> tuple[
     if axes is None:
         return tuple(f"{what}: axis {index}" for index in range(spec.ndim))
     own = [axis for axis in axes if axis != LEADING]
-    leading = tuple(f"{LEADING}{index}" for index in range(spec.ndim - len(own)))
+    prefix = "" if LEADING in kept else f"{what}: "
+    leading = tuple(f"{prefix}{LEADING}{index}" for index in range(spec.ndim - len(own)))
     return leading + tuple(
         axis if isinstance(axis, str) and axis in kept else f"{what}: {_unique(axis, index)}"
         for index, axis in enumerate(own, start=len(leading))

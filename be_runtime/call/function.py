@@ -59,7 +59,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         self._targets = targets
         self._sibling = sibling
         self._derivative = derivative or Derivative()
-        self._options = default_method(options or Options(), signature)
+        self._options = default_method(options or Options(), signature, takes_any_extent=True)
         super().__init__(
             signature.label.rpartition(".")[2],
             signature.label,
@@ -101,8 +101,9 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         Parameters
         ----------
         vmap_method : str, optional
-            As for ``jax.ffi.ffi_call``. By default ``"broadcast_all"`` if all arrays declare leading axes, and
-            ``"sequential"`` if all declare other ones.
+            As for ``jax.ffi.ffi_call``. By default it follows from the declared axes: a batch is one call if all arrays
+            have leading axes, and mostly if they have a parallel axis first; ``"sequential"`` for other axes. Without
+            axes there is none.
         input_output_aliases : dict of int to int, optional
             Inputs whose memory a result may use.
         has_side_effect : bool
@@ -162,7 +163,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         ahead = None if forward is None else self._rule(forward, "forward")
         self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
 
-    def deftranspose(self, transpose: str | Callable[..., Any], linear_in: Sequence[int] = (0,)) -> None:
+    def deftranspose(self, transpose: str | Callable[..., Any], linear_in: int | Sequence[int] = 0) -> None:
         """Declare that the function is linear in an input, which gives it a JVP and a transpose.
 
         Parameters
@@ -170,7 +171,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         transpose : str or callable
             An entry point of the module, by name, or a Python function. It takes the arrays of a call with the
             cotangent of the results in place of the input, and gives the cotangent of the input.
-        linear_in : sequence of int
+        linear_in : int or sequence of int
             Numbers of the inputs that `transpose` is for. A function may be linear in several inputs, each with a
             transpose of its own.
 
@@ -184,11 +185,11 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         >>> module.matvec.deftranspose("matvec_transposed", linear_in=(1,))  # doctest: +SKIP
         """
         count = len(self.signature.with_role(Role.ARG))
-        for index in linear_in:
-            if index not in range(count):
-                raise ArgumentError(f"linear_in has {index!r}, but {self.__qualname__} has inputs 0 to {count - 1}")
+        numbers = (linear_in,) if isinstance(linear_in, int) else tuple(linear_in)
+        if not numbers or not set(numbers) <= set(range(count)):
+            raise ArgumentError(f"linear_in is {linear_in!r}, but {self.__qualname__} has inputs 0 to {count - 1}")
         rule = self._rule(transpose, "transpose")
-        known = {**dict(self._derivative.transposes), **dict.fromkeys(linear_in, rule)}
+        known = {**dict(self._derivative.transposes), **dict.fromkeys(numbers, rule)}
         self._derive(self._derivative._replace(transposes=tuple(sorted(known.items(), key=lambda pair: pair[0]))))
 
     def _derive(self, derivative: Derivative) -> None:
@@ -227,7 +228,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         """Make the function of arrays for some attributes."""
         described, targets = self._options.outs if outs is None else outs, self._targets()
         derivative, rets = self._derivative, len(self.signature.with_role(Role.RET))
-        transposes = derivative.bound_transposes(attributes)
+        transposes = derivative.bound_transposes(self.__qualname__, attributes)
 
         def run(*arrays: Any) -> Any:
             resolved = resolve(

@@ -52,6 +52,14 @@ class CallSignature(NamedTuple):
         is_batched = all(param.axes is not None and param.axes[:1] == (LEADING,) for param in arrays)
         return "broadcast_all" if is_batched else "sequential"
 
+    @property
+    def has_parallel_first(self) -> bool:
+        """True if each result begins with the same parallel axis, and so does each input that has it."""
+        arrays = [param.axes for param in (*self.with_role(Role.ARG), *self.with_role(Role.RET))]
+        alone = {axis for param in self.with_role(Role.PARALLEL) for axis in param.axes or ()}
+        first = next(iter(arrays[-1] or ()), None)
+        return first in alone and all(axes is not None and first not in axes[1:] for axes in arrays)
+
 
 class Resolved(NamedTuple):
     """A call whose arrays have been checked.

@@ -7,7 +7,7 @@ from typing import Any
 
 from be_runtime.call.call_options import Options
 from be_runtime.call.compiled_function import Converted
-from be_runtime.call.derivatives import BoundRule
+from be_runtime.call.derivatives import Transpose
 from be_runtime.call.resolve import CallSignature, Resolved
 from be_runtime.xla.arrays import match_layouts
 
@@ -15,11 +15,18 @@ Targets = tuple[tuple[str, str], ...]
 """Names of JAX's platforms, and the target on each."""
 
 
-def default_method(options: Options, signature: CallSignature | None) -> Options:
-    """Choose the `vmap` method that the declared axes allow, where the author gives none."""
-    if options.vmap_method is None and signature is not None:
-        return options._replace(vmap_method=signature.vmap_method)
-    return options
+def default_method(options: Options, signature: CallSignature | None, *, takes_any_extent: bool = False) -> Options:
+    """Choose the `vmap` method that the declared axes allow, where the author gives none.
+
+    Parameters
+    ----------
+    takes_any_extent : bool
+        True for a kernel that may be called with other extents than those that its call was traced with.
+    """
+    if options.vmap_method is not None or signature is None:
+        return options
+    is_merged = takes_any_extent and signature.has_parallel_first
+    return options._replace(vmap_method="merged" if is_merged else signature.vmap_method)
 
 
 def bind_call(
@@ -28,7 +35,7 @@ def bind_call(
     options: Options,
     targets: Targets,
     attributes: Converted,
-    transposes: Sequence[tuple[int, BoundRule]] = (),
+    transposes: Sequence[tuple[int, Transpose]] = (),
 ) -> tuple[Any, ...]:
     """Call a target, and return the results without scratch memory.
 

@@ -99,7 +99,13 @@ def check_aliases(aliases: object) -> dict[int, int]:
 
 
 def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> None:
-    """Check that each input can share its memory with the output it is paired with."""
+    """Check that each input can share its memory with the output it is paired with, and with no other input."""
+    for source, target in aliases.items():
+        twice = [other for other in aliases if aliases[other] == target and other != source]
+        if twice:
+            raise ArgumentError(
+                f"input_output_aliases gives output {target} the memory of inputs {source} and {twice[0]}"
+            )
     for source, target in aliases.items():
         if source >= len(inputs) or target >= len(outs):
             raise ArgumentError(

@@ -1,9 +1,4 @@
-"""The primitive of a call of an entry point: its types, its batching, its effects and its lowering.
-
-It uses ``jax``, ``jax.extend``, ``jax.interpreters``, and of JAX's private modules ``jax._src.effects``, the only home
-of effects: their registries ``lowerable_effects``, ``ordered_effects``, ``control_flow_allowed_effects``,
-``custom_derivatives_allowed_effects`` and ``remat_allowed_effects`` are those of JAX 0.6 to 0.10.
-"""
+"""The primitive of a call of an entry point: its types, its batching, its effects and its lowering."""
 
 from __future__ import annotations
 
@@ -15,22 +10,23 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax._src import core, effects, sharding_impls, source_info_util
-from jax._src.custom_partitioning_sharding_rule import SdyShardingRule, sdy_sharding_rule_to_mlir
-from jax._src.interpreters import batching, mlir
 from jax.extend.core import Primitive
 from jax.interpreters import ad
 from jaxlib.mlir import ir
 
 from be_runtime.errors import RegistrationError, TransformError
-from be_runtime.xla import jax_vjp
+from be_runtime.xla import jax_internals, jax_vjp, partition
 from be_runtime.xla.arrays import ArraySpec, EffectKind, Layouts
 from be_runtime.xla.attribute_values import Value, as_jax
+from be_runtime.xla.jax_internals import effects, mlir
 from be_runtime.xla.jax_primitive import result_aval, zero_tangent
 from be_runtime.xla.split import Split, encode
 
 _PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _LOOPS = ("sequential", "sequential_unrolled")
+MERGED = "merged"
+"""Method of kernels that compute each element along the first axis alone: a batch is more of them, where it can be."""
+
 _WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
 
 
@@ -40,7 +36,7 @@ class KernelEffect(effects.Effect):
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"kernel ({self._kind})"
 
     def __eq__(self, other: object) -> bool:
@@ -83,8 +79,8 @@ class KernelCall(NamedTuple):
     input_layouts, output_layouts : tuple of (tuple of int or None), or None
         Axes from major to minor.
     transposes : tuple of (int, callable)
-        Inputs in which the kernel is linear. The callable gets the arrays of a call, with the cotangent of the results
-        in place of the input, and returns the input's cotangent.
+        Inputs in which the kernel is linear. The callable gets the shape and dtype of the input, and the arrays of a
+        call with the cotangent of the results in place of the input, and returns the input's cotangent.
     """
 
     label: str
@@ -120,7 +116,7 @@ def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any
     """
     structs = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype.name) for each in results)
     bound: Sequence[Any] = kernel_call.bind(
-        *core.auto_insert_reshard(*operands), call=KernelCall(results=structs, **fields)
+        *jax_internals.vary_alike(*operands), call=KernelCall(results=structs, **fields)
     )
     return bound
 
@@ -171,7 +167,16 @@ def _batch(
     if not any(mapped):
         return kernel_call.bind(*arrays, call=call), [None] * len(call.results)
     moved = [jnp.moveaxis(a, axis, 0) if axis is not None else a for a, axis in zip(arrays, axes, strict=True)]
-    if call.vmap_method in _LOOPS:
+    if call.vmap_method == MERGED and _can_merge(call, mapped):
+        parts = [call.split.first in factors for factors in call.split.operands]
+        whole = [
+            jnp.broadcast_to(a, (size, *a.shape)) if is_part and not is_mapped else a
+            for a, is_part, is_mapped in zip(moved, parts, mapped, strict=True)
+        ]
+        grown = _with_axis(call, size, [size if is_part else None for is_part in parts])
+        split = grown.split._replace(merged=grown.split.merged + 1)
+        results = kernel_call.bind(*whole, call=grown._replace(split=split))
+    elif call.vmap_method in (MERGED, *_LOOPS):
         results = _looped(moved, mapped, call)
     elif call.vmap_method in _WHOLE_BATCH:
         copies = size if call.vmap_method == "broadcast_all" or call.aliases else 1
@@ -189,6 +194,13 @@ def _batch(
             ),
         )
     return results, [0] * len(results)
+
+
+def _can_merge(call: KernelCall, mapped: Sequence[bool]) -> bool:
+    """Return whether a batch is more elements along the first axis, which are computed alone."""
+    is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None
+    pairs = zip(call.split.operands, mapped, strict=True)
+    return is_plain and all(call.split.first in factors for factors, is_mapped in pairs if is_mapped)
 
 
 def _repeat(array: Any, copies: int, call: KernelCall) -> Any:
@@ -258,9 +270,11 @@ def _lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequenc
     target = dict(call.targets).get(platform)
     if target is None:
         raise _not_registered(call, platform)
-    if call.effect != "ordered" and not _is_local(ctx.module_context.axis_context):
+    if call.effect != "ordered" and not jax_internals.is_local(ctx.module_context.axis_context):
         return _lower_split(target, ctx, operands, call)
     ordered = call.effect == "ordered"
+    if call.split.merged:
+        return mlir.lower_fun(functools.partial(_flat, call), multiple_results=True)(ctx, *operands)  # type: ignore[no-any-return]
     rule = jax.ffi.ffi_lowering(
         target,
         operand_layouts=_minor_to_major(call.input_layouts, ordered=ordered),
@@ -271,30 +285,32 @@ def _lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequenc
     attributes = {name: as_jax(value) for name, value in call.attributes}
     if not ordered:
         return rule(ctx, *operands, **attributes)
-    effect, token = _EFFECTS["ordered"], core.abstract_token
+    effect, token = _EFFECTS["ordered"], jax_internals.abstract_token
     inner = ctx.replace(avals_in=[*ctx.avals_in, token], avals_out=[*ctx.avals_out, token])
     *results, done = rule(inner, *operands, ctx.tokens_in.get(effect), **attributes)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: done})))
     return results
 
 
-def _is_local(where: Any) -> bool:
-    """Return whether a program's arrays are those of one device: there is one, or all axes of the mesh are manual."""
-    if isinstance(where, sharding_impls.SPMDAxisContext):
-        return len(where.manual_axes) == len(where.mesh.axis_names)
-    return not isinstance(where, sharding_impls.ShardingContext) or where.num_devices == 1
+def _flat(call: KernelCall, *arrays: Any) -> Sequence[Any]:
+    """Call a kernel with the batches as more elements along its first axis."""
+    split, shown = call.split, len(call.split.results)
+    given = [a.reshape(split.kernel_shape(each, a.shape)) for each, a in zip(split.operands, arrays, strict=True)]
+    structs = zip(split.results, call.results[:shown], strict=True)
+    made = [jax.ShapeDtypeStruct(split.kernel_shape(each, result.shape), result.dtype) for each, result in structs]
+    scratch = split.scratch_shapes([a.shape for a in given], ())
+    hidden = [jax.ShapeDtypeStruct(shape, jnp.uint8) for shape in scratch]
+    alone = Split(tuple(() for _ in given), tuple(() for _ in made))
+    found = kernel_call.bind(*given, call=call._replace(results=(*made, *hidden), split=alone))
+    results = [each.reshape(result.shape) for each, result in zip(found, call.results[:shown], strict=False)]
+    return [*results, *(jnp.zeros(each.shape, each.dtype) for each in call.results[shown:])]
 
 
 def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
     """Emit a call for `be_runtime.xla.partition`, with the rule by which Shardy finds the shardings of its results."""
-    from be_runtime.xla import partition
-
-    split = call.split
+    split = call.split if jax_internals.sums_parts() else call.split.without_sums()
     shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
-    types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in shown]
-    where = ctx.module_context.axis_context
-    mesh = where.mesh if isinstance(where, sharding_impls.SPMDAxisContext) else None
-    manual = [index for index, name in enumerate(mesh.axis_names) if name in where.manual_axes] if mesh else []
+    types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in shown]
     attributes = {name: mlir.ir_attribute(as_jax(value)) for name, value in call.attributes}
     op = mlir.custom_call(
         partition.TARGET,
@@ -310,12 +326,11 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
             aliases=call.aliases,
             has_side_effect=call.effect != "none",
             elements=[_elements([value.type for value in operands]), _elements(types)],
-            mesh=[list(mesh.axis_sizes), manual] if mesh and manual else None,
+            layouts=[call.input_layouts, call.output_layouts],
+            mesh=jax_internals.manual_axes(ctx.module_context.axis_context),
         ),
     )
-    factors: tuple[Any, Any] = split.operands, split.results
-    rule = SdyShardingRule(*factors, reduction_factors=split.partial_sums())
-    op.attributes["sdy.sharding_rule"] = sdy_sharding_rule_to_mlir(rule, [each.type for each in operands], types)
+    op.attributes["sdy.sharding_rule"] = jax_internals.sharding_rule(split, [each.type for each in operands], types)
     results = [mlir.lower_with_sharding_in_types(ctx, each, aval) for each, aval in zip(op.results, shown, strict=True)]
     return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in hidden)]
 
@@ -342,10 +357,10 @@ def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     )
 
 
-source_info_util.register_exclusion(str(Path(__file__).parents[1]))  # a call is where its author makes it
+jax_internals.hide_frames(str(Path(__file__).parents[1]))  # a call is where its author makes it
 kernel_call.def_impl(_execute)
 kernel_call.def_effectful_abstract_eval(_abstract)
-batching.fancy_primitive_batchers[kernel_call] = _batch
+jax_internals.batching_rules[kernel_call] = _batch
 ad.primitive_jvps[kernel_call] = _differentiate
 ad.primitive_transposes[kernel_call] = _transpose
 for _platform in _PLATFORMS:

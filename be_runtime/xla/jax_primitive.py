@@ -1,7 +1,6 @@
 """JAX's interface for new primitives, for `be_runtime.kernels.operation`. With `jax_port`, the only module with jax.
 
-It uses ``jax``, ``jax.extend`` and ``jax.interpreters``, and one attribute of abstract values, ``mat`` (``vma`` before
-JAX 0.10), which has the axes of a mesh over which a value varies within ``shard_map``.
+It uses ``jax``, ``jax.extend`` and ``jax.interpreters``.
 
 Only `devices` starts a JAX backend.
 """
@@ -16,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+
+from be_runtime.xla.jax_internals import varying
 
 _LOWERED_FOR = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
 """JAX's platforms for each platform of an operation."""
@@ -93,7 +94,7 @@ def result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct, spec: Any = 
     """
     if not avals:
         return jax.core.ShapedArray(result.shape, result.dtype)
-    first = max(avals, key=lambda aval: len(aval.mat.varying if hasattr(aval, "mat") else aval.vma))
+    first = max(avals, key=lambda aval: len(varying(aval)))
     meshes = [aval.sharding.mesh for aval in avals if not aval.sharding.mesh.empty]
     spec = jax.sharding.PartitionSpec(*[None] * len(result.shape)) if spec is None else spec
     sharding = jax.sharding.NamedSharding(meshes[0] if meshes else first.sharding.mesh, spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,11 +13,12 @@ from be_runtime.xla.split import VMAPPED, Split
 
 
 def custom_vjp(
-    function: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any]
+    function: Callable[..., Any],
+    rules: Callable[[Callable[..., Any]], tuple[Callable[..., Any], Callable[..., Any]]],
 ) -> Callable[..., Any]:
-    """Return a function with a rule, as ``jax.custom_vjp`` describes it."""
+    """Return a function with rules, as ``jax.custom_vjp`` describes it; `rules` makes them for that function."""
     ruled = jax.custom_vjp(function)
-    ruled.defvjp(forward, backward)
+    ruled.defvjp(*rules(ruled))
     return ruled
 
 
@@ -44,6 +46,11 @@ def leaves(tree: Any) -> list[Any]:
     return list(jax.tree_util.tree_leaves(tree))
 
 
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Replace the arrays of a pytree."""
+    return jax.tree_util.tree_map(function, tree)
+
+
 def transposed(
     function: Callable[..., Any], split: Split, index: int, operands: Sequence[Any], cotangents: Sequence[Any]
 ) -> Any:
@@ -52,11 +59,12 @@ def transposed(
     Parameters
     ----------
     function : callable
-        Function from the inputs of one element, with the cotangents in place of input `index`, to its cotangent.
+        Function from the shape and dtype of input `index` of one element, and the inputs of one element with the
+        cotangents in place of that input, to its cotangent.
     split : Split
         Factors of the arrays, which name the axes of a batch.
     operands : sequence of array
-        Inputs of the call; that at `index` is not used.
+        Inputs of the call; that at `index` has an ``aval`` and no value.
     cotangents : sequence of array
         One for each result.
     """
@@ -64,10 +72,12 @@ def transposed(
     values: list[Any] = [_without_unit_axes(array, split, i, levels) for i, array in enumerate(operands) if i != index]
     values.insert(index, cotangents[0] if len(cotangents) == 1 else tuple(cotangents))
     has = [set(split.results[0] if i == index else factors) for i, factors in enumerate(split.operands)]
+    own, linear = split.operands[index], operands[index].aval
+    added = [factor in levels or factor.startswith(f"argument {index}: {VMAPPED}") for factor in own]
+    function = functools.partial(function, jax.ShapeDtypeStruct(linear.shape[sum(added) :], linear.dtype))
     for level in reversed(levels):
         function = jax.vmap(function, in_axes=tuple(0 if level in factors else None for factors in has))
     found = function(*values)
-    own = split.operands[index]
     for axis, level in enumerate(levels):  # an input that all elements share gets the sum
         if level not in own:
             found = found.sum(axis=axis, keepdims=True)

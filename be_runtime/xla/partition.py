@@ -3,31 +3,28 @@
 A call is emitted as ``be.partition.v1`` with everything that is known of it as JSON. The partitioner keeps nothing
 between calls, and no object of this process is in a program. So JAX's persistent cache finds programs, and they can be
 exported. What it makes is the call itself, on the parts, and an all-reduce for partial sums.
-
-It uses ``jaxlib.xla_client``: ``register_custom_call_partitioner``, ``HloSharding`` and ``OpSharding``, and
-``jax._src.xla_bridge.register_plugin_callbacks``, which hands the partitioner to a CUDA plugin (JAX 0.6 to 0.12).
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import math
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax._src import xla_bridge
-from jaxlib import xla_client
 
 from be_runtime.errors import GatherWarning, TransformError
-from be_runtime.expressions import evaluate, parse_expression
+from be_runtime.xla.jax_internals import HloSharding, OpSharding, register_partitioner
 from be_runtime.xla.split import VMAPPED, Split
 
 TARGET = "be.partition.v1"
 """The name of split calls, also in exported programs."""
+
+_INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 
 
 class Placement:
@@ -38,7 +35,7 @@ class Placement:
         self.devices = 1
         self._coordinate: dict[str, dict[int, int]] = {}
         for factors, sharding, shape in arrays:
-            if sharding.is_tiled():
+            if sharding is not None and sharding.is_tiled():
                 self._read(split, factors, sharding, shape.dimensions())
 
     def _read(self, split: Split, factors: Sequence[str], sharding: Any, extents: Sequence[int]) -> None:
@@ -64,16 +61,16 @@ class Placement:
     def sharding(self, factors: Sequence[str]) -> Any:
         """Return the sharding of an array with these factors."""
         if self.count.keys().isdisjoint(factors):
-            return xla_client.HloSharding.replicate()
+            return HloSharding.replicate()
         groups = self.groups(factors)
         tiles = np.empty((*(self.count.get(f, 1) for f in factors), len(next(iter(groups.values())))), int)
         for at, devices in groups.items():
             tiles[at] = devices
-        sharding = xla_client.OpSharding()
-        sharding.type, sharding.replicate_on_last_tile_dim = xla_client.OpSharding.Type.OTHER, True
+        sharding = OpSharding()
+        sharding.type, sharding.replicate_on_last_tile_dim = OpSharding.Type.OTHER, True
         sharding.tile_assignment_dimensions = list(tiles.shape)
         sharding.tile_assignment_devices = tiles.ravel().tolist()
-        return xla_client.HloSharding.from_proto(sharding)
+        return HloSharding.from_proto(sharding)
 
     def sums(self, split: Split, mesh: Any) -> list[list[int]]:
         """Return groups of devices that have all parts of the results together; empty if each result is whole."""
@@ -102,23 +99,41 @@ def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequen
     for number, (factors, sharding, shape) in enumerate(zip(split.operands, shardings, shapes, strict=True)):
         counts = sharding.tile_assignment_dimensions() if sharding.is_tiled() else ()
         for axis, (factor, count) in enumerate(zip(factors, counts, strict=False)):
-            if count == 1 or place.count.get(factor) == count:
+            if count <= place.count.get(factor, 1):
                 continue
             name = factor.rpartition(": ")[2]
-            if factor not in split.free:
-                why = f"the kernel needs all of it; parallel[{name}] in the arg_spec says that it can be split"
-            elif shape.dimensions()[axis] % count:
-                why = f"{count} devices do not divide its {shape.dimensions()[axis]} elements"
-            else:
-                why = "another axis is split over the same devices"
-            text = f"{label}: argument {number} is gathered along {name} (axis {axis}) for each device: {why}"
+            where = name if name == f"axis {axis}" else f"{name} (axis {axis})"
+            text = (
+                f"{label}: argument {number} is gathered for each device along {where}: "
+                f"{_reason(split, place, factor, count, shape.dimensions()[axis])}"
+            )
             if split.on_gather == "error":
                 raise TransformError(text)
-            warnings.warn(text, GatherWarning, stacklevel=2)
+            warnings.warn(text, GatherWarning, stacklevel=_callers_level())
 
 
-def _tensor(shape: Sequence[int], element: str) -> str:
-    return f"tensor<{''.join(f'{extent}x' for extent in shape)}{element}>"
+def _reason(split: Split, place: Placement, factor: str, count: int, extent: int) -> str:
+    """Say why each device needs more of an axis that is split in so many parts."""
+    name = factor.rpartition(": ")[2]
+    if factor in place.count:
+        return f"another array has it in {place.count[factor]} parts"
+    if factor in split.free:
+        return (
+            f"{count} devices do not divide its {extent} elements" if extent % count else "another axis is split there"
+        )
+    if factor in split.reduce:
+        return "sums of parts need JAX 0.7.2 or newer, and Shardy"
+    if not name.isidentifier():
+        return "the arg_spec does not say that the kernel works on parts; see parallel[b] and reduce[k]"
+    return f"the kernel needs all of it; parallel[{name}] in the arg_spec says that it can be split"
+
+
+def _callers_level() -> int:
+    """Return the level of the first caller outside of JAX and this package, for a warning of the calling function."""
+    frame, level = sys._getframe(1), 1  # noqa: SLF001
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _program(
@@ -127,38 +142,50 @@ def _program(
     """Write the program of one device: the call on its parts, and sums over all parts."""
     ins = [tuple(shape.dimensions()) for shape in operands]
     outs = [tuple(shape.dimensions()) for shape in results]
-    values = {name: ins[index][axis] for name, (index, axis) in split.places}
-    values |= dict(split.integers)
-    batch = outs[0][: sum(factor.startswith(VMAPPED) for factor in split.results[0])]
-    hidden = [(*batch, evaluate(parse_expression(text), values)) for text in split.scratch]
-    in_types = [_tensor(shape, kind) for shape, kind in zip(ins, config["elements"][0], strict=True)]
-    out_types = [_tensor(shape, kind) for shape, kind in zip(outs, config["elements"][1], strict=True)]
-    made = [*out_types, *(_tensor(shape, "ui8") for shape in hidden)]
-    names = ", ".join(f"%a{index}" for index in range(len(ins)))
-    layouts = [", ".join(map(_layout, shapes)) for shapes in (ins, [*outs, *hidden])]
-    aliases = ", ".join(_alias(source, target, len(made)) for source, target in config["aliases"])
-    call = (
-        f'%r:{len(made)} = "stablehlo.custom_call"({names}) {{call_target_name = "{config["target"]}", '
+    given = [split.kernel_shape(factors, shape) for factors, shape in zip(split.operands, ins, strict=True)]
+    made = [split.kernel_shape(factors, shape) for factors, shape in zip(split.results, outs, strict=True)]
+    batch = outs[0][: sum(factor.startswith(VMAPPED) for factor in split.results[0]) - split.merged]
+    hidden = split.scratch_shapes(given, batch)
+    of_operands, of_results = config["elements"]
+    in_types, arg_types = _tensors(ins, of_operands), _tensors(given, of_operands)
+    out_types, made_types = _tensors(outs, of_results), _tensors([*made, *hidden], of_results + ["ui8"] * len(hidden))
+    body = [
+        _reshape(f"b{index}", f"%a{index}", *types) for index, types in enumerate(zip(in_types, arg_types, strict=True))
+    ]
+    names = ", ".join(f"%b{index}" for index in range(len(ins)))
+    layouts = [_layouts(given, config["layouts"][0]), _layouts([*made, *hidden], config["layouts"][1])]
+    aliases = ", ".join(_alias(source, target, len(made_types)) for source, target in config["aliases"])
+    body.append(
+        f'%r:{len(made_types)} = "stablehlo.custom_call"({names}) {{call_target_name = "{config["target"]}", '
         f"api_version = 4 : i32, backend_config = {config['attributes']}, operand_layouts = [{layouts[0]}], "
         f"result_layouts = [{layouts[1]}], output_operand_aliases = [{aliases}], "
-        f"has_side_effect = {str(config['has_side_effect']).lower()}}} : ({', '.join(in_types)}) -> ({', '.join(made)})"
+        f"has_side_effect = {str(config['has_side_effect']).lower()}}} : "
+        f"({', '.join(arg_types)}) -> ({', '.join(made_types)})"
     )
-    body = [call]
-    shown = [f"%r#{index}" if len(made) > 1 else "%r" for index in range(len(outs))]
-    if groups:
-        elements = config["elements"][1]
-        body += [
-            _all_reduce(index, shown[index], out_types[index], elements[index], groups) for index in range(len(outs))
-        ]
-        shown = [f"%s{index}" for index in range(len(outs))]
+    for index, (made_type, out_type) in enumerate(zip(made_types, out_types, strict=False)):
+        body.append(_reshape(f"s{index}", f"%r#{index}", made_type, out_type))
+        if groups:
+            body.append(_all_reduce(index, out_type, of_results[index], groups))
     arguments = ", ".join(f"%a{index}: {kind}" for index, kind in enumerate(in_types))
-    returned = ", ".join(out_types)
-    lines = "\n".join([*body, f"return {', '.join(shown)} : {returned}"])
-    return f"module {{ func.func public @main({arguments}) -> ({returned}) {{\n{lines} }} }}".encode()
+    returned = ", ".join(f"%{'t' if groups else 's'}{index}" for index in range(len(outs)))
+    lines = "\n".join([*body, f"return {returned} : {', '.join(out_types)}"])
+    return f"module {{ func.func public @main({arguments}) -> ({', '.join(out_types)}) {{\n{lines} }} }}".encode()
 
 
-def _layout(shape: Sequence[int]) -> str:
-    return f"dense<{list(range(len(shape)))[::-1]}> : tensor<{len(shape)}xindex>"
+def _tensors(shapes: Sequence[Sequence[int]], elements: Sequence[str]) -> list[str]:
+    pairs = zip(shapes, elements, strict=True)
+    return [f"tensor<{''.join(f'{extent}x' for extent in shape)}{element}>" for shape, element in pairs]
+
+
+def _reshape(name: str, value: str, before: str, after: str) -> str:
+    return f"%{name} = stablehlo.reshape {value} : ({before}) -> {after}"
+
+
+def _layouts(shapes: Sequence[Sequence[int]], given: Sequence[Sequence[int] | None] | None) -> str:
+    """Write the layouts of arrays, axes from minor to major; those of `given` are from major to minor."""
+    chosen = [*(given or ()), *[None] * (len(shapes) - len(given or ()))]
+    orders = [list(order or range(len(shape)))[::-1] for shape, order in zip(shapes, chosen, strict=True)]
+    return ", ".join(f"dense<{order}> : tensor<{len(order)}xindex>" for order in orders)
 
 
 def _alias(source: int, target: int, count: int) -> str:
@@ -169,11 +196,11 @@ def _alias(source: int, target: int, count: int) -> str:
     )
 
 
-def _all_reduce(index: int, value: str, kind: str, element: str, groups: list[list[int]]) -> str:
-    element = f"tensor<{element}>"
+def _all_reduce(index: int, kind: str, element: str, groups: list[list[int]]) -> str:
+    one = f"tensor<{element}>"
     return (
-        f'%s{index} = "stablehlo.all_reduce"({value}) ({{ ^bb0(%p: {element}, %q: {element}): '
-        f'%t = stablehlo.add %p, %q : {element} "stablehlo.return"(%t) : ({element}) -> () }}) '
+        f'%t{index} = "stablehlo.all_reduce"(%s{index}) ({{ ^bb0(%p: {one}, %q: {one}): '
+        f'%sum = stablehlo.add %p, %q : {one} "stablehlo.return"(%sum) : ({one}) -> () }}) '
         f"{{replica_groups = dense<{groups}> : tensor<{len(groups)}x{len(groups[0])}xi64>, use_global_device_ids, "
         f"channel_handle = #stablehlo.channel_handle<handle = {index + 1}, type = 1>}} : ({kind}) -> {kind}"
     )
@@ -198,25 +225,15 @@ def _partition(shapes: Any, shardings: Any, result_shape: Any, result_sharding: 
         [sharding.tile(shape) for sharding, shape in zip(outs, results, strict=True)],
         place.sums(split, config["mesh"]),
     )
-    return program, ins, xla_client.HloSharding.tuple_sharding(result_shape, outs) if several else outs[0]
+    return program, ins, HloSharding.tuple_sharding(result_shape, outs) if several else outs[0]
 
 
-def _register() -> None:
-    """Give the partitioner to XLA, and to plugins, whose registries are their own."""
-    callbacks = {
-        "prop_user_sharding": lambda sharding, _shape, _config: sharding,
-        "partition": _partition,
-        "infer_sharding_from_operands": lambda _shapes, shardings, _shape, _config: shardings[0],
-    }
-    xla_client.register_custom_call_partitioner(TARGET, *callbacks.values(), True)
-    xla_bridge.register_plugin_callbacks(
-        functools.partial(
-            xla_client.register_custom_call_partitioner,
-            name=TARGET,
-            can_side_effecting_have_replicated_sharding=True,
-            **callbacks,
-        )
-    )
+def _infer(shapes: Any, shardings: Any, result_shape: Any, text: Any) -> Any:
+    """Answer XLA's older partitioner, which doesn't read rules of Shardy: the shardings of the results."""
+    split = Split.from_json(json.loads(text)["split"])
+    place = Placement(split, list(zip(split.operands, shardings, shapes, strict=True)))
+    outs = [place.sharding(factors) for factors in split.results]
+    return HloSharding.tuple_sharding(result_shape, outs) if result_shape.is_tuple() else outs[0]
 
 
-_register()
+register_partitioner(TARGET, _partition, _infer)

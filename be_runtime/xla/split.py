@@ -6,10 +6,14 @@ Axes are named by *factors*, as Shardy's rules name them. A factor of several ar
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-VMAPPED = "vmap"
+from be_runtime.expressions import evaluate, parse_expression
+
+VMAPPED = "vmap:"
+"""Beginning of the factors of batches, which no name in a declaration has."""
 
 
 class Split(NamedTuple):
@@ -30,6 +34,8 @@ class Split(NamedTuple):
     integers : tuple of (str, int)
         Attributes that an expression may name, as ``attr.NAME``.
     on_gather : {"warn", "error"}
+    merged : int
+        Number of leading axes, made by ``vmap``, that are one axis with the next when the kernel is called.
     """
 
     operands: tuple[tuple[str, ...], ...]
@@ -40,6 +46,7 @@ class Split(NamedTuple):
     places: tuple[tuple[str, tuple[int, int]], ...] = ()
     integers: tuple[tuple[str, int], ...] = ()
     on_gather: str = "warn"
+    merged: int = 0
 
     def with_axis(self, sizes: Sequence[int | None]) -> Split:
         """Return the factors of a batch, which is a leading axis of all results.
@@ -62,10 +69,39 @@ class Split(NamedTuple):
             places=tuple((name, (i, axis + len(new[i]))) for name, (i, axis) in self.places),
         )
 
+    @property
+    def first(self) -> str:
+        """The factor of the results' first axis, those of batches aside; empty if there is none."""
+        return next((factor for factor in self.results[0] if not factor.startswith(VMAPPED)), "")
+
+    def _merges(self, factors: Sequence[str]) -> int:
+        return self.merged if self.first in factors else 0
+
+    def kernel_shape(self, factors: Sequence[str], shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of an array with some factors as the kernel gets it.
+
+        Examples
+        --------
+        >>> split = Split((("b", "n"), ("n",)), (("b", "n"),), merged=1).with_axis([2, None])
+        >>> [split.kernel_shape(factors, shape) for factors, shape in zip(split.operands, [(2, 3, 5), (5,)])]
+        [(6, 5), (5,)]
+        """
+        count = self._merges(factors)
+        return (math.prod(shape[: count + 1]), *shape[count + 1 :]) if count else tuple(shape)
+
+    def scratch_shapes(self, operands: Sequence[Sequence[int]], batch: Sequence[int]) -> list[tuple[int, ...]]:
+        """Compute the shapes of scratch memory from those of a batch, and of operands as the kernel gets them."""
+        values = {name: operands[i][axis - self._merges(self.operands[i])] for name, (i, axis) in self.places}
+        return [(*batch, evaluate(parse_expression(text), values | dict(self.integers))) for text in self.scratch]
+
     def partial_sums(self) -> tuple[str, ...]:
         """Return the factors of which each device has a part of every result."""
         kept = {factor for each in self.results for factor in each}
         return tuple(factor for factor in self.reduce if factor not in kept)
+
+    def without_sums(self) -> Split:
+        """Return the split of a call whose results are never summed, which each device computes whole."""
+        return self._replace(free=tuple(factor for factor in self.free if factor not in self.partial_sums()))
 
     def to_json(self) -> dict[str, object]:
         """Return a form that `from_json` reads."""

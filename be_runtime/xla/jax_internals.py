@@ -1,0 +1,117 @@
+"""Private names of JAX that calls of entry points stand on. No other file of the package imports them.
+
+=============================  ============================================  ===============
+name                           use                                           JAX releases
+=============================  ============================================  ===============
+``auto_insert_reshard``        operands vary alike within ``shard_map``      since 0.10.1
+``standard_insert_pvary``      the same                                      before 0.10.1
+``aval.mat``                   axes of a mesh over which a value varies      since 0.10.0
+``aval.vma``                   the same                                      before 0.10.0
+``reduction_factors``          sums of parts, in a rule of Shardy            since 0.7.2
+Shardy, by default             shardings of results                          since 0.7.0
+``hijax.HiPrim``               base class of ``KernelFunction.as_hijax``     since 0.11.2
+``hijax.VJPHiPrimitive``       the same, with effects                        0.10.0 to 0.11.1
+=============================  ============================================  ===============
+
+The others are in all releases from 0.6.0 to 0.12.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src import core, effects, sharding_impls, source_info_util, xla_bridge
+from jax._src.custom_partitioning_sharding_rule import SdyShardingRule, sdy_sharding_rule_to_mlir
+from jax._src.interpreters import batching, mlir
+from jaxlib import xla_client
+
+from be_runtime.errors import TransformError
+from be_runtime.xla.split import Split
+
+__all__ = ["HloSharding", "OpSharding", "effects", "mlir"]
+
+HloSharding, OpSharding = xla_client.HloSharding, xla_client.OpSharding
+
+abstract_token = core.abstract_token
+batching_rules = batching.fancy_primitive_batchers
+"""Batching rules that are told of the axis, by primitive."""
+
+hide_frames = source_info_util.register_exclusion
+
+vary_alike: Callable[..., Sequence[Any]] = (
+    core.auto_insert_reshard if hasattr(core, "auto_insert_reshard") else core.standard_insert_pvary
+)
+"""Function that makes arrays vary over the same axes of a mesh, within ``shard_map``."""
+
+_HAS_SUMS = "reduction_factors" in inspect.signature(SdyShardingRule).parameters
+
+
+def varying(aval: Any) -> frozenset[str]:
+    """Return the axes of a mesh over which a value varies, within ``shard_map``."""
+    return frozenset(aval.mat.varying if hasattr(aval, "mat") else aval.vma)
+
+
+def sums_parts() -> bool:
+    """Return whether XLA can be told that results of parts are to be summed."""
+    return _HAS_SUMS and bool(jax.config.jax_use_shardy_partitioner)
+
+
+def is_local(where: Any) -> bool:
+    """Return whether a program's arrays are those of one device: there is one, or all axes of the mesh are manual."""
+    if isinstance(where, sharding_impls.SPMDAxisContext):
+        return len(where.manual_axes) == len(where.mesh.axis_names)
+    return not isinstance(where, sharding_impls.ShardingContext) or where.num_devices == 1
+
+
+def manual_axes(where: Any) -> tuple[list[int], list[int]] | None:
+    """Return the sizes of a mesh and the numbers of its manual axes; None if it has none."""
+    if not isinstance(where, sharding_impls.SPMDAxisContext) or not where.manual_axes:
+        return None
+    names = where.mesh.axis_names
+    return list(where.mesh.axis_sizes), [index for index, name in enumerate(names) if name in where.manual_axes]
+
+
+def sharding_rule(split: Split, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Make the rule by which Shardy finds the shardings of a call's arrays, which are given by their types."""
+    sums: dict[str, Any] = {"reduction_factors": split.partial_sums()} if _HAS_SUMS else {}
+    rule = SdyShardingRule(split.operands, split.results, **sums)  # type: ignore[arg-type]
+    return sdy_sharding_rule_to_mlir(rule, list(operands), list(results))
+
+
+def register_partitioner(name: str, partition: Callable[..., Any], infer: Callable[..., Any]) -> None:
+    """Give a partitioner of custom calls to XLA, and to the plugins of devices, whose registries are their own."""
+    register = functools.partial(
+        xla_client.register_custom_call_partitioner,
+        name,
+        lambda sharding, _shape, _config: sharding,
+        partition,
+        infer,
+        can_side_effecting_have_replicated_sharding=True,
+    )
+    register()
+    xla_bridge.register_plugin_callbacks(register)
+
+
+def high_level_primitive() -> Any:
+    """Return the base class of high-level primitives.
+
+    Raises
+    ------
+    TransformError
+        This JAX has none, or one without effects.
+    """
+    try:
+        from jax.experimental import hijax
+    except ImportError:
+        hijax = None
+    base = getattr(hijax, "HiPrim", getattr(hijax, "VJPHiPrimitive", None))
+    if not hasattr(base, "effects"):
+        raise TransformError(
+            f"JAX {jax.__version__} has no high-level primitives that kernels can be",
+            hints=("install JAX 0.10 or newer", "or call the kernel itself: it follows vmap and grad in every release"),
+        )
+    return base

@@ -1,0 +1,147 @@
+// Kernels of programs on several devices: split along b, or summed along b, or needed whole.
+#include <cstring>
+#include <string_view>
+
+#include "brainevent/common.h"
+
+static const float* in(const BE::Tensor& x) { return x.data_ptr<float>(); }
+static float* out(BE::Tensor& x) { return x.data_ptr<float>(); }
+
+template <typename Step>
+static void scan(const BE::Tensor& x, BE::Tensor& y, Step at) {
+  const int64_t n = x.size(-1), rows = n ? x.numel() / n : 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    float sum = 0;
+    for (int64_t k = 0; k < n; ++k) out(y)[i * n + at(k, n)] = sum += in(x)[i * n + at(k, n)];
+  }
+}
+
+// @BE cumsum arg[... n] ret[... n]
+void cumsum(const BE::Tensor x, BE::Tensor y) { scan(x, y, [](int64_t k, int64_t) { return k; }); }
+// @BE backsum arg[... n] ret[... n]
+void backsum(const BE::Tensor x, BE::Tensor y) { scan(x, y, [](int64_t k, int64_t n) { return n - 1 - k; }); }
+// @BE rows arg[b n] ret[b n] parallel[b]
+void rows(const BE::Tensor x, BE::Tensor y) { cumsum(x, y); }
+// @BE whole arg[b n] ret[b n]
+void whole(const BE::Tensor x, BE::Tensor y) { cumsum(x, y); }
+// @BE bare arg ret:like(0)
+void bare(const BE::Tensor x, BE::Tensor y) { cumsum(x, y); }
+// @BE last arg[... n] ret[n]
+void last(const BE::Tensor x, BE::Tensor y) {
+  std::memcpy(out(y), in(x) + x.numel() - y.numel(), sizeof(float) * y.numel());
+}
+
+// @BE wsum arg[... b n] arg[... b] ret[... n] reduce[b]
+void wsum(const BE::Tensor x, const BE::Tensor w, BE::Tensor y) {
+  const int64_t n = x.size(-1), b = x.size(-2);
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    const int64_t t = i / n;
+    float sum = 0;
+    for (int64_t k = 0; k < b; ++k) sum += in(x)[(t * b + k) * n + i % n] * in(w)[t * b + k];
+    out(y)[i] = sum;
+  }
+}
+// @BE outer arg[n] arg[b] ret[b n] parallel[b]
+void outer(const BE::Tensor g, const BE::Tensor w, BE::Tensor y) {
+  const int64_t n = g.size(0);
+  for (int64_t i = 0; i < y.numel(); ++i) out(y)[i] = in(w)[i / n] * in(g)[i % n];
+}
+// @BE dots arg[b n] arg[n] ret[b] parallel[b]
+void dots(const BE::Tensor x, const BE::Tensor g, BE::Tensor y) {
+  const int64_t n = g.size(0);
+  for (int64_t i = 0; i < y.size(0); ++i) {
+    out(y)[i] = 0;
+    for (int64_t k = 0; k < n; ++k) out(y)[i] += in(x)[i * n + k] * in(g)[k];
+  }
+}
+
+// @BE scale arg[b n] arg[n] ret[b n] parallel[b]
+void scale(const BE::Tensor x, const BE::Tensor w, BE::Tensor y) {
+  for (int64_t i = 0; i < y.numel(); ++i) out(y)[i] = in(x)[i] * in(w)[i % w.size(0)];
+}
+// @BE scale_w arg[b n] arg[b n] ret[n] reduce[b]
+void scale_w(const BE::Tensor x, const BE::Tensor g, BE::Tensor y) {
+  const int64_t n = y.size(0);
+  for (int64_t k = 0; k < n; ++k) out(y)[k] = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) out(y)[i % n] += in(x)[i] * in(g)[i];
+}
+
+// @BE moments arg[b n] ret[b] ret[b]:float32 ret[b]:int32 parallel[b]
+void moments(const BE::Tensor x, BE::Tensor mean, BE::Tensor square, BE::Tensor count) {
+  const int64_t n = x.size(1);
+  for (int64_t i = 0; i < x.size(0); ++i) {
+    float sum = 0, squares = 0;
+    for (int64_t k = 0; k < n; ++k) sum += in(x)[i * n + k], squares += in(x)[i * n + k] * in(x)[i * n + k];
+    out(mean)[i] = sum / n, out(square)[i] = squares / n, count.data_ptr<int32_t>()[i] = static_cast<int32_t>(n);
+  }
+}
+// @BE totals arg[b n] ret[n] ret[] reduce[b]
+void totals(const BE::Tensor x, BE::Tensor sums, BE::Tensor total) {
+  std::memset(out(sums), 0, sizeof(float) * sums.numel());
+  *out(total) = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) out(sums)[i % sums.size(0)] += in(x)[i], *out(total) += in(x)[i];
+}
+
+// @BE spare arg[b n] scratch[b*n*4+8] ret[b n] parallel[b]
+void spare(const BE::Tensor x, BE::Workspace scratch, BE::Tensor y) {
+  BE_CHECK(scratch.size() == x.numel() * 4 + 8) << scratch.size() << " bytes for " << x.numel() << " elements";
+  std::memcpy(scratch.data(), in(x), sizeof(float) * x.numel());
+  std::memcpy(out(y), scratch.data(), sizeof(float) * x.numel());
+}
+// The extents of one device.
+// @BE extents arg[b n] ret[b 2]:int32 parallel[b]
+void extents(const BE::Tensor x, BE::Tensor y) {
+  for (int64_t i = 0; i < y.size(0); ++i)
+    for (int64_t k = 0; k < 2; ++k) y.data_ptr<int32_t>()[2 * i + k] = static_cast<int32_t>(x.size(k));
+}
+
+// @BE affine arg[b n] ret[b n] attr.by attr.shift attr.power parallel[b]
+void affine(const BE::Tensor x, BE::Tensor y, float by, double shift, int64_t power) {
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    float value = 1;
+    for (int64_t p = 0; p < power; ++p) value *= in(x)[i];
+    out(y)[i] = by * value + static_cast<float>(shift);
+  }
+}
+
+enum class Mode { add, subtract };
+struct Pair {
+  double a;
+  int8_t b;
+};
+// @BE mixed arg[b n] ret[b n] attr.name attr.weights attr.mode attr.pair attr.hole parallel[b]
+void mixed(const BE::Tensor x, BE::Tensor y, std::string_view name, BE::Span<const float> weights, Mode mode, Pair pair,
+           float hole) {
+  BE_CHECK(hole != hole && mode == Mode::add);
+  float sum = static_cast<float>(name.size() + pair.a + pair.b);
+  for (float each : weights) sum += each;
+  for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] = in(x)[i] + sum;
+}
+
+// @BE add_to arg[b n] arg[b n] ret[b n] parallel[b]
+void add_to(const BE::Tensor total, const BE::Tensor x, BE::Tensor y) {
+  BE_CHECK(total.data_ptr() == y.data_ptr()) << "not in place";
+  for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] += in(x)[i];
+}
+
+// @BE table arg[a] arg[b] ret[a b] parallel[a b]
+void table(const BE::Tensor x, const BE::Tensor w, BE::Tensor y) {
+  const int64_t b = w.size(0);
+  for (int64_t i = 0; i < y.numel(); ++i) out(y)[i] = in(x)[i / b] * in(w)[i % b];
+}
+
+// Each part gives its first row, so the sum is that of the parts' first rows, for elements of any type.
+// @BE firsts arg[b n] ret[n] reduce[b]
+void firsts(const BE::Tensor x, BE::Tensor y) { std::memcpy(y.data_ptr(), x.data_ptr(), y.nbytes()); }
+
+// @BE copy arg[b n] ret[b n] parallel[b]
+void copy(const BE::Tensor x, BE::Tensor y) { std::memcpy(y.data_ptr(), x.data_ptr(), x.nbytes()); }
+
+static int calls = 0;
+// @BE note arg[b] ret[b] parallel[b]
+void note(const BE::Tensor x, BE::Tensor y) {
+  __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
+  std::memcpy(out(y), in(x), sizeof(float) * x.numel());
+}
+// @BE noted arg[] ret[]:int32
+void noted(const BE::Tensor x, BE::Tensor y) { *y.data_ptr<int32_t>() = __atomic_exchange_n(&calls, 0, __ATOMIC_SEQ_CST); }

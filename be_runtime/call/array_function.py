@@ -10,7 +10,7 @@ from be_runtime.call.attributes import convert_attributes
 from be_runtime.call.call_options import Options
 from be_runtime.call.compiled_function import CompiledFunction, Converted
 from be_runtime.call.resolve import CallSignature, Resolved, as_argument, resolve
-from be_runtime.call.tracing import Targets, bind_call, default_method
+from be_runtime.call.tracing import KernelTarget, bind_call, default_method
 from be_runtime.errors import ArgumentError, SpecError, call_named
 from be_runtime.spec.model import Many, Param, Role
 from be_runtime.xla import jax_port
@@ -41,7 +41,7 @@ class ArrayKernel(NamedTuple):
     label: str
     doc: str | None
     signature: CallSignature | None
-    make_target: Callable[[Resolved, Mapping[str, Value]], tuple[Targets, Converted]]
+    make_target: Callable[[Resolved, Mapping[str, Value]], KernelTarget]
     scalars: tuple[Param, ...] = ()
     scratch_unit: int = 1
 
@@ -104,8 +104,8 @@ def _run(
         aliases=dict(options.aliases),
         scratch_unit=kernel.scratch_unit,
     )
-    targets, attributes = kernel.make_target(resolved, dict(converted))
-    results = bind_call(kernel.label, resolved, options, targets, attributes)
+    made = kernel.make_target(resolved, dict(converted))
+    results = bind_call(kernel.label, resolved, options, made.targets, made.attributes, computed=made.computed)
     return results[0] if resolved.is_single else restore(results)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_runtime.call.call_options import Options
 from be_runtime.call.compiled_function import Converted
@@ -13,6 +13,24 @@ from be_runtime.xla.arrays import match_layouts
 
 Targets = tuple[tuple[str, str], ...]
 """Names of JAX's platforms, and the target on each."""
+
+Computed = tuple[tuple[str, tuple[str, ...]], ...]
+"""Attributes that depend on the extents of one device, see `Split`."""
+
+
+class KernelTarget(NamedTuple):
+    """What a call without a module calls.
+
+    Parameters
+    ----------
+    targets : tuple of (str, str)
+    attributes : tuple of (str, Value)
+    computed : tuple of (str, tuple of str), or None
+    """
+
+    targets: Targets
+    attributes: Converted
+    computed: Computed | None = ()
 
 
 def default_method(options: Options, signature: CallSignature | None, *, takes_any_extent: bool = False) -> Options:
@@ -36,6 +54,7 @@ def bind_call(
     targets: Targets,
     attributes: Converted,
     transposes: Sequence[tuple[int, Transpose]] = (),
+    computed: Computed | None = (),
 ) -> tuple[Any, ...]:
     """Call a target, and return the results without scratch memory.
 
@@ -60,7 +79,7 @@ def bind_call(
         effect=options.effect,
         input_layouts=options.input_layouts,
         output_layouts=None if options.output_layouts is None else (*options.output_layouts, *hidden),
-        split=resolved.split._replace(on_gather=options.on_gather),
+        split=resolved.split._replace(on_gather=options.on_gather, computed=computed),
         transposes=tuple(transposes),
     )
     return tuple(results[: len(resolved.shown)])

@@ -311,6 +311,11 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
     split = call.split if jax_internals.sums_parts() else call.split.without_sums()
     shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in shown]
+    if split.computed is None and split.free:
+        raise TransformError(
+            f"{call.label} has a launch that Python functions compute, so XLA can't split the call over devices",
+            hints=("write the sizes as arithmetic, as in grid='ceil(n/256)'", "or call it within jax.shard_map"),
+        )
     attributes = {name: mlir.ir_attribute(as_jax(value)) for name, value in call.attributes}
     op = mlir.custom_call(
         partition.TARGET,
@@ -321,7 +326,7 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
         backend_config=encode(
             label=call.label,
             target=target,
-            attributes=str(ir.DictAttr.get(attributes)),
+            attributes={name: str(value) for name, value in attributes.items()},
             split=split.to_json(),
             aliases=call.aliases,
             has_side_effect=call.effect != "none",

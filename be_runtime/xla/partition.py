@@ -152,12 +152,13 @@ def _program(
     body = [
         _reshape(f"b{index}", f"%a{index}", *types) for index, types in enumerate(zip(in_types, arg_types, strict=True))
     ]
+    attributes = _attributes(config["attributes"], split.attributes(given))
     names = ", ".join(f"%b{index}" for index in range(len(ins)))
     layouts = [_layouts(given, config["layouts"][0]), _layouts([*made, *hidden], config["layouts"][1])]
     aliases = ", ".join(_alias(source, target, len(made_types)) for source, target in config["aliases"])
     body.append(
         f'%r:{len(made_types)} = "stablehlo.custom_call"({names}) {{call_target_name = "{config["target"]}", '
-        f"api_version = 4 : i32, backend_config = {config['attributes']}, operand_layouts = [{layouts[0]}], "
+        f"api_version = 4 : i32, backend_config = {attributes}, operand_layouts = [{layouts[0]}], "
         f"result_layouts = [{layouts[1]}], output_operand_aliases = [{aliases}], "
         f"has_side_effect = {str(config['has_side_effect']).lower()}}} : "
         f"({', '.join(arg_types)}) -> ({', '.join(made_types)})"
@@ -170,6 +171,16 @@ def _program(
     returned = ", ".join(f"%{'t' if groups else 's'}{index}" for index in range(len(outs)))
     lines = "\n".join([*body, f"return {returned} : {', '.join(out_types)}"])
     return f"module {{ func.func public @main({arguments}) -> ({', '.join(out_types)}) {{\n{lines} }} }}".encode()
+
+
+def _attributes(known: dict[str, str], computed: dict[str, list[int]]) -> str:
+    """Write the attributes of a call; computed ones are arrays, in either of MLIR's forms."""
+    for name, numbers in computed.items():
+        is_dense = known[name].startswith("dense")
+        known[name] = (
+            f"dense<{numbers}> : tensor<{len(numbers)}xi64>" if is_dense else f"array<i64: {str(numbers)[1:-1]}>"
+        )
+    return f"{{{', '.join(f'{json.dumps(name)} = {text}' for name, text in known.items())}}}"
 
 
 def _tensors(shapes: Sequence[Sequence[int]], elements: Sequence[str]) -> list[str]:

@@ -33,6 +33,9 @@ class Split(NamedTuple):
         Axes that an expression may name: the number of an operand, and that of its axis.
     integers : tuple of (str, int)
         Attributes that an expression may name, as ``attr.NAME``.
+    computed : tuple of (str, tuple of str), or None
+        Attributes of whole numbers that are another for each device, as expressions. None if they are functions of the
+        arrays, so that the call can't be split.
     on_gather : {"warn", "error"}
     merged : int
         Number of leading axes, made by ``vmap``, that are one axis with the next when the kernel is called.
@@ -45,6 +48,7 @@ class Split(NamedTuple):
     scratch: tuple[str, ...] = ()
     places: tuple[tuple[str, tuple[int, int]], ...] = ()
     integers: tuple[tuple[str, int], ...] = ()
+    computed: tuple[tuple[str, tuple[str, ...]], ...] | None = ()
     on_gather: str = "warn"
     merged: int = 0
 
@@ -89,10 +93,20 @@ class Split(NamedTuple):
         count = self._merges(factors)
         return (math.prod(shape[: count + 1]), *shape[count + 1 :]) if count else tuple(shape)
 
+    def values(self, operands: Sequence[Sequence[int]]) -> dict[str, int]:
+        """Return the values that an expression may use, for operands of these shapes as the kernel gets them."""
+        axes = {name: operands[i][axis - self._merges(self.operands[i])] for name, (i, axis) in self.places}
+        return axes | dict(self.integers)
+
     def scratch_shapes(self, operands: Sequence[Sequence[int]], batch: Sequence[int]) -> list[tuple[int, ...]]:
         """Compute the shapes of scratch memory from those of a batch, and of operands as the kernel gets them."""
-        values = {name: operands[i][axis - self._merges(self.operands[i])] for name, (i, axis) in self.places}
-        return [(*batch, evaluate(parse_expression(text), values | dict(self.integers))) for text in self.scratch]
+        values = self.values(operands)
+        return [(*batch, evaluate(parse_expression(text), values)) for text in self.scratch]
+
+    def attributes(self, operands: Sequence[Sequence[int]]) -> dict[str, list[int]]:
+        """Compute the attributes of the call on one device."""
+        values = self.values(operands)
+        return {name: [evaluate(parse_expression(text), values) for text in each] for name, each in self.computed or ()}
 
     def partial_sums(self) -> tuple[str, ...]:
         """Return the factors of which each device has a part of every result."""

@@ -40,7 +40,7 @@ def launch_once(kernel: Kernel, x: Any) -> Any:
     from be_runtime.xla import jax_call
     from be_runtime.xla.split import Split
 
-    targets, attributes = launch(kernel, Geometry((1, 1, 1), (1, 1, 1)), [], new_session())
+    targets, attributes, _ = launch(kernel, Geometry((1, 1, 1), (1, 1, 1)), [], new_session(), None)
     (result,) = jax_call.bind(
         [x],
         label=kernel.name,

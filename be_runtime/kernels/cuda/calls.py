@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from be_runtime.call.compiled_function import Converted
-from be_runtime.call.tracing import Targets
+from be_runtime.call.tracing import KernelTarget
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, encode_params
 from be_runtime.kernels.cuda.launcher import TARGET, Launcher
 from be_runtime.load.pipeline import Session
@@ -42,9 +42,18 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
 
 
 def launch(
-    kernel: Kernel, geometry: Geometry, params: Sequence[LaunchParam], session: Session
-) -> tuple[Targets, Converted]:
-    """Make a kernel known to the launcher, and return the targets and attributes of a call of it.
+    kernel: Kernel,
+    geometry: Geometry,
+    params: Sequence[LaunchParam],
+    session: Session,
+    local: tuple[str, ...] | None,
+) -> KernelTarget:
+    """Make a kernel known to the launcher, and return what a call of it calls.
+
+    Parameters
+    ----------
+    local : tuple of str, or None
+        Numbers of the geometry as arithmetic over the axes of one device, see `Sizes.local`.
 
     Raises
     ------
@@ -53,12 +62,13 @@ def launch(
     """
     launcher = PROCESS.only(Launcher, lambda: Launcher(session))
     launcher.define(kernel)
-    return (("cuda", TARGET),), (
+    attributes: Converted = (
         ("kernel", kernel.id),
         ("launch", _words(geometry.encode())),
         ("name", kernel.name),
         ("params", _words(encode_params(params))),
     )
+    return KernelTarget((("cuda", TARGET),), attributes, None if local is None else (("launch", local),))
 
 
 def _words(numbers: Sequence[int]) -> Numbers:

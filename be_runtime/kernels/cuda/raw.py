@@ -8,10 +8,9 @@ from typing import Any
 
 from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import check_options
-from be_runtime.call.compiled_function import Converted
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import Resolved
-from be_runtime.call.tracing import Targets
+from be_runtime.call.tracing import KernelTarget
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
@@ -150,10 +149,10 @@ def cuda_kernel(
     sizes.check(outs)
     variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
 
-    def make_target(call: Resolved, scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+    def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
         params = bind_params(label, prototype, call, scalars)
         geometry, session = sizes.geometry(call), new_session()
-        return launch(variants.get(session), geometry, params, session)
+        return launch(variants.get(session), geometry, params, session, sizes.local(geometry))
 
     described = ArrayKernel(
         kernel.name.base,

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import Options
-from be_runtime.call.compiled_function import Converted
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import Resolved
-from be_runtime.call.tracing import Targets
+from be_runtime.call.tracing import KernelTarget
 from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signature_of
 from be_runtime.xla.arrays import ArraySpec
 from be_runtime.xla.attribute_values import Value
@@ -69,10 +68,10 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
         if called.prepare is not None:
             called.prepare(called.name, inputs, outputs)
 
-    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
         target = target_for(signature_of(call.inputs, call.results, called.lacking))
         prepare(call.inputs, call.results)
-        return ((called.platform, target),), ()
+        return KernelTarget(((called.platform, target),), ())
 
     names = () if signature is None else tuple(inspect.signature(called.function).parameters)
     declared = read_signature(called.name, signature, names)

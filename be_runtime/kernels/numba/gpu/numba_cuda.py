@@ -9,10 +9,9 @@ from typing import Any
 from be_runtime.cache import make_key
 from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import check_options
-from be_runtime.call.compiled_function import Converted
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import Resolved
-from be_runtime.call.tracing import Targets, default_method
+from be_runtime.call.tracing import KernelTarget, default_method
 from be_runtime.dtypes import DTYPES
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
@@ -128,12 +127,13 @@ def numba_cuda_kernel(
     method = default_method(options, declared).vmap_method
     variants = _Variants(dispatcher, with_batch=method in BATCHING_METHODS)
 
-    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> tuple[Targets, Converted]:
+    def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
         check_dtypes(call.inputs, call.results, _LACKING)
         geometry, session = sizes.geometry(call), new_session()
         found = variants.get(call.inputs, call.results, session)
         params = [array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*call.inputs, *call.results))]
-        return launch(found, _fit(geometry, found), params, session)
+        fitted = _fit(geometry, found)
+        return launch(found, fitted, params, session, sizes.local(fitted))
 
     return array_function(ArrayKernel(name, name, dispatcher.py_func.__doc__, declared, make_target), options)
 

@@ -83,3 +83,23 @@ def test_sizes_that_never_change_are_checked_at_once():
         with pytest.raises(ArgumentError):
             sizes(**given).check(None)
     sizes(grid="n-n").check(None)
+
+
+def test_sizes_of_one_device_are_arithmetic():
+    found = sizes(grid=("ceil(n/16)", 2), block="min(n,64)", shared_mem="4*attr.bins")
+    local = found.local(found.geometry(call(100)))
+    assert local == ("ceil(n/16)", "2", "1", "min(n,64)", "1", "1", "4*attr.bins", "1", "1", "1", "0", "0")
+    split = Split((("n", "k"),), (("n",),), places=(("n", (0, 0)),), integers=(("attr.bins", 5),))
+    computed = split._replace(computed=(("launch", local),)).attributes([(17, 7)])
+    assert computed == {"launch": list(found.geometry(call(17)).encode())}
+
+
+def test_threads_of_one_device_follow_its_axes():
+    given = {"grid": None, "block": None, "launch_dims": ("n", 32), "shared_mem": 0}
+    found = read_sizes("f", given, SIGNATURE, partial(choose_geometry, threads_per_block=256))
+    assert (found.local(found.geometry(call(100))) or ())[:6] == ("ceil((n)/16)", "2", "1", "16", "16", "1")
+
+
+def test_sizes_that_functions_compute_are_not_known_for_one_device():
+    found = sizes(grid=lambda x: x.shape[0])
+    assert found.local(found.geometry(call(100))) is None

@@ -125,7 +125,7 @@ def test_a_numba_kernel_s_threads_follow_each_device():
     cuda = pytest.importorskip("numba.cuda")
 
     @cuda.jit
-    def twice(x, y):
+    def twice(x: Any, y: Any) -> None:
         i, j = cuda.grid(2)
         if i < y.shape[0] and j < y.shape[1]:
             y[i, j] = 2 * x[i, j]
@@ -155,9 +155,7 @@ def test_devices_are_called_at_once_from_several_threads(module: CompiledModule)
     def work(device: Any, calls: int) -> None:
         x = jax.device_put(X, device)
         program = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, c: 2 * module.halved(c), x))
-        for _ in range(calls):
-            if not np.array_equal(program(x), X):
-                wrong.append(str(device))
+        wrong.extend(str(device) for _ in range(calls) if not np.array_equal(program(x), X))
 
     threads = [threading.Thread(target=work, args=(device, 50)) for device in jax.devices() * 2]
     for thread in threads:

@@ -79,7 +79,7 @@ def on_all(run: Callable[..., Any], kind: Any = AxisType.Auto) -> tuple[np.ndarr
     with jax.set_mesh(mesh) if kind == AxisType.Explicit else contextlib.nullcontext():
         compiled = jax.jit(run).lower(x).compile()
         collectives = re.findall(
-            r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(", compiled.as_text()
+            r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(", str(compiled.as_text())
         )
         return np.asarray(compiled(x)), collectives
 
@@ -124,7 +124,7 @@ def test_a_raw_kernel_s_grid_follows_each_device(kind: Any):
 def test_a_numba_kernel_s_threads_follow_each_device():
     cuda = pytest.importorskip("numba.cuda")
 
-    @cuda.jit
+    @cuda.jit  # type: ignore[untyped-decorator]
     def twice(x: Any, y: Any) -> None:
         i, j = cuda.grid(2)
         if i < y.shape[0] and j < y.shape[1]:
@@ -144,7 +144,8 @@ def test_a_grid_that_python_computes_is_refused():
     with pytest.raises(TransformError, match="twice has a launch that Python functions compute"):
         on_all(lambda x: twice(x, n=24))
     mesh = jax.make_mesh((DEVICES,), ("x",))
-    run = jax.shard_map(lambda x: twice(x, n=24), mesh=mesh, in_specs=ROWS, out_specs=ROWS)
+    shard: Any = jax.shard_map
+    run = shard(lambda x: twice(x, n=24), mesh=mesh, in_specs=ROWS, out_specs=ROWS)
     np.testing.assert_array_equal(run(jax.device_put(X, NamedSharding(mesh, ROWS))), 2 * X)
 
 

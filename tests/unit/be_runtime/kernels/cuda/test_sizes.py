@@ -102,4 +102,4 @@ def test_threads_of_one_device_follow_its_axes():
 
 def test_sizes_that_functions_compute_are_not_known_for_one_device():
     found = sizes(grid=lambda x: x.shape[0])
-    assert found.local(found.geometry(call(100))) is None
+    assert found.local(explicit_geometry(7, 32)) is None

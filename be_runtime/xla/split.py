@@ -63,9 +63,16 @@ class Split(NamedTuple):
         )
 
     def partial_sums(self) -> tuple[str, ...]:
-        """Return the factors of which each device has a part of every result."""
+        """Return the factors of which each device has a part of every result, in the order of the operands' axes.
+
+        Examples
+        --------
+        >>> Split(operands=(("b", "n"), ("n", "k")), results=(("b",),), reduce=("k", "n")).partial_sums()
+        ('n', 'k')
+        """
         kept = {factor for each in self.results for factor in each}
-        return tuple(factor for factor in self.reduce if factor not in kept)
+        every = dict.fromkeys(factor for each in self.operands for factor in each)
+        return tuple(factor for factor in every if factor in self.reduce and factor not in kept)
 
     def to_json(self) -> dict[str, object]:
         """Return a form that `from_json` reads."""

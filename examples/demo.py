@@ -109,7 +109,7 @@ def main() -> int:
 
     if args.without_training:
         return 0
-    heading("Layers of sparse connections, trained with event-driven kernels and in plain JAX (examples/sparse.py)")
+    heading("Sparse layers trained with event-driven kernels, and in plain JAX (examples/sparse.py)")
     sparse = Path(__file__).resolve().with_name("sparse.py")
     return subprocess.run([sys.executable, str(sparse)], check=False).returncode
 

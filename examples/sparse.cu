@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "brainevent/common.h"
 #include "cuda_common.h"
@@ -229,8 +230,7 @@ void currents(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tenso
     const int bytes = divide_up(int(post), 4) * int(sizeof(float4));
     const int most = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kListed * int(sizeof(uint16_t)) - 1024;
     const bool fits = kSumsInShared && bytes <= most;
-    const int blocks = device_attribute(cudaDevAttrMultiProcessorCount) * (fits && 2 * bytes > most ? 1 : 2);
-    const int share = std::max(blocks / batch, 1);
+    const int share = std::max(device_attribute(cudaDevAttrMultiProcessorCount) / batch, 1);
     const int parts = std::clamp(int(std::sqrt(float(share))), divide_up(n, 65536), divide_up(n, kLeastPart));
     const dim3 grid(parts, std::clamp(share / parts, 1, pre), batch);
     with_targets(targets, [&](const auto* pointer, auto step) {

@@ -55,26 +55,27 @@ Product = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 @functools.cache
-def load_kernels() -> Any:
-    """Load the kernels for JAX's default backend, and say what their derivatives are."""
-    if jax.default_backend() == "gpu":
+def load_kernels(platform: str) -> Any:
+    """Load the kernels for ``"gpu"`` or ``"cpu"``, and say what their derivatives are."""
+    if platform == "gpu":
         module = brainevent.load_cuda_file(HERE / "sparse.cu")
     else:
         module = brainevent.load_cpp_file(HERE / "sparse.cc")
+
+    def spike_gradients(gradients: jax.Array, targets: jax.Array, weights: jax.Array, **_attributes: int) -> Any:
+        # The kernel reads the gradients of all samples at once, so they lie side by side.
+        return module.spike_gradients(gradients.T, targets, weights)
+
     # The currents are linear in the spikes and in the weights.
-    module.currents.deftranspose(_spike_gradients, linear_in=(0,))
+    module.currents.deftranspose(spike_gradients, linear_in=(0,))
     module.currents.deftranspose("weight_gradients", linear_in=(2,))
     return module
 
 
-def _spike_gradients(gradients: jax.Array, targets: jax.Array, weights: jax.Array, **_attributes: int) -> Any:
-    """The kernel reads the gradients of all samples at once, so they lie side by side."""
-    return load_kernels().spike_gradients(gradients.T, targets, weights)
-
-
 def event_currents(spikes: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
     """The currents by our kernels."""
-    currents: jax.Array = load_kernels().currents(spikes, targets, weights, post=spikes.shape[1])
+    module = load_kernels(jax.default_backend())
+    currents: jax.Array = module.currents(spikes, targets, weights, post=spikes.shape[1])
     return currents
 
 
@@ -329,7 +330,6 @@ def main() -> int:
     args = parser.parse_args()
     if args.cpu_devices:
         jax.config.update("jax_num_cpu_devices", args.cpu_devices)
-    load_kernels()
     # With the neurons split, each device needs the gradients of all currents, since its neurons may send to any.
     warnings.filterwarnings("ignore", "sparse.weight_gradients: argument 2 is gathered", brainevent.GatherWarning)
 

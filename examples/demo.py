@@ -109,9 +109,9 @@ def main() -> int:
 
     if args.without_training:
         return 0
-    heading("A spiking network whose event-driven product is our kernel (examples/train.py)")
-    train = Path(__file__).resolve().with_name("train.py")
-    return subprocess.run([sys.executable, str(train)], check=False).returncode
+    heading("Sparse layers trained with event-driven kernels, and in plain JAX (examples/sparse.py)")
+    sparse = Path(__file__).resolve().with_name("sparse.py")
+    return subprocess.run([sys.executable, str(sparse)], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -109,9 +109,16 @@ class Split(NamedTuple):
         return {name: [evaluate(parse_expression(text), values) for text in each] for name, each in self.computed or ()}
 
     def partial_sums(self) -> tuple[str, ...]:
-        """Return the factors of which each device has a part of every result."""
+        """Return the factors of which each device has a part of every result, in the order of the operands' axes.
+
+        Examples
+        --------
+        >>> Split(operands=(("b", "n"), ("n", "k")), results=(("b",),), reduce=("k", "n")).partial_sums()
+        ('n', 'k')
+        """
         kept = {factor for each in self.results for factor in each}
-        return tuple(factor for factor in self.reduce if factor not in kept)
+        every = dict.fromkeys(factor for each in self.operands for factor in each)
+        return tuple(factor for factor in every if factor in self.reduce and factor not in kept)
 
     def without_sums(self) -> Split:
         """Return the split of a call whose results are never summed, which each device computes whole."""

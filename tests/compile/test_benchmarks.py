@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from be_toolchain import ToolchainRequest, resolve
 from benchmarks.bench import Bench
 from benchmarks.figure import Unavailable
-from benchmarks.rows import load_row
+from benchmarks.rows import events, load_row
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,6 +54,16 @@ def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
     assert edited.label.endswith("1 of 16 files edited")
     everything = figures["folder"][0]
     assert edited.summary.median < everything.summary.median
+
+
+def test_sparse_layers_are_timed_beside_plain_jax(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_BENCH_PEERS", "/nowhere/python")
+    monkeypatch.setattr(events, "CPU", replace(events.CPU, neurons=160, steps=1, executions=1))
+    figures = tuple(events.measure(bench))
+    assert [figure.baseline.rpartition(" ")[2] for figure in figures] == [
+        *("jnp.dot", "scatter-add", "jax.experimental.sparse.BCOO"),
+        *("matrices", "scatter-add") * len(events.BATCHES),
+    ]
 
 
 @pytest.mark.parametrize("row", ["cold_cuda", "cold_large", "fat_binary"])

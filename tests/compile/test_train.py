@@ -8,12 +8,12 @@ from types import ModuleType
 import pytest
 
 import be_runtime as brainevent
-from tests.support.train import SHAPES, check_product, load_module, run_program
+from tests.support.examples import SHAPES, check_product, load_module, run_program
 
 
 @pytest.fixture(scope="module")
 def train() -> ModuleType:
-    module = load_module()
+    module = load_module("train")
     brainevent.load_cpp_inline("events", module.CPP_SOURCE)
     return module
 
@@ -26,7 +26,7 @@ def test_the_product_is_that_of_numpy(train: ModuleType, shape: tuple[int, int, 
 
 def test_the_network_learns_and_agrees_with_plain_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    status, report = run_program(cwd=tmp_path)
+    status, report = run_program("train", cwd=tmp_path)
     assert status == 0, report["checks"]
     assert report["accuracy"] > 0.9
     assert 0.01 < report["firing_rate"] < 0.5
@@ -34,6 +34,6 @@ def test_the_network_learns_and_agrees_with_plain_jax(tmp_path: Path, monkeypatc
 
 def test_a_check_that_fails_is_the_exit_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    status, report = run_program("--steps", "3", cwd=tmp_path)
+    status, report = run_program("train", "--steps", "3", cwd=tmp_path)
     assert status == 1
     assert [check["passed"] for check in report["checks"]] == [False, True, True, True]

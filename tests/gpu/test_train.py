@@ -7,12 +7,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.train import SHAPES, check_product, load_module, run_program
+from tests.support.examples import SHAPES, check_product, load_module, run_program
 
 
 @pytest.fixture(scope="module")
 def train() -> ModuleType:
-    module = load_module()
+    module = load_module("train")
     module.load_kernels()
     return module
 
@@ -24,6 +24,6 @@ def test_the_product_is_that_of_numpy(train: ModuleType, shape: tuple[int, int, 
 
 
 def test_the_network_learns_and_agrees_with_plain_jax(tmp_path: Path):
-    status, report = run_program(cwd=tmp_path)
+    status, report = run_program("train", cwd=tmp_path)
     assert status == 0, report["checks"]
     assert report["platform"] == "gpu"

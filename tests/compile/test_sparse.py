@@ -1,0 +1,105 @@
+"""examples/sparse.py with its C++ kernels, on one device and on several."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+
+import be_runtime
+from tests.support.examples import SPARSE_SHAPES, check_currents, load_module, run_program
+
+COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
+
+
+@pytest.fixture(scope="module")
+def sparse() -> ModuleType:
+    return load_module("sparse")
+
+
+@pytest.fixture(scope="module")
+def kernels(sparse: ModuleType) -> Any:
+    return sparse.load_kernels("cpu")
+
+
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("dtype", ["int32", "uint16"])
+@pytest.mark.parametrize("shape", SPARSE_SHAPES, ids=str)
+def test_currents_and_gradients_are_those_of_numpy(
+    kernels: Any, shape: tuple[int, int, int, int], dtype: str, density: float
+):
+    check_currents(kernels, shape, dtype, density)
+
+
+def test_derivatives_are_those_of_differences(kernels: Any):
+    random = np.random.default_rng(0)
+    spikes = random.choice([0.0, 1.0], (3, 20)).astype(np.float32)
+    targets = random.integers(0, 7, (20, 4)).astype(np.int32)
+    weights = random.standard_normal((20, 4)).astype(np.float32)
+    be_runtime.gradcheck(kernels.currents, [spikes, targets, weights], post=7)
+
+
+def test_a_neuron_has_different_targets(sparse: ModuleType):
+    targets = np.asarray(sparse.connect(jax.random.key(0), 50, 7))
+    assert targets.shape == (50, 7)
+    assert targets.min() >= 0
+    assert targets.max() < 50
+    assert (np.diff(targets, axis=1) > 0).all()
+    assert len({tuple(row) for row in targets}) > 1
+
+
+@pytest.mark.filterwarnings("error::be_runtime.GatherWarning")
+@pytest.mark.parametrize(
+    ("split", "forward", "backward"),
+    [("samples", [], ["all-reduce"]), ("neurons", ["all-reduce"], ["all-reduce"])],
+)
+def test_devices_exchange_currents_or_gradients_alone(
+    sparse: ModuleType, kernels: Any, split: str, forward: list[str], backward: list[str]
+):
+    size = sparse.Size(64, 8, 0.2, 4)
+    network = sparse.init_network(jax.random.key(0), size)
+    spikes = jax.random.bernoulli(jax.random.key(1), 0.2, (4, 64)).astype(jnp.float32)
+    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("devices",))
+    of_network, of_batch = (NamedSharding(mesh, spec) for spec in sparse.SPLITS[split])
+
+    def currents(weights: jax.Array, targets: jax.Array, spikes: jax.Array) -> jax.Array:
+        result: jax.Array = kernels.currents(spikes, targets, weights, post=64)
+        return result
+
+    def energy(weights: jax.Array, targets: jax.Array, spikes: jax.Array) -> jax.Array:
+        return (currents(weights, targets, spikes) ** 2).sum()
+
+    arguments = network.weights[0], network.targets[0], spikes
+    placed = *(jax.device_put(each, of_network) for each in arguments[:2]), jax.device_put(spikes, of_batch)
+    for function, out, expected in (
+        (currents, of_batch, forward),
+        (jax.grad(energy), of_network, backward),
+    ):
+        assert jnp.allclose(function(*placed), function(*arguments), rtol=1e-4, atol=1e-4)
+        text = jax.jit(function, out_shardings=out).lower(*placed).compile().as_text()
+        assert COLLECTIVE.findall(text or "") == expected
+
+
+def test_eight_devices_learn_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    small = ("--neurons", "800", "--batch", "16", "--steps", "30", "--cpu-devices", "8")
+    status, report = run_program("sparse", *small, cwd=tmp_path)
+    assert status == 0, report["checks"]
+    assert list(report["runs"]) == ["one device", "samples split over 8", "neurons split over 8"]
+    assert len(report["checks"]) == 5
+    assert 0.005 < report["runs"]["one device"]["rate"] < 0.2
+    assert set(report["plain_s"]) == {"dense matrices", "scatter-add"}
+
+
+def test_a_check_that_fails_is_the_exit_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    status, report = run_program("sparse", "--neurons", "80", "--steps", "1", "--cpu-devices", "1", cwd=tmp_path)
+    assert status == 1
+    assert [check["passed"] for check in report["checks"]] == [False, True, True]

@@ -1,0 +1,78 @@
+"""The programs of examples/ as modules and as programs, for the tests of each platform."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SHAPES = ((1, 1, 1), (3, 33, 5), (64, 128, 8), (2, 70, 100), (5, 64, 0), (0, 4, 4), (4, 0, 4))
+SPARSE_SHAPES = (
+    *((1, 1, 1, 1), (1, 300, 40, 500), (3, 70, 9, 50), (4, 33, 12, 30), (8, 64, 20, 41), (13, 20, 7, 9)),
+    *((0, 4, 3, 5), (2, 0, 3, 5), (2, 4, 0, 5)),
+)
+
+
+def load_module(name: str) -> ModuleType:
+    """A program, imported and not run."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_program(name: str, *arguments: str, cwd: Path) -> tuple[int, dict[str, Any]]:
+    """Run a program with ``--json``: its exit status and its report."""
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--json", *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=240)
+    assert done.stdout, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, report
+
+
+def check_product(train: ModuleType, shape: tuple[int, int, int], density: float) -> None:
+    """Compare the product of train.py and both of its gradients with numpy's, for `(batch, n_in, n_out)`."""
+    import jax
+
+    batch, n_in, n_out = shape
+    rng = np.random.default_rng(0)
+    spikes = (rng.random((batch, n_in)) < density).astype(np.float32)
+    weights = rng.standard_normal((n_in, n_out)).astype(np.float32)
+    grads = rng.standard_normal((batch, n_out)).astype(np.float32)
+    out, pullback = jax.vjp(train.event_matmul, spikes, weights)
+    of_spikes, of_weights = pullback(grads)
+    np.testing.assert_allclose(out, spikes @ weights, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(of_spikes, grads @ weights.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(of_weights, spikes.T @ grads, rtol=1e-4, atol=1e-4)
+
+
+def check_currents(kernels: Any, shape: tuple[int, int, int, int], dtype: str, density: float) -> None:
+    """Compare the currents of sparse.py and both of their gradients with numpy's.
+
+    The shape is `(batch, pre, connections, post)`. Several connections of a neuron may have one target.
+    """
+    import jax
+
+    batch, pre, connections, post = shape
+    rng = np.random.default_rng(0)
+    spikes = ((rng.random((batch, pre)) < density) * rng.choice([0.5, 1.0, -2.0], (batch, pre))).astype(np.float32)
+    targets = rng.integers(0, post, (pre, connections)).astype(dtype)
+    weights = rng.standard_normal((pre, connections)).astype(np.float32)
+    grads = rng.standard_normal((batch, post)).astype(np.float32)
+    matrix = np.zeros((pre, post), np.float32)
+    np.add.at(matrix, (np.arange(pre)[:, None], targets), weights)
+    out, pullback = jax.vjp(lambda s, w: kernels.currents(s, targets, w, post=post), spikes, weights)
+    of_spikes, of_weights = pullback(grads)
+    np.testing.assert_allclose(out, spikes @ matrix, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(of_spikes, grads @ matrix.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(of_weights, np.einsum("bi,bij->ij", spikes, grads[:, targets]), rtol=1e-4, atol=1e-4)

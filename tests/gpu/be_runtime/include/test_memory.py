@@ -101,7 +101,8 @@ def test_declared_memory_is_recorded_and_shared(found: Any):
 def test_memory_that_is_asked_for_is_xlas_and_never_recorded(found: Any):
     asked = found["asked"]
     assert (asked["recorded"], asked["calls"]) == (0, CALLS * RUNS)
-    assert asked["taken"] == 0, "the device gave no memory but what XLA had before: no cudaMalloc"
+    by_malloc = CALLS * RUNS * (64 << 20)
+    assert abs(asked["taken"]) < by_malloc / 20, "no cudaMalloc in a call; other processes may take memory meanwhile"
     assert found["peak"] > 64 << 20
 
 

@@ -105,8 +105,23 @@ def _run(
         scratch_unit=kernel.scratch_unit,
     )
     made = kernel.make_target(resolved, dict(converted))
-    results = bind_call(kernel.label, resolved, options, made.targets, made.attributes, computed=made.computed)
+    results = None
+    if made.computed is None and not resolved.scratch:
+        from be_runtime.xla import jax_call
+
+        again = partial(_run_parts, kernel, options._replace(outs=None), scalars, converted)
+        results = jax_call.on_explicit_parts(again, resolved.split, resolved.operands)
+    if results is None:
+        results = bind_call(kernel.label, resolved, options, made.targets, made.attributes, computed=made.computed)
     return results[0] if resolved.is_single else restore(results)
+
+
+def _run_parts(
+    kernel: ArrayKernel, options: Options, scalars: Mapping[str, Any], converted: Converted, *arrays: Any
+) -> Sequence[Any]:
+    """Call a kernel with the parts of one device."""
+    found = _run(kernel, options, arrays, scalars, converted)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _undeclared(kernel: ArrayKernel, arrays: int) -> CallSignature:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,19 +143,56 @@ def _abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:
     return results, {effect for kind, effect in _EFFECTS.items() if kind == call.effect}
 
 
+def on_explicit_parts(
+    function: Callable[..., Sequence[Any]], split: Split, operands: Sequence[Any]
+) -> Sequence[Any] | None:
+    """Call a function with the parts of arrays, where their types say that they are split; None if they are not.
+
+    For a kernel whose launch is a Python function of the arrays: it is called with the shapes of one device.
+    """
+    axes = _split_axes(split, [jax.typeof(each) for each in operands])
+    if not axes:
+        return None
+    inputs, outputs = ([_spec(axes, factors) for factors in each] for each in (split.operands, split.results))
+    summed = tuple(name for factor in split.partial_sums() if factor in axes for name in _names(axes[factor]))
+
+    def run(*parts: Any) -> tuple[Any, ...]:
+        results = function(*parts)
+        return tuple(jax.lax.psum(each, summed) if summed else each for each in results)
+
+    placed = [jax.sharding.reshard(each, spec) for each, spec in zip(operands, inputs, strict=True)]
+    shard: Any = jax.shard_map
+    found: Sequence[Any] = shard(run, in_specs=tuple(inputs), out_specs=tuple(outputs))(*placed)
+    return found
+
+
 def _result_specs(split: Split, avals: Sequence[Any]) -> list[Any]:
-    """Return the partition specs of the results in a mesh of explicit axes, by the choice that `Placement` makes."""
+    """Return the partition specs of the results in a mesh of explicit axes."""
+    axes = _split_axes(split, avals)
+    return [_spec(axes, factors) for factors in split.results]
+
+
+def _spec(axes: Mapping[str, Any], factors: Sequence[str]) -> Any:
+    return jax.sharding.PartitionSpec(*(axes.get(factor) for factor in factors))
+
+
+def _names(axis: Any) -> tuple[str, ...]:
+    return axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+
+
+def _split_axes(split: Split, avals: Sequence[Any]) -> dict[str, Any]:
+    """Return the axes of a mesh of explicit axes for each factor, by the choice that `Placement` makes."""
     axes: dict[str, Any] = {}
     used: set[str] = set()
     for factors, aval in zip(split.operands, avals, strict=True):
         mesh = aval.sharding.mesh
         for factor, axis, extent in zip(factors, aval.sharding.spec, aval.shape, strict=False):
-            names = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+            names = _names(axis)
             divides = extent % math.prod(mesh.shape[name] for name in names) == 0
             if names and factor in split.free and factor not in axes and divides and used.isdisjoint(names):
                 axes[factor] = axis
                 used.update(names)
-    return [jax.sharding.PartitionSpec(*(axes.get(factor) for factor in each)) for each in split.results]
+    return axes
 
 
 def _batch(

@@ -137,12 +137,15 @@ def test_a_numba_kernel_s_threads_follow_each_device():
 
 
 @pytest.mark.skipif(DEVICES == 1, reason="needs two devices")
-def test_a_grid_that_python_computes_is_refused():
+def test_a_grid_that_python_computes_needs_the_shapes_of_one_device():
     twice = be_runtime.cuda_kernel(
         RAW, "twice", grid=lambda x: x.shape[0], block=32, signature="arg[b n] ret[b n] attr.n:int32 parallel[b]"
     )
     with pytest.raises(TransformError, match="twice has a launch that Python functions compute"):
         on_all(lambda x: twice(x, n=24))
+    found, collectives = on_all(lambda x: twice(x, n=24), AxisType.Explicit)
+    np.testing.assert_array_equal(found, 2 * X)
+    assert collectives == []
     mesh = jax.make_mesh((DEVICES,), ("x",))
     shard: Any = jax.shard_map
     run = shard(lambda x: twice(x, n=24), mesh=mesh, in_specs=ROWS, out_specs=ROWS)

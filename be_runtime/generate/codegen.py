@@ -173,10 +173,13 @@ def _trampoline(binding: Binding, language: Language) -> str:
 def _axes_check(binding: Binding) -> tuple[str, str]:
     """Write a table of the declared axes, and the statement that checks a call against it; empty without axes.
 
-    Scratch memory is checked as a result that may have leading axes.
+    Scratch memory is checked as a result that may have leading axes; if its size is a number, where it is made.
     """
     entry = binding.entry
-    scratch = [(LEADING, *param.axes) for param in entry.with_role(Role.SCRATCH) if param.axes is not None]
+    scratch = [
+        None if memory_code.fixed_bytes(param) is not None else (LEADING, *(param.axes or ()))
+        for param in memory_code.declared_scratch(entry)
+    ]
     arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
     if all(axes is None for axes in arrays):
         return "", ""

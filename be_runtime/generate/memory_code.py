@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from be_runtime.expressions import Expression
 from be_runtime.request.options import Language
 from be_runtime.spec.model import EntryPoint, Param, Role
 
@@ -14,6 +15,12 @@ def is_asked(param: Param) -> bool:
 def declared_scratch(entry: EntryPoint) -> tuple[Param, ...]:
     """Return the scratch memory of a declared size, which a call passes as results after the real ones."""
     return tuple(param for param in entry.with_role(Role.SCRATCH) if not is_asked(param))
+
+
+def fixed_bytes(param: Param) -> int | None:
+    """Return the size of declared scratch memory if it is the same in every call, else None."""
+    size = param.axes[0] if param.axes else None
+    return size.node if isinstance(size, Expression) and isinstance(size.node, int) else None
 
 
 def is_recordable(entry: EntryPoint) -> bool:
@@ -45,6 +52,8 @@ def preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
         else:
             lines.append(f"::BE::Workspace be_scratch_{index}(be_call.be_rets[{place}]);")
             place += 1
+            size = fixed_bytes(param)
+            lines += [] if size is None else [f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));"]
     if place > rets:
         lines.insert(0, f"if (::BE::detail::be_are_empty(be_call.be_rets, {rets})) return;")
     if entry.with_role(Role.STATE):

@@ -106,4 +106,18 @@ class Workspace {
   detail::AskedMemory* asked_;
 };
 
+namespace detail {
+
+[[noreturn]] BE_COLD inline void be_throw_small(size_t be_size, size_t be_declared) {
+  internal::Text be_text;
+  be_text.append("the scratch memory is declared with ").append(be_declared).append(" bytes, and the call passes ");
+  throw CheckError(be_text.append(be_size));
+}
+
+/// Checks the size of declared memory. Under `jax.vmap` it may be larger.
+inline void be_require(const Workspace& be_memory, size_t be_declared) {
+  if (__builtin_expect(be_memory.size() < be_declared, 0)) be_throw_small(be_memory.size(), be_declared);
+}
+
+}  // namespace detail
 }  // namespace BE

@@ -35,7 +35,8 @@ def needs_frame(entry: EntryPoint, language: Language) -> bool:
 
 def headers(entry: EntryPoint) -> tuple[str, ...]:
     """Return the headers that the generated code needs."""
-    return ("brainevent/state.h",) if entry.with_role(Role.STATE) else ()
+    needed = {Role.SCRATCH: "brainevent/detail/scratch_call.h", Role.STATE: "brainevent/state.h"}
+    return tuple(header for role, header in needed.items() if entry.with_role(role))
 
 
 def preparation(entry: EntryPoint, symbol: str, language: Language) -> str:

@@ -99,7 +99,7 @@ __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame
   return nullptr;
 }
 
-/// Answers XLA's question with the state's type too. It comes before the first program is compiled.
+/// Answers XLA's question with the state's type too. Since FFI 0.2 it comes before the first program is compiled.
 __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                                 StateRecord& record) noexcept {
   if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;
@@ -180,13 +180,11 @@ XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, 
   const void** values = static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
   int64_t* room = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(entry.attr_count + 1)));
   if (!be_match_attrs(frame, entry, values, room)) return fail_attrs(frame, entry);
-  StateRecord::Known* known = find_known(record, frame->api);
-  if (known == nullptr || known->be_api == nullptr)
-    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: XLA has not asked for its state's type", entry.name);
+  if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;  // XLA before FFI 0.2 has not asked for it
   XLA_FFI_State_Set_Args args{};
   args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
   args.ctx = frame->ctx;
-  args.type_id = type_of(*known);
+  args.type_id = type_of(*find_known(record, frame->api));
   set_stage(args, 0);
   set_deleter(args, record.be_delete, 0);
   try {

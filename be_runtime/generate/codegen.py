@@ -306,7 +306,8 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
             f"  return {body}(be_frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
             "}",
         ]
-    return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate)
+    table = f"be_entry_{symbol}{'.be_entry' if _is_general(entry) else ''}"
+    return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate, table)
 
 
 def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) -> str:

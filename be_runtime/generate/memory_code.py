@@ -75,13 +75,13 @@ def state_record(entry: EntryPoint, symbol: str) -> str:
     return f"static ::BE::detail::StateRecord be_state_{symbol} = ::BE::detail::be_record_of(&{entry.call_name}); "
 
 
-def instantiate_handler(entry: EntryPoint, symbol: str, name: str) -> str:
-    """Write the function that XLA calls when it compiles a call; empty without state."""
+def instantiate_handler(entry: EntryPoint, symbol: str, name: str, spec: str) -> str:
+    """Write the function that XLA calls when it compiles a call, for the table `spec`; empty without state."""
     if not entry.with_role(Role.STATE):
         return ""
     return (
         f"BE_INTERNAL_HANDLER XLA_FFI_Error* {name}(XLA_FFI_CallFrame* be_frame);\n"
         f"XLA_FFI_Error* {name}(XLA_FFI_CallFrame* be_frame) {{\n"
-        f"  return be_instantiate(be_frame, be_entry_{symbol}, be_state_{symbol});\n"
+        f"  return be_instantiate(be_frame, {spec}, be_state_{symbol});\n"
         "}\n"
     )

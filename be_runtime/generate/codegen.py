@@ -173,10 +173,13 @@ def _trampoline(binding: Binding, language: Language) -> str:
 def _axes_check(binding: Binding) -> tuple[str, str]:
     """Write a table of the declared axes, and the statement that checks a call against it; empty without axes.
 
-    Scratch memory is checked as a result that may have leading axes.
+    Scratch memory is checked as a result that may have leading axes; if its size is a number, where it is made.
     """
     entry = binding.entry
-    scratch = [(LEADING, *param.axes) for param in entry.with_role(Role.SCRATCH) if param.axes is not None]
+    scratch = [
+        None if memory_code.fixed_bytes(param) is not None else (LEADING, *(param.axes or ()))
+        for param in memory_code.declared_scratch(entry)
+    ]
     arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
     if all(axes is None for axes in arrays):
         return "", ""
@@ -303,7 +306,8 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
             f"  return {body}(be_frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
             "}",
         ]
-    return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate)
+    table = f"be_entry_{symbol}{'.be_entry' if _is_general(entry) else ''}"
+    return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate, table)
 
 
 def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) -> str:

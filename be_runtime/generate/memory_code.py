@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from be_runtime.expressions import Expression
 from be_runtime.request.options import Language
 from be_runtime.spec.model import EntryPoint, Param, Role
 
@@ -16,6 +17,12 @@ def declared_scratch(entry: EntryPoint) -> tuple[Param, ...]:
     return tuple(param for param in entry.with_role(Role.SCRATCH) if not is_asked(param))
 
 
+def fixed_bytes(param: Param) -> int | None:
+    """Return the size of declared scratch memory if it is the same in every call, else None."""
+    size = param.axes[0] if param.axes else None
+    return size.node if isinstance(size, Expression) and isinstance(size.node, int) else None
+
+
 def is_recordable(entry: EntryPoint) -> bool:
     """Return whether a CUDA graph may hold the calls; memory that was asked for is gone when the graph runs."""
     return not any(map(is_asked, entry.params))
@@ -28,7 +35,8 @@ def needs_frame(entry: EntryPoint, language: Language) -> bool:
 
 def headers(entry: EntryPoint) -> tuple[str, ...]:
     """Return the headers that the generated code needs."""
-    return ("brainevent/state.h",) if entry.with_role(Role.STATE) else ()
+    needed = {Role.SCRATCH: "brainevent/detail/scratch_call.h", Role.STATE: "brainevent/state.h"}
+    return tuple(header for role, header in needed.items() if entry.with_role(role))
 
 
 def preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
@@ -45,6 +53,8 @@ def preparation(entry: EntryPoint, symbol: str, language: Language) -> str:
         else:
             lines.append(f"::BE::Workspace be_scratch_{index}(be_call.be_rets[{place}]);")
             place += 1
+            size = fixed_bytes(param)
+            lines += [] if size is None else [f"::BE::detail::be_require(be_scratch_{index}, UINT64_C({size}));"]
     if place > rets:
         lines.insert(0, f"if (::BE::detail::be_are_empty(be_call.be_rets, {rets})) return;")
     if entry.with_role(Role.STATE):
@@ -65,13 +75,13 @@ def state_record(entry: EntryPoint, symbol: str) -> str:
     return f"static ::BE::detail::StateRecord be_state_{symbol} = ::BE::detail::be_record_of(&{entry.call_name}); "
 
 
-def instantiate_handler(entry: EntryPoint, symbol: str, name: str) -> str:
-    """Write the function that XLA calls when it compiles a call; empty without state."""
+def instantiate_handler(entry: EntryPoint, symbol: str, name: str, spec: str) -> str:
+    """Write the function that XLA calls when it compiles a call, for the table `spec`; empty without state."""
     if not entry.with_role(Role.STATE):
         return ""
     return (
         f"BE_INTERNAL_HANDLER XLA_FFI_Error* {name}(XLA_FFI_CallFrame* be_frame);\n"
         f"XLA_FFI_Error* {name}(XLA_FFI_CallFrame* be_frame) {{\n"
-        f"  return be_instantiate(be_frame, be_entry_{symbol}, be_state_{symbol});\n"
+        f"  return be_instantiate(be_frame, {spec}, be_state_{symbol});\n"
         "}\n"
     )

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "axes.h"
-#include "brainevent/workspace.h"
+#include "brainevent/detail/scratch_call.h"
 #include "taken_error.h"
 
 namespace BE::detail {
@@ -192,7 +192,27 @@ void be_close_memory(BE::detail::AskedMemory& memory) noexcept {
   static_cast<BE::detail::Arena*>(memory.be_arena)->drop(static_cast<BE::detail::Block*>(memory.be_last), memory.be_used);
 }
 
-void* be_allocate(BE::detail::AskedMemory& memory, int64_t count, size_t size) {
+BE_BEGIN_COLD
+void* be_refuse_data() {
+  throw BE::CheckError("data() of a bare scratch, which has no memory of its own: call allocate(bytes), or declare it, "
+                       "as in scratch[n*4]");
+}
+
+void be_refuse_size(size_t size, size_t declared) {
+  BE::detail::Message message;
+  message.add("the scratch memory is declared with %zu bytes, and the call passes %zu", declared, size);
+  throw BE::CheckError(message.text);
+}
+
+__attribute__((cold, noinline)) static void refuse_allocate() {
+  throw BE::CheckError("allocate() of a declared scratch, which has data(); for memory while running write a bare "
+                       "`scratch` in the arg_spec");
+}
+BE_END_COLD
+
+void* be_allocate(BE::detail::AskedMemory* asked, int64_t count, size_t size) {
+  if (__builtin_expect(asked == nullptr, 0)) refuse_allocate();
+  BE::detail::AskedMemory& memory = *asked;
   int64_t bytes;
   if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > BE::detail::kAbsurd)
     BE::detail::throw_absurd(count, size);

@@ -99,7 +99,7 @@ __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame
   return nullptr;
 }
 
-/// Answers XLA's question with the state's type too. It comes before the first program is compiled.
+/// Answers XLA's question with the state's type too. Since FFI 0.2 it comes before the first program is compiled.
 __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                                 StateRecord& record) noexcept {
   if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;
@@ -110,20 +110,36 @@ __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFram
   return nullptr;
 }
 
-/// The number of an attribute in a call; -1 where there is none.
-int64_t index_of(const XLA_FFI_Attrs& attrs, const char* name) noexcept {
-  for (int64_t i = 0; i < attrs.size; ++i)
-    if (attrs.names[i]->len == strlen(name) && memcmp(attrs.names[i]->ptr, name, attrs.names[i]->len) == 0) return i;
-  return -1;
+/// An attribute that a call passes or leaves out, as the entry point's table describes it; without a row where it has none.
+struct Declared {
+  const AttrSpec* row;
+  AttrKind kind;
+  const char* choices;
+  const void* value;
+};
+
+Declared find_declared(const Attributes& attributes, const char* name) noexcept {
+  const EntrySpec& entry = attributes.be_entry;
+  for (int i = 0; i < entry.attr_count; ++i) {
+    const AttrSpec& row = entry.attrs[i];
+    if (strcmp(row.name, name) != 0) continue;
+    const AttrMore more = entry.more == nullptr ? AttrMore{} : entry.more[i];
+    return {&row, more.be_kind, more.be_text, attributes.be_values[row.position]};
+  }
+  return {};
 }
 
-[[noreturn]] void throw_attribute(const XLA_FFI_Attrs& attrs, const char* name, const char* wanted) {
-  const int64_t index = index_of(attrs, name);
+[[noreturn]] void throw_attribute(const Attributes& attributes, const char* name, const char* wanted) {
+  const XLA_FFI_Attrs& attrs = attributes.be_frame->attrs;
   Message message;
-  message.add("the state asks for the attribute %s as %s, but the call ", name, wanted);
-  if (index < 0) message.add("has no attribute of this name");
-  else print_attr(message.add("passes "), *attrs.names[index], attrs.types[index], attrs.attrs[index]);
-  throw CheckError(message.text);
+  message.add("the state asks for the attribute %s as %s, but ", name, wanted);
+  for (int64_t i = 0; i < attrs.size; ++i) {
+    if (attrs.names[i]->len != strlen(name) || memcmp(attrs.names[i]->ptr, name, attrs.names[i]->len) != 0) continue;
+    print_attr(message.add("the call passes "), *attrs.names[i], attrs.types[i], attrs.attrs[i]);
+    throw CheckError(message.text);
+  }
+  const bool is_known = find_declared(attributes, name).row != nullptr;
+  throw CheckError(message.add(is_known ? "its default is none" : "the call has no attribute of this name").text);
 }
 
 XLA_FFI_DataType code_of(DType dtype) noexcept {
@@ -143,35 +159,47 @@ BE_END_COLD
 
 BE_BEGIN_COLD
 bool be_has_attribute(const BE::Attributes& attributes, const char* name) noexcept {
-  return index_of(attributes.be_frame->attrs, name) >= 0;
+  return find_declared(attributes, name).row != nullptr;
 }
 
 void be_read_number(const BE::Attributes& attributes, const char* name, BE::DType dtype, void* value) {
-  const XLA_FFI_Attrs& attrs = attributes.be_frame->attrs;
-  const int64_t index = index_of(attrs, name);
-  const bool is_scalar = index >= 0 && attrs.types[index] == XLA_FFI_AttrType_SCALAR;
-  if (!is_scalar || !convert_scalar(*static_cast<const XLA_FFI_Scalar*>(attrs.attrs[index]), code_of(dtype), value))
-    throw_attribute(attrs, name, BE::dtype_name(dtype));
+  const Declared found = find_declared(attributes, name);
+  XLA_FFI_DataType carried = XLA_FFI_DataType_INVALID;
+  if (found.row != nullptr && found.kind == AttrKind::kNumber && found.row->parts == 0)
+    carried = static_cast<XLA_FFI_DataType>(found.row->dtype);
+  if (found.kind == AttrKind::kEnum) carried = XLA_FFI_DataType_S64;
+  if (found.kind == AttrKind::kDType) carried = XLA_FFI_DataType_S32;
+  const XLA_FFI_Scalar scalar{carried, const_cast<void*>(found.value)};
+  if (!convert_scalar(scalar, code_of(dtype), value)) throw_attribute(attributes, name, BE::dtype_name(dtype));
 }
 
 const void* be_read_items(const BE::Attributes& attributes, const char* name, BE::DType dtype, size_t* count) {
-  const XLA_FFI_Attrs& attrs = attributes.be_frame->attrs;
-  const int64_t index = index_of(attrs, name);
+  const Declared found = find_declared(attributes, name);
   const bool is_text = dtype == BE::DType::Invalid;
-  if (index >= 0 && is_text && attrs.types[index] == XLA_FFI_AttrType_STRING) {
-    const XLA_FFI_ByteSpan* text = static_cast<const XLA_FFI_ByteSpan*>(attrs.attrs[index]);
-    *count = text->len;
-    return text->ptr;
+  if (is_text && found.kind == AttrKind::kString) {
+    const Bytes* text = static_cast<const Bytes*>(found.value);
+    *count = text->be_size;
+    return text->be_data;
   }
-  const bool is_array = index >= 0 && !is_text && attrs.types[index] == XLA_FFI_AttrType_ARRAY;
-  const XLA_FFI_Array* array = is_array ? static_cast<const XLA_FFI_Array*>(attrs.attrs[index]) : nullptr;
-  if (array == nullptr || array->dtype != code_of(dtype)) {
-    Message wanted;
-    wanted.add(is_text ? "string" : "array of %s", BE::dtype_name(dtype));
-    throw_attribute(attrs, name, wanted.text);
+  if (is_text && found.kind == AttrKind::kEnum) {
+    const char* choice = found.choices;
+    for (int64_t left = *static_cast<const int64_t*>(found.value); left > 0; --left) choice = strchr(choice, ' ') + 1;
+    *count = strcspn(choice, " ");
+    return choice;
   }
-  *count = array->size;
-  return array->data;
+  const bool has_type = !is_text && found.row != nullptr && found.row->dtype == code_of(dtype);
+  if (has_type && found.kind == AttrKind::kArray) {
+    const Numbers* array = static_cast<const Numbers*>(found.value);
+    *count = array->be_size;
+    return array->be_data;
+  }
+  if (has_type && found.kind == AttrKind::kNumber && found.row->parts != 0) {
+    *count = found.row->parts;
+    return found.value;
+  }
+  Message wanted;
+  wanted.add(is_text ? "string" : "array of %s", BE::dtype_name(dtype));
+  throw_attribute(attributes, name, wanted.text);
 }
 
 /// What XLA calls for each call site when it compiles a program, and to ask what this is.
@@ -180,17 +208,15 @@ XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, 
   const void** values = static_cast<const void**>(__builtin_alloca(sizeof(void*) * static_cast<size_t>(entry.attr_count + 1)));
   int64_t* room = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(entry.attr_count + 1)));
   if (!be_match_attrs(frame, entry, values, room)) return fail_attrs(frame, entry);
-  StateRecord::Known* known = find_known(record, frame->api);
-  if (known == nullptr || known->be_api == nullptr)
-    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: XLA has not asked for its state's type", entry.name);
+  if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;  // XLA before FFI 0.2 has not asked for it
   XLA_FFI_State_Set_Args args{};
   args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
   args.ctx = frame->ctx;
-  args.type_id = type_of(*known);
+  args.type_id = type_of(*find_known(record, frame->api));
   set_stage(args, 0);
   set_deleter(args, record.be_delete, 0);
   try {
-    args.state = record.be_make(BE::Attributes(frame));
+    args.state = record.be_make(BE::Attributes(frame, entry, values));
   } catch (...) {
     return be_caught(frame, entry);
   }

@@ -12,22 +12,27 @@
 
 namespace BE {
 
-/// The attributes of a call, for the constructor of its state. It is valid there alone.
+/// The attributes of a call and the defaults of those that it leaves out, for the constructor of its state. It is valid
+/// there alone.
 class Attributes {
  public:
-  Attributes(const XLA_FFI_CallFrame* frame) noexcept : be_frame(frame) {}  // NOLINT: only the handler has one
+  Attributes(const XLA_FFI_CallFrame* frame, const detail::EntrySpec& entry, const void* const* values) noexcept
+      : be_frame(frame), be_entry(entry), be_values(values) {}
 
+  /// Whether the entry point takes such an attribute.
   bool has(const char* name) const noexcept;
 
-  /// The value of an attribute: a number as an arithmetic type that holds it, a text as a class like `std::string`, an
-  /// array as one like `std::span`. Both are made of an address and a count; one that only refers to the elements, such
-  /// as `std::string_view`, is valid as long as this.
+  /// The value of an attribute: a number as an arithmetic type that holds it, a text and the name of an enumerator as a
+  /// class like `std::string`, an array as `BE::Span<const T>` or a class like it. Such classes are made of an address and
+  /// a count; one that only refers to the elements, such as `std::string_view`, is valid as long as this.
   ///
   /// Throws `CheckError` where there is no such attribute, or one of another type.
   template <class T>
   T get(const char* name) const;
 
   const XLA_FFI_CallFrame* be_frame;
+  const detail::EntrySpec& be_entry;
+  const void* const* be_values;
 };
 
 }  // namespace BE

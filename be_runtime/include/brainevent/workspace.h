@@ -6,49 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "brainevent/check.h"
-#include "brainevent/detail/call.h"
 #include "brainevent/tensor.h"
 
 namespace BE::detail {
-
 class AskedMemory;
-
-}  // namespace BE::detail
-
-/// See native/asked_memory.h.
-BE_INTERNAL_HIDDEN void be_open_memory(BE::detail::AskedMemory&) noexcept;
-BE_INTERNAL_HIDDEN void be_close_memory(BE::detail::AskedMemory&) noexcept;
-BE_INTERNAL_HIDDEN void* be_allocate(BE::detail::AskedMemory&, int64_t, size_t);
-
-namespace BE {
-
-namespace detail {
-
-/// What a call has allocated, until it ends. On the CPU that is a place in the thread's own memory.
-class AskedMemory {
- public:
-  /// \param frame  XLA's, whose device has the memory; null on the CPU
-  explicit AskedMemory(XLA_FFI_CallFrame* frame) noexcept : be_frame(frame) { be_open_memory(*this); }
-  ~AskedMemory() { be_close_memory(*this); }
-  AskedMemory(const AskedMemory&) = delete;
-  AskedMemory& operator=(const AskedMemory&) = delete;
-
-  XLA_FFI_CallFrame* be_frame;
-  /// The thread's memory, and how far it was used before; on the GPU the last piece that was allocated.
-  void* be_arena = nullptr;
-  void* be_last = nullptr;
-  size_t be_used = 0;
-};
-
-/// Whether there is nothing to compute.
-inline bool be_are_empty(const Tensor* be_results, int be_count) noexcept {
-  for (int i = 0; i < be_count; ++i)
-    if (be_results[i].numel() != 0) return false;
-  return true;
 }
 
-}  // namespace detail
+/// See native/asked_memory.h.
+BE_INTERNAL_HIDDEN void* be_allocate(BE::detail::AskedMemory*, int64_t, size_t);
+BE_INTERNAL_HIDDEN void* be_refuse_data();
+
+namespace BE {
 
 /// Scratch memory: `scratch[n*4]` in an arg_spec declares so many bytes, a bare `scratch` is asked for while running.
 ///
@@ -66,11 +34,7 @@ class Workspace {
   explicit Workspace(detail::AskedMemory& memory) noexcept : data_(nullptr), size_(0), asked_(&memory) {}
 
   /// The declared memory. Throws `CheckError` where none is declared.
-  void* data() const {
-    if (__builtin_expect(asked_ != nullptr, 0)) throw_wrong("data() of a bare scratch, which has no memory of its own: "
-                                                            "call allocate(bytes), or declare it, as in scratch[n*4]");
-    return data_;
-  }
+  void* data() const { return __builtin_expect(asked_ != nullptr, 0) ? be_refuse_data() : data_; }
 
   template <class T>
   T* data_as() const {
@@ -84,23 +48,15 @@ class Workspace {
   ///
   /// Throws `CheckError` for a size that is none, or where memory is declared. A kernel that calls it is not recorded
   /// into CUDA graphs, which would use the memory after its end.
-  void* allocate(int64_t bytes) const { return allocate_items(bytes, 1); }
+  void* allocate(int64_t bytes) const { return be_allocate(asked_, bytes, 1); }
 
   /// Room for `count` objects.
   template <class T>
   T* allocate_as(int64_t count) const {
-    return static_cast<T*>(allocate_items(count, sizeof(T)));
+    return static_cast<T*>(be_allocate(asked_, count, sizeof(T)));
   }
 
  private:
-  void* allocate_items(int64_t count, size_t size) const {
-    if (__builtin_expect(asked_ == nullptr, 0)) throw_wrong("allocate() of a declared scratch, which has data(); for "
-                                                            "memory while running write a bare `scratch` in the arg_spec");
-    return be_allocate(*asked_, count, size);
-  }
-
-  [[noreturn]] BE_COLD static void throw_wrong(const char* message) { throw CheckError(message); }
-
   void* data_;
   size_t size_;
   detail::AskedMemory* asked_;

@@ -21,6 +21,7 @@ SOURCE = r"""
 #include "brainevent/state.h"
 #include <pthread.h>
 #include <stdexcept>
+#include <unistd.h>
 
 static void shift(const float* x, float* y, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) y[i] = x[i] + 1;
@@ -72,7 +73,7 @@ void parts(BE::Tensor y, int64_t n, int64_t grain) {
     while (i < threads && !pthread_equal(seen[i], pthread_self())) ++i;
     if (i == threads) seen[threads++] = pthread_self();
     pthread_mutex_unlock(&lock);
-    for (volatile int spin = 0; spin < 20000; ++spin) {}
+    usleep(300);  // leaves the core to the others
   });
   int64_t* out = y.data_ptr<int64_t>();
   out[0] = count, out[1] = sum, out[2] = least, out[3] = threads;
@@ -164,7 +165,7 @@ def test_parts_are_no_smaller_than_the_grain_and_no_more_than_useful(name: str):
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor")
 def test_other_threads_help(name: str):
-    assert max(parts(f"{name}.parts", 100, 1)[3] for _ in range(20)) > 1
+    assert any(parts(f"{name}.parts", 100, 1)[3] > 1 for _ in range(20))
 
 
 def test_a_constructor_of_state_runs_all_itself(name: str):

@@ -168,13 +168,14 @@ def test_scan_and_sequential_vmap_share_one(name: str):
 
 
 def test_two_devices_of_a_program_share_one(name: str):
-    mesh = Mesh(np.array(jax.devices("cpu")[:2]), "d")
-    x = jax.device_put(jnp.ones(6, jnp.float32), NamedSharding(mesh, PartitionSpec("d")))
+    devices = jax.devices("cpu")[:2]
+    mesh = Mesh(np.array(devices), "d")
+    x = jax.device_put(jnp.ones(3 * len(devices), jnp.float32), NamedSharding(mesh, PartitionSpec("d")))
     spec = PartitionSpec("d")
     made = counts(name)[0]
     both = np.asarray(jax.jit(shard_map(lambda x: scaled(name, x), mesh=mesh, in_specs=spec, out_specs=spec))(x))
-    assert both.reshape(2, 3)[:, :2].tolist() == [[2, made + 1]] * 2
-    assert sorted(both.reshape(2, 3)[:, 2]) == [1, 2]
+    assert both.reshape(-1, 3)[:, :2].tolist() == [[2, made + 1]] * len(devices)
+    assert sorted(both.reshape(-1, 3)[:, 2]) == [1, 2][: len(devices)]
 
 
 def test_a_class_without_attributes_and_an_object_for_each_device(name: str):
@@ -267,3 +268,54 @@ def test_it_is_clean_under_the_address_sanitizer(tmp_path: Any):
     assert done.stdout.endswith("[2.0, 1.0, 1.0] 2.0\ndone\n"), done.stdout + done.stderr
     planted = run_python(SANITIZED, SOURCE + AFTER, "use", env=env, check=False)
     assert "heap-use-after-free" in planted.stderr
+
+
+KINDS = r"""
+#include "brainevent/common.h"
+#include "brainevent/state.h"
+#include <string>
+#include <string_view>
+
+enum class Mode { slow, fast };
+
+struct Plan {
+  explicit Plan(const BE::Attributes& attributes)
+      : norm(attributes.get<std::string_view>("norm")), mode(attributes.get<std::string>("mode")),
+        sum(attributes.get<double>("scale")) {
+    for (const float weight : attributes.get<BE::Span<const float>>("weights")) sum += weight;
+    if (norm == "wrong") attributes.get<float>("norm");
+    if (norm == "default") attributes.get<std::string>("scale");
+  }
+  std::string norm, mode;
+  double sum;
+};
+
+// Arrays that may be absent, and memory after the result.
+void kinds(const BE::Tensor x, const BE::Tensor* bias, BE::Tensor y, const BE::State<Plan>& plan,
+           BE::Workspace workspace, std::string_view norm, Mode, BE::Span<const float>, float) {
+  BE_CHECK(plan->norm == norm && workspace.size() == x.nbytes());
+  for (int64_t i = 0; i < x.numel(); ++i)
+    y.data_ptr<float>()[i] = static_cast<float>(plan->sum) + (bias == nullptr ? 0 : bias->data_ptr<float>()[i]);
+  if (plan->mode == "slow") y.data_ptr<float>()[0] = -1;
+}
+"""
+
+KINDS_SPEC = (
+    *("arg[n]", "arg?[n]", "ret[n]:like(0)", "state", "scratch[4*n]"),
+    *("attr.norm:string=none", "attr.mode:enum(slow fast)=fast", "attr.weights:float32[]", "attr.scale:float32=2"),
+)
+
+
+def test_attributes_of_every_kind_and_their_defaults():
+    kinds: Any = be_runtime.load_cpp_inline("state_kinds", KINDS, functions={"kinds": KINDS_SPEC}).kinds
+    assert kinds(X, None, weights=[1.0, 2.0]).tolist() == [5, 5, 5]
+    assert kinds(X, X, weights=[], scale=1.0, mode="slow").tolist() == [-1, 2, 2]
+    assert kinds(X, None, weights=[], norm="ortho").tolist() == [2, 2, 2]
+    for norm, message in (
+        ("wrong", 'the attribute norm as float32, but the call passes norm: string "wrong"'),
+        ("default", "the attribute scale as string, but its default is none"),
+    ):
+        outs = (OUT, jax.ShapeDtypeStruct((12,), jnp.uint8))
+        attrs: dict[str, Any] = {"norm": norm, "weights": np.ones(1, np.float32), "be_present": np.int64(0)}
+        with pytest.raises(jax.errors.JaxRuntimeError, match=message):
+            call("state_kinds.kinds", outs, X, **attrs)

@@ -118,6 +118,8 @@ def test_declared_memory_of_another_size_is_refused(name: str):
 def test_declared_memory_has_the_size_that_the_call_passes(name: str):
     out = jax.ShapeDtypeStruct((1,), jnp.float32)
     assert call(f"{name}.declared", (out, memory(4), memory(128)), X[:1])[0][0] == 4128
+    with pytest.raises(jax.errors.JaxRuntimeError, match="declared with 128 bytes, and the call passes 127"):
+        call(f"{name}.declared", (out, memory(4), memory(127)), X[:1])
 
 
 def test_vmap_gives_declared_memory_the_batch_too(name: str):

@@ -19,7 +19,7 @@ Computed = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class KernelTarget(NamedTuple):
-    """What a call without a module calls.
+    """The target of a call without a module, and what XLA is given with it.
 
     Parameters
     ----------

@@ -27,8 +27,24 @@ def convert_attributes(label: str, params: Sequence[Param], given: Mapping[str, 
     unknown = [name for name in given if name not in known]
     missing = [name for name, param in known.items() if name not in given and not _may_be_left_out(param)]
     if unknown or missing:
-        raise _wrong_names(label, known, unknown, missing)
+        raise _wrong_names(label, known, unknown, missing, given)
     return tuple((name, _convert(f"{label}: {name}", known[name], given[name])) for name in sorted(given))
+
+
+def with_defaults(params: Sequence[Param], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a call that `convert_attributes` takes, with the defaults of those that it leaves out.
+
+    Examples
+    --------
+    >>> from be_runtime.spec import parse_spec
+    >>> with_defaults(parse_spec(["attr.n:int32=2", "attr.o:{a:bool=true b:int8}", "ret"])[:2], {"o": {"b": 1}})
+    {'n': 2, 'o': {'a': True, 'b': 1}}
+    """
+    found: dict[str, Any] = {}
+    for param in params:
+        value = given.get(param.name, {} if param.kind is AttrKind.STRUCT else param.default)
+        found[param.name] = with_defaults(param.fields, value) if param.kind is AttrKind.STRUCT else value
+    return found
 
 
 def _may_be_left_out(param: Param) -> bool:
@@ -37,7 +53,7 @@ def _may_be_left_out(param: Param) -> bool:
 
 
 def _wrong_names(
-    label: str, known: Mapping[str, Param], unknown: Sequence[str], missing: Sequence[str]
+    label: str, known: Mapping[str, Param], unknown: Sequence[str], missing: Sequence[str], given: Mapping[str, Any]
 ) -> ArgumentError:
     from difflib import get_close_matches
 
@@ -49,7 +65,8 @@ def _wrong_names(
     close = get_close_matches(unknown[0], known, n=1) if unknown else []
     return ArgumentError(
         f"{label} {problem}; it takes ({takes})" if takes else f"{label} {problem}; it takes none",
-        hints=tuple(f"did you mean {name}?" for name in close),
+        hints=tuple(f"did you mean {name}?" for name in close)
+        or ("arrays are passed by position",) * (unknown != [] and hasattr(given[unknown[0]], "ndim")),
     )
 
 
@@ -81,7 +98,7 @@ def _refused(what: str, value: object, wanted: str) -> ArgumentError:
     text = repr(value)
     return ArgumentError(
         f"{what} is {text if len(text) <= 80 else f'a {type(value).__name__}'}, which is not {wanted}",
-        hints=("attributes are known when a call is traced: pass an array for any other value",)
+        hints=("it must be known when a call is traced: pass a static argument of jax.jit, or make it an input",)
         if hasattr(value, "aval")
         else (),
     )
@@ -153,6 +170,8 @@ def _string(what: str, value: Any) -> str:
         raise _refused(what, value, "a string")
     if "\0" in value:
         raise _refused(what, value, "a string without NUL")
+    if any("\ud800" <= each <= "\udfff" for each in value):
+        raise _refused(what, value, "a string that UTF-8 can hold")
     return str(value)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, call_named
+from be_runtime.spec.model import Many, Param, Role
 from be_runtime.xla import jax_vjp
 
 Run = Callable[..., Any]
@@ -32,18 +34,20 @@ class Rule(NamedTuple):
     is_kernel: bool = False
     inputs: int = 0
 
-    def bound(self, label: str, attributes: Mapping[str, Any]) -> BoundRule:
-        """Return the rule of a function with those of a call's attributes that it takes."""
-        known = tuple((name, attributes[name]) for name in self.attributes if name in attributes)
-        return BoundRule(self, label, known)
+    def bound(self, label: str, attributes: Mapping[str, Any], key: Hashable) -> BoundRule:
+        """Return the rule of a function with those of a call's attributes that it takes; equal ones have one `key`."""
+        known = {name: attributes[name] for name in self.attributes if name in attributes}
+        return BoundRule(self, label, key, known)
 
 
-class BoundRule(NamedTuple):
-    """A rule of a function, with the attributes of one call."""
+@dataclass(frozen=True)
+class BoundRule:
+    """A rule of a function, with the attributes of one call, which may have no hash."""
 
     rule: Rule
     label: str
-    attributes: tuple[tuple[str, Any], ...]
+    key: Hashable
+    attributes: Mapping[str, Any] = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.label}: the rule {self.rule.name}"
@@ -57,7 +61,7 @@ class BoundRule(NamedTuple):
             It doesn't take these arrays; the error names it.
         """
         try:
-            return call_named(str(self), self.rule.function, *arrays, **dict(self.attributes))
+            return call_named(str(self), self.rule.function, *arrays, **self.attributes)
         except ArgumentError as error:
             if not self.rule.is_kernel:
                 raise
@@ -103,17 +107,28 @@ class Derivative(NamedTuple):
     backward: Rule | None = None
     transposes: tuple[tuple[int, Rule], ...] = ()
 
-    def wrap(self, label: str, run: Run, results: int, attributes: Mapping[str, Any]) -> Run:
-        """Return `run`, which gives so many results, with the backward rule if there is one."""
+    def wrap(self, label: str, run: Run, params: Sequence[Param], attributes: Mapping[str, Any], key: Hashable) -> Run:
+        """Return `run`, which calls an entry point with `params`, with the backward rule if there is one."""
         if self.backward is None:
             return run
-        forward = None if self.forward is None else self.forward.bound(label, attributes)
-        backward = self.backward.bound(label, attributes)
-        return jax_vjp.custom_vjp(run, lambda ruled: _pair(ruled, results, forward, backward))
+        forward = None if self.forward is None else self.forward.bound(label, attributes, key)
+        backward = self.backward.bound(label, attributes, key)
+        args = [param for param in params if param.role is Role.ARG]
+        results = sum(param.role is Role.RET for param in params)
+        ruled = jax_vjp.custom_vjp(run, lambda ruled: _pair(ruled, results, forward, backward))
 
-    def bound_transposes(self, label: str, attributes: Mapping[str, Any]) -> tuple[tuple[int, Transpose], ...]:
+        def full(*arrays: Any) -> Any:  # the rules see None for optional inputs that a call leaves out
+            absent = args[len(arrays) :]
+            return ruled(*arrays, *[None] * (len(absent) * all(param.many is Many.OPTIONAL for param in absent)))
+
+        full.__name__ = full.__qualname__ = run.__name__
+        return full
+
+    def bound_transposes(
+        self, label: str, attributes: Mapping[str, Any], key: Hashable
+    ) -> tuple[tuple[int, Transpose], ...]:
         """Return the transposes with the attributes of a call."""
-        return tuple((index, Transpose(rule.bound(label, attributes))) for index, rule in self.transposes)
+        return tuple((index, Transpose(rule.bound(label, attributes, key))) for index, rule in self.transposes)
 
 
 def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRule) -> tuple[Run, Run]:
@@ -147,7 +162,8 @@ def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRu
 def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotangents: Sequence[Any]) -> Sequence[Any]:
     """Call a backward kernel, whose results are the cotangents of the inputs that have derivatives, in order."""
     wanted, flat, kept = backward.rule.inputs, jax_vjp.leaves(arrays), jax_vjp.leaves(residuals)
-    given = [each for each in ((*kept, *cotangents), (*flat, *kept, *cotangents)) if len(each) == wanted]
+    choices = ((*kept, *cotangents), (*arrays, *kept, *cotangents), (*flat, *kept, *cotangents))
+    given = [each for each in choices if len(each) == wanted]
     if not given:
         raise ArgumentError(
             f"{backward} takes {wanted} arrays, but there are {len(flat)} inputs, {len(kept)} residuals and "
@@ -156,10 +172,15 @@ def _by_kernel(backward: BoundRule, arrays: Sequence[Any], residuals: Any, cotan
         )
     results = jax_vjp.leaves(backward(*given[0]))
     moving = sum(map(jax_vjp.is_inexact, flat))
-    if len(results) != moving:
+    if len(results) not in (moving, moving + sum(array is None for array in arrays)):
         raise ArgumentError(f"{backward} gives {len(results)} results, but {moving} inputs have derivatives")
     rest = iter(results)
-    return jax_vjp.map_leaves(lambda array: next(rest) if jax_vjp.is_inexact(array) else None, arrays)
+    found = []
+    for array in arrays:
+        if array is None and len(results) > moving:
+            next(rest)  # of an optional input that the call leaves out
+        found.append(jax_vjp.map_leaves(lambda each: next(rest) if jax_vjp.is_inexact(each) else None, array))
+    return found
 
 
 def _checked(backward: BoundRule, arrays: Sequence[Any], cotangents: Any) -> tuple[Any, ...]:

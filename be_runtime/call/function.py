@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.attributes import convert_attributes, with_defaults
 from be_runtime.call.call_options import OnGather, Options, check_options
 from be_runtime.call.compiled_function import CompiledFunction, Converted
 from be_runtime.call.derivatives import Derivative, Rule
@@ -139,7 +139,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
 
-        Both rules get the attributes of the call that they declare; Python functions get all as keyword arguments.
+        Both rules get the attributes of the call that they declare, also its defaults; Python functions get all as
+        keyword arguments.
 
         Parameters
         ----------
@@ -227,8 +228,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
         """Make the function of arrays for some attributes."""
         described, targets = self._options.outs if outs is None else outs, self._targets()
-        derivative, rets = self._derivative, len(self.signature.with_role(Role.RET))
-        transposes = derivative.bound_transposes(self.__qualname__, attributes)
+        derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
+        transposes = derivative.bound_transposes(self.__qualname__, every, converted)
 
         def run(*arrays: Any) -> Any:
             resolved = resolve(
@@ -243,4 +244,4 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
             return shown[0] if resolved.is_single else shown
 
         run.__name__ = run.__qualname__ = self.__name__
-        return derivative.wrap(self.__qualname__, run, rets, attributes)
+        return derivative.wrap(self.__qualname__, run, self.signature.params, every, converted)

@@ -190,6 +190,9 @@ def as_argument(label: str, number: int, value: Any, as_array: Callable[[Any], A
         return None
     if takes_many and isinstance(value, tuple | list) and all(hasattr(each, "dtype") for each in value):
         return list(value)
+    for index, each in enumerate(value if takes_many and isinstance(value, tuple | list) else ()):
+        if each is None:
+            raise ArgumentError(f"{label}: argument {number}[{index}] is None, which is not an array")
     try:
         return as_array(value)
     except (TypeError, ValueError):

@@ -79,7 +79,7 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     for param, spec, place in arrays:
         if param.dtype is not None and spec.dtype != param.dtype:
             raise ArgumentError(
-                f"{label}: {place} is {spec}, but {param.dtype.name} is declared", hints=("cast it first",)
+                f"{label}: {place} is {spec}, but {param.dtype.name} is declared", hints=(_cast(param.dtype),)
             )
         if param.axes is not None:
             extents = _bind_array(label, param.axes, spec, place, extents)
@@ -90,6 +90,12 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
             if isinstance(axis, Expression):
                 _check_extent(label, axis, spec.shape[index], f"{place} (axis {index})", values)
     return extents
+
+
+def _cast(dtype: DType) -> str:
+    is_wide = dtype.size_bytes == (16 if dtype.kind == "complex" else 8)
+    wide = ', after jax.config.update("jax_enable_x64", True)' if is_wide else ""
+    return f'cast it first, x.astype("{dtype.name}"){wide}'
 
 
 def paired(params: Sequence[Param], arguments: Sequence[Argument]) -> list[tuple[Param, ArraySpec, str]]:
@@ -115,14 +121,20 @@ def check_presence(label: str, params: Sequence[Param], arguments: Sequence[Argu
     if not least <= len(arguments) <= len(params):
         takes = str(len(params)) if least == len(params) else f"{least} to {len(params)}"
         names = ", ".join(param.name or f"argument {index}" for index, param in enumerate(params))
-        raise ArgumentError(f"{label} takes {takes} arrays ({names}), but the call has {len(arguments)}")
+        raise ArgumentError(
+            f"{label} takes {takes} arrays ({names}), but the call has {len(arguments)}",
+            hints=("attributes are passed by name",) * (len(arguments) > len(params)),
+        )
     for number, (param, argument) in enumerate(zip(params, arguments, strict=False)):
         given = "an array" if isinstance(argument, ArraySpec) else "None" if argument is None else "a sequence"
         allowed = {Many.ONE: ("an array",), Many.OPTIONAL: ("an array", "None"), Many.ANY: ("a sequence",)}[param.many]
         if given not in allowed:
             wanted = "a sequence of arrays" if param.many is Many.ANY else " or ".join(allowed)
             name = f" ({param.name})" if param.name else ""
-            raise ArgumentError(f"{label}: argument {number}{name} is {given}, but the kernel takes {wanted}")
+            raise ArgumentError(
+                f"{label}: argument {number}{name} is {given}, but the kernel takes {wanted}",
+                hints=("make an array of a list of numbers, by jnp.array",) * (given == "a sequence"),
+            )
 
 
 def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Extents) -> Extents:
@@ -166,11 +178,29 @@ def compute(label: str, expression: Expression, values: Mapping[str, int]) -> in
     ArgumentError
         It has no value; the message names expression and values.
     """
+    for name in expression.names:
+        _known(label, name, values)
     try:
         return evaluate(expression, values)
     except ValueError as error:
         known = ", ".join(f"{name} = {values[name]}" for name in expression.names)
         raise ArgumentError(f"{label}: {expression} can't be computed for {known}: {error}") from None
+
+
+def _known(label: str, name: str, values: Mapping[str, int]) -> int:
+    """Return the extent of an axis that an array of the call must have."""
+    if name not in values:
+        raise ArgumentError(
+            f"{label}: no array of this call has the axis {name}",
+            hints=("pass an optional array, or a sequence that is not empty, that declares it",),
+        )
+    return values[name]
+
+
+def _extent(label: str, axis: str | int | Expression, values: Mapping[str, int]) -> int:
+    if isinstance(axis, int):
+        return axis
+    return _known(label, axis, values) if isinstance(axis, str) else compute(label, axis, values)
 
 
 def derive_results(
@@ -206,10 +236,7 @@ def _shape(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], ext
     leading = extents.leading or () if ret.axes[:1] == (LEADING,) else ()
     values = extents.values()
     own = (axis for axis in ret.axes if axis != LEADING)
-    return leading + tuple(
-        axis if isinstance(axis, int) else values[axis] if isinstance(axis, str) else compute(label, axis, values)
-        for axis in own
-    )
+    return leading + tuple(_extent(label, axis, values) for axis in own)
 
 
 def _declared_dtype(ret: Param, inputs: Sequence[ArraySpec], dtypes: Mapping[str, DType]) -> DType | None:

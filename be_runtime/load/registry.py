@@ -88,7 +88,7 @@ class Registry:
                 "XLA keeps the first for the life of the process",
                 hints=(
                     "load the changed source under another name, or pass target_prefix='...'",
-                    "in a notebook, restart the kernel to use the same name again",
+                    "in a notebook, pass auto_register=False and call module.f(...), which needs no name",
                 ),
             )
         return True

@@ -107,7 +107,8 @@ def parse_default(text: str, param: Param) -> Param:
     """
     value = _value(text, param)
     if value is None:
-        raise ValueError(f"{text!r} can't be the default of {render_type(param)}")
+        kind = render_type(param) or "a number; of another type it is written attr.NAME:TYPE=VALUE"
+        raise ValueError(f"{text!r} can't be the default of {kind}")
     return param._replace(default=value)
 
 

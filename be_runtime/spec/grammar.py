@@ -70,8 +70,8 @@ _RULE = re.compile(r"(parallel|reduce)\[(.*)\]", re.DOTALL)
 _LIKE = re.compile(r"like\((\d{1,3})\)|attr\.(\w+)")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN = (
-    "known tokens: arg, arg[n k], ret, ret[n]:like(0), stream, attr.NAME, attr.NAME:TYPE, scratch[n*4], scratch, "
-    "state, parallel[b], reduce[k]"
+    "known tokens: arg, arg[n k]:float32, arg?, arg..., ret, ret[n]:like(0), ret..., stream, attr.NAME, "
+    "attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
 )
 
 Locate = Callable[[int], SourceSpan | None]
@@ -300,7 +300,12 @@ def _similar(token: str) -> tuple[str, ...]:
     close = get_close_matches(prefix, ("attr", "attrs"), n=1, cutoff=0.5) if dot and rest not in _ROLES else []
     if close:
         return (f"did you mean '{close[0]}.{rest}'?",)
-    return tuple(f"did you mean {meant!r}?" for meant in get_close_matches(token, _ROLES, n=1, cutoff=0.5))
+    word = re.match(r"\w*", token)[0]  # type: ignore[index]
+    rest = token[len(word) :]
+    meant = get_close_matches(word, _ROLES, n=1, cutoff=0.5)
+    if rest[:1] in ("[", "?", ":") and word not in _ROLES:
+        return tuple(f"did you mean '{each}{rest}'?" for each in meant)
+    return tuple(f"did you mean {each!r}?" for each in get_close_matches(token, _ROLES, n=1, cutoff=0.5))
 
 
 def _similar_type(token: str, type_name: str) -> tuple[str, ...]:

@@ -279,13 +279,14 @@ def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: Ker
     lacking = [index for index in moving if index not in dict(call.transposes)]
     if lacking:
         is_linear = f" with respect to argument {lacking[0]}" if call.transposes else ""
-        name = call.label.rpartition(".")[2]
+        module, _, name = call.label.rpartition(".")
+        rules = (
+            f'give it one: {call.label}.defvjp(forward, backward), with kernels by name, such as "{name}_bwd"',
+            "or, if it is linear in an argument, deftranspose; or stop it by jax.lax.stop_gradient",
+        )
         raise TransformError(
             f"{call.label} has no derivative{is_linear}",
-            hints=(
-                f'give it one: {call.label}.defvjp(forward, backward), with kernels by name, such as "{name}_bwd"',
-                "or, if it is linear in an argument, deftranspose; or stop it by jax.lax.stop_gradient",
-            ),
+            hints=rules if module else ("give it one by jax.custom_vjp", "or stop it by jax.lax.stop_gradient"),
         )
     results = kernel_call.bind(*primals, call=call)
     parts = [kernel_call.bind(*primals[:i], tangents[i], *primals[i + 1 :], call=call) for i in moving]

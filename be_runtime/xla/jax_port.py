@@ -84,6 +84,13 @@ def stage_capsules(stages: Mapping[str, object]) -> dict[str, object]:
     return {stage: capsule(function) for stage, function in stages.items()}
 
 
+def like_arrays(outs: Any) -> Any:
+    """Replace each array of a pytree, such as a sequence, by its shape and dtype."""
+    import jax
+
+    return jax.tree_util.tree_map(lambda leaf: shape_of(leaf) if isinstance(leaf, jax.Array) else leaf, outs)
+
+
 def shape_of(array: Any) -> Any:
     """Return the shape and dtype of an array or tracer."""
     import jax

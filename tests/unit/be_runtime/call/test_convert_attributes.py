@@ -89,6 +89,7 @@ def test_values_of_several_numbers() -> None:
         ("int8[]", [[1], [2, 3]], "not an array of int8"),
         ("string", 3, "f: a is 3, which is not a string"),
         ("string", "a\0b", "which is not a string without NUL"),
+        ("string", "\udc80", "which is not a string that UTF-8 can hold"),
         ("enum(fast slow)", "quick", "f: a is 'quick', which is not one of fast, slow"),
         ("dtype", "float31", "f: a is 'float31', which is not a dtype"),
         ("{lr:float32}", 3, "f: a is 3, which is not a dict of {lr:float32}"),

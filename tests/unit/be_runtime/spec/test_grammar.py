@@ -119,6 +119,7 @@ def test_a_type_for_arrays_only_is_refused_by_name(name: str) -> None:
         ("stream[n] ret", "unknown arg_spec token 'stream[n]'", "'stream'"),
         ("agr ret", "unknown arg_spec token 'agr'", "'arg'"),
         ("rett", "unknown arg_spec token 'rett'", "'ret'"),
+        ("arg[n] rte[n]:float32", "unknown arg_spec token 'rte[n]:float32'", "'ret[n]:float32'"),
         ("ret cuda.stream", "'cuda.stream'", "'ctx.stream'"),
         ("ret ctx.strem", "'ctx.strem'", "'ctx.stream'"),
         ("ret atr.n:int32", "'atr.n:int32'", "'attr.n:int32'"),

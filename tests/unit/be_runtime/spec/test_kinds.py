@@ -162,7 +162,7 @@ def test_tokens_are_completed(spec: Spec, param: str, given: str, token: str) ->
 @pytest.mark.parametrize(
     ("param", "given", "message", "hint"),
     [
-        ("float a", "attr.a=x", "'x' can't be the default of ", ""),
+        ("float a", "attr.a=x", "'x' can't be the default of a number; of another type it is", ""),
         ("int8_t a", "attr.a=200", "'200' can't be the default of 'attr.a', which is a scalar ('int8_t')", ""),
         ("float a", "attr.a:float32=1e39", "'1e39' can't be the default of float32", ""),
         ("std::string_view a", "attr.a:int32", "is a text ('std::string_view')", "'attr.a:string'"),

@@ -54,7 +54,7 @@ static ffi::Future fft(ffi::ThreadPool pool, Plan* plan, ffi::Buffer<ffi::C64> x
     const int64_t parts = std::max<int64_t>(1, (rows + size - 1) / size);
     ffi::CountDownPromise done(parts);
     ffi::Future result(done);
-    const auto run = [=](int64_t part) mutable {
+    auto run = [=](int64_t part) mutable {
         try {
             static thread_local std::vector<Complex> room;
             room.resize(std::max(room.size(), static_cast<size_t>(n)));
@@ -66,8 +66,7 @@ static ffi::Future fft(ffi::ThreadPool pool, Plan* plan, ffi::Buffer<ffi::C64> x
         }
     };
     for (int64_t part = 1; part < parts; ++part) pool.Schedule([run, part]() mutable { run(part); });
-    auto here = run;
-    here(0);
+    run(0);
     return result;
 }
 

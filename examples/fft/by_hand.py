@@ -16,9 +16,10 @@ def register(library: Path) -> None:
     loaded = ctypes.CDLL(str(library))
     for function in (loaded.plan_type_id, loaded.plan_type_info):
         function.restype = ctypes.c_void_p
-    pointers = {"type_id": loaded.plan_type_id(), "type_info": loaded.plan_type_info()}
-    capsules = {name: jax.ffi.pycapsule(ctypes.c_void_p(pointer)) for name, pointer in pointers.items()}
-    jax.ffi.register_ffi_type("fft_by_hand.Plan", capsules, platform="cpu")
+    type_id, type_info = (
+        jax.ffi.pycapsule(ctypes.c_void_p(function())) for function in (loaded.plan_type_id, loaded.plan_type_info)
+    )
+    jax.ffi.register_ffi_type("fft_by_hand.Plan", {"type_id": type_id, "type_info": type_info}, platform="cpu")
     stages = {stage: jax.ffi.pycapsule(getattr(loaded, f"fft_{stage}")) for stage in ("instantiate", "execute")}
     jax.ffi.register_ffi_target("fft_by_hand", stages, platform="cpu")
 

@@ -46,11 +46,11 @@ public:
         int64_t stride = 1;
         for (const int64_t radix : radices_) {
             switch (radix) {
-                case 2: pass<2>(2, stride, now, next); break;
-                case 3: pass<3>(3, stride, now, next); break;
+                case 2: pass<2>(stride, now, next); break;
+                case 3: pass<3>(stride, now, next); break;
                 case 4: pass_by_4(stride, now, next); break;
-                case 5: pass<5>(5, stride, now, next); break;
-                default: pass<0>(radix, stride, now, next);
+                case 5: pass<5>(stride, now, next); break;
+                default: pass_by_any(radix, stride, now, next);
             }
             stride *= radix;
             std::swap(now, next);
@@ -64,21 +64,36 @@ private:
 
     // `stride` transforms of length n / stride each become `stride * radix` shorter ones.
     template <int64_t kRadix>
-    void pass(int64_t any, int64_t stride, const Complex* from, Complex* to) const {
-        const int64_t radix = kRadix == 0 ? any : kRadix, parts = n_ / stride / radix, apart = n_ / radix;
+    void pass(int64_t stride, const Complex* __restrict from, Complex* __restrict to) const {
+        const int64_t parts = n_ / stride / kRadix, apart = n_ / kRadix;
+        const Complex* turn = roots_.data();
+        Complex root[kRadix];
+        for (int64_t i = 0; i < kRadix; ++i) root[i] = turn[i * apart];
         for (int64_t p = 0; p < parts; ++p)
-            for (int64_t k = 0; k < radix; ++k) {
-                const Complex turn = roots_[static_cast<size_t>(p * k * stride)];
-                for (int64_t q = 0; q < stride; ++q) {
+            for (int64_t q = 0; q < stride; ++q)
+                for (int64_t k = 0; k < kRadix; ++k) {
                     Complex sum = from[q + stride * p];
-                    for (int64_t j = 1; j < radix; ++j)
-                        sum += times(from[q + stride * p + apart * j], roots_[static_cast<size_t>(j * k % radix * apart)]);
-                    to[q + stride * (radix * p + k)] = times(sum, turn);
+                    for (int64_t j = 1; j < kRadix; ++j) sum += times(from[q + stride * p + apart * j], root[j * k % kRadix]);
+                    to[q + stride * (kRadix * p + k)] = times(sum, turn[p * k * stride]);
                 }
-            }
     }
 
-    void pass_by_4(int64_t stride, const Complex* from, Complex* to) const {
+    void pass_by_any(int64_t radix, int64_t stride, const Complex* __restrict from, Complex* __restrict to) const {
+        const int64_t parts = n_ / stride / radix, apart = n_ / radix;
+        const Complex* turn = roots_.data();
+        for (int64_t p = 0; p < parts; ++p)
+            for (int64_t q = 0; q < stride; ++q)
+                for (int64_t k = 0; k < radix; ++k) {
+                    Complex sum;
+                    for (int64_t j = 0, power = 0; j < radix; ++j) {
+                        sum += times(from[q + stride * p + apart * j], turn[power * apart]);
+                        power += power + k < radix ? k : k - radix;
+                    }
+                    to[q + stride * (radix * p + k)] = times(sum, turn[p * k * stride]);
+                }
+    }
+
+    void pass_by_4(int64_t stride, const Complex* __restrict from, Complex* __restrict to) const {
         const int64_t parts = n_ / stride / 4, apart = n_ / 4;
         for (int64_t p = 0; p < parts; ++p) {
             const Complex* turn = roots_.data();

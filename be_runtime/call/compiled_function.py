@@ -46,12 +46,14 @@ class CompiledFunction:
         self._trace = trace
         self._known: dict[object, tuple[Program, Zeros]] = {}
         self._exact: dict[object, Program] = {}
+        self._quick: dict[object, Program] = {}  # of calls without `outs`, whose attributes Python can tell apart
         self._plain: Program | None = None
 
     def clear(self) -> None:
         """Forget the compiled programs, so that they are made anew."""
         self._known.clear()
         self._exact.clear()
+        self._quick.clear()
         self._plain = None
 
     def __call__(self, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
@@ -78,7 +80,10 @@ class CompiledFunction:
         RegistrationError
             The kernel is not for the platform of the program.
         """
-        program = self._plain if outs is None and not attributes else None
+        try:
+            program = None if outs is not None else self._quick[(*attributes.items(),)] if attributes else self._plain
+        except (KeyError, TypeError):
+            program = None
         if program is None:
             program = self._program(outs, attributes)
         try:
@@ -135,11 +140,14 @@ class CompiledFunction:
             if len(self._exact) > _MOST_PROGRAMS:
                 self._exact.pop(next(iter(self._exact)))
                 self._known.clear()
+                self._quick.clear()
         zeros = _zeros(attributes)
-        if zeros is not None and not isinstance(outs, list):
-            self._known[(*attributes.items(),) if outs is None else (outs, *attributes.items())] = program, zeros
         if outs is None and not attributes:
             self._plain = program
+        elif outs is None and zeros == ():
+            self._quick[(*attributes.items(),)] = program
+        elif zeros is not None and not isinstance(outs, list):
+            self._known[(*attributes.items(),) if outs is None else (outs, *attributes.items())] = program, zeros
         return program
 
 

@@ -112,8 +112,9 @@ def hold(value: Any, dtype: DType) -> Any:
     Examples
     --------
     >>> from be_runtime.dtypes import BY_NAME
-    >>> hold(3, BY_NAME["int8"]), hold(300, BY_NAME["int8"]), hold(1.5, BY_NAME["int8"]), hold(1e39, BY_NAME["float32"])
-    (np.int8(3), None, None, None)
+    >>> int8, float32 = BY_NAME["int8"], BY_NAME["float32"]
+    >>> int(hold(3, int8)), hold(300, int8), hold(1.5, int8), hold(1e39, float32)
+    (3, None, None, None)
     """
     import numpy as np
 

@@ -50,7 +50,11 @@ class CompiledFunction:
         self._plain: Program | None = None
 
     def clear(self) -> None:
-        """Forget the compiled programs, so that they are made anew."""
+        """Forget the compiled programs, and all of JAX's that may contain them, so that they are made anew."""
+        from be_runtime.xla import jax_primitive
+
+        if self._exact:
+            jax_primitive.forget_programs()
         self._known.clear()
         self._exact.clear()
         self._quick.clear()

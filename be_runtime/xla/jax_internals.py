@@ -19,6 +19,7 @@ The others are in all releases from 0.6.0 to 0.12.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +44,7 @@ batching_rules = batching.fancy_primitive_batchers
 hide_frames = source_info_util.register_exclusion
 
 vary_alike: Callable[..., Sequence[Any]] = (
-    core.auto_insert_reshard if hasattr(core, "auto_insert_reshard") else core.standard_insert_pvary
+    core.auto_insert_reshard if hasattr(core, "auto_insert_reshard") else core.standard_insert_pvary  # type: ignore[attr-defined]
 )
 """Function that makes arrays vary over the same axes of a mesh, within ``shard_map``."""
 
@@ -57,7 +58,7 @@ def varying(aval: Any) -> frozenset[str]:
 
 def sums_parts() -> bool:
     """Return whether XLA can be told that results of parts are to be summed."""
-    return _HAS_SUMS and bool(jax.config.jax_use_shardy_partitioner)
+    return _HAS_SUMS and bool(jax.config.jax_use_shardy_partitioner)  # type: ignore[attr-defined]
 
 
 def is_local(where: Any) -> bool:
@@ -105,7 +106,7 @@ def high_level_primitive() -> Any:
         This JAX has none, or one without effects.
     """
     try:
-        from jax.experimental import hijax
+        hijax: Any = importlib.import_module("jax.experimental.hijax")
     except ImportError:
         hijax = None
     base = getattr(hijax, "HiPrim", getattr(hijax, "VJPHiPrimitive", None))

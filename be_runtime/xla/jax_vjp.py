@@ -46,9 +46,10 @@ def leaves(tree: Any) -> list[Any]:
     return list(jax.tree_util.tree_leaves(tree))
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+def map_leaves(function: Callable[[Any], Any], tree: Sequence[Any]) -> Sequence[Any]:
     """Replace the arrays of a pytree."""
-    return jax.tree_util.tree_map(function, tree)
+    mapped: Sequence[Any] = jax.tree_util.tree_map(function, tree)
+    return mapped
 
 
 def transposed(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from be_runtime.expressions import evaluate, parse_expression
 
-VMAPPED = "vmap:"
+VMAPPED = "vmap axis "
 """Beginning of the factors of batches, which no name in a declaration has."""
 
 

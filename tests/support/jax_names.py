@@ -17,7 +17,7 @@ def _find(name: str, experimental: str) -> Any:
 
 enable_x64 = _find("enable_x64", "jax.experimental")
 shard_map = _find("shard_map", "jax.experimental.shard_map")
-set_mesh = jax.set_mesh if hasattr(jax, "set_mesh") else jax.sharding.use_mesh
+set_mesh: Any = getattr(jax, "set_mesh", None) or jax.sharding.use_mesh  # type: ignore[attr-defined]
 
 
 def make_mesh(sizes: Sequence[int], names: str, kind: str = "automatic") -> jax.sharding.Mesh:

@@ -44,7 +44,7 @@ CHANGED: dict[str, tuple[Callable[[], bool], str, str]] = {
     "aval.mat": (of_aval("mat"), "0.10.0", ""),
     "aval.vma": (of_aval("vma"), "0.6.0", "0.10.0"),
     "reduction_factors": (lambda: "reduction_factors" in inspect.signature(SdyShardingRule).parameters, "0.7.2", ""),
-    "Shardy, by default": (lambda: bool(jax.config.jax_use_shardy_partitioner), "0.7.0", ""),
+    "Shardy, by default": (lambda: jax.config.jax_use_shardy_partitioner, "0.7.0", ""),  # type: ignore[attr-defined]
     "hijax.HiPrim": (has("jax.experimental.hijax", "HiPrim"), "0.11.2", ""),
     "hijax.VJPHiPrimitive": (has("jax.experimental.hijax", "VJPHiPrimitive.effects"), "0.10.0", "0.11.2"),
 }

@@ -49,7 +49,7 @@ class Case:
                 warnings.simplefilter("always")
                 jitted = jax.jit(function)
                 found = [np.asarray(each) for each in jax.tree_util.tree_leaves(jitted(*placed))]
-                text = jitted.lower(*placed).compile().as_text()
+                text = str(jitted.lower(*placed).compile().as_text())
             expected = [np.asarray(each) for each in jax.tree_util.tree_leaves(reference(*arrays))]
             line["exchanges"] = Counter(EXCHANGES.findall(text))
             line["warnings"] = sorted({str(each.message) for each in caught})
@@ -136,7 +136,7 @@ def split(kind: str) -> None:
     case("two axes")(m.table, [a, b], [P("x"), ALL], jnp.outer)
     case("two axes on two", sizes=(4, 2))(m.table, [a, b], [P("x"), P("y")], jnp.outer)
     case("several results")(m.moments, [x], [ROWS], moments)
-    case("extents of a device")(m.extents, [x], [ROWS], lambda x: np.tile(np.int32([2, 24]), (16, 1)))
+    case("extents of a device")(m.extents, [x], [ROWS], lambda x: np.tile(np.array([2, 24], np.int32), (16, 1)))
     power = functools.partial(m.affine, by=2.5, shift=-0.0, power=3)
     case("attributes")(power, [x], [ROWS], lambda x: 2.5 * x**3)
     case("scratch memory")(m.spare, [x], [ROWS], lambda x: x)
@@ -181,7 +181,7 @@ def gathered(kind: str) -> None:
     case("no error")(m.rows.with_options(on_gather="error"), [x], [ROWS], cumsum)
     if kind == "automatic":  # JAX refuses such parts of explicit axes
         uneven = NamedSharding(make_mesh((8,), "x", kind), ROWS)
-        given = lambda x: jax.lax.with_sharding_constraint(x, uneven)  # noqa: E731
+        given: Any = functools.partial(jax.lax.with_sharding_constraint, shardings=uneven)
         case("not divided")(lambda x: m.rows(given(x)), [x[:10]], [ALL], cumsum)
         case("reduce, uneven")(lambda x, w: m.wsum(given(x), w), [x[:10], w[:10]], [ALL, ALL], lambda x, w: w @ x)
 

@@ -1,0 +1,82 @@
+"""Programs of split calls beyond one process: several processes, JAX's persistent cache, exported programs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import be_runtime
+from be_runtime.xla import partition
+from tests.support.jax_names import make_mesh
+from tests.support.requirements import OPTIONAL
+from tests.support.runtime import ROOT, environment
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def start(program: str, devices: int, *args: object) -> subprocess.Popen[str]:
+    environ = environment(XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}")
+    argv = [sys.executable, "-m", f"tests.compile.be_runtime.call.programs.{program}", *map(str, args)]
+    return subprocess.Popen(argv, cwd=ROOT, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def answers(*processes: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """What each printed; all end, also where one fails."""
+    try:
+        printed = [process.communicate(timeout=200) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * len(processes), printed
+    return [json.loads(out.splitlines()[-1]) for out, _ in printed]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_share_one_mesh(count: int):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    found = answers(*(start("global_arrays", 2, port, count, number) for number in range(count)))
+    expected = {"devices": [2 * count, 2], "rows": True, "wsum": True, "whole": True, "grad": True}
+    assert found == [expected] * count
+
+
+def test_a_second_process_finds_the_program_in_jaxs_cache(tmp_path: Path):
+    first, same, other = (answers(start("kept_programs", 8, tmp_path, shift))[0] for shift in (1, 1, 2))
+    assert first == {"right": True, "hits": 0, "misses": 1}
+    assert same == {"right": True, "hits": 1, "misses": 0}
+    assert other == {"right": True, "hits": 0, "misses": 1}
+
+
+def exporter() -> Any:
+    try:
+        return importlib.import_module("jax.export")
+    except ImportError:  # JAX 0.6 needs absl for it, and doesn't say so
+        return None
+
+
+@pytest.mark.skipif(exporter() is None, reason=f"{OPTIONAL}jax.export")
+def test_a_program_of_two_devices_is_exported():
+    export = exporter()
+    m = be_runtime.load_cpp_file(PROGRAMS / "split_kernels.cc", name="exported")
+    x, w = np.ones((4, 3), np.float32), np.arange(4, dtype=np.float32)
+    mesh = make_mesh((2,), "x")
+    args = [jax.device_put(a, NamedSharding(mesh, spec)) for a, spec in ((x, P("x", None)), (w, P("x")))]
+    checks = [export.DisabledSafetyCheck.custom_call(partition.TARGET)]
+    exported = export.export(jax.jit(lambda x, w: m.wsum(m.rows(x), w)), disabled_checks=checks)(*args)
+    program = jax.jit(exported.call)
+    np.testing.assert_allclose(program(*args), w @ np.cumsum(x, -1))
+    text = str(program.lower(*args).compile().as_text())
+    assert "all-gather" not in text
+    assert text.count(" all-reduce(") == 1

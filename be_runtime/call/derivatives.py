@@ -87,14 +87,14 @@ class Transpose(NamedTuple):
     Parameters
     ----------
     rule : BoundRule
-    index : int
+    argument : int
         Number of the input.
     counts : tuple of (int or None)
         For each input of the call the number of its arrays; None for one array that is no sequence.
     """
 
     rule: BoundRule
-    index: int
+    argument: int
     counts: tuple[int | None, ...]
 
     def __call__(self, like: Any, *arrays: Any) -> Any:
@@ -102,7 +102,7 @@ class Transpose(NamedTuple):
         rest = iter(arrays)
         inputs = [next(rest) if count is None else [next(rest) for _ in range(count)] or None for count in self.counts]
         found = self.rule(*inputs)
-        self.rule.check_like(f"argument {self.index}", like, found)
+        self.rule.check_like(f"argument {self.argument}", like, found)
         return found
 
 

@@ -82,14 +82,27 @@ class BoundRule:
 
 
 class Transpose(NamedTuple):
-    """A rule that maps cotangents of the results to that of one input."""
+    """A rule that maps cotangents of the results to that of one input, in a call with some arrays.
+
+    Parameters
+    ----------
+    rule : BoundRule
+    argument : int
+        Number of the input.
+    counts : tuple of (int or None)
+        For each input of the call the number of its arrays; None for one array that is no sequence.
+    """
 
     rule: BoundRule
+    argument: int
+    counts: tuple[int | None, ...]
 
     def __call__(self, like: Any, *arrays: Any) -> Any:
         """Compute the cotangent of an input, which must be as `like` is."""
-        found = self.rule(*arrays)
-        self.rule.check_like("the input", like, found)
+        rest = iter(arrays)
+        inputs = [next(rest) if count is None else [next(rest) for _ in range(count)] or None for count in self.counts]
+        found = self.rule(*inputs)
+        self.rule.check_like(f"argument {self.argument}", like, found)
         return found
 
 
@@ -125,10 +138,16 @@ class Derivative(NamedTuple):
         return full
 
     def bound_transposes(
-        self, label: str, attributes: Mapping[str, Any], key: Hashable
+        self, label: str, arrays: Sequence[Any], attributes: Mapping[str, Any], key: Hashable
     ) -> tuple[tuple[int, Transpose], ...]:
-        """Return the transposes with the attributes of a call."""
-        return tuple((index, Transpose(rule.bound(label, attributes, key))) for index, rule in self.transposes)
+        """Return the transposes for a call, by the number of the array among those that are there."""
+        counts = tuple(0 if a is None else len(a) if isinstance(a, tuple | list) else None for a in arrays)
+        starts = [sum(1 if count is None else count for count in counts[:index]) for index in range(len(counts))]
+        return tuple(
+            (starts[index], Transpose(rule.bound(label, attributes, key), index, counts))
+            for index, rule in self.transposes
+            if index < len(counts) and counts[index] is None
+        )
 
 
 def _pair(ruled: Run, results: int, forward: BoundRule | None, backward: BoundRule) -> tuple[Run, Run]:

@@ -173,8 +173,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
             An entry point of the module, by name, or a Python function. It takes the arrays of a call with the
             cotangent of the results in place of the input, and gives the cotangent of the input.
         linear_in : int or sequence of int
-            Numbers of the inputs that `transpose` is for. A function may be linear in several inputs, each with a
-            transpose of its own.
+            Numbers of the inputs that `transpose` is for, one array each. A function may be linear in several inputs,
+            each with a transpose of its own.
 
         Raises
         ------
@@ -229,7 +229,6 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         """Make the function of arrays for some attributes."""
         described, targets = self._options.outs if outs is None else outs, self._targets()
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
-        transposes = derivative.bound_transposes(self.__qualname__, every, converted)
 
         def run(*arrays: Any) -> Any:
             resolved = resolve(
@@ -240,6 +239,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
                 as_array=jax_port.as_array,
                 aliases=dict(self._options.aliases),
             )
+            transposes = derivative.bound_transposes(self.__qualname__, arrays, every, converted)
             shown = bind_call(self.__qualname__, resolved, self._options, targets, converted, transposes)
             return shown[0] if resolved.is_single else shown
 

@@ -151,7 +151,7 @@ def on_explicit_parts(
     For a kernel whose launch is a Python function of the arrays: it is called with the shapes of one device.
     """
     axes = _split_axes(split, [jax.typeof(each) for each in operands])
-    if not axes:
+    if not axes or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
         return None
     inputs, outputs = ([_spec(axes, factors) for factors in each] for each in (split.operands, split.results))
     summed = tuple(name for factor in split.partial_sums() if factor in axes for name in _names(axes[factor]))

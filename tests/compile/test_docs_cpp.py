@@ -20,6 +20,7 @@ PAGES = (
     "docs/errors.md",
     "docs/from-brainevent.md",
     "docs/settings.md",
+    "docs/transforms.md",
     "docs/tutorial-cpp.md",
 )
 

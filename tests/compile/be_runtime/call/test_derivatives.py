@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from be_runtime import ArgumentError, CompiledModule, GradientError, TransformEr
 Function = Callable[..., Any]
 
 SOURCE = r"""
+#include <optional>
 #include "brainevent/common.h"
 
 static const float* in(const BE::Tensor& x) { return x.data_ptr<float>(); }
@@ -75,6 +77,15 @@ void pick(const BE::Tensor x, const BE::Tensor at, BE::Tensor y) {
 void place(const BE::Tensor x, const BE::Tensor at, const BE::Tensor g, BE::Tensor y) {
   for (int64_t i = 0; i < y.numel(); ++i) y.data_ptr<float>()[i] = 0;
   for (int64_t i = 0; i < g.numel(); ++i) y.data_ptr<float>()[at.data_ptr<int32_t>()[i]] += in(g)[i];
+}
+
+// @BE product arg?[n] arg[n] arg...[n] ret[n]
+void product(const std::optional<BE::Tensor>& w, const BE::Tensor x, const BE::Tensors rest, BE::Tensor y) {
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    float all = w ? in(*w)[i] * in(x)[i] : in(x)[i];
+    for (const BE::Tensor& each : rest) all *= in(each)[i];
+    y.data_ptr<float>()[i] = all;
+  }
 }
 
 // @BE scale arg[b n] arg[n] ret[b n] parallel[b]
@@ -205,6 +216,28 @@ def test_integers_have_no_cotangents(m: CompiledModule):
     assert jax.jvp(m.floor, (X,), (X,))[1].dtype == jax.dtypes.float0
 
 
+@pytest.mark.parametrize("w", [None, 2 * X])
+@pytest.mark.parametrize("count", [0, 2])
+def test_optional_arrays_and_any_number_of_them(m: CompiledModule, w: Any, count: int):
+    def reference(w: Any, x: Any, rest: Any) -> Any:
+        return math.prod(rest, start=x if w is None else w * x)
+
+    m.product.deftranspose(lambda w, g, rest: reference(w, g, rest or ()), linear_in=1)
+    args = (X, [X + 1, X + 2][:count])
+    losses = [lambda *args, f=f: jnp.sin(f(w, *args)).sum() for f in (m.product, reference)]
+    agree(jax.grad(losses[0])(*args), jax.grad(losses[1])(*args))
+    tangents = [jax.jvp(lambda x, f=f: f(w, x, args[1]), (X,), (X,)) for f in (m.product, reference)]
+    agree(*tangents)
+
+    def backward(given: Any, g: Any) -> Any:
+        w, x, rest = given
+        slopes = [g * reference(w, x, rest) / each for each in (x, *rest)]
+        return None if w is None else g * reference(None, x, rest), slopes[0], slopes[1:]
+
+    m.product.defvjp(None, backward)
+    agree(jax.grad(losses[0], BOTH)(*args), jax.grad(losses[1], BOTH)(*args))
+
+
 def test_a_batch_of_a_parallel_kernel_is_one_call_with_derivatives(m: CompiledModule):
     m.scale.defvjp(None, lambda given, g: (m.scale(g, given[1]), m.scale_w(given[0], g)))
     batched = jax.vmap(m.scale, (0, None))
@@ -307,9 +340,9 @@ BAD: dict[str, tuple[Callable[[CompiledModule], Any], str]] = {
     ),
     "transpose of another shape": (
         deftranspose(lambda a, g, alpha: g),
-        "gives float32[3] for the input, which is float32[4]",
+        "gives float32[3] for argument 1, which is float32[4]",
     ),
-    "transpose of nothing": (deftranspose(lambda a, g, alpha: None), "gives None for the input, which is float32[4]"),
+    "transpose of nothing": (deftranspose(lambda a, g, alpha: None), "gives None for argument 1, which is float32[4]"),
     "linear in no input": (deftranspose("matvec_t", ()), "linear_in is (), but derivatives.matvec has inputs 0 to 1"),
     "linear in an absent input": (
         deftranspose("matvec_t", 2),

@@ -85,6 +85,8 @@ def _convert(what: str, param: Param, value: Any) -> Value:
         case AttrKind.STRUCT:
             if not isinstance(value, Mapping):
                 raise _refused(what, value, f"a dict of {render_type(param)}")
+            if not all(isinstance(name, str) for name in value):
+                raise _refused(what, value, "a dict with names")
             return Fields(convert_attributes(what, param.fields, value))
 
 
@@ -173,14 +175,14 @@ def _string(what: str, value: Any) -> str:
         raise _refused(what, value, "a string without NUL")
     if any("\ud800" <= each <= "\udfff" for each in value):
         raise _refused(what, value, "a string that UTF-8 can hold")
-    return str(value)
+    return str.__str__(value)  # a member of an enumeration may be a string and write another one
 
 
 def _choice(what: str, choices: Sequence[str], value: Any) -> str:
     name = value.name if isinstance(value, Enum) else value
-    if name not in choices:
+    if not isinstance(name, str) or name not in choices:
         raise _refused(what, value, f"one of {', '.join(choices)}")
-    return str(name)
+    return str.__str__(name)
 
 
 def dtype_of(what: str, value: Any) -> DType:
@@ -188,8 +190,8 @@ def dtype_of(what: str, value: Any) -> DType:
     import numpy as np
 
     try:
-        name = value if isinstance(value, str) else np.dtype(value).name
-    except TypeError:
+        name = value if isinstance(value, str) else "" if value is None else np.dtype(value).name
+    except (TypeError, ValueError):
         name = ""
     if name not in BY_NAME:
         raise _refused(what, value, "a dtype")

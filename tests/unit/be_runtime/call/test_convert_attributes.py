@@ -30,6 +30,10 @@ class Mode(enum.Enum):
     slow = 8
 
 
+class Text(str, enum.Enum):  # noqa: UP042 - its text is another than its value
+    fast = "slow"
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "jax_value"),
     [
@@ -48,8 +52,10 @@ class Mode(enum.Enum):
         ("float16", 0.1, np.float16(0.1).view(np.uint16)),
         ("bfloat16", 0.1, ml_dtypes.bfloat16(0.1).view(np.uint16)),
         ("string", "sum", "sum"),
+        ("string", Text.fast, "slow"),
         ("enum(fast slow)", "slow", "slow"),
         ("enum(fast slow)", Mode.fast, "fast"),
+        ("enum(fast slow)", Text.fast, "fast"),
         ("dtype", "float32", np.int32(11)),
         ("dtype", np.float64, np.int32(12)),
     ],
@@ -91,9 +97,14 @@ def test_values_of_several_numbers() -> None:
         ("string", "a\0b", "which is not a string without NUL"),
         ("string", "\udc80", "which is not a string that UTF-8 can hold"),
         ("enum(fast slow)", "quick", "f: a is 'quick', which is not one of fast, slow"),
+        ("enum(fast slow)", np.array(["fast", "slow"]), "which is not one of fast, slow"),
+        ("enum(fast slow)", np.array(["fast"]), "which is not one of fast, slow"),
         ("dtype", "float31", "f: a is 'float31', which is not a dtype"),
+        ("dtype", None, "f: a is None, which is not a dtype"),
+        ("dtype", (np.int32, -1), "which is not a dtype"),
         ("{lr:float32}", 3, "f: a is 3, which is not a dict of {lr:float32}"),
         ("{lr:float32}", {"lr": "x"}, "f: a: lr is 'x', which is not a valid float32"),
+        ("{lr:float32}", {"lr": 1, 2: 3}, "which is not a dict with names"),
         ("{lr:float32}", {}, "f: a needs the attribute 'lr'"),
         ("{lr:float32}", {"rl": 1, "lr": 2}, "f: a has no attribute 'rl'; it takes (lr: float32)"),
     ],

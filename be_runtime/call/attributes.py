@@ -162,10 +162,27 @@ def _array(what: str, dtype: DType, value: Any) -> Numbers:
         raise _refused(what, value, f"an array of {dtype.name}") from None
     if flat.dtype == numpy_dtype(dtype):
         return Numbers(dtype.array_type.name, flat.tobytes(), is_array=True)
+    cast = _cast(flat, dtype)
+    if cast is not None:
+        return Numbers(dtype.array_type.name, cast.tobytes(), is_array=True)
     held = [hold(each, dtype) for each in flat.tolist()]
     if None in [number if number is None else 0 for number in held]:
         raise _refused(what, value, f"an array of {dtype.name}")
     return Numbers(dtype.array_type.name, b"".join(number.tobytes() for number in held), is_array=True)
+
+
+def _cast(flat: Any, dtype: DType) -> Any:
+    """Convert many numbers at once, as `hold` does; None if one does not fit, or they must be looked at one by one."""
+    import numpy as np
+
+    if flat.dtype.kind == "f" and dtype.kind == "float":
+        with np.errstate(over="ignore"):
+            cast = flat.astype(numpy_dtype(dtype))
+        return cast if np.array_equal(np.isfinite(cast), np.isfinite(flat)) else None
+    if flat.dtype.kind in "iu" and dtype.kind in ("int", "uint") and flat.size > 0:
+        fits = hold(flat.min(), dtype) is not None and hold(flat.max(), dtype) is not None
+        return flat.astype(numpy_dtype(dtype)) if fits else None
+    return None
 
 
 def _string(what: str, value: Any) -> str:

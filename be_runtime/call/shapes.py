@@ -187,7 +187,8 @@ def compute(label: str, expression: Expression, values: Mapping[str, int]) -> in
         return evaluate(expression, values)
     except ValueError as error:
         known = ", ".join(f"{name} = {values[name]}" for name in expression.names)
-        raise ArgumentError(f"{label}: {expression} can't be computed for {known}: {error}") from None
+        case = f" for {known}" if known else ""
+        raise ArgumentError(f"{label}: {expression} can't be computed{case}: {error}") from None
 
 
 def _known(label: str, name: str, values: Mapping[str, int]) -> int:

@@ -6,6 +6,7 @@ import enum
 import math
 import struct
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -113,6 +114,21 @@ def test_values_that_do_not_fit_are_named(kind: str, value: object, message: str
     with pytest.raises(ArgumentError) as caught:
         convert(kind, value)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("given", [np.int64, np.uint64, np.int8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("values", [[1, 0, 2], [-1, 3], [200, 127], [math.nan, math.inf, -0.0], [0.1, 1e-40], [1e39]])
+def test_an_array_is_converted_as_its_numbers_one_by_one(kind: str, given: type, values: list[float]) -> None:
+    with np.errstate(all="ignore"):
+        array: np.ndarray[Any, Any] = np.array(values).astype(given)
+    try:
+        one_by_one = [as_jax(convert(kind, each)) for each in array]
+    except ArgumentError:
+        with pytest.raises(ArgumentError, match="not an array of"):
+            convert(f"{kind}[]", array)
+    else:
+        assert as_jax(convert(f"{kind}[]", array)).tobytes() == b"".join(each.tobytes() for each in one_by_one)
 
 
 def test_equal_numbers_with_other_bits_differ() -> None:

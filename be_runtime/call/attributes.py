@@ -85,6 +85,8 @@ def _convert(what: str, param: Param, value: Any) -> Value:
         case AttrKind.STRUCT:
             if not isinstance(value, Mapping):
                 raise _refused(what, value, f"a dict of {render_type(param)}")
+            if not all(isinstance(name, str) for name in value):
+                raise _refused(what, value, "a dict with names")
             return Fields(convert_attributes(what, param.fields, value))
 
 
@@ -160,10 +162,27 @@ def _array(what: str, dtype: DType, value: Any) -> Numbers:
         raise _refused(what, value, f"an array of {dtype.name}") from None
     if flat.dtype == numpy_dtype(dtype):
         return Numbers(dtype.array_type.name, flat.tobytes(), is_array=True)
+    cast = _cast(flat, dtype)
+    if cast is not None:
+        return Numbers(dtype.array_type.name, cast.tobytes(), is_array=True)
     held = [hold(each, dtype) for each in flat.tolist()]
     if None in [number if number is None else 0 for number in held]:
         raise _refused(what, value, f"an array of {dtype.name}")
     return Numbers(dtype.array_type.name, b"".join(number.tobytes() for number in held), is_array=True)
+
+
+def _cast(flat: Any, dtype: DType) -> Any:
+    """Convert many numbers at once, as `hold` does; None if one does not fit, or they must be looked at one by one."""
+    import numpy as np
+
+    if flat.dtype.kind == "f" and dtype.kind == "float":
+        with np.errstate(over="ignore"):
+            cast = flat.astype(numpy_dtype(dtype))
+        return cast if np.array_equal(np.isfinite(cast), np.isfinite(flat)) else None
+    if flat.dtype.kind in "iu" and dtype.kind in ("int", "uint") and flat.size > 0:
+        fits = hold(flat.min(), dtype) is not None and hold(flat.max(), dtype) is not None
+        return flat.astype(numpy_dtype(dtype)) if fits else None
+    return None
 
 
 def _string(what: str, value: Any) -> str:
@@ -173,14 +192,14 @@ def _string(what: str, value: Any) -> str:
         raise _refused(what, value, "a string without NUL")
     if any("\ud800" <= each <= "\udfff" for each in value):
         raise _refused(what, value, "a string that UTF-8 can hold")
-    return str(value)
+    return str.__str__(value)  # a member of an enumeration may be a string and write another one
 
 
 def _choice(what: str, choices: Sequence[str], value: Any) -> str:
     name = value.name if isinstance(value, Enum) else value
-    if name not in choices:
+    if not isinstance(name, str) or name not in choices:
         raise _refused(what, value, f"one of {', '.join(choices)}")
-    return str(name)
+    return str.__str__(name)
 
 
 def dtype_of(what: str, value: Any) -> DType:
@@ -188,8 +207,8 @@ def dtype_of(what: str, value: Any) -> DType:
     import numpy as np
 
     try:
-        name = value if isinstance(value, str) else np.dtype(value).name
-    except TypeError:
+        name = value if isinstance(value, str) else "" if value is None else np.dtype(value).name
+    except (TypeError, ValueError):
         name = ""
     if name not in BY_NAME:
         raise _refused(what, value, "a dtype")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
 from be_runtime.call.resolve import as_argument
+from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_port
 from be_runtime.xla.attribute_values import Value
 
@@ -60,7 +62,7 @@ class CompiledFunction:
         self._quick.clear()
         self._plain = None
 
-    def __call__(self, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
+    def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
         """Call the kernel.
 
         Parameters
@@ -85,7 +87,7 @@ class CompiledFunction:
             The kernel is not for the platform of the program.
         """
         try:
-            program = None if outs is not None else self._quick[(*attributes.items(),)] if attributes else self._plain
+            program = None if outs is not None else self._quick[_key(attributes)] if attributes else self._plain
         except (KeyError, TypeError):
             program = None
         if program is None:
@@ -122,7 +124,7 @@ class CompiledFunction:
     def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
         """Return the program for some keyword arguments, by Python's equality if that is theirs."""
         try:
-            program, zeros = self._known[(*attributes.items(),) if outs is None else (outs, *attributes.items())]
+            program, zeros = self._known[(outs, *_key(attributes))]
         except (KeyError, TypeError):
             return self._find(outs, attributes)
         if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
@@ -137,9 +139,16 @@ class CompiledFunction:
         described = tuple(outs) if isinstance(outs, list) else outs
         if outs is not None and not callable(outs):  # arrays have no hash
             described = jax_port.like_arrays(described)
+        try:
+            hash(described)
+        except TypeError:
+            raise ArgumentError(
+                f"{self.__qualname__}: outs is {outs!r}", hints=("pass a jax.ShapeDtypeStruct, or a tuple of them",)
+            ) from None
         program = self._exact.get((described, converted))
         if program is None:
-            program = jax_call.compiled(self._trace(described, dict(attributes), converted))
+            own = copy.deepcopy(dict(attributes))  # the caller may change an array before a later trace
+            program = jax_call.compiled(self._trace(described, own, converted))
             program = self._exact.setdefault((described, converted), program)
             if len(self._exact) > _MOST_PROGRAMS:
                 self._exact.pop(next(iter(self._exact)))
@@ -148,11 +157,21 @@ class CompiledFunction:
         zeros = _zeros(attributes)
         if outs is None and not attributes:
             self._plain = program
-        elif outs is None and zeros == ():
-            self._quick[(*attributes.items(),)] = program
-        elif zeros is not None and not isinstance(outs, list):
-            self._known[(*attributes.items(),) if outs is None else (outs, *attributes.items())] = program, zeros
+        elif zeros is not None:
+            key = _key(attributes)
+            if len(self._known) + len(self._quick) >= _MOST_PROGRAMS:
+                self._known.clear()
+                self._quick.clear()
+            if outs is None and not zeros:
+                self._quick[key] = program
+            else:
+                self._known[(described, *key)] = program, zeros
         return program
+
+
+def _key(attributes: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return attributes with their types, since an enumeration's member, or a complex number, may equal an int."""
+    return (*attributes.items(), *map(type, attributes.values()))
 
 
 def _zeros(attributes: Mapping[str, Any]) -> Zeros | None:

@@ -16,6 +16,9 @@ Argument = ArraySpec | None | Sequence[ArraySpec]
 """An array, None for one that is left out, or several for a parameter that takes any number."""
 
 
+_MOST_BYTES = 2**47
+
+
 class Bound(NamedTuple):
     """An extent, and the array that it is from."""
 
@@ -184,7 +187,8 @@ def compute(label: str, expression: Expression, values: Mapping[str, int]) -> in
         return evaluate(expression, values)
     except ValueError as error:
         known = ", ".join(f"{name} = {values[name]}" for name in expression.names)
-        raise ArgumentError(f"{label}: {expression} can't be computed for {known}: {error}") from None
+        case = f" for {known}" if known else ""
+        raise ArgumentError(f"{label}: {expression} can't be computed{case}: {error}") from None
 
 
 def _known(label: str, name: str, values: Mapping[str, int]) -> int:
@@ -308,4 +312,8 @@ def scratch_bytes(label: str, params: Sequence[Param], extents: Extents) -> tupl
     """Compute the bytes of each scratch memory that the entry point declares."""
     values = extents.values()
     sizes = (param.axes[0] for param in params if param.role is Role.SCRATCH and param.axes is not None)
-    return tuple(compute(label, size, values) for size in sizes if isinstance(size, Expression))
+    found = [(size, compute(label, size, values)) for size in sizes if isinstance(size, Expression)]
+    for size, count in found:
+        if count > _MOST_BYTES:
+            raise ArgumentError(f"{label}: scratch[{size}] is {count} bytes, more than any machine has")
+    return tuple(count for _, count in found)

@@ -30,7 +30,6 @@ from be_runtime.spec.axes import LEADING, Axes, Axis, axis_names, render_axes
 from be_runtime.spec.model import EntryPoint, Many, Param, Role
 
 _GENERATED = "be_runtime generated code"
-_GRAPH_SUFFIX = "_graph"
 _FEW_TENSORS, _FEW_IN_ALL = 8, 48
 """Up to so many tensors, an entry point's handler is compiled with it: g++ takes some 5 ms for each, and more for each
 of many. With more than these, calls would not be faster either."""
@@ -54,7 +53,7 @@ class Binding(NamedTuple):
     entry : EntryPoint
     symbol : str
         C identifier, unique in the library. The trampoline is ``be_call_<symbol>``, the handlers are
-        ``be_ffi_<symbol>`` and ``be_ffi_<symbol>_graph``.
+        ``be_ffi_<symbol>`` and ``be_graph_<symbol>``.
     export : str
         Name in the module: the last part of its target's name.
     """
@@ -70,12 +69,12 @@ class Binding(NamedTuple):
 
     def handler(self, *, allow_cuda_graph: bool) -> str:
         """Return the symbol of the function that XLA calls."""
-        return f"be_ffi_{self.symbol}" + (_GRAPH_SUFFIX if allow_cuda_graph else "")
+        return f"be_{'graph' if allow_cuda_graph else 'ffi'}_{self.symbol}"
 
     @property
     def instantiate(self) -> str:
         """Symbol of the function that XLA calls when it compiles a program; empty for an entry point without state."""
-        return f"be_ffi_{self.symbol}_instantiate" if self.entry.with_role(Role.STATE) else ""
+        return f"be_instantiate_{self.symbol}" if self.entry.with_role(Role.STATE) else ""
 
 
 def line_directive(line: int, name: str) -> str:

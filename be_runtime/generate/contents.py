@@ -51,7 +51,7 @@ def parse_contents(text: str | bytes) -> dict[str, Handlers]:
 
     Examples
     --------
-    >>> parse_contents(render_contents({"f": Handlers("be_ffi_f", "be_ffi_f_graph", spec=("arg", "ret"))}))["f"].spec
+    >>> parse_contents(render_contents({"f": Handlers("be_ffi_f", "be_graph_f", spec=("arg", "ret"))}))["f"].spec
     ('arg', 'ret')
     """
     rows: dict[str, list[Any]] = json.loads(text)["functions"]

@@ -25,6 +25,8 @@ _JOINED = re.compile(
 """Two arguments in one string: an option, a space, and its value or the next option."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
+_LONGEST_NAME = 200
+"""It is the name of files, with an ending."""
 
 
 class Unit(NamedTuple):
@@ -144,6 +146,8 @@ def check_name(value: object, argument: str = "name") -> str:
             f"{argument}={value!r} is not allowed",
             hints=("the name comes first, then the source" if "\n" in value else allowed,),
         )
+    if len(value) > _LONGEST_NAME:
+        raise ArgumentError(f"{argument} has {len(value)} characters, and {_LONGEST_NAME} are allowed")
     return value
 
 

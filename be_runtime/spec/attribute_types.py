@@ -80,11 +80,13 @@ def _names(names: list[str], what: str) -> tuple[str, ...]:
     """Check names, at least one, each an identifier and none twice."""
     if not names:
         raise ValueError(f"{what} is empty")
-    for index, name in enumerate(names):
+    seen: set[str] = set()
+    for name in names:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{what} has {name!r}, which is not an identifier")
-        if name in names[:index]:
+        if name in seen:
             raise ValueError(f"{what} has {name!r} twice")
+        seen.add(name)
     return tuple(names)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import SourceSpan, SpecError
 from be_runtime.spec.attribute_types import parse_default, render_default
@@ -30,6 +32,7 @@ _KINDS = {
     Shape.DTYPE: (AttrKind.DTYPE, Kind.WORD),
 }
 """The attribute that a parameter takes, and the literal that can be its default."""
+_UNSPELT = re.compile(r"[\s(){}]")
 _HANDLES = frozenset({"int64", "uint64"})
 _KEPT = {Shape.WORKSPACE: Role.SCRATCH, Shape.STATE: Role.STATE}
 _BY_TYPE = {Shape.STREAM: Role.STREAM, **_KEPT}
@@ -133,12 +136,17 @@ def _attribute(cpp: CppParam, places: Places) -> Param | None:
     if cpp.shape not in _KINDS:
         return None
     kind, literal_kind = _KINDS[cpp.shape]
-    fields = tuple(field for member in cpp.members if (field := _attribute(member, places)) is not None)
+    fields = tuple(_spelt(field) for member in cpp.members if (field := _attribute(member, places)) is not None)
     param = Param(role=Role.ATTR, name=cpp.name, dtype=cpp.dtype, kind=kind, choices=cpp.choices, fields=fields)
     literal = read_literal(cpp.default, places)
     if literal is None or literal[0] is not literal_kind:
         return param
     return _with_default(param, literal[1].lower() if kind is AttrKind.DTYPE else literal[1]) or param
+
+
+def _spelt(field: Param) -> Param:
+    """Return a field without a default that the arg_spec can't spell: a text with spaces or brackets."""
+    return field._replace(default=None) if _UNSPELT.search(str(field.default)) else field
 
 
 def _with_default(param: Param, text: str) -> Param | None:

@@ -122,7 +122,10 @@ def check_layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> La
     """Check layouts: a permutation of the axes of each array."""
     if given is None:
         return None
-    layouts = tuple(None if each is None else tuple(each) for each in given)
+    try:
+        layouts = tuple(None if each is None else tuple(map(int, each)) for each in given)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what} must have a sequence of axes, or None, for each array, not {given!r}") from None
     for index, each in enumerate(layouts):
         if each is not None and sorted(each) != list(range(len(each))):
             raise ArgumentError(f"{what}[{index}] is {each}, which is not a permutation of an array's axes")

@@ -87,8 +87,10 @@ def stage_capsules(stages: Mapping[str, object]) -> dict[str, object]:
 def like_arrays(outs: Any) -> Any:
     """Replace each array of a pytree, such as a sequence, by its shape and dtype."""
     import jax
+    import numpy as np
 
-    return jax.tree_util.tree_map(lambda leaf: shape_of(leaf) if isinstance(leaf, jax.Array) else leaf, outs)
+    arrays = (jax.Array, np.ndarray)
+    return jax.tree_util.tree_map(lambda leaf: shape_of(leaf) if isinstance(leaf, arrays) else leaf, outs)
 
 
 def shape_of(array: Any) -> Any:

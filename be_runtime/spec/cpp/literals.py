@@ -13,6 +13,7 @@ from be_runtime.spec.cpp.places import Places
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)([uU]?)(?:[lL]|ll|LL)?")
 _REAL = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fF]?)")
 _TEXT = re.compile(r'"([^"\\]*)"')
+_NAME = re.compile(r"(?::: )?\w+(?: :: \w+)*")
 _BASES = {"0x": 16, "0b": 2}
 
 
@@ -25,7 +26,7 @@ def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | 
     --------
     >>> from be_runtime.source_text import SourceText
     >>> from be_runtime.spec.cpp.lexer import significant
-    >>> for text in ("-0.1f", "0x1'0u", "true", "Mode::kFast", '"sum"', "n + 1"):
+    >>> for text in ("-0.1f", "0x1'0u", "true", "Mode::kFast", '"sum"', "not true"):
     ...     print(read_literal(significant(text), Places.of([SourceText(name="a.cc", text=text)])))
     (<Kind.NUMBER: 'number'>, '-0.10000000149011612')
     (<Kind.NUMBER: 'number'>, '16')
@@ -45,7 +46,7 @@ def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | 
     if len(rest) == 1 and rest[0].kind is Kind.STRING:
         match = _TEXT.fullmatch(places.text(rest[0].start, len(texts[0])))  # the token's own text is blank
         return (Kind.STRING, match[1]) if match else None
-    if rest[-1].kind is Kind.WORD and all((token.text == "::") != (token.kind is Kind.WORD) for token in rest):
+    if rest[-1].kind is Kind.WORD and _NAME.fullmatch(" ".join(texts)):
         return (Kind.NUMBER if texts[-1] in ("true", "false") else Kind.WORD), texts[-1]
     return None
 

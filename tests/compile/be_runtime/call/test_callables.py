@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from be_runtime import ArgumentError, CompiledModule, RegistrationError, Transfo
 
 SOURCE = r"""
 #include "brainevent/common.h"
+#include <cmath>
+#include <complex>
 #include <cstdio>
 
 static const float* floats(const BE::Tensor& x) { return x.data_ptr<float>(); }
@@ -61,6 +64,16 @@ void bins(const BE::Tensor x, BE::Tensor y, int count) {
   for (int64_t i = 0; i < y.numel(); ++i) y.data_ptr<float>()[i] = floats(x)[0] + static_cast<float>(count);
 }
 
+enum class Mode { fast, slow };
+
+// @BE choose arg[] ret[]:int32 attr.mode
+void choose(const BE::Tensor x, BE::Tensor y, Mode mode) { y.data_ptr<int32_t>()[0] = static_cast<int32_t>(mode); }
+
+// @BE choose_graph arg[] ret[]:float32 attr.self
+void choose_graph(const BE::Tensor x, BE::Tensor y, std::complex<float> self) {
+  y.data_ptr<float>()[0] = std::copysign(1.0f, self.imag());
+}
+
 static int order = 0;
 
 // @BE stamp arg[] ret[]:int32
@@ -103,7 +116,8 @@ def test_outs_a_struct_gives_an_array_and_a_sequence_a_tuple(module: CompiledMod
     out = jax.ShapeDtypeStruct((4,), jnp.float32)
     assert isinstance(module.twice(X), jax.Array)
     assert isinstance(module.twice(X, outs=out), jax.Array)
-    for outs in ([out], (out,)):
+    assert isinstance(module.twice(X, outs=X), jax.Array)
+    for outs in ([out], (out,), [X], (jnp.asarray(X),)):
         (y,) = module.twice(X, outs=outs)
         assert y.tolist() == [0, 2, 4, 6]
     like = module["path"].with_options(
@@ -119,6 +133,30 @@ def test_the_sign_of_zero_and_the_type_of_a_number_are_kept(module: CompiledModu
         assert np.float32(found).tobytes() == np.float32(by).tobytes(), by
 
 
+class Number(enum.IntEnum):
+    fast = 1
+
+
+class Other(enum.IntEnum):
+    slow = 1
+
+
+def test_equal_values_of_other_types_are_other_attributes(module: CompiledModule) -> None:
+    assert [module.choose(0, mode=mode).item() for mode in (Number.fast, Other.slow)] == [0, 1]
+    with pytest.raises(ArgumentError, match="mode is 1, which is not one of fast, slow"):
+        module.choose(0, mode=1)
+    numbers = (0.0, 0j, complex(0, -0.0), 1.0, complex(1, -0.0))
+    assert [module.choose_graph(0, self=number).item() for number in numbers] == [1, 1, -1, 1, -1]
+
+
+def test_an_array_that_changes_leaves_programs_alone(module: CompiledModule) -> None:
+    count = np.array(3)
+    assert module.bins(X, count=count).shape == (3, 1)
+    count[...] = 5
+    assert module.bins(X[:3], count=3).shape == (3, 0)
+    assert module.bins(X[:3], count=count).shape == (5, 0)
+
+
 @pytest.mark.parametrize(
     ("function", "arrays", "attributes", "message"),
     [
@@ -129,6 +167,7 @@ def test_the_sign_of_zero_and_the_type_of_a_number_are_kept(module: CompiledModu
         ("scale", [(3,)], {}, "needs the attribute 'by'"),
         ("pairs", [(3,)], {}, "n/2 can't be computed for n = 3: 3 is not divisible by 2"),
         ("path", [(3,)], {}, "the shape of result 0 does not follow from the arg_spec"),
+        ("path", [(3,)], {"outs": {"a": X}}, "outs is {'a': array("),
     ],
 )
 def test_a_bad_call_is_refused_before_anything_runs(
@@ -201,6 +240,8 @@ def test_layouts_and_aliases_are_those_of_ffi_call(module: CompiledModule) -> No
     assert jnp.array_equal(module.twice.with_options(input_output_aliases={0: 0})(X), 2 * X)
     with pytest.raises(ArgumentError, match="twice: output_layouts describes 2 arrays, but the call has 1"):
         module.twice.with_options(output_layouts=[None, None])(X)
+    with pytest.raises(ArgumentError, match="input_layouts must have a sequence of axes"):
+        module.twice.with_options(input_layouts=[3])  # type: ignore[list-item]
     with pytest.raises(ArgumentError, match="not a permutation"):
         module.twice.with_options(input_layouts=[(1, 1)])
     with pytest.raises(ArgumentError, match="can't be output 0"):

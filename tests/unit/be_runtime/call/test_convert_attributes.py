@@ -6,6 +6,7 @@ import enum
 import math
 import struct
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +31,10 @@ class Mode(enum.Enum):
     slow = 8
 
 
+class Text(str, enum.Enum):  # noqa: UP042 - its text is another than its value
+    fast = "slow"
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "jax_value"),
     [
@@ -48,8 +53,10 @@ class Mode(enum.Enum):
         ("float16", 0.1, np.float16(0.1).view(np.uint16)),
         ("bfloat16", 0.1, ml_dtypes.bfloat16(0.1).view(np.uint16)),
         ("string", "sum", "sum"),
+        ("string", Text.fast, "slow"),
         ("enum(fast slow)", "slow", "slow"),
         ("enum(fast slow)", Mode.fast, "fast"),
+        ("enum(fast slow)", Text.fast, "fast"),
         ("dtype", "float32", np.int32(11)),
         ("dtype", np.float64, np.int32(12)),
     ],
@@ -91,9 +98,14 @@ def test_values_of_several_numbers() -> None:
         ("string", "a\0b", "which is not a string without NUL"),
         ("string", "\udc80", "which is not a string that UTF-8 can hold"),
         ("enum(fast slow)", "quick", "f: a is 'quick', which is not one of fast, slow"),
+        ("enum(fast slow)", np.array(["fast", "slow"]), "which is not one of fast, slow"),
+        ("enum(fast slow)", np.array(["fast"]), "which is not one of fast, slow"),
         ("dtype", "float31", "f: a is 'float31', which is not a dtype"),
+        ("dtype", None, "f: a is None, which is not a dtype"),
+        ("dtype", (np.int32, -1), "which is not a dtype"),
         ("{lr:float32}", 3, "f: a is 3, which is not a dict of {lr:float32}"),
         ("{lr:float32}", {"lr": "x"}, "f: a: lr is 'x', which is not a valid float32"),
+        ("{lr:float32}", {"lr": 1, 2: 3}, "which is not a dict with names"),
         ("{lr:float32}", {}, "f: a needs the attribute 'lr'"),
         ("{lr:float32}", {"rl": 1, "lr": 2}, "f: a has no attribute 'rl'; it takes (lr: float32)"),
     ],
@@ -102,6 +114,21 @@ def test_values_that_do_not_fit_are_named(kind: str, value: object, message: str
     with pytest.raises(ArgumentError) as caught:
         convert(kind, value)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("given", [np.int64, np.uint64, np.int8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("values", [[1, 0, 2], [-1, 3], [200, 127], [math.nan, math.inf, -0.0], [0.1, 1e-40], [1e39]])
+def test_an_array_is_converted_as_its_numbers_one_by_one(kind: str, given: type, values: list[float]) -> None:
+    with np.errstate(all="ignore"):
+        array: np.ndarray[Any, Any] = np.array(values).astype(given)
+    try:
+        one_by_one = [as_jax(convert(kind, each)) for each in array]
+    except ArgumentError:
+        with pytest.raises(ArgumentError, match="not an array of"):
+            convert(f"{kind}[]", array)
+    else:
+        assert as_jax(convert(f"{kind}[]", array)).tobytes() == b"".join(each.tobytes() for each in one_by_one)
 
 
 def test_equal_numbers_with_other_bits_differ() -> None:

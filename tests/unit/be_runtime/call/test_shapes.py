@@ -98,8 +98,10 @@ def test_attributes_are_extents_and_dtypes() -> None:
         ("arg... ret[3]", "f32[3]", "argument 0 is an array, but the kernel takes a sequence of arrays"),
         ("arg ret", "f32[3]", "the shape of result 0 does not follow from the arg_spec"),
         ("arg[n] arg[n] ret[n]", "f32[3] f64[3]", "the dtype of result 0 does not follow from the arg_spec"),
+        ("arg[n] ret[n] scratch[-1]", "f32[3]", "-1 can't be computed: it is -1"),
         ("arg[n] ret[n] scratch[4*n-100]", "f32[3]", "4*n-100 can't be computed for n = 3: it is -88"),
         ("arg[n] ret[n] scratch[n*9223372036854775807]", "f32[3]", "can't be computed for n = 3"),
+        ("arg[n] ret[n] scratch[n*281474976710656]", "f32[3]", "scratch[n*281474976710656] is 844424930131968 bytes"),
     ],
 )
 def test_a_call_that_is_not_as_declared_says_where(spec: str, arrays: str, message: str) -> None:

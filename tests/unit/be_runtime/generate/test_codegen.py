@@ -218,7 +218,7 @@ def test_memory_that_is_asked_for_is_xlas_on_a_gpu_and_never_recorded():
 def test_state_has_a_handler_of_its_own():
     f, g = (Binding(entry=entry, symbol=entry.name, export=entry.name) for entry in discover([MEMORY]))
     text = render_unit("", "m", [f, g], language="cpp")
-    assert (f.instantiate, g.instantiate) == ("", "be_ffi_g_instantiate")
+    assert (f.instantiate, g.instantiate) == ("", "be_instantiate_g")
     assert "return be_instantiate(be_frame, be_entry_g, be_state_g);" in text
     assert text.count('#include "brainevent/state.h"') == 1
     assert "state" not in render_unit("", "m", [f], language="cpp")

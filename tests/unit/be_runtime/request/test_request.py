@@ -58,6 +58,8 @@ def test_a_source_in_the_place_of_a_name_or_path_is_noticed():
     with pytest.raises(ArgumentError, match="the name comes first") as caught:
         check_name(text)
     assert len(str(caught.value)) < 1000
+    with pytest.raises(ArgumentError, match="name has 300 characters, and 200 are allowed"):
+        check_name("a" * 300)
     with pytest.raises(ArgumentError, match="load_cpp_inline") as caught:
         file_units(text)
     assert len(str(caught.value)) < 1000

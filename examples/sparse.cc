@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "brainevent/common.h"
+#include "brainevent/parallel.h"
 
 namespace {
 
@@ -12,6 +13,12 @@ template <typename Body>
 void with_targets(const BE::Tensor& targets, Body body) {
     if (targets.dtype() == BE::DType::UInt16) return body(targets.data_ptr<uint16_t>());
     body(targets.data_ptr<int32_t>());
+}
+
+/// Calls `body(begin, end)` for parts of the rows, on the threads of XLA. A part has 10,000 connections or more.
+template <typename Body>
+void for_rows(int64_t rows, int64_t connections, Body body) {
+    BE::parallel_for(rows, 1 + 10000 / std::max<int64_t>(connections, 1), body);
 }
 
 /// Sums of `weights * values[targets]` over one row, for kWidth samples whose values lie side by side. Eight sums run at
@@ -40,11 +47,32 @@ void gather_row(const Target* targets, const float* weights, int64_t n, const fl
 template <int kWidth, typename Target>
 void gather_rows(const Target* targets, const BE::Tensor& weights, const float* values, int64_t stride, float* out) {
     const int64_t rows = weights.size(0), n = weights.size(1);
-    for (int64_t i = 0; i < rows; ++i) {
-        float sums[kWidth];
-        gather_row<kWidth>(targets + i * n, weights.data_ptr<float>() + i * n, n, values, stride, sums);
-        for (int s = 0; s < kWidth; ++s) out[s * rows + i] = sums[s];
-    }
+    const float* all_weights = weights.data_ptr<float>();
+    for_rows(rows, n, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            float sums[kWidth];
+            gather_row<kWidth>(targets + i * n, all_weights + i * n, n, values, stride, sums);
+            for (int s = 0; s < kWidth; ++s) out[s * rows + i] = sums[s];
+        }
+    });
+}
+
+/// Adds spikes[b, i] * values[b, targets[i, j]] to out[i, j].
+void add_products(const BE::Tensor& spikes, const BE::Tensor& targets, const BE::Tensor& values, BE::Tensor& out) {
+    const int64_t batch = spikes.size(0), post = values.size(1), pre = out.size(0), n = out.size(1);
+    with_targets(targets, [&](const auto* all_targets) {
+        for (int64_t b = 0; b < batch; ++b) {
+            const float* events = spikes.data_ptr<float>() + b * pre;
+            const float* from = values.data_ptr<float>() + b * post;
+            for (int64_t i = 0; i < pre; ++i) {
+                const float spike = events[i];
+                if (spike == 0.0f) continue;
+                const auto* target = all_targets + i * n;
+                float* sums = out.data_ptr<float>() + i * n;
+                for (int64_t j = 0; j < n; ++j) sums[j] += spike * from[target[j]];
+            }
+        }
+    });
 }
 
 }  // namespace
@@ -90,19 +118,14 @@ void spike_gradients(const BE::Tensor gradients, const BE::Tensor targets, const
 // out[i, j] = sum over b of spikes[b, i] * gradients[b, targets[i, j]]
 // @BE weight_gradients arg[b pre] arg[pre k] arg[b post] ret[pre k]:float32 parallel[pre k] reduce[b]
 void weight_gradients(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tensor gradients, BE::Tensor out) {
-    const int64_t batch = spikes.size(0), post = gradients.size(1), pre = out.size(0), n = out.size(1);
     std::fill_n(out.data_ptr<float>(), out.numel(), 0.0f);
-    with_targets(targets, [&](const auto* all_targets) {
-        for (int64_t b = 0; b < batch; ++b) {
-            const float* events = spikes.data_ptr<float>() + b * pre;
-            const float* values = gradients.data_ptr<float>() + b * post;
-            for (int64_t i = 0; i < pre; ++i) {
-                const float spike = events[i];
-                if (spike == 0.0f) continue;
-                const auto* target = all_targets + i * n;
-                float* sums = out.data_ptr<float>() + i * n;
-                for (int64_t j = 0; j < n; ++j) sums[j] += spike * values[target[j]];
-            }
-        }
-    });
+    add_products(spikes, targets, gradients, out);
+}
+
+// weights[i, j] += sum over b of spikes[b, i] * changes[b, targets[i, j]], in place
+// @BE learn arg[b pre] arg[pre k] arg[pre k] arg[b post] ret[pre k]:float32 parallel[pre k]
+void learn(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tensor weights, const BE::Tensor changes,
+           BE::Tensor out) {
+    BE_CHECK(out.data_ptr() == weights.data_ptr()) << "the result needs the memory of the weights";
+    add_products(spikes, targets, changes, out);
 }

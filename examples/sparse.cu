@@ -177,22 +177,29 @@ gather_rows(const float* __restrict__ gradients, const Target* __restrict__ targ
     }
 }
 
-/// A block writes some rows; of a neuron without a spike it reads no connection.
-template <int kStep, typename Target>
+/// A block writes some rows of `out`, the products of spikes and values, or adds them to what is there.
+///
+/// It reads no connection of a neuron without a spike, and if it adds, it writes none either.
+template <bool kAdds, int kStep, typename Target>
 __global__ void __launch_bounds__(kRowThreads)
-outer_rows(const float* __restrict__ spikes, const Target* __restrict__ targets, const float* __restrict__ gradients,
+outer_rows(const float* __restrict__ spikes, const Target* __restrict__ targets, const float* __restrict__ values,
            float* __restrict__ out, int pre, int n, int post, int batch) {
     for (int row = blockIdx.x; row < pre; row += gridDim.x) {
+        bool fires = false;
+        for (int b = 0; b < batch; ++b) fires |= spikes[int64_t(b) * pre + row] != 0.0f;
+        if (kAdds && !fires) continue;
         for (int j = threadIdx.x * kStep; j < n; j += kRowThreads * kStep) {
+            auto& to = *reinterpret_cast<Pack<float, kStep>*>(out + int64_t(row) * n + j);
             Pack<float, kStep> sums = {};
-            for (int b = 0; b < batch; ++b) {
+            if (kAdds) sums = to;
+            for (int b = 0; fires && b < batch; ++b) {
                 const float spike = spikes[int64_t(b) * pre + row];
                 if (spike == 0.0f) continue;
                 const auto target = *reinterpret_cast<const Pack<Target, kStep>*>(targets + int64_t(row) * n + j);
 #pragma unroll
-                for (int s = 0; s < kStep; ++s) sums.at[s] += spike * gradients[int64_t(b) * post + target.at[s]];
+                for (int s = 0; s < kStep; ++s) sums.at[s] += spike * values[int64_t(b) * post + target.at[s]];
             }
-            *reinterpret_cast<Pack<float, kStep>*>(out + int64_t(row) * n + j) = sums;
+            to = sums;
         }
     }
 }
@@ -215,6 +222,19 @@ int device_attribute(cudaDeviceAttr attribute) {
     BE_CUDA_CHECK(cudaGetDevice(&device));
     BE_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
     return value;
+}
+
+template <bool kAdds>
+void launch_products(const BE::Tensor& spikes, const BE::Tensor& targets, const BE::Tensor& values, BE::Tensor& out,
+                     cudaStream_t stream) {
+    const int batch = int(spikes.size(0)), pre = int(out.size(0)), n = int(out.size(1)), post = int(values.size(1));
+    if (out.numel() == 0) return;
+    const int blocks = device_attribute(cudaDevAttrMultiProcessorCount) * (2048 / kRowThreads);
+    with_targets(targets, [&](const auto* pointer, auto step) {
+        outer_rows<kAdds, step()><<<std::min(pre, blocks), kRowThreads, 0, stream>>>(
+            spikes.data_ptr<float>(), pointer, values.data_ptr<float>(), out.data_ptr<float>(), pre, n, post, batch);
+    });
+    BE_CHECK_KERNEL_LAUNCH();
 }
 
 }  // namespace
@@ -266,12 +286,13 @@ void spike_gradients(const BE::Tensor gradients, const BE::Tensor targets, const
 // @BE weight_gradients arg[b pre] arg[pre k] arg[b post] ret[pre k]:float32 stream parallel[pre k] reduce[b]
 void weight_gradients(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tensor gradients, BE::Tensor out,
                       int64_t stream) {
-    const int batch = int(spikes.size(0)), pre = int(out.size(0)), n = int(out.size(1)), post = int(gradients.size(1));
-    if (out.numel() == 0) return;
-    const int blocks = device_attribute(cudaDevAttrMultiProcessorCount) * (2048 / kRowThreads);
-    with_targets(targets, [&](const auto* pointer, auto step) {
-        outer_rows<step()><<<std::min(pre, blocks), kRowThreads, 0, (cudaStream_t)stream>>>(
-            spikes.data_ptr<float>(), pointer, gradients.data_ptr<float>(), out.data_ptr<float>(), pre, n, post, batch);
-    });
-    BE_CHECK_KERNEL_LAUNCH();
+    launch_products<false>(spikes, targets, gradients, out, (cudaStream_t)stream);
+}
+
+// weights[i, j] += sum over b of spikes[b, i] * changes[b, targets[i, j]], in place
+// @BE learn arg[b pre] arg[pre k] arg[pre k] arg[b post] ret[pre k]:float32 stream parallel[pre k]
+void learn(const BE::Tensor spikes, const BE::Tensor targets, const BE::Tensor weights, const BE::Tensor changes,
+           BE::Tensor out, int64_t stream) {
+    BE_CHECK(out.data_ptr() == weights.data_ptr()) << "the result needs the memory of the weights";
+    launch_products<true>(spikes, targets, changes, out, (cudaStream_t)stream);
 }

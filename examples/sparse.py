@@ -2,19 +2,21 @@
 
 Each neuron of a layer has connections to a fixed number of others: `targets` and `weights`, both `(neurons,
 connections)`. A vector of spikes goes in, and the currents that these send come out. The kernels in `sparse.cc` and
-`sparse.cu` look at the connections of those neurons alone that fire. They are three products of the same arrays, each
-the derivative of another: two lines below make them differentiable, and the tokens `parallel[...]` and `reduce[...]` in
-their declarations are all that is needed to split them over devices.
+`sparse.cu` look at the connections of those neurons alone that fire. Three of them are products of the same arrays,
+each the derivative of another: two lines below make them differentiable, and the tokens `parallel[...]` and
+`reduce[...]` in their declarations are all that is needed to split them over devices. The fourth adds a product to the
+weights in place: a neuron that did not fire learns nothing, so its weights need not be touched.
 
 The task: tell eight sets of input neurons apart, of which some spikes are lost and others added. The network: spikes, a
 sparse layer, a threshold with a surrogate gradient, a sparse layer, and the mean current of eight groups of neurons.
 
-The program trains the network with the kernels, and where there are several devices, again with the samples split over
-them and with the neurons split over them. It exits with status 1 unless
+The program trains the network with weights that change in place, then by `jax.grad` with respect to the weights. Where
+there are several devices, it does the latter also with the samples and with the neurons split over them. It exits with
+status 1 unless
 
 - the loss, averaged over five steps, falls to a tenth,
 - the gradients agree with those of plain JAX to 1e-4 of the largest entry, before and after the training,
-- the loss curves of several devices never differ from that of one by more than 5 % of the first loss.
+- the loss curves never differ by more than 5 % of the first loss.
 
 Run it: ``python sparse.py [--neurons N] [--density X] [--firing X] [--cpu-devices N]``; ``--help`` lists the rest.
 """
@@ -48,8 +50,14 @@ FACTOR, GRADIENT_TOLERANCE, CURVE_TOLERANCE = 10.0, 1e-4, 0.05
 WINDOW, PLAIN_STEPS = 5, 5
 HERE = Path(__file__).resolve().parent
 
+Pair = tuple[jax.Array, jax.Array]
+"""An array for each of two layers."""
+
 Product = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 """Currents `(batch, neurons)` of spikes `(batch, neurons)`, by targets and weights."""
+
+Step = Callable[[Pair, Pair, jax.Array, jax.Array, float], tuple[Pair, Pair]]
+"""A training step, of weights, targets, spikes, labels and rate: new weights, the loss, the share that fires."""
 
 # --- the layer --------------------------------------------------------------------------------------------------------
 
@@ -127,8 +135,8 @@ class Size(NamedTuple):
 class Network(NamedTuple):
     """Two layers: their targets, and their weights, which learn."""
 
-    targets: tuple[jax.Array, jax.Array]
-    weights: tuple[jax.Array, jax.Array]
+    targets: Pair
+    weights: Pair
 
 
 @jax.custom_vjp
@@ -166,46 +174,64 @@ def _rounded(weights: jax.Array) -> jax.Array:
 
 
 def loss_fn(
-    weights: tuple[jax.Array, ...],
-    targets: tuple[jax.Array, ...],
+    weights: Pair,
+    shifts: Pair | tuple[float, float],
+    targets: Pair,
     spikes: jax.Array,
     labels: jax.Array,
     product: Product,
-) -> tuple[jax.Array, jax.Array]:
-    """Cross entropy, and the share of hidden neurons that fire."""
-    hidden = spike(product(spikes, targets[0], weights[0]) - 2.0)  # about 2 % of a normal distribution
-    currents = product(hidden, targets[1], weights[1])
+) -> Pair:
+    """Cross entropy, and the spikes of the hidden neurons; the shifts are added to the currents of each layer."""
+    hidden = spike(product(spikes, targets[0], weights[0]) + shifts[0] - 2.0)  # about 2 % of a normal distribution
+    currents = product(hidden, targets[1], weights[1]) + shifts[1]
     groups = currents[:, : currents.shape[1] // N_CLASSES * N_CLASSES].reshape(len(spikes), N_CLASSES, -1)
     scores = groups.mean(axis=2) * jnp.sqrt(groups.shape[2])
-    loss = -jnp.take_along_axis(jax.nn.log_softmax(scores), labels[:, None], axis=1).mean()
-    return loss, hidden.mean()
+    return -jnp.take_along_axis(jax.nn.log_softmax(scores), labels[:, None], axis=1).mean(), hidden
+
+
+@functools.partial(jax.jit, static_argnames="product")
+def gradients(weights: Pair, targets: Pair, spikes: jax.Array, labels: jax.Array, product: Product) -> tuple[Any, Pair]:
+    """What `loss_fn` gives, and the gradients with respect to the weights."""
+    found: tuple[Any, Pair] = jax.value_and_grad(loss_fn, has_aux=True)(
+        weights, (0.0, 0.0), targets, spikes, labels, product
+    )
+    return found
 
 
 @functools.partial(jax.jit, static_argnames="product", donate_argnames="weights")
 def train_step(
-    weights: tuple[jax.Array, ...],
-    targets: tuple[jax.Array, ...],
-    spikes: jax.Array,
-    labels: jax.Array,
-    product: Product,
-    rate: float,
-) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    """One step of gradient descent; the last result holds the loss and the share of hidden neurons that fire."""
-    report, grads = jax.value_and_grad(loss_fn, has_aux=True)(weights, targets, spikes, labels, product)
-    return jax.tree.map(lambda w, g: w - rate * g, weights, grads), jnp.stack(report)
+    weights: Pair, targets: Pair, spikes: jax.Array, labels: jax.Array, rate: float, product: Product
+) -> tuple[Pair, Pair]:
+    """A step of gradient descent as JAX's users write it."""
+    (loss, hidden), (first, second) = gradients(weights, targets, spikes, labels, product)
+    return (weights[0] - rate * first, weights[1] - rate * second), (loss, hidden.mean())
 
 
-@functools.partial(jax.jit, static_argnames="product")
-def gradients(network: Network, spikes: jax.Array, labels: jax.Array, product: Product) -> tuple[jax.Array, ...]:
-    """Gradients of the loss on one batch."""
-    grads: tuple[jax.Array, ...] = jax.grad(loss_fn, has_aux=True)(
-        network.weights, network.targets, spikes, labels, product
-    )[0]
-    return grads
+@jax.jit
+def _current_gradients(weights: Pair, targets: Pair, spikes: jax.Array, labels: jax.Array) -> tuple[Pair, Pair, Pair]:
+    """The loss and the share of hidden neurons that fire, the spikes of both layers, the gradients of the currents."""
+    shifts = jnp.zeros_like(spikes), jnp.zeros_like(spikes)
+    (loss, hidden), grads = jax.value_and_grad(loss_fn, argnums=1, has_aux=True)(
+        weights, shifts, targets, spikes, labels, event_currents
+    )
+    return (loss, hidden.mean()), (spikes, hidden), grads
+
+
+@functools.partial(jax.jit, donate_argnames="weights")
+def _learn(weights: Pair, targets: Pair, spikes: Pair, grads: Pair, rate: float) -> Pair:
+    """Weights that have changed in their own memory."""
+    learn = load_kernels(jax.default_backend()).learn.with_options(input_output_aliases={2: 0})
+    return tuple(learn(s, t, w, -rate * g) for s, t, w, g in zip(spikes, targets, weights, grads, strict=True))
+
+
+def event_step(weights: Pair, targets: Pair, spikes: jax.Array, labels: jax.Array, rate: float) -> tuple[Pair, Pair]:
+    """The same step in two programs: the second one can have the weights' memory, since the first one is done."""
+    report, fired, grads = _current_gradients(weights, targets, spikes, labels)
+    return _learn(weights, targets, fired, grads, rate), report
 
 
 @functools.partial(jax.jit, static_argnames="size")
-def make_batch(key: jax.Array, patterns: jax.Array, size: Size) -> tuple[jax.Array, jax.Array]:
+def make_batch(key: jax.Array, patterns: jax.Array, size: Size) -> Pair:
     """Spikes `(batch, neurons)` and labels `(batch,)` of noisy samples of the patterns `(classes, neurons)`."""
     key_label, key_lost, key_added = jax.random.split(key, 3)
     labels = jax.random.randint(key_label, (size.batch,), 0, N_CLASSES)
@@ -240,33 +266,27 @@ class Check:
         return self.value <= self.limit
 
 
-def train(
-    product: Product,
-    network: Network,
-    batches: Callable[[int], tuple[jax.Array, jax.Array]],
-    steps: int,
-    rate: float,
-) -> tuple[Network, Run]:
-    """Train for some steps; the weights are copied first, since a step reuses their memory."""
+def train(step: Step, network: Network, batches: Callable[[int], Pair], count: int, rate: float) -> tuple[Network, Run]:
+    """Train for so many steps; the weights are copied first, since a step reuses their memory."""
     weights = jax.tree.map(jnp.copy, network.weights)
     reports, seconds = [], []
-    for step in range(steps):
-        batch = jax.block_until_ready(batches(step))
+    for number in range(count):
+        batch = jax.block_until_ready(batches(number))
         start = time.perf_counter()
-        weights, report = jax.block_until_ready(train_step(weights, network.targets, *batch, product, rate))
+        weights, report = jax.block_until_ready(step(weights, network.targets, batch[0], batch[1], rate))
         seconds.append(time.perf_counter() - start)
-        reports.append(np.asarray(report).tolist())
-    losses = [loss for loss, _ in reports]
-    return Network(network.targets, weights), Run(
-        losses=losses, rate=reports[-1][1], seconds=median(seconds[1:] or seconds)
-    )
+        reports.append([float(each) for each in report])
+    run = Run(losses=[loss for loss, _ in reports], rate=reports[-1][1], seconds=median(seconds[1:] or seconds))
+    return Network(network.targets, weights), run
 
 
 def gradient_error(network: Network, spikes: jax.Array, labels: jax.Array) -> float:
     """Largest difference between our gradients and plain JAX's, over the largest entry of each weight's gradient."""
-    network = network._replace(weights=jax.tree.map(_rounded, network.weights))
-    ours = gradients(network, spikes, labels, event_currents)
-    plain = gradients(network, spikes, labels, scatter_currents)
+    weights = _rounded(network.weights[0]), _rounded(network.weights[1])
+    ours, plain = (
+        gradients(weights, network.targets, spikes, labels, product)[1]
+        for product in (event_currents, scatter_currents)
+    )
     return max(float(jnp.abs(a - b).max() / jnp.abs(b).max()) for a, b in zip(ours, plain, strict=True))
 
 
@@ -275,26 +295,31 @@ SPLITS = {"samples": (P(), P("devices")), "neurons": (P("devices"), P())}
 
 
 def on_several_devices(
-    split: str, network: Network, batches: Callable[[int], Any]
-) -> tuple[Network, Callable[..., Any]]:
+    split: str, network: Network, batches: Callable[[int], Pair]
+) -> tuple[Network, Callable[[int], Any]]:
     """The network, and its batches, on all devices."""
     mesh = Mesh(np.array(jax.devices()), ("devices",))
     of_network, of_batch = (NamedSharding(mesh, spec) for spec in SPLITS[split])
-    return jax.device_put(network, of_network), lambda step: jax.device_put(batches(step), of_batch)
+    return jax.device_put(network, of_network), lambda number: jax.device_put(batches(number), of_batch)
 
 
-def plain_ways(network: Network) -> dict[str, tuple[Product, Network]]:
-    """The network in plain JAX, in two ways."""
+def by_grad(product: Product) -> Step:
+    """The step by `jax.grad`, with some product."""
+    return functools.partial(train_step, product=product)
+
+
+def plain_ways(network: Network) -> dict[str, tuple[Step, Network]]:
+    """The training in plain JAX, in two ways."""
     matrices = to_dense(network.targets[0], network.weights[0]), to_dense(network.targets[1], network.weights[1])
     return {
-        "dense matrices": (dense_currents, network._replace(weights=matrices)),
-        "scatter-add": (scatter_currents, network),
+        "dense matrices": (by_grad(dense_currents), network._replace(weights=matrices)),
+        "scatter-add": (by_grad(scatter_currents), network),
     }
 
 
 def check(runs: dict[str, Run], errors: tuple[float, float]) -> tuple[Check, ...]:
     """The conditions stated at the top of this file."""
-    one = runs["one device"].losses
+    one = runs["in place"].losses
     return (
         Check(name="last loss over first loss", value=float(np.mean(one[-WINDOW:]) / one[0]), limit=1.0 / FACTOR),
         Check(name="gradients apart, before training", value=errors[0], limit=GRADIENT_TOLERANCE),
@@ -340,21 +365,22 @@ def main() -> int:
     network = init_network(key_network, size)
     patterns = jax.random.bernoulli(key_patterns, size.firing, (N_CLASSES, neurons))
 
-    def batches(step: int) -> tuple[jax.Array, jax.Array]:
-        batch: tuple[jax.Array, jax.Array] = make_batch(jax.random.fold_in(key_data, step), patterns, size)
+    def batches(number: int) -> Pair:
+        batch: Pair = make_batch(jax.random.fold_in(key_data, number), patterns, size)
         return batch
 
-    trained, one = train(event_currents, network, batches, args.steps, size.rate)
-    runs = {"one device": one}
+    trained, one = train(event_step, network, batches, args.steps, size.rate)
+    ways: dict[str, tuple[Network, Callable[[int], Any]]] = {"by jax.grad": (network, batches)}
     if len(jax.devices()) > 1:
         for split in SPLITS:
-            runs[f"{split} split over {len(jax.devices())}"] = train(
-                event_currents, *on_several_devices(split, network, batches), args.steps, size.rate
-            )[1]
+            ways[f"{split} split over {len(jax.devices())}"] = on_several_devices(split, network, batches)
+    runs = {"in place": one} | {
+        name: train(by_grad(event_currents), *placed, args.steps, size.rate)[1] for name, placed in ways.items()
+    }
     checks = check(runs, (gradient_error(network, *batches(0)), gradient_error(trained, *batches(args.steps))))
     plain = {
-        name: train(product, each, batches, 1 + PLAIN_STEPS, size.rate)[1].seconds
-        for name, (product, each) in plain_ways(network).items()
+        name: train(step, each, batches, 1 + PLAIN_STEPS, size.rate)[1].seconds
+        for name, (step, each) in plain_ways(network).items()
     }
     if args.json:
         shown = {
@@ -374,7 +400,7 @@ def print_report(
     size: Size, device: jax.Device, runs: dict[str, Run], checks: tuple[Check, ...], plain: dict[str, float]
 ) -> None:
     """The size and sparsity, the loss, the checks, and the times."""
-    one = runs["one device"]
+    one = runs["in place"]
     print(
         f"Two layers of {size.neurons:,} neurons on {device.device_kind} ({device.platform}), {size.connections:,} "
         f"connections each ({size.connections / size.neurons:.0%}).\n"

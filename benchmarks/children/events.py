@@ -118,14 +118,15 @@ def time_step(example: Any, size: Any, rounds: int, count: int) -> dict[str, lis
     network = example.init_network(jax.random.key(0), size)
     patterns = jax.random.bernoulli(jax.random.key(1), size.firing, (example.N_CLASSES, size.neurons))
     inputs = example.make_batch(jax.random.key(2), patterns, size)
-    ways = {"ours": (example.event_currents, network), **example.plain_ways(network)}
+    by_grad = example.by_grad(example.event_currents)
+    ways = {"in place": (example.event_step, network), "by jax.grad": (by_grad, network), **example.plain_ways(network)}
     weights = {name: jax.tree.map(jnp.copy, each.weights) for name, (_, each) in ways.items()}
     samples: dict[str, list[float]] = {name: [] for name in ways}
     for order in (tuple(ways), *alternating(tuple(ways), rounds)):
         for name in order:
             start = time.perf_counter()
             for _ in range(count):
-                weights[name], _ = example.train_step(weights[name], network.targets, *inputs, ways[name][0], size.rate)
+                weights[name], _ = ways[name][0](weights[name], network.targets, *inputs, size.rate)
             jax.block_until_ready(weights[name])
             samples[name].append((time.perf_counter() - start) / count)
     return {name: each[1:] for name, each in samples.items()}  # the first ones compiled

@@ -58,11 +58,11 @@ def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
 
 def test_sparse_layers_are_timed_beside_plain_jax(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_BENCH_PEERS", "/nowhere/python")
-    monkeypatch.setattr(events, "CPU", replace(events.CPU, neurons=160, steps=1, executions=1))
+    monkeypatch.setattr(events, "CPU", replace(events.CPU, neurons=400, steps=1, executions=50))
     figures = tuple(events.measure(bench))
     assert [figure.baseline.rpartition(" ")[2] for figure in figures] == [
         *("jnp.dot", "scatter-add", "jax.experimental.sparse.BCOO"),
-        *("matrices", "scatter-add") * len(events.BATCHES),
+        *("matrices", "scatter-add") * 2 * len(events.BATCHES),
     ]
 
 

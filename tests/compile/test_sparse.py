@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 
 import be_runtime
-from tests.support.examples import SPARSE_SHAPES, check_currents, load_module, run_program
+from tests.support.examples import SPARSE_SHAPES, check_currents, check_learning, load_module, run_program
 
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
 
@@ -44,6 +44,10 @@ def test_derivatives_are_those_of_differences(kernels: Any):
     targets = random.integers(0, 7, (20, 4)).astype(np.int32)
     weights = random.standard_normal((20, 4)).astype(np.float32)
     be_runtime.gradcheck(kernels.currents, [spikes, targets, weights], post=7)
+
+
+def test_weights_change_in_place(kernels: Any):
+    check_learning(kernels)
 
 
 def test_a_neuron_has_different_targets(sparse: ModuleType):
@@ -92,9 +96,9 @@ def test_eight_devices_learn_what_one_does(tmp_path: Path, monkeypatch: pytest.M
     small = ("--neurons", "800", "--batch", "16", "--steps", "30", "--cpu-devices", "8")
     status, report = run_program("sparse", *small, cwd=tmp_path)
     assert status == 0, report["checks"]
-    assert list(report["runs"]) == ["one device", "samples split over 8", "neurons split over 8"]
-    assert len(report["checks"]) == 5
-    assert 0.005 < report["runs"]["one device"]["rate"] < 0.2
+    assert list(report["runs"]) == ["in place", "by jax.grad", "samples split over 8", "neurons split over 8"]
+    assert len(report["checks"]) == 6
+    assert 0.005 < report["runs"]["in place"]["rate"] < 0.2
     assert set(report["plain_s"]) == {"dense matrices", "scatter-add"}
 
 
@@ -102,4 +106,4 @@ def test_a_check_that_fails_is_the_exit_status(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     status, report = run_program("sparse", "--neurons", "80", "--steps", "1", "--cpu-devices", "1", cwd=tmp_path)
     assert status == 1
-    assert [check["passed"] for check in report["checks"]] == [False, True, True]
+    assert [check["passed"] for check in report["checks"]] == [False, True, True, True]

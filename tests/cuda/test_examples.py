@@ -26,7 +26,7 @@ def test_sources_compile_for_hopper(program: str, functions: tuple[str, ...]):
 @pytest.mark.usefixtures("tmp_cache")
 def test_the_kernels_of_the_sparse_layer_compile_for_hopper():
     module = brainevent.load_cuda_file(EXAMPLES / "sparse.cu", compute_capability="sm_90", auto_register=False)
-    assert module.function_names == ["currents", "spike_gradients", "weight_gradients"]
+    assert module.function_names == ["currents", "spike_gradients", "weight_gradients", "learn"]
 
 
 def test_the_demo_shows_each_part(tmp_path: Path, tmp_cache: Path):

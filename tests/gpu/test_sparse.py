@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.examples import SPARSE_SHAPES, check_currents, load_module, run_program
+from tests.support.examples import SPARSE_SHAPES, check_currents, check_learning, load_module, run_program
 
 LARGE = ((1, 500, 400, 60_000), (2, 1000, 512, 50_000), (300, 9000, 4, 12))
 """Sums that don't fit into shared memory, sums that do, and more spikes than a block lists at once."""
@@ -25,6 +25,10 @@ def test_currents_and_gradients_are_those_of_numpy(
     kernels: Any, shape: tuple[int, int, int, int], dtype: str, density: float
 ):
     check_currents(kernels, shape, dtype, density)
+
+
+def test_weights_change_in_place(kernels: Any):
+    check_learning(kernels)
 
 
 def test_the_network_learns_and_agrees_with_plain_jax(tmp_path: Path):

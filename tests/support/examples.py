@@ -76,3 +76,21 @@ def check_currents(kernels: Any, shape: tuple[int, int, int, int], dtype: str, d
     np.testing.assert_allclose(out, spikes @ matrix, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(of_spikes, grads @ matrix.T, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(of_weights, np.einsum("bi,bij->ij", spikes, grads[:, targets]), rtol=1e-4, atol=1e-4)
+
+
+def check_learning(kernels: Any) -> None:
+    """Compare what sparse.py adds to weights with numpy's, and look for it in their own memory."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(0)
+    targets = rng.integers(0, 9, (300, 5)).astype(np.int32)
+    weights = jnp.asarray(rng.standard_normal((300, 5)).astype(np.float32))
+    spikes = rng.choice([0.0, 0.0, 1.0], (2, 300)).astype(np.float32)
+    changes = rng.standard_normal((2, 9)).astype(np.float32)
+    expected = np.asarray(weights) + np.einsum("bi,bij->ij", spikes, changes[:, targets])
+    address = weights.unsafe_buffer_pointer()
+    learn = jax.jit(kernels.learn.with_options(input_output_aliases={2: 0}), donate_argnums=2)
+    learned = learn(spikes, targets, weights, changes)
+    np.testing.assert_allclose(learned, expected, rtol=1e-4, atol=1e-5)
+    assert learned.unsafe_buffer_pointer() == address

@@ -214,7 +214,7 @@ def _batch(
         split = grown.split._replace(merged=grown.split.merged + 1)
         results = kernel_call.bind(*whole, call=grown._replace(split=split))
     elif call.vmap_method in (MERGED, *_LOOPS):
-        results = _looped(moved, mapped, call)
+        results = _looped(axis_data, moved, mapped, call)
     elif call.vmap_method in _WHOLE_BATCH:
         copies = size if call.vmap_method == "broadcast_all" or call.aliases else 1
         whole = [a if is_mapped else _repeat(a, copies, call) for a, is_mapped in zip(moved, mapped, strict=True)]
@@ -262,15 +262,27 @@ def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> Kern
     )
 
 
-def _looped(arrays: Sequence[Any], mapped: Sequence[bool], call: KernelCall) -> Sequence[Any]:
-    def element(carry: tuple[()], moving: Sequence[Any]) -> tuple[tuple[()], Sequence[Any]]:
-        rest = iter(moving)
-        every = [next(rest) if is_mapped else a for a, is_mapped in zip(arrays, mapped, strict=True)]
-        return carry, kernel_call.bind(*every, call=call)
+def _looped(axis_data: Any, arrays: Sequence[Any], mapped: Sequence[bool], call: KernelCall) -> Sequence[Any]:
+    """Call a kernel for one element of a batch after the other, on each device for its elements."""
 
-    moving = [a for a, is_mapped in zip(arrays, mapped, strict=True) if is_mapped]
-    results: Sequence[Any] = jax.lax.scan(element, (), moving, unroll=call.vmap_method == "sequential_unrolled")[1]
-    return results
+    def loop(*parts: Any) -> tuple[Any, ...]:
+        def element(carry: tuple[()], moving: Sequence[Any]) -> tuple[tuple[()], Sequence[Any]]:
+            rest = iter(moving)
+            every = [next(rest) if is_mapped else a for a, is_mapped in zip(parts, mapped, strict=True)]
+            return carry, kernel_call.bind(*every, call=call)
+
+        moving = [a for a, is_mapped in zip(parts, mapped, strict=True) if is_mapped]
+        return tuple(jax.lax.scan(element, (), moving, unroll=call.vmap_method == "sequential_unrolled")[1])
+
+    mesh_axis = axis_data.explicit_mesh_axis
+    if mesh_axis is None or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
+        return loop(*arrays)
+    specs = [jax.sharding.PartitionSpec(*[mesh_axis] * is_mapped) for is_mapped in mapped]
+    shard: Any = jax.shard_map
+    found: Sequence[Any] = shard(
+        loop, in_specs=tuple(specs), out_specs=jax.sharding.PartitionSpec(mesh_axis), axis_names={*_names(mesh_axis)}
+    )(*arrays)
+    return found
 
 
 def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: KernelCall) -> tuple[Any, Any]:

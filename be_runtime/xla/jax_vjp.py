@@ -46,10 +46,9 @@ def leaves(tree: Any) -> list[Any]:
     return list(jax.tree_util.tree_leaves(tree))
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Sequence[Any]) -> Sequence[Any]:
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     """Replace the arrays of a pytree."""
-    mapped: Sequence[Any] = jax.tree_util.tree_map(function, tree)
-    return mapped
+    return jax.tree_util.tree_map(function, tree)
 
 
 def transposed(

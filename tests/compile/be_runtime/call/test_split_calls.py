@@ -143,6 +143,15 @@ def test_shard_map_over_some_axes_leaves_the_others_to_the_partitioner(lines: Li
         assert summed["exchanges"] == {**jnps["exchanges"], "all-reduce": summed["exchanges"]["all-reduce"]}
 
 
+@pytest.mark.skipif(not MAPS_SOME_AXES, reason=f"{OPTIONAL}JAX 0.6.1, whose shard_map takes axis_names")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", ["a loop over a split batch", "grad of a loop over a split batch"])
+def test_each_device_loops_over_its_part_of_a_batch_where_types_tell(lines: Lines, case: str, kind: str):
+    line = lines[case, kind]
+    assert line.get("right"), line
+    assert kind == "automatic" or line["exchanges"] == {}
+
+
 @pytest.mark.parametrize("case", OPTIONS)
 def test_options_hold_for_each_part(lines: Lines, case: str):
     line = lines[case, "automatic"]

@@ -202,6 +202,11 @@ def manual(kind: str) -> None:
     summing(mapped, [x, w], [ROWS, P("x")], dot)
     if not hasattr(jax, "shard_map"):
         return  # before JAX 0.6.1, mapping over some axes works in another way
+    batch, weights = arrays((8, 5, 24), (8, 24))
+    each = jax.vmap(jnp.multiply)
+    case("a loop over a split batch")(jax.vmap(m.scale), [batch, weights], [P("x", None, None), ROWS], each)
+    loss = [square(jax.vmap(f), (0, 1)) for f in (m.scale, jnp.multiply)]
+    case("grad of a loop over a split batch")(loss[0], [batch, weights], [P("x", None, None), ROWS], loss[1])
     both, over_y = P(("y", "x"), None), P("y", None)
     part = functools.partial(shard_map, mesh=two.mesh, axis_names={"y"})
     two(part(m.cumsum, in_specs=(over_y,), out_specs=over_y), [x], [both], cumsum)

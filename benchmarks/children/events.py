@@ -96,7 +96,7 @@ def time_currents(example: Any, job: dict[str, Any]) -> dict[str, dict[str, list
         arguments = {name: (vectors, *operands) for name, (_, operands) in ways.items()}
         expected = programs["ours"][0](*arguments["ours"])
         for name, (program, longer) in programs.items():
-            assert jnp.allclose(program(*arguments[name]), expected, rtol=1e-2, atol=1e-2), f"{name} differs"
+            assert jnp.allclose(program(*arguments[name]), expected, rtol=5e-2, atol=5e-2), f"{name} differs"
             jax.block_until_ready(longer(*arguments[name]))
         samples: dict[str, list[float]] = {name: [] for name in ways}
         for order in alternating(tuple(ways), job["rounds"]):

@@ -33,7 +33,7 @@ def test_the_doctor_finds_everything_for_builds(engine: Engine, devel: str):
 def test_kernels_are_compiled_by_any_user_without_network_or_rights(engine: Engine, devel: str):
     done = engine(*RESTRICTED, *CACHE, "-i", devel, "python", "-", text_in=KERNELS)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "4711 be 8.0 ('one',)\n"
+    assert done.stdout == "4711 be 8.0 ['one']\n"
 
 
 def test_a_stopped_container_ends_within_a_second(engine: Engine, devel: str):
@@ -69,7 +69,7 @@ def test_a_noexec_cache_is_explained_and_another_is_used(engine: Engine, devel: 
     done = engine(*RESTRICTED, *mounts, "-i", devel, "python", "-", text_in=KERNELS)
     assert done.returncode == 0, done.stderr
     assert "the cache folder /var/cache/be is mounted noexec" in done.stderr
-    assert done.stdout.endswith("8.0 ('one',)\n")
+    assert done.stdout.endswith("8.0 ['one']\n")
 
 
 def test_quiet_is_quiet(engine: Engine, devel: str):

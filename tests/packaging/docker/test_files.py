@@ -106,7 +106,7 @@ def test_a_service_compiles_in_a_closed_container(plugins: Engine, devel: str, t
     compose = ("compose", "--project-name", "be-tests", *files)
     try:
         done = plugins(*compose, "run", "--rm", "--no-TTY", "train", "python", "-", text_in=KERNELS)
-        assert done.stdout == "10001 be 8.0 ('one',)\n", done.stderr
+        assert done.stdout == "10001 be 8.0 ['one']\n", done.stderr
     finally:
         plugins(*compose, "down", "--volumes")
 

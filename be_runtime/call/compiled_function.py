@@ -48,8 +48,10 @@ class CompiledFunction:
         self._trace = trace
         self._known: dict[object, tuple[Program, Zeros]] = {}
         self._exact: dict[object, Program] = {}
-        self._quick: dict[object, Program] = {}  # of calls without `outs`, whose attributes Python can tell apart
+        # those of calls without `outs`, whose attributes Python can tell apart: of none, of one by its name, of more
         self._plain: Program | None = None
+        self._single: dict[str, dict[object, tuple[type, Program]]] = {}
+        self._quick: dict[object, Program] = {}
 
     def clear(self) -> None:
         """Forget the compiled programs, and all of JAX's that may contain them, so that they are made anew."""
@@ -57,9 +59,8 @@ class CompiledFunction:
 
         if self._exact:
             jax_primitive.forget_programs()
-        self._known.clear()
         self._exact.clear()
-        self._quick.clear()
+        self._forget_keys()
         self._plain = None
 
     def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
@@ -86,10 +87,21 @@ class CompiledFunction:
         RegistrationError
             The kernel is not for the platform of the program.
         """
-        try:
-            program = None if outs is not None else self._quick[_key(attributes)] if attributes else self._plain
-        except (KeyError, TypeError):
-            program = None
+        program = None
+        if outs is None:
+            try:
+                if not attributes:
+                    program = self._plain
+                elif len(attributes) == 1:
+                    (name,) = attributes
+                    value = attributes[name]
+                    kind, known = self._single[name][value]
+                    if value.__class__ is kind:
+                        program = known
+                else:
+                    program = self._quick[_key(attributes)]
+            except (KeyError, TypeError):
+                pass
         if program is None:
             program = self._program(outs, attributes)
         try:
@@ -152,21 +164,33 @@ class CompiledFunction:
             program = self._exact.setdefault((described, converted), program)
             if len(self._exact) > _MOST_PROGRAMS:
                 self._exact.pop(next(iter(self._exact)))
-                self._known.clear()
-                self._quick.clear()
-        zeros = _zeros(attributes)
-        if outs is None and not attributes:
-            self._plain = program
-        elif zeros is not None:
-            key = _key(attributes)
-            if len(self._known) + len(self._quick) >= _MOST_PROGRAMS:
-                self._known.clear()
-                self._quick.clear()
-            if outs is None and not zeros:
-                self._quick[key] = program
-            else:
-                self._known[(described, *key)] = program, zeros
+                self._forget_keys()
+        self._remember(described, attributes, program)
         return program
+
+    def _remember(self, outs: Any, attributes: Mapping[str, Any], program: Program) -> None:
+        """Find the program sooner in the next call with equal keyword arguments."""
+        zeros = _zeros(attributes)
+        if zeros is None:
+            return
+        if len(self._known) + len(self._quick) + sum(map(len, self._single.values())) >= _MOST_PROGRAMS:
+            self._forget_keys()
+        if outs is not None or zeros:
+            self._known[(outs, *_key(attributes))] = program, zeros
+        elif not attributes:
+            self._plain = program
+        elif len(attributes) == 1:
+            ((name, value),) = attributes.items()
+            kind, _ = self._single.setdefault(name, {}).setdefault(value, (type(value), program))
+            if kind is not type(value):
+                self._known[(None, *_key(attributes))] = program, zeros
+        else:
+            self._quick[_key(attributes)] = program
+
+    def _forget_keys(self) -> None:
+        self._known.clear()
+        self._single.clear()
+        self._quick.clear()
 
 
 def _key(attributes: Mapping[str, Any]) -> tuple[object, ...]:

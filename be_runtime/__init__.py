@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from be_runtime.kernels.operation.backends import FallbackWarning
     from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
     from be_runtime.kernels.operation.operation import XLACustomKernel
+    from be_runtime.ship.package import package_kernels
     from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "numba_cuda_callable",
     "numba_cuda_kernel",
     "numba_kernel",
+    "package_kernels",
     "print_diagnostics",
     "register_ffi_target",
     "set_backend",
@@ -129,6 +131,7 @@ _LATER = {
     "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
     "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",
+    "package_kernels": "ship.package",
     "warp_kernel": "kernels.warp_kernels",
 }
 """Names that are imported on their first use, and their modules."""

@@ -24,6 +24,7 @@ class Settings(NamedTuple):
     cache_max_size_mib: int = 4096
     cache_max_age_days: int = 90
     prebuilt_dir: Path | None = None
+    jit: str = "missing"
     compute_capabilities: str | None = None
     compile_timeout_s: float = 1800.0
     lock_timeout_s: float | None = None

@@ -17,7 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
     parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_add_stubs,):
+    for add in (_add_stubs, _add_build):
         add(commands)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -35,3 +35,18 @@ def _add_stubs(commands: _Commands) -> None:
     )
     stubs.add_argument("source", metavar="FOLDER_OR_MODULE", help="a folder or file of C++ or CUDA, or a Python module")
     stubs.add_argument("--output", type=Path, metavar="FILE", help="the .pyi file (default: beside the source)")
+
+
+def _add_build(commands: _Commands) -> None:
+    """``build``."""
+    build = commands.add_parser(
+        "build",
+        help="compile the kernels of a package ahead of time",
+        description="Compile everything that a package's kernels.toml declares into one folder, which needs no compiler "
+        "where it is loaded.",
+    )
+    build.add_argument(
+        "package", nargs="?", metavar="PACKAGE", help="a package or its folder (default: the one below this folder)"
+    )
+    build.add_argument("--archs", metavar="LIST", help="GPU architectures, such as 8.0,9.0,12.0 (default: the declared)")
+    build.add_argument("--out", type=Path, metavar="DIR", help="the folder to write (default: _kernels in the package)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_cont
 from be_runtime.load.identity import content_hash, module_key, origin_hash
 from be_runtime.load.module import CompiledModule, open_library
 from be_runtime.load.registry import Registry, Target
-from be_runtime.request.options import BuildRequest, LoadOptions
+from be_runtime.request.options import BuildRequest, Language, LoadOptions
 from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import Settings
 from be_runtime.xla import jax_port
@@ -74,6 +75,16 @@ class Session(NamedTuple):
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
     """Find the module of a request in the cache, or build it; load it and register its targets."""
+    module = use_module(request, options, session, partial(_open, request, options, registry=session.registry))
+    if options.auto_register:
+        register_module(module, options.target_prefix, session.registry, _other_prefix(request))
+    return module
+
+
+def use_module(
+    request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]
+) -> T:
+    """Find the module of a request in the cache, or build it, and return the result of `use`; see `use_entry`."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
     ffi_include = jax_port.ffi_include_dir()
@@ -88,10 +99,7 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Compi
     )
     key = module_key(request, tools, toolchain, jax_port.ffi_api_version(ffi_include))
     make = _maker(request, options, session, tools, toolchain)
-    module = _obtain(request, options, session, key, make)
-    if options.auto_register:
-        _register(module, request, options, session.registry)
-    return module
+    return use_entry(lambda: _find(request, options, session, key, make), lambda entry: use(entry, key), session)
 
 
 def load_prebuilt(
@@ -109,10 +117,10 @@ def load_prebuilt(
     found = prebuilt.find(folder, key, wanted)
     if found is None:
         return None
-    made = {"content": found.content, "origin": found.origin}
-    module = _module(request, options, found.library, found.functions, registry, **made)
+    made = Made(request.name, request.language, found.library, found.functions, found.content, found.origin)
+    module = make_module(made, open_library(found.library), registry, captures_graphs=options.allow_cuda_graph)
     if options.auto_register:
-        _register(module, request, options, registry)
+        register_module(module, options.target_prefix, registry, _other_prefix(request))
     return module
 
 
@@ -124,29 +132,25 @@ def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ..
     return prebuilt.explain(folder, key, wanted)
 
 
-def _obtain(
+def _find(
     request: BuildRequest, options: LoadOptions, session: Session, key: CacheKey, make: Callable[[Path], BuildOutput]
-) -> CompiledModule:
-    """Load the module of a key, from the cache or built now."""
+) -> Entry:
+    """Return the entry of a module, from the cache or built now."""
     settings = session.settings
+    entry = session.module_store.get_or_build(
+        key,
+        make,
+        force=options.force_rebuild,
+        lock_timeout_s=settings.lock_timeout_s,
+        on_wait=partial(say_waiting, request.name),
+    )
     verbose = options.verbose or settings.verbose
-
-    def find() -> Entry:
-        entry = session.module_store.get_or_build(
-            key,
-            make,
-            force=options.force_rebuild,
-            lock_timeout_s=settings.lock_timeout_s,
-            on_wait=partial(say_waiting, request.name),
-        )
-        if verbose and not entry.built:
-            _say(f"{request.name}: from the cache, {entry.path}")
-        elif verbose and entry.reason:
-            differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
-            _say(f"{request.name}: built, since {entry.reason}{differs}")
-        return entry
-
-    return use_entry(find, lambda entry: _open(request, options, entry, key, session.registry), session)
+    if verbose and not entry.built:
+        _say(f"{request.name}: from the cache, {entry.path}")
+    elif verbose and entry.reason:
+        differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
+        _say(f"{request.name}: built, since {entry.reason}{differs}")
+    return entry
 
 
 def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
@@ -216,39 +220,64 @@ def _maker(
 
 
 def _open(
-    request: BuildRequest, options: LoadOptions, entry: Entry, key: CacheKey, registry: Registry
+    request: BuildRequest, options: LoadOptions, entry: Entry, key: CacheKey, *, registry: Registry
 ) -> CompiledModule:
-    functions = parse_contents(entry.output(CONTENTS).read_bytes())
-    content, origin = content_hash(key, entry), origin_hash(key, entry)
-    return _module(request, options, entry.output(LIBRARY), functions, registry, content=content, origin=origin)
+    library = entry.output(LIBRARY)
+    return make_module(
+        Made(
+            name=request.name,
+            language=request.language,
+            path=library,
+            functions=parse_contents(entry.output(CONTENTS).read_bytes()),
+            content=content_hash(key, entry),
+            origin=origin_hash(key, entry),
+        ),
+        open_library(library),
+        registry,
+        captures_graphs=options.allow_cuda_graph,
+    )
 
 
-def _module(
-    request: BuildRequest,
-    options: LoadOptions,
-    path: Path,
-    functions: Mapping[str, Handlers],
-    registry: Registry,
-    *,
-    content: str,
-    origin: str,
-) -> CompiledModule:
-    _warn(request.name, functions)
-    platform = jax_port.PLATFORMS[request.language]
+class Made(NamedTuple):
+    """A module that was compiled, now or long ago.
+
+    Parameters
+    ----------
+    name : str
+    language : {"cuda", "cpp"}
+    path : Path
+        Path of the library.
+    functions : dict of str to Handlers
+    content, origin : str
+        See `LoadedModule`.
+    """
+
+    name: str
+    language: Language
+    path: Path
+    functions: Mapping[str, Handlers]
+    content: str
+    origin: str
+
+
+def make_module(made: Made, library: ctypes.CDLL, registry: Registry, *, captures_graphs: bool) -> CompiledModule:
+    """Make a module of a library in memory, without registering its targets."""
+    _warn(made.name, made.functions)
+    platform = jax_port.PLATFORMS[made.language]
 
     def register(name: str, content: str, handler: Callable[[], object]) -> str:
         registry.add([Target(name=name, platform=platform, content=content)], {name: handler})
         return platform.lower()
 
     return CompiledModule(
-        name=request.name,
-        path=path,
-        content_hash=content,
+        name=made.name,
+        path=made.path,
+        content_hash=made.content,
         platform=platform,
-        handlers=functions,
-        captures_graphs=options.allow_cuda_graph and request.language == "cuda",
-        origin=origin,
-        library=open_library(path),
+        handlers=made.functions,
+        captures_graphs=captures_graphs and made.language == "cuda",
+        origin=made.origin,
+        library=library,
         capsule=jax_port.capsule,
         register=register,
     )
@@ -268,8 +297,15 @@ def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
         warnings.warn(text, StreamWarning, stacklevel=level)
 
 
-def _register(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
-    names = {f"{options.target_prefix}.{function}": function for function in module.function_names}
+def register_module(module: CompiledModule, prefix: str, registry: Registry, hints: tuple[str, ...] = ()) -> None:
+    """Register the functions of a module as ``<prefix>.<function>``.
+
+    Raises
+    ------
+    RegistrationError
+        A target of that name is live with other content; the error has the hints too.
+    """
+    names = {f"{prefix}.{function}": function for function in module.function_names}
     targets = [
         Target(name=name, platform=module.platform, content=module.identity(function))
         for name, function in names.items()
@@ -277,7 +313,7 @@ def _register(module: CompiledModule, request: BuildRequest, options: LoadOption
     try:
         registry.add(targets, {name: partial(module.get_handler, function) for name, function in names.items()})
     except RegistrationError as error:
-        error.hints += _other_prefix(request)
+        error.hints += hints
         raise
 
 

@@ -17,6 +17,9 @@ from be_toolchain.known import catalog
 from be_toolchain.machine.safe_folders import ENV_SAFE
 from be_toolchain.machine.store_paths import ENV_STORE, STORE_VARIABLES
 
+JIT_MODES = ("never", "missing", "always")
+"""Values of `BE_JIT`."""
+
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
@@ -162,7 +165,14 @@ def _parse_command(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
         raise ValueError(f"a command, quoted as for a shell ({error})") from None
 
 
+def _parse_jit(text: str, _: Mapping[str, str]) -> str:
+    if text not in JIT_MODES:
+        raise ValueError(f"one of {', '.join(JIT_MODES)}")
+    return text
+
+
 _PATH = SettingKind("path", _parse_path)
+_JIT = SettingKind("mode", _parse_jit)
 _FLAG = SettingKind("flag", _parse_flag)
 _COUNT = SettingKind("count", _parse_count)
 _SECONDS = SettingKind("seconds", _parse_seconds)
@@ -191,8 +201,13 @@ RUNTIME = {
     "prebuilt_dir": Setting(
         variables=("BE_PREBUILT_DIR",),
         kind=_PATH,
-        meaning="Modules that `export_prebuilt` wrote, looked up before the cache; no compiler is needed for them.",
+        meaning="Modules built ahead of time, looked up before the cache; no compiler is needed for them.",
         default_text="none",
+    ),
+    "jit": Setting(
+        variables=("BE_JIT",),
+        kind=_JIT,
+        meaning="When kernels are compiled: `never`, if they are `missing` from what was built ahead of time, or `always`.",
     ),
     "compute_capabilities": Setting(
         variables=("BE_COMPUTE_CAPABILITIES", "BRAINEVENT_COMPUTE_CAPABILITIES"),

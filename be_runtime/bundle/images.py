@@ -1,0 +1,193 @@
+"""Images as libraries of this process: what is mapped is what its name, a hash, says, and nobody else can change it.
+
+XLA never forgets a handler, so an image stays mapped for the life of the process, and each is mapped once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import io
+import os
+import platform
+import stat
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.bundle.baseline import require_baseline, require_machine
+from be_runtime.bundle.index import INDEX, Index, image_file, parse_index
+from be_runtime.errors import LoadError
+from be_toolchain.machine.folder_trust import distrust_entry, is_open, is_trusted_owner
+from be_toolchain.machine.forks import ThreadLock
+
+_mapped: dict[str, ctypes.CDLL] = {}
+_mapping = ThreadLock()
+
+
+class Bundle(NamedTuple):
+    """A bundle that can be read.
+
+    Parameters
+    ----------
+    where : str
+        Its place, for messages.
+    index : Index
+    read : callable
+        Function from a path in the bundle to the bytes of the file.
+    folder : Path or None
+        Folder of its files, which can be mapped in place.
+    vouched : Path or None
+        Folder whose code this process runs anyway, such as that of an imported package: whoever may change that may
+        change this.
+    """
+
+    where: str
+    index: Index
+    read: Callable[[str], bytes]
+    folder: Path | None = None
+    vouched: Path | None = None
+
+    def image(self, digest: str) -> bytes:
+        """Return the bytes of an image.
+
+        Raises
+        ------
+        LoadError
+            The image is missing or damaged.
+        """
+        data = self._read(image_file(digest, self.index.images[digest]))
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise LoadError(
+                f"{self.where} is damaged: the image {digest[:16]} has other bytes than when it was built",
+                hints=("copy or install it again",),
+            )
+        return data
+
+    def library(self, digest: str) -> ctypes.CDLL:
+        """Map an image into this process, once.
+
+        Raises
+        ------
+        LoadError
+            It is missing, damaged, for another machine, or could be changed by another user.
+        """
+        with _mapping:
+            if digest not in _mapped:
+                require_machine(self.index.machine, self.where)
+                require_baseline(self.index.images[digest].baseline, self.where)
+                _mapped[digest] = self._map(digest)
+            return _mapped[digest]
+
+    def path(self, digest: str) -> Path:
+        """Return the file of an image, for messages; it exists if the bundle is a folder."""
+        return Path(self.where, image_file(digest, self.index.images[digest]))
+
+    def _map(self, digest: str) -> ctypes.CDLL:
+        data = self.image(digest)
+        if self.folder is None:
+            return map_bytes(data, digest, self.where)
+        path = self.path(digest)
+        vouched = None if self.vouched is None else self.vouched.stat()
+        for place in (self.folder, path.parent, path):
+            problem = _distrust(place.stat(), vouched)
+            if problem:
+                raise LoadError(
+                    f"code is not loaded from {place}, which {problem}",
+                    hints=(f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",),
+                )
+        return _open(str(path), self.where)
+
+    def _read(self, file: str) -> bytes:
+        try:
+            return self.read(file)
+        except (OSError, KeyError, zipfile.BadZipFile, EOFError) as error:
+            raise LoadError(
+                f"{self.where} is damaged: {file} can't be read: {error}", hints=("copy or install it again",)
+            ) from error
+
+
+def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
+    """Return the reason why a place is not trusted; empty if it is as trustworthy as another one."""
+    uid = os.geteuid()
+    if vouched is None:
+        return distrust_entry(status, uid)
+    if is_trusted_owner(status, uid) or status.st_uid == vouched.st_uid:
+        is_worse = is_open(status, status.st_uid) and not is_open(vouched, vouched.st_uid)
+        return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})" if is_worse else ""
+    return f"belongs to another user (uid {status.st_uid})"
+
+
+def open_folder(folder: Path, vouched: Path | None = None) -> Bundle | None:
+    """Open the bundle of a folder; None if there is none.
+
+    Raises
+    ------
+    LoadError
+        See `parse_index`.
+    """
+    try:
+        text = (folder / INDEX).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LoadError(f"{folder / INDEX} can't be read: {error.strerror}") from error
+    return Bundle(str(folder), parse_index(text, str(folder)), lambda file: (folder / file).read_bytes(), folder, vouched)
+
+
+def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
+    """Open a bundle of one file.
+
+    Raises
+    ------
+    LoadError
+        It is no bundle, or a damaged one; see `parse_index`.
+    """
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        text = archive.read(INDEX)
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, NotImplementedError) as error:
+        raise LoadError(
+            f"{where} is not an exported program, or only a part of one: {error}",
+            hints=("be_runtime.export makes them", "copy it again"),
+        ) from error
+    return Bundle(where, parse_index(text, where), archive.read), archive
+
+
+def map_bytes(data: bytes, digest: str, where: str) -> ctypes.CDLL:
+    """Map a library from memory, which nobody can change; where that is forbidden, from a private folder.
+
+    The file's descriptor stays open: glibc tells libraries apart by name first, and a closed number is used again.
+    """
+    try:
+        descriptor = os.memfd_create(f"be-{digest[:16]}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with open(descriptor, "wb", closefd=False) as file:  # noqa: PTH123 - by descriptor
+            file.write(data)
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        return _open(f"/proc/self/fd/{descriptor}", where)
+    except (OSError, LoadError):
+        with _private_file(data, digest) as path:
+            return _open(path, where)
+
+
+@contextlib.contextmanager
+def _private_file(data: bytes, digest: str) -> Iterator[str]:
+    """Write a file in a folder of mode 0700, for as long as it takes to map it."""
+    with tempfile.TemporaryDirectory(prefix="be-") as folder:
+        path = Path(folder, f"{digest}.so")
+        path.write_bytes(data)
+        yield str(path)
+
+
+def _open(path: str, where: str) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
+    except OSError as error:
+        libc = " ".join(platform.libc_ver())
+        hints = (f"this machine has {libc}: build it on an older system, or in a manylinux image",)
+        raise LoadError(f"code of {where} can't be loaded: {error}", hints=hints if "GLIBC" in str(error) else ()) from error

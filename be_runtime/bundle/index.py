@@ -1,0 +1,173 @@
+"""The index of a bundle: which images it has, and how they are called; see ``docs/format.md``. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from be_runtime.abi import FFI_CLAIM, ABI, check_abi
+from be_runtime.errors import LoadError
+
+INDEX, IMAGES = "index.json", "images"
+"""Names of the index and of the folder of images in a bundle."""
+
+FORMAT = 1
+"""Raised when an older reader would misunderstand the index."""
+
+HASH_DIGITS = 32
+"""Hexadecimal digits of an image's hash in the names of its targets."""
+
+Kind = Literal["library", "cubin", "ptx"]
+_ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
+
+
+class Image(NamedTuple):
+    """One file of code; its key in the index is the sha256 of its bytes.
+
+    Parameters
+    ----------
+    kind : {"library", "cubin", "ptx"}
+    platform : str
+        JAX's name of the platform: ``"cpu"`` or ``"CUDA"``.
+    size : int
+        In bytes.
+    archs : tuple of str
+        Architectures of its device code, such as ``"9.0"``.
+    baseline : str
+        Level of instructions of its host code, such as ``"x86-64-v3"``; empty for that of every such machine.
+    """
+
+    kind: Kind
+    platform: str
+    size: int
+    archs: tuple[str, ...] = ()
+    baseline: str = ""
+
+
+class ImageTarget(NamedTuple):
+    """An FFI target that an image serves.
+
+    Parameters
+    ----------
+    image : str
+        Hash of the image.
+    platform : str
+    stages : dict of str to str
+        Symbol of the handler for each stage: ``"execute"``, and ``"instantiate"`` where there is one.
+    """
+
+    image: str
+    platform: str
+    stages: Mapping[str, str]
+
+
+class Index(NamedTuple):
+    """The index of a bundle.
+
+    Parameters
+    ----------
+    machine : str
+        Machine of the host code, as ``platform.machine()`` says it.
+    images : dict of str to Image
+    targets : dict of str to ImageTarget
+    kernels : dict
+        Kernels that the launcher launches, by id; see `be_runtime.kernels.cuda.describe`.
+    modules, functions : dict
+        What Python needs for calls, by name; empty in an exported program.
+    program : dict
+        What an exported program is; empty in a package.
+    """
+
+    machine: str
+    images: Mapping[str, Image]
+    targets: Mapping[str, ImageTarget] = {}
+    kernels: Mapping[str, Any] = {}
+    modules: Mapping[str, Any] = {}
+    functions: Mapping[str, Any] = {}
+    program: Mapping[str, Any] = {}
+
+
+def target_name(image: str, symbol: str) -> str:
+    """Return the name of a target: the same in every process, and another one for other code.
+
+    Examples
+    --------
+    >>> target_name("0123456789abcdef" * 4, "be_ffi_ops_fire")
+    'be.0123456789abcdef0123456789abcdef.be_ffi_ops_fire'
+    """
+    return f"be.{image[:HASH_DIGITS]}.{symbol}"
+
+
+def image_file(digest: str, image: Image) -> str:
+    """Return the path of an image in a bundle.
+
+    Examples
+    --------
+    >>> image_file("00ff", Image("library", "cpu", 10))
+    'images/00ff.so'
+    """
+    return f"{IMAGES}/{digest}.{_ENDINGS[image.kind]}"
+
+
+def render_index(index: Index) -> str:
+    """Write an index as JSON, the same text for the same index."""
+    document = {
+        "format": FORMAT,
+        "abi": ABI,
+        "ffi": FFI_CLAIM,
+        **index._asdict(),
+        "images": {digest: image._asdict() for digest, image in index.images.items()},
+        "targets": {name: target._asdict() for name, target in index.targets.items()},
+    }
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def parse_index(text: str | bytes, where: str) -> Index:
+    """Read an index.
+
+    Parameters
+    ----------
+    text : str or bytes
+    where : str
+        Place of the bundle, for messages.
+
+    Raises
+    ------
+    LoadError
+        It is damaged, or of a format or ABI that this release does not read.
+    """
+    try:
+        document = json.loads(text)
+        number, abi = document["format"], document["abi"]
+        if not isinstance(number, int) or not isinstance(abi, int):
+            raise TypeError("its numbers are no numbers")  # noqa: TRY004, TRY301 - caught below, as all damage is
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(where, error) from error
+    if number != FORMAT:
+        side = "update brainevent-toolchain here" if number > FORMAT else "build it again with this release"
+        raise LoadError(f"{where} has format {number}, and this be_runtime reads format {FORMAT}", hints=(side,))
+    check_abi(abi, where)
+    try:
+        return Index(
+            machine=document["machine"],
+            images={digest: _image(row) for digest, row in document["images"].items()},
+            targets={name: ImageTarget(**row) for name, row in document["targets"].items()},
+            **{name: dict(document[name]) for name in ("kernels", "modules", "functions", "program")},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(where, error) from error
+
+
+def _image(row: Mapping[str, Any]) -> Image:
+    image = Image(**row)
+    if image.kind not in _ENDINGS:
+        raise ValueError(f"an image of kind {image.kind!r}")
+    return image._replace(archs=tuple(image.archs))
+
+
+def _damaged(where: str, error: Exception) -> LoadError:
+    return LoadError(
+        f"{where} has a damaged index: {type(error).__name__}: {error}",
+        hints=("copy or install it again",),
+    )

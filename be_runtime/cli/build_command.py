@@ -1,0 +1,56 @@
+"""The command ``build``: compiles what a package declares."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from be_runtime.cli.answer import Answer
+from be_runtime.ship.build import Built, Report, build_package
+from be_runtime.ship.locate import locate_package
+from be_toolchain.terminal import say
+
+
+def run(arguments: argparse.Namespace) -> Answer:
+    """Build a package's kernels.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such package, or its declaration is wrong.
+    ToolchainError, BuildError
+        There is no compiler, or a source does not compile.
+    """
+    package = locate_package(arguments.package, Path.cwd())
+    archs = None if arguments.archs is None else arguments.archs.split(",")
+    tell = _ignore if arguments.json else _tell
+    built = build_package(package, archs=archs, out=arguments.out, tell=tell)
+    return Answer(_summary(built), _data(built))
+
+
+def _tell(report: Report) -> None:
+    """Say on standard error that a part is ready."""
+    say(f"{report.name:<24} {report.language:<6} {report.seconds:6.1f} s {_size(report.size):>10}", sys.stderr)
+
+
+def _ignore(_report: Report) -> None:
+    """Say nothing."""
+
+
+def _summary(built: Built) -> str:
+    total = sum(image.size for image in built.index.images.values())
+    return f"{built.folder}: {len(built.reports)} modules and kernels, {len(built.index.images)} images, {_size(total)}"
+
+
+def _data(built: Built) -> dict[str, object]:
+    return {
+        "folder": str(built.folder),
+        "parts": [report._asdict() for report in built.reports],
+        "images": {digest: image._asdict() for digest, image in built.index.images.items()},
+        "targets": sorted(built.index.targets),
+    }
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"

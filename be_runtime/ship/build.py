@@ -1,0 +1,259 @@
+"""Everything that a package declares, compiled into a bundle: the same bytes wherever the package lies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from be_runtime.bundle.baseline import check_baseline
+from be_runtime.bundle.index import INDEX, Image, ImageTarget, Index, image_file, render_index, target_name
+from be_runtime.cache import CacheKey, Entry
+from be_runtime.errors import ArgumentError, BeRuntimeError
+from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
+from be_runtime.load.pipeline import use_module
+from be_runtime.load.process import PROCESS
+from be_runtime.own_files import INCLUDE_DIR
+from be_runtime.request.options import BuildRequest
+from be_runtime.ship.declaration import Declaration, DeclaredModule
+from be_runtime.ship.modules import ModuleRecord, request_of
+from be_runtime.ship.package import KERNELS, Package
+from be_runtime.xla import jax_port
+from be_toolchain.arch import parse_archs
+
+
+class Part(NamedTuple):
+    """What one module or kernel adds to a bundle.
+
+    Parameters
+    ----------
+    images : dict of str to (Image, bytes)
+    targets : dict of str to ImageTarget
+    kernels, modules, functions : dict
+        See `Index`.
+    """
+
+    images: Mapping[str, tuple[Image, bytes]]
+    targets: Mapping[str, ImageTarget] = {}
+    kernels: Mapping[str, object] = {}
+    modules: Mapping[str, object] = {}
+    functions: Mapping[str, object] = {}
+
+
+class Report(NamedTuple):
+    """What was built, for people.
+
+    Parameters
+    ----------
+    name, language : str
+    seconds : float
+    size : int
+        Bytes of its images.
+    """
+
+    name: str
+    language: str
+    seconds: float
+    size: int
+
+
+class Built(NamedTuple):
+    """A package's bundle that was built.
+
+    Parameters
+    ----------
+    folder : Path
+    index : Index
+    reports : tuple of Report
+    """
+
+    folder: Path
+    index: Index
+    reports: tuple[Report, ...]
+
+
+def build_package(
+    package: Package,
+    *,
+    archs: Sequence[str] | None = None,
+    out: Path | None = None,
+    tell: Callable[[Report], None] = lambda _report: None,
+) -> Built:
+    """Build everything that a package declares.
+
+    Parameters
+    ----------
+    package : Package
+    archs : sequence of str, optional
+        Architectures of CUDA code instead of the declared ones.
+    out : Path, optional
+        Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
+    tell : callable
+        Function that is told of each part that is ready.
+
+    Raises
+    ------
+    ArgumentError
+        The declaration is wrong, or CUDA code is declared and no architecture is named.
+    ToolchainError, BuildError
+        There is no compiler, or a source does not compile.
+    """
+    root = package.root
+    if root is None:
+        raise ArgumentError(f"{package.name} is not a folder, so nothing can be built in it")
+    declared = package.declaration()
+    chosen = tuple(str(arch) for arch in parse_archs(",".join(archs or declared.archs))) if archs or declared.archs else ()
+    baseline = check_baseline(declared.baseline, platform.machine())
+    _check(package, declared, chosen)
+    makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
+    parts, reports = _run(makers, tell)
+    index = Index(
+        machine=platform.machine(),
+        images={digest: image for part in parts for digest, (image, _) in part.images.items()},
+        targets={name: target for part in parts for name, target in part.targets.items()},
+        kernels={name: row for part in parts for name, row in part.kernels.items()},
+        modules={name: row for part in parts for name, row in part.modules.items()},
+        functions={name: row for part in parts for name, row in part.functions.items()},
+    )
+    folder = out or root / KERNELS
+    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
+    return Built(folder, index, tuple(reports))
+
+
+Maker = tuple[str, str, Callable[[], Part]]
+
+
+def _run(makers: Sequence[Maker], tell: Callable[[Report], None]) -> tuple[list[Part], list[Report]]:
+    """Make all parts, several at a time; the first failure ends it when those under way are done."""
+
+    def make(maker: Maker) -> tuple[Part, Report]:
+        name, language, run = maker
+        start = time.monotonic()
+        part = run()
+        size = sum(len(data) for _, data in part.images.values())
+        report = Report(name, language, time.monotonic() - start, size)
+        tell(report)
+        return part, report
+
+    with ThreadPoolExecutor(max_workers=min(len(makers), os.cpu_count() or 1)) as pool:
+        futures = [pool.submit(make, maker) for maker in makers]
+        try:
+            made = [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [part for part, _ in made], [report for _, report in made]
+
+
+def _check(package: Package, declared: Declaration, archs: Sequence[str]) -> None:
+    """Check what can be checked before anything is compiled."""
+    on_gpu = [name for name, module in declared.modules.items() if module.language == "cuda"]
+    if on_gpu and not archs and not all("compute_capability" in declared.modules[name].options for name in on_gpu):
+        raise ArgumentError(
+            f"{package.name} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
+            hints=("pass --archs 8.0,9.0,12.0", 'or write archs = ["8.0", "9.0"] in kernels.toml'),
+        )
+
+
+def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Maker:
+    def make() -> Part:
+        try:
+            return make_module_part(package, root, declared, archs, baseline)
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is declared as modules.{declared.name} of {package}/kernels.toml")
+            raise
+
+    return declared.name, declared.language, make
+
+
+def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:
+    """Compile one module, so that nothing in it says where it was compiled."""
+    flags = _portable_flags(package, root, baseline)
+    if declared.language == "cuda":
+        passed = [part for flag in flags for part in ("-Xcompiler", flag)]
+        more = {"extra_cuda_cflags": [*passed, *declared.options.get("extra_cuda_cflags", [])]}
+        if "compute_capability" not in declared.options:
+            more["compute_capability"] = list(archs)
+    else:
+        more = {"extra_cflags": [*flags, *declared.options.get("extra_cflags", [])]}
+    request, options = request_of(package, root, declared, **more)
+
+    def read(entry: Entry, key: CacheKey) -> Part:
+        data = entry.output(LIBRARY).read_bytes()
+        contents = entry.output(CONTENTS).read_text(encoding="utf-8")
+        digest = hashlib.sha256(data).hexdigest()
+        platform_name = jax_port.PLATFORMS[declared.language]
+        built = tuple(str(arch) for arch in parse_archs(",".join(key.texts("archs")))) if key.texts("archs") else ()
+        record = ModuleRecord(
+            language=declared.language,
+            image=digest,
+            functions=contents,
+            sources=dict(sorted(_sources(request, entry, root))),
+            captures_graphs=options.allow_cuda_graph,
+        )
+        return Part(
+            images={digest: (Image("library", platform_name, len(data), built, baseline), data)},
+            targets=_targets(digest, contents, platform_name, captures_graphs=record.captures_graphs),
+            modules={declared.name: record._asdict()},
+        )
+
+    return use_module(request, options, PROCESS.session(), read)
+
+
+def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs: bool) -> dict[str, ImageTarget]:
+    targets = {}
+    for handlers in parse_contents(contents).values():
+        symbol = handlers.graph if captures_graphs and platform_name == "CUDA" else handlers.plain
+        stages = {"execute": symbol} | ({"instantiate": handlers.instantiate} if handlers.instantiate else {})
+        targets[target_name(digest, symbol)] = ImageTarget(digest, platform_name, stages)
+    return targets
+
+
+def _portable_flags(package: str, root: Path, baseline: str) -> list[str]:
+    """Return flags of the host compiler that leave the package's folder, and ours, out of messages and names."""
+    names = [f"-ffile-prefix-map={folder}={name}" for folder, name in ((root, package), (INCLUDE_DIR, "brainevent"))]
+    return [*names, *([f"-march={baseline}"] if baseline else [])]
+
+
+def _sources(request: BuildRequest, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:
+    """List the files of the package that a module was made from, by names below its folder."""
+    units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
+    for path, text in units:
+        yield str(path.relative_to(root)), hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    for file in entry.manifest.dependencies.records:
+        if Path(file.path).is_relative_to(root):
+            yield str(Path(file.path).relative_to(root)), file.sha256
+
+
+def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
+    """Write a bundle, complete or not at all; an older one in its place is replaced.
+
+    Raises
+    ------
+    ArgumentError
+        The folder holds something else, or can't be written.
+    """
+    if folder.exists() and not (folder / INDEX).is_file() and any(folder.iterdir()):
+        raise ArgumentError(f"{folder} holds something else than kernels built by this command", hints=("name another folder",))
+    staging, old = (folder.with_name(f".{folder.name}.{os.getpid()}{end}") for end in ("", ".old"))
+    try:
+        (staging / "images").mkdir(parents=True)
+        for digest, data in images.items():
+            path = staging / image_file(digest, index.images[digest])
+            path.write_bytes(data)
+            path.chmod(0o755 if path.suffix == ".so" else 0o644)
+        (staging / INDEX).write_text(render_index(index), encoding="utf-8")
+        if folder.exists():
+            folder.rename(old)
+        staging.rename(folder)
+    except OSError as error:
+        raise ArgumentError(f"{error.filename or folder} can't be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,193 @@
+"""The declaration of a package's kernels, ``kernels.toml``. Pure.
+
+::
+
+    archs = ["8.0", "9.0"]          # of CUDA code that is built ahead of time
+    baseline = "x86-64-v2"          # instructions that host code may need
+    [modules.neurons]               # a compiled module: a folder, a file or several files
+    sources = "neurons"
+    extra_include_paths = ["include"]
+    [kernels.scale]                 # a kernel without host code: raw, or Numba's
+    source = "scale.cu"
+    signature = "arg[n] ret[n]:like(0)"
+    grid = "ceil(n/256)"
+    block = 256
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from be_runtime.errors import ArgumentError
+from be_runtime.request.options import Language
+
+FILE = "kernels.toml"
+
+_BOTH = frozenset({"extra_include_paths", "extra_ldflags", "optimization_level", "use_fast_math"})
+_OPTIONS: dict[Language, frozenset[str]] = {
+    "cpp": _BOTH | {"extra_cflags"},
+    "cuda": _BOTH | {"extra_cuda_cflags", "allow_cuda_graph", "compute_capability"},
+}
+_KINDS = ("source", "numba", "numba_cuda")
+
+
+class DeclaredModule(NamedTuple):
+    """A compiled module.
+
+    Parameters
+    ----------
+    name : str
+    language : {"cpp", "cuda"}
+    sources : tuple of str
+        Paths below the package's folder.
+    functions : dict, list or None
+        As the load functions take it.
+    options : dict
+        Keyword arguments of the load functions.
+    """
+
+    name: str
+    language: Language
+    sources: tuple[str, ...]
+    functions: Any
+    options: Mapping[str, Any]
+
+
+class Declaration(NamedTuple):
+    """Everything that a package declares.
+
+    Parameters
+    ----------
+    archs : tuple of str
+        Architectures of CUDA code that is built ahead of time; empty if the builder names them.
+    baseline : str
+        Level of instructions of host code; empty for that of every such machine.
+    modules : dict of str to DeclaredModule
+    kernels : dict of str to dict
+        Tables of kernels without host code.
+    """
+
+    archs: tuple[str, ...]
+    baseline: str
+    modules: Mapping[str, DeclaredModule]
+    kernels: Mapping[str, Mapping[str, Any]]
+
+
+def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> Declaration:
+    """Read a declaration.
+
+    Parameters
+    ----------
+    text : str
+        TOML.
+    where : str
+        Its place, for messages.
+    has_cuda : mapping of str to bool
+        For each folder that the file names as sources: whether CUDA files are in it.
+
+    Raises
+    ------
+    ArgumentError
+        It is no TOML, declares nothing, or has an unknown key or a bad value.
+    """
+    document = read_toml(text, where)
+    _refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
+    modules = {name: _module(name, row, where, has_cuda) for name, row in _tables(document, "modules", where).items()}
+    kernels = _tables(document, "kernels", where)
+    for name, row in kernels.items():
+        given = [kind for kind in _KINDS if kind in row]
+        if len(given) != 1:
+            raise ArgumentError(f"{where}: kernels.{name} needs one of {', '.join(_KINDS)}, and has {len(given)}")
+        if given == ["source"]:
+            inside(row["source"], f"{where}: kernels.{name}")
+    if not modules and not kernels:
+        hint = 'add a table, such as [modules.ops] with sources = "ops.cc"'
+        raise ArgumentError(f"{where} declares no kernels", hints=(hint,))
+    twice = sorted(modules.keys() & kernels.keys())
+    if twice:
+        raise ArgumentError(f"{where}: {twice[0]} is declared as a module and as a kernel", hints=("rename one",))
+    return Declaration(_texts(document.get("archs", []), f"{where}: archs"), document.get("baseline", ""), modules, kernels)
+
+
+def read_toml(text: str, where: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises
+    ------
+    ArgumentError
+        It is none.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(f"{where} is not TOML: {error}") from None
+
+
+def source_names(text: str, where: str) -> tuple[str, ...]:
+    """List the paths that modules name as sources."""
+    rows = _tables(read_toml(text, where), "modules", where)
+    return tuple(name for row in rows.values() for name in _sources(row.get("sources"), where))
+
+
+def inside(path: object, where: str) -> str:
+    """Check that a path is one below the package's folder.
+
+    Raises
+    ------
+    ArgumentError
+        It is not.
+
+    Examples
+    --------
+    >>> inside("ops/./fire.cc", "kernels.toml")
+    'ops/fire.cc'
+    """
+    if not isinstance(path, str) or not path:
+        raise ArgumentError(f"{where}: {path!r} is not a path")
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise ArgumentError(
+            f"{where}: {path!r} is outside the package",
+            hints=("a wheel has only the package's own files: move it there",),
+        )
+    return str(pure)
+
+
+def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Mapping[str, bool]) -> DeclaredModule:
+    at = f"{where}: modules.{name}"
+    sources = _sources(row.get("sources"), at)
+    language: Language = "cuda" if any(each.endswith(".cu") or has_cuda.get(each) for each in sources) else "cpp"
+    options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
+    _refuse_unknown(options, _OPTIONS[language], at)
+    for path in options.get("extra_include_paths", []):
+        inside(path, f"{at}.extra_include_paths")
+    return DeclaredModule(name, language, sources, row.get("functions"), options)
+
+
+def _sources(value: object, where: str) -> tuple[str, ...]:
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list) or not given:
+        raise ArgumentError(f"{where} needs sources: a folder, a file or a list of files")
+    return tuple(inside(each, where) for each in given)
+
+
+def _texts(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(each, str) for each in value):
+        raise ArgumentError(f"{where} must be a list of texts, not {value!r}")
+    return tuple(value)
+
+
+def _tables(document: Mapping[str, Any], name: str, where: str) -> dict[str, dict[str, Any]]:
+    tables = document.get(name, {})
+    if not isinstance(tables, dict) or not all(isinstance(row, dict) for row in tables.values()):
+        raise ArgumentError(f"{where}: {name} must hold tables, as in [{name}.my_ops]")
+    return tables
+
+
+def _refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], where: str) -> None:
+    unknown = sorted(set(row) - set(known))
+    if unknown:
+        raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=(f"known are: {', '.join(sorted(known))}",))

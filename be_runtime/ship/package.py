@@ -1,0 +1,284 @@
+"""`package_kernels`: the kernels that a package declares, compiled while one develops or built with its wheel."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterator
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.bundle.images import Bundle, open_folder
+from be_runtime.bundle.index import INDEX, parse_index
+from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.load.process import PROCESS
+from be_runtime.ship.declaration import FILE, Declaration, parse_declaration, source_names
+from be_runtime.ship.modules import (
+    ModuleRecord,
+    changed_source,
+    jit_module,
+    lacking_arch,
+    open_module,
+    refusal,
+)
+from be_toolchain.errors import ToolchainError
+from be_toolchain.find.device_memory import device_archs
+from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.machine.system import LocalSystem
+
+KERNELS = "_kernels"
+"""Folder of a package that holds its bundle."""
+
+
+class Package(NamedTuple):
+    """A package that has kernels.
+
+    Parameters
+    ----------
+    name : str
+    files : Traversable
+        Its files: a folder, or a part of a zip.
+    """
+
+    name: str
+    files: Traversable
+
+    @property
+    def root(self) -> Path | None:
+        """The package's folder, if it is one."""
+        return self.files if isinstance(self.files, Path) else None
+
+    def declaration(self) -> Declaration:
+        """Read what the package declares.
+
+        Raises
+        ------
+        ArgumentError
+            It declares nothing, or something that can't be understood.
+        """
+        file = self.files / FILE
+        where = f"{self.name}/{FILE}"
+        if not file.is_file():
+            raise ArgumentError(
+                f"the package {self.name} has no {FILE}",
+                hints=(f"add one beside {self.name}/__init__.py; see docs/packages.md",),
+            )
+        text = file.read_text(encoding="utf-8")
+        folders = [name for name in source_names(text, where) if (self.files / name).is_dir()]
+        has_cuda = {name: any(each.name.endswith(".cu") for each in (self.files / name).iterdir()) for name in folders}
+        return parse_declaration(text, where, has_cuda)
+
+    def bundles(self) -> Iterator[Bundle]:
+        """Find what was built ahead of time: in the package, then in the folder of BE_PREBUILT_DIR."""
+        root = self.root
+        if root is not None:
+            found = [open_folder(root / KERNELS, vouched=root)]
+        else:
+            found = [_open_part(self.files / KERNELS, f"{self.name}/{KERNELS}")]
+        prebuilt = PROCESS.settings().prebuilt_dir
+        if prebuilt is not None:
+            found.append(open_folder(prebuilt / self.name))
+        yield from (bundle for bundle in found if bundle is not None)
+
+
+def _open_part(folder: Traversable, where: str) -> Bundle | None:
+    """Open the bundle of a package that is not a folder, such as one in a zip."""
+    index = folder / INDEX
+    if not index.is_file():
+        return None
+
+    def read(file: str) -> bytes:
+        at = folder
+        for part in file.split("/"):
+            at = at / part
+        return at.read_bytes()
+
+    return Bundle(where, parse_index(index.read_bytes(), where), read)
+
+
+def find_package(name: str) -> Package:
+    """Find a package that is imported, or can be.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such package, or it has no kernels.
+    """
+    if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+        raise ArgumentError(f"{name!r} is not the name of a package", hints=("pass __name__ or __package__",))
+    try:
+        files = importlib.resources.files(name)
+    except (ImportError, TypeError) as error:
+        raise ArgumentError(f"there is no package {name!r}: {error}") from None
+    if not (files / FILE).is_file() and not (files / KERNELS / INDEX).is_file():
+        hints = (f"add a {FILE} beside its __init__.py; see docs/packages.md", "or add it to the package's data files")
+        raise ArgumentError(f"the package {name} has no kernels: neither {FILE} nor {KERNELS}/{INDEX}", hints=hints)
+    return Package(name, files)
+
+
+class PackageKernels:
+    """The kernels of a package: its modules, their functions where a name is unique, and kernels without host code.
+
+    Nothing is read or loaded before the first use.
+
+    Parameters
+    ----------
+    package : Package
+    """
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        self._lock = ThreadLock()
+        self._owners: dict[str, list[str]] | None = None
+        self._made: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a module, a kernel, or the only function of that name."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a module, a kernel, or the only function of that name.
+
+        Raises
+        ------
+        AttributeError
+            There is none, or functions of several modules have the name.
+        """
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = self._make(name)
+            return self._made[name]
+
+    def __dir__(self) -> list[str]:
+        """The names of modules, kernels and functions."""
+        with self._lock:
+            return sorted({*super().__dir__(), *self._names()})
+
+    def __repr__(self) -> str:
+        return f"package_kernels({self._package.name!r})"
+
+    def _make(self, name: str) -> Any:
+        owners = self._names().get(name)
+        if owners is None:
+            raise AttributeError(f"{self._package.name} has no kernel {name!r}; it has {', '.join(sorted(self._names()))}")
+        if name in owners:
+            return self._load(name)
+        if len(owners) > 1:
+            raise AttributeError(
+                f"{self._package.name} has {name!r} in several modules: write {' or '.join(f'{each}.{name}' for each in owners)}"
+            )
+        if owners[0] not in self._made:
+            self._made[owners[0]] = self._load(owners[0])
+        return self._made[owners[0]][name]
+
+    def _names(self) -> dict[str, list[str]]:
+        """Map each name to the modules that have it; a module's or kernel's own name to itself."""
+        if self._owners is None:
+            modules, kernels = _listed(self._package)
+            owners: dict[str, list[str]] = {}
+            for module, functions in modules.items():
+                for function in functions:
+                    owners.setdefault(function, []).append(module)
+            self._owners = owners | {name: [name] for name in (*modules, *kernels)}
+        return self._owners
+
+    def _load(self, name: str) -> Any:
+        """Load a module or a kernel as it was built ahead of time, else compile it."""
+        package, settings = self._package, PROCESS.settings()
+        reason = "there is none for it"
+        if settings.jit != "always":
+            for bundle in package.bundles():
+                problem = _obstacle(package, name, bundle)
+                if not problem:
+                    return _open(package, name, bundle)
+                reason = problem
+        if settings.jit == "never":
+            raise refusal(package.name, name, reason)
+        try:
+            return _compile(package, name)
+        except (ToolchainError, LoadError) as error:
+            if settings.jit != "always":
+                error.hints = (f"nothing that was built ahead of time can be used: {reason}", *error.hints)
+            raise
+
+
+def package_kernels(package: str) -> PackageKernels:
+    """Return the kernels that a package declares in its ``kernels.toml``.
+
+    The line is the same while one develops, when kernels are compiled at first use, and in an installed wheel that was
+    built with them, which needs no compiler. The variable ``BE_JIT`` says when to compile: ``never``, only what is
+    ``missing``, or ``always``.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, such as ``__name__`` in its ``__init__.py``.
+
+    Returns
+    -------
+    PackageKernels
+        ``kernels.module.function(...)``, or ``kernels.function(...)`` where the name is unique. Nothing is loaded before
+        its first use.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such package, or it has no kernels.
+
+    Examples
+    --------
+    >>> ops = package_kernels("mykernels")  # doctest: +SKIP
+    >>> ops.neurons.fire(v)  # doctest: +SKIP
+    """
+    return PackageKernels(find_package(package))
+
+
+def _listed(package: Package) -> tuple[dict[str, list[str]], list[str]]:
+    """List the functions of each module, and the kernels, without loading one."""
+    if PROCESS.settings().jit != "always":
+        for bundle in package.bundles():
+            modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.index.modules.items()}
+            return modules, list(bundle.index.functions)
+    from be_runtime.ship.discover import declared_functions
+
+    declared = package.declaration()
+    return declared_functions(package.name, _root(package), declared), list(declared.kernels)
+
+
+def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
+    """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
+    row = bundle.index.modules.get(name)
+    if row is None:
+        return "" if name in bundle.index.functions else "it was not built"
+    record = ModuleRecord(**row)
+    changed = changed_source(package.root, record) if package.root is not None else ""
+    if changed:
+        return f"{changed} changed since it was built"
+    archs = bundle.index.images[record.image].archs
+    return lacking_arch(archs, device_archs(LocalSystem())) if archs else ""
+
+
+def _open(package: Package, name: str, bundle: Bundle) -> Any:
+    row = bundle.index.modules.get(name)
+    if row is not None:
+        return open_module(package.name, name, ModuleRecord(**row), bundle)
+    raise NotImplementedError  # merged with the branch kern
+
+
+def _compile(package: Package, name: str) -> Any:
+    declared = package.declaration()
+    module = declared.modules.get(name)
+    if module is not None:
+        return jit_module(package.name, _root(package), module)
+    raise NotImplementedError  # merged with the branch kern
+
+
+def _root(package: Package) -> Path:
+    if package.root is None:
+        raise LoadError(
+            f"the sources of {package.name} are not files of a folder, so they can't be compiled",
+            hints=("install the package instead of importing it from an archive",),
+        )
+    return package.root

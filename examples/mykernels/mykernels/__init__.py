@@ -1,0 +1,5 @@
+"""Kernels of an author's own package."""
+
+from be_runtime import package_kernels
+
+ops = package_kernels(__name__)

@@ -76,17 +76,16 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Compi
     """Find the module of a request in the cache, or build it; load it and register its targets."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
-    ffi_include = jax_port.ffi_include_dir()
     tools = gather_tools(
         request,
         toolchain,
         system=session.system,
         settings=session.settings,
         process_wide=session.archs,
-        ffi_include=ffi_include,
+        ffi_include=jax_port.ffi_include_dir(),
         record_dir=session.record_dir,
     )
-    key = module_key(request, tools, toolchain, jax_port.ffi_api_version(ffi_include))
+    key = module_key(request, tools, toolchain)
     make = _maker(request, options, session, tools, toolchain)
     module = _obtain(request, options, session, key, make)
     if options.auto_register:
@@ -105,7 +104,7 @@ def load_prebuilt(
     """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
     from be_runtime.load import prebuilt
 
-    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    key = prebuilt.request_key(request)
     found = prebuilt.find(folder, key, wanted)
     if found is None:
         return None
@@ -120,7 +119,7 @@ def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ..
     """Explain in one line why `load_prebuilt` found no module."""
     from be_runtime.load import prebuilt
 
-    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    key = prebuilt.request_key(request)
     return prebuilt.explain(folder, key, wanted)
 
 

@@ -87,17 +87,16 @@ def use_module(
     """Find the module of a request in the cache, or build it, and return the result of `use`; see `use_entry`."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
-    ffi_include = jax_port.ffi_include_dir()
     tools = gather_tools(
         request,
         toolchain,
         system=session.system,
         settings=session.settings,
         process_wide=session.archs,
-        ffi_include=ffi_include,
+        ffi_include=jax_port.ffi_include_dir(),
         record_dir=session.record_dir,
     )
-    key = module_key(request, tools, toolchain, jax_port.ffi_api_version(ffi_include))
+    key = module_key(request, tools, toolchain)
     make = _maker(request, options, session, tools, toolchain)
     return use_entry(lambda: _find(request, options, session, key, make), lambda entry: use(entry, key), session)
 
@@ -113,7 +112,7 @@ def load_prebuilt(
     """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
     from be_runtime.load import prebuilt
 
-    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    key = prebuilt.request_key(request)
     found = prebuilt.find(folder, key, wanted)
     if found is None:
         return None
@@ -128,7 +127,7 @@ def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ..
     """Explain in one line why `load_prebuilt` found no module."""
     from be_runtime.load import prebuilt
 
-    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
+    key = prebuilt.request_key(request)
     return prebuilt.explain(folder, key, wanted)
 
 

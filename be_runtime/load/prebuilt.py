@@ -4,8 +4,8 @@
 
     <folder>/<name>/<digest>-<architectures>/   prebuilt.json, module.json, module.so
 
-A prebuilt module is found by its request: sources, options, the version of XLA's FFI, our own code. The tools that made
-it do not matter. Files that it was made from, such as headers, must be unchanged or missing; the library must be the
+A prebuilt module is found by its request: sources, options, the ABI. The tools that made it do not matter, nor does our
+release. Files that it was made from, such as headers, must be unchanged or missing; the library must be the
 exported one. Loading only reads the folder.
 """
 
@@ -25,6 +25,7 @@ from be_runtime.cache.folder.layout import KEY
 from be_runtime.errors import CacheError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
 from be_runtime.load.identity import content_hash, origin_hash, request_fields
+from be_runtime.load.own_code import own_code_digest
 from be_runtime.request.options import BuildRequest
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.folder_trust import distrust_entry
@@ -32,7 +33,7 @@ from be_toolchain.machine.folder_trust import distrust_entry
 RECORD = "prebuilt.json"
 _SCHEMA = 2
 _MODULE, _KIND = "module", "prebuilt"
-_OF_TOOLS = frozenset({"tools", "archs", "toolchain"})
+_OF_TOOLS = frozenset({"generator", "xla", "tools", "archs", "toolchain"})
 _DIGITS = 32
 
 
@@ -78,9 +79,9 @@ class Prebuilt(NamedTuple):
     origin: str
 
 
-def request_key(request: BuildRequest, ffi_api_version: str) -> CacheKey:
-    """Make the key that finds a prebuilt module. Pure, except for the digest of our own code."""
-    return make_key(_KIND, *request_fields(request, ffi_api_version))
+def request_key(request: BuildRequest) -> CacheKey:
+    """Make the key that finds a prebuilt module. Pure."""
+    return make_key(_KIND, *request_fields(request))
 
 
 def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
@@ -166,11 +167,11 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
 
 
 def _modules(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
-    """Iterate over the valid modules of a cache, without repetition."""
+    """Iterate over the valid modules of a cache that this release made, without repetition."""
     for info in store.entries():
         if info.kind == _MODULE:
             key = CacheKey.from_json(Path(info.path, KEY).read_text(encoding="utf-8"))
-            entry = store.get(key)
+            entry = store.get(key) if key.texts("generator") == (own_code_digest(),) else None
             if entry is not None:
                 yield key, entry
 

@@ -11,7 +11,7 @@ import pytest
 from be_runtime.cache import BuildOutput, Store
 from be_runtime.errors import CacheError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
-from be_runtime.load import prebuilt
+from be_runtime.load import identity, prebuilt
 from be_runtime.load.identity import module_key
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
@@ -20,7 +20,6 @@ from be_toolchain.arch import parse_archs
 from be_toolchain.model import HostCompiler, Toolchain
 from tests.support.accounts import STRANGER, needs_root
 
-FFI = "0.3"
 REQUEST = BuildRequest(
     name="kernels",
     language="cuda",
@@ -28,7 +27,7 @@ REQUEST = BuildRequest(
     functions=None,
     compile=CompileOptions(),
 )
-KEY = prebuilt.request_key(REQUEST, FFI)
+KEY = prebuilt.request_key(REQUEST)
 FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
 
 Fill = Callable[..., Path]
@@ -56,7 +55,7 @@ def fill(tmp_path: Path, header: Path) -> Fill:
         for text in archs:
             built = parse_archs(text) if text else ()
             tools = Tools(cxx=cxx, cuda=None, archs=built, ffi_include=Path("/site/jaxlib/include"))
-            store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx), FFI), build)
+            store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx)), build)
         prebuilt.export(store, folder)
         return folder
 
@@ -133,13 +132,24 @@ def test_every_user_can_read_what_was_exported(fill: Fill):
     ],
 )
 def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: BuildRequest, label: str):
-    folder, key = fill("9.0"), prebuilt.request_key(changed, FFI)
+    folder, key = fill("9.0"), prebuilt.request_key(changed)
     assert prebuilt.find(folder, key, ()) is None
     assert f"kernels is there with other {label}" in prebuilt.explain(folder, key, ())
 
 
-def test_another_version_of_the_interface_finds_nothing(fill: Fill):
-    assert prebuilt.find(fill("9.0"), prebuilt.request_key(REQUEST, "0.4"), ()) is None
+def test_another_abi_finds_nothing_and_another_release_does(fill: Fill, monkeypatch: pytest.MonkeyPatch):
+    folder = fill("9.0")
+    monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
+    assert prebuilt.find(folder, prebuilt.request_key(REQUEST), ()) is not None
+    monkeypatch.setattr(identity, "ABI", 2)
+    assert prebuilt.find(folder, (key := prebuilt.request_key(REQUEST)), ()) is None
+    assert "kernels is there with other abi" in prebuilt.explain(folder, key, ())
+
+
+def test_what_another_release_left_in_the_cache_is_not_exported(fill: Fill, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
+    with pytest.raises(CacheError, match="nothing to export"):
+        fill("9.0")
 
 
 def test_the_explanation_names_both_architectures(fill: Fill):
@@ -149,7 +159,7 @@ def test_the_explanation_names_both_architectures(fill: Fill):
 
 
 def test_the_explanation_of_an_unknown_name(fill: Fill):
-    key = prebuilt.request_key(REQUEST._replace(name="strange"), FFI)
+    key = prebuilt.request_key(REQUEST._replace(name="strange"))
     assert prebuilt.explain(fill("9.0"), key, ()).endswith("none named strange")
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from be_runtime.abi import FFI_CLAIM, ABI, check_abi
+from be_runtime.abi import ABI, FFI_CLAIM, check_abi
 from be_runtime.errors import LoadError
 
 INDEX, IMAGES = "index.json", "images"
@@ -141,7 +141,7 @@ def parse_index(text: str | bytes, where: str) -> Index:
         document = json.loads(text)
         number, abi = document["format"], document["abi"]
         if not isinstance(number, int) or not isinstance(abi, int):
-            raise TypeError("its numbers are no numbers")  # noqa: TRY004, TRY301 - caught below, as all damage is
+            raise TypeError("its numbers are no numbers")  # noqa: TRY301 - caught below, as all damage is
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(where, error) from error
     if number != FORMAT:

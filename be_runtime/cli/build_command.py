@@ -39,16 +39,16 @@ def _ignore(_report: Report) -> None:
 
 
 def _summary(built: Built) -> str:
-    total = sum(image.size for image in built.index.images.values())
-    return f"{built.folder}: {len(built.reports)} modules and kernels, {len(built.index.images)} images, {_size(total)}"
+    total = sum(image.size for image in built.table.images.values())
+    return f"{built.folder}: {len(built.reports)} modules and kernels, {len(built.table.images)} images, {_size(total)}"
 
 
 def _data(built: Built) -> dict[str, object]:
     return {
         "folder": str(built.folder),
         "parts": [report._asdict() for report in built.reports],
-        "images": {digest: image._asdict() for digest, image in built.index.images.items()},
-        "targets": sorted(built.index.targets),
+        "images": {digest: image._asdict() for digest, image in built.table.images.items()},
+        "targets": sorted(built.table.targets),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
-from be_runtime.bundle.index import INDEX, Image, ImageTarget, Index, image_file, render_index, target_name
+from be_runtime.bundle.index import Image, ImageTarget, Index, target_name
+from be_runtime.bundle.module_record import ModuleRecord
+from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
@@ -22,7 +23,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule
-from be_runtime.ship.modules import ModuleRecord, request_of
+from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
 from be_runtime.xla import jax_port
 from be_toolchain.arch import parse_archs
@@ -69,12 +70,12 @@ class Built(NamedTuple):
     Parameters
     ----------
     folder : Path
-    index : Index
+    table : Index
     reports : tuple of Report
     """
 
     folder: Path
-    index: Index
+    table: Index
     reports: tuple[Report, ...]
 
 
@@ -108,7 +109,9 @@ def build_package(
     if root is None:
         raise ArgumentError(f"{package.name} is not a folder, so nothing can be built in it")
     declared = package.declaration()
-    chosen = tuple(str(arch) for arch in parse_archs(",".join(archs or declared.archs))) if archs or declared.archs else ()
+    chosen = (
+        tuple(str(arch) for arch in parse_archs(",".join(archs or declared.archs))) if archs or declared.archs else ()
+    )
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
     makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
@@ -229,31 +232,3 @@ def _sources(request: BuildRequest, entry: Entry, root: Path) -> Iterator[tuple[
     for file in entry.manifest.dependencies.records:
         if Path(file.path).is_relative_to(root):
             yield str(Path(file.path).relative_to(root)), file.sha256
-
-
-def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
-    """Write a bundle, complete or not at all; an older one in its place is replaced.
-
-    Raises
-    ------
-    ArgumentError
-        The folder holds something else, or can't be written.
-    """
-    if folder.exists() and not (folder / INDEX).is_file() and any(folder.iterdir()):
-        raise ArgumentError(f"{folder} holds something else than kernels built by this command", hints=("name another folder",))
-    staging, old = (folder.with_name(f".{folder.name}.{os.getpid()}{end}") for end in ("", ".old"))
-    try:
-        (staging / "images").mkdir(parents=True)
-        for digest, data in images.items():
-            path = staging / image_file(digest, index.images[digest])
-            path.write_bytes(data)
-            path.chmod(0o755 if path.suffix == ".so" else 0o644)
-        (staging / INDEX).write_text(render_index(index), encoding="utf-8")
-        if folder.exists():
-            folder.rename(old)
-        staging.rename(folder)
-    except OSError as error:
-        raise ArgumentError(f"{error.filename or folder} can't be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

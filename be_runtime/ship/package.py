@@ -125,6 +125,7 @@ class PackageKernels:
         self._package = package
         self._lock = ThreadLock()
         self._owners: dict[str, list[str]] | None = None
+        self._built: tuple[Bundle, ...] | None = None
         self._made: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -171,7 +172,7 @@ class PackageKernels:
     def _names(self) -> dict[str, list[str]]:
         """Map each name to the modules that have it; a module's or kernel's own name to itself."""
         if self._owners is None:
-            modules, kernels = _listed(self._package)
+            modules, kernels = self._listed()
             owners: dict[str, list[str]] = {}
             for module, functions in modules.items():
                 for function in functions:
@@ -179,16 +180,33 @@ class PackageKernels:
             self._owners = owners | {name: [name] for name in (*modules, *kernels)}
         return self._owners
 
+    def _listed(self) -> tuple[dict[str, list[str]], list[str]]:
+        """List the functions of each module, and the kernels, without loading one."""
+        for bundle in self._bundles():
+            modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.table.modules.items()}
+            return modules, list(bundle.table.functions)
+        from be_runtime.ship.discover import declared_functions
+
+        declared = self._package.declaration()
+        return declared_functions(self._package.name, _root(self._package), declared), list(declared.kernels)
+
+    def _bundles(self) -> tuple[Bundle, ...]:
+        """Return what was built ahead of time, unless it is not wanted."""
+        if PROCESS.settings().jit == "always":
+            return ()
+        if self._built is None:
+            self._built = tuple(self._package.bundles())
+        return self._built
+
     def _load(self, name: str) -> Any:
         """Load a module or a kernel as it was built ahead of time, else compile it."""
         package, settings = self._package, PROCESS.settings()
         reason = "there is none for it"
-        if settings.jit != "always":
-            for bundle in package.bundles():
-                problem = _obstacle(package, name, bundle)
-                if not problem:
-                    return _open(package, name, bundle)
-                reason = problem
+        for bundle in self._bundles():
+            problem = _obstacle(package, name, bundle)
+            if not problem:
+                return _open(package, name, bundle)
+            reason = problem
         if settings.jit == "never":
             raise refusal(package.name, name, reason)
         try:
@@ -228,18 +246,6 @@ def package_kernels(package: str) -> PackageKernels:
     >>> ops.neurons.fire(v)  # doctest: +SKIP
     """
     return PackageKernels(find_package(package))
-
-
-def _listed(package: Package) -> tuple[dict[str, list[str]], list[str]]:
-    """List the functions of each module, and the kernels, without loading one."""
-    if PROCESS.settings().jit != "always":
-        for bundle in package.bundles():
-            modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.table.modules.items()}
-            return modules, list(bundle.table.functions)
-    from be_runtime.ship.discover import declared_functions
-
-    declared = package.declaration()
-    return declared_functions(package.name, _root(package), declared), list(declared.kernels)
 
 
 def _obstacle(package: Package, name: str, bundle: Bundle) -> str:

@@ -1,4 +1,4 @@
-"""What compiled modules and Python share, as a number. Pure.
+"""The ABI number, which stands for all that compiled modules and Python share. Pure.
 
 A compiled module depends on XLA's C API, which promises to stay compatible, and on what this number stands for. It
 does not depend on our Python, nor on jaxlib's version.

@@ -1,4 +1,4 @@
-"""Which GPUs can run code for other architectures. Pure."""
+"""GPUs that run code for other architectures. Pure."""
 
 from __future__ import annotations
 

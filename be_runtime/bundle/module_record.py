@@ -1,4 +1,4 @@
-"""What the index of a bundle says of a compiled module. Pure."""
+"""The row of a compiled module in the index of a bundle. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from be_runtime.request.options import Language
 
 
 class ModuleRecord(NamedTuple):
-    """What the index of a package says of a module.
+    """The row of a compiled module in an index.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from be_runtime.bundle.images import Bundle
+from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.archs import lacking_arch
-from be_runtime.bundle.images import Bundle, open_folder
-from be_runtime.bundle.index import Image, Index
+from be_runtime.bundle.index import CodeImage, Index
+from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry, Store, make_key
@@ -45,7 +45,7 @@ _PER_SOURCE = 4
 
 
 class Wanted(NamedTuple):
-    """What a load asks for.
+    """A request, as it finds a prebuilt module.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
         origin=origin_hash(key, entry),
         request=wanted.key.to_json(),
     )
-    image = Image("library", PLATFORMS[language], len(data), tuple(map(str, archs)))
+    image = CodeImage("library", PLATFORMS[language], len(data), tuple(map(str, archs)))
     index = Index(platform.machine(), {digest: image}, modules={key.name: record._asdict()})
     parent = root / key.name
     parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from be_runtime.bundle.images import Bundle
+from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.load.module import CompiledModule

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.bundle.archs import lacking_arch
-from be_runtime.bundle.images import Bundle, open_folder
 from be_runtime.bundle.index import INDEX, parse_index
+from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.load.process import PROCESS

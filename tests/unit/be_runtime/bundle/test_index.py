@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from be_runtime.abi import ABI
-from be_runtime.bundle.index import FORMAT, Image, ImageTarget, Index, parse_index, render_index
+from be_runtime.bundle.index import FORMAT, CodeImage, ImageTarget, Index, parse_index, render_index
 from be_runtime.errors import LoadError
 
 DIGEST = "ab" * 32
 INDEX = Index(
     machine="x86_64",
-    images={DIGEST: Image("library", "CUDA", 12, ("8.0", "9.0"), "x86-64-v3")},
+    images={DIGEST: CodeImage("library", "CUDA", 12, ("8.0", "9.0"), "x86-64-v3")},
     targets={"be.abab.f": ImageTarget(DIGEST, "CUDA", {"execute": "f", "instantiate": "g"})},
     modules={"ops": {"language": "cuda"}},
 )

@@ -154,7 +154,7 @@ def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
         text = archive.read(INDEX)
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, RuntimeError) as error:
         raise LoadError(
             f"{where} is not an exported program, or only a part of one: {error}",
             hints=("be_runtime.export makes them", "copy it again"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
-from be_runtime.bundle.index import Image, ImageTarget, Index, target_name
+from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
@@ -30,25 +30,25 @@ from be_toolchain.arch import parse_archs
 
 
 class Part(NamedTuple):
-    """What one module or kernel adds to a bundle.
+    """The share of one module or kernel in a bundle.
 
     Parameters
     ----------
-    images : dict of str to (Image, bytes)
+    images : dict of str to (CodeImage, bytes)
     targets : dict of str to ImageTarget
     kernels, modules, functions : dict
         See `Index`.
     """
 
-    images: Mapping[str, tuple[Image, bytes]]
+    images: Mapping[str, tuple[CodeImage, bytes]]
     targets: Mapping[str, ImageTarget] = {}
     kernels: Mapping[str, object] = {}
     modules: Mapping[str, object] = {}
     functions: Mapping[str, object] = {}
 
 
-class Report(NamedTuple):
-    """What was built, for people.
+class PartReport(NamedTuple):
+    """A line for people about a part that is ready.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class Built(NamedTuple):
     ----------
     folder : Path
     table : Index
-    reports : tuple of Report
+    reports : tuple of PartReport
     """
 
     folder: Path
     table: Index
-    reports: tuple[Report, ...]
+    reports: tuple[PartReport, ...]
 
 
 def build_package(
@@ -84,7 +84,7 @@ def build_package(
     *,
     archs: Sequence[str] | None = None,
     out: Path | None = None,
-    tell: Callable[[Report], None] = lambda _report: None,
+    tell: Callable[[PartReport], None] = lambda _report: None,
 ) -> Built:
     """Build everything that a package declares.
 
@@ -132,15 +132,15 @@ def build_package(
 Maker = tuple[str, str, Callable[[], Part]]
 
 
-def _run(makers: Sequence[Maker], tell: Callable[[Report], None]) -> tuple[list[Part], list[Report]]:
+def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[list[Part], list[PartReport]]:
     """Make all parts, several at a time; the first failure ends it when those under way are done."""
 
-    def make(maker: Maker) -> tuple[Part, Report]:
+    def make(maker: Maker) -> tuple[Part, PartReport]:
         name, language, run = maker
         start = time.monotonic()
         part = run()
         size = sum(len(data) for _, data in part.images.values())
-        report = Report(name, language, time.monotonic() - start, size)
+        report = PartReport(name, language, time.monotonic() - start, size)
         tell(report)
         return part, report
 
@@ -201,7 +201,7 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
             captures_graphs=options.allow_cuda_graph,
         )
         return Part(
-            images={digest: (Image("library", platform_name, len(data), built, baseline), data)},
+            images={digest: (CodeImage("library", platform_name, len(data), built, baseline), data)},
             targets=_targets(digest, contents, platform_name, captures_graphs=record.captures_graphs),
             modules={declared.name: record._asdict()},
         )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from be_runtime.bundle.baseline import check_baseline, require_baseline
-from be_runtime.bundle.images import Bundle, open_folder, open_zip
-from be_runtime.bundle.index import INDEX, Image, Index
+from be_runtime.bundle.index import INDEX, CodeImage, Index
+from be_runtime.bundle.mapped_images import Bundle, open_folder, open_zip
 from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError, LoadError
 from tests.support.accounts import STRANGER, needs_root
@@ -22,7 +22,7 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 
 def written(folder: Path, *, machine: str = platform.machine(), baseline: str = "") -> Bundle:
     """A bundle of one image, which no loader would take."""
-    index = Index(machine, {DIGEST: Image("library", "cpu", len(DATA), (), baseline)})
+    index = Index(machine, {DIGEST: CodeImage("library", "cpu", len(DATA), (), baseline)})
     write_bundle(folder, index, {DIGEST: DATA})
     bundle = open_folder(folder)
     assert bundle is not None

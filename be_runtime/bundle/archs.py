@@ -39,10 +39,10 @@ def lacking_arch(archs: Sequence[str], wanted: Sequence[Arch]) -> str:
     Examples
     --------
     >>> lacking_arch(["8.0"], [Arch.parse("9.0a")])
-    'it has code for sm_80, and the GPU here is sm_90a'
+    'its code for sm_80 does not run on sm_90a'
     """
     built = parse_archs(",".join(archs)) if archs else ()
     if not built or serves(built, wanted):
         return ""
     have, want = ("/".join(arch.sm for arch in each) for each in (built, wanted))
-    return f"it has code for {have}, and the GPU here is {want}"
+    return f"its code for {have} does not run on {want}"

@@ -263,7 +263,7 @@ def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | N
     record, name = found.record, wanted.key.name
     lacking = lacking_arch(found.bundle.table.images[record.image].archs, archs)
     if lacking:
-        return f"{name} is there, but {lacking}"
+        return f"{name} is there, and {lacking}"
     try:
         found.bundle.image(record.image)
     except LoadError as error:

@@ -233,9 +233,7 @@ def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
         )
 
 
-def build_numba(
-    kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False
-) -> Kernel:
+def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
     """Return the compiled kernel, from the cache if its content is the same in every process.
 
     Parameters

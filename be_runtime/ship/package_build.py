@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
@@ -23,6 +23,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule
+from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
 from be_runtime.xla import jax_port
@@ -115,6 +116,7 @@ def build_package(
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
     makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
+    makers += [_kernel_maker(package.name, root, name, row, chosen, baseline) for name, row in declared.kernels.items()]
     parts, reports = _run(makers, tell)
     index = Index(
         machine=platform.machine(),
@@ -173,6 +175,22 @@ def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Seq
             raise
 
     return declared.name, declared.language, make
+
+
+def _kernel_maker(
+    package: str, root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str
+) -> Maker:
+    def make() -> Part:
+        from be_runtime.ship.kernel_builds import build_function
+
+        try:
+            built = build_function(name, table, root, archs, baseline, PROCESS.session())
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is declared as kernels.{name} of {package}/kernels.toml")
+            raise
+        return Part(built.images, built.targets, built.kernels, functions={name: built.record})
+
+    return name, read_table(name, table).language, make
 
 
 def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:

@@ -3,64 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.packages import run_beside, write_package
 from tests.support.runtime import environment, without_compilers
 
 pytest.importorskip("numba.cuda")
 
-TABLES = """
-archs = ["8.0", "9.0"]
-[kernels.scale]
-source = "raw/scale.cu"
-signature = "arg[... n] ret[... n]:like(0) attr.by=2.0"
-grid = "ceil(n/256)"
-block = 256
-[kernels.decay]
-numba = "shipped.host:decay"
-signature = "arg[... n] arg[]:float32 ret[... n]:like(0)"
-dtypes = ["float32", "float64"]
-[kernels.wave]
-numba_cuda = "shipped.device:wave"
-signature = "arg[... n] ret[... n]:like(0)"
-launch_dims = "n"
-"""
-FILES = {
-    "__init__.py": "from be_runtime import package_kernels\nops = package_kernels(__name__)\n",
-    "kernels.toml": TABLES,
-    "raw/scale.cu": "__global__ void scale(const float* x, float* y, float by) {\n  y[threadIdx.x] = by * x[threadIdx.x];\n}\n",
-    "host.py": '''
-import numba
-
-@numba.njit
-def decay(x, by, y):
-    """Decay towards zero."""
-    if by[()] > 1:
-        raise ValueError("by is more than 1")
-    for i in range(x.size):
-        y[i] = by[()] * x[i]
-''',
-    "device.py": """
-from numba import cuda
-
-@cuda.jit(device=True)
-def half(value):
-    return value / 2
-
-@cuda.jit
-def wave(x, y):
-    i = cuda.grid(1)
-    if i < x.size:
-        y[i] = half(x[i])
-""",
-}
 CALLS = """
 import jax, jax.numpy as jnp, numpy as np, sys
-import shipped
+import be_runtime, shipped
 decay = shipped.ops.decay
 x = jnp.arange(4.0)
 print(decay(x, np.float32(0.5)).tolist(), jax.vmap(decay, (0, None))(jnp.ones((2, 2)), np.float32(0.5)).tolist())
@@ -70,7 +24,7 @@ except Exception as error:
     print(str(error).splitlines()[0])
 try:
     decay(jnp.arange(4), np.float32(0.5))
-except shipped.ops_error as error:
+except be_runtime.ArgumentError as error:
     print(error)
 print(decay.__doc__, decay.__name__, shipped.ops.wave.__name__, shipped.ops.scale.__name__, "numba" in sys.modules)
 """
@@ -78,31 +32,14 @@ print(decay.__doc__, decay.__name__, shipped.ops.wave.__name__, shipped.ops.scal
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A package with a kernel of each kind."""
-    root = tmp_path / "home" / "shipped"
-    for name, text in FILES.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    (root / "__init__.py").write_text(FILES["__init__.py"] + "from be_runtime import ArgumentError as ops_error\n")
-    return root
-
-
-def run(package: Path, *argv: str, **environ: str) -> str:
-    """Run Python beside the package, with a cache of its own."""
-    known = {"BE_CACHE_DIR": str(package.parents[1] / "cache"), **environ}
-    command = (sys.executable, *argv)
-    done = subprocess.run(
-        command, env=environment(**known), cwd=package.parent, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return write_package(tmp_path / "home" / "shipped")
 
 
 def test_a_process_without_compiler_numba_and_cache_calls_them_as_while_one_develops(package: Path, tmp_path: Path):
-    as_declared = run(package, "-c", CALLS)
+    as_declared = run_beside(package, "-c", CALLS)
     assert as_declared.splitlines()[0] == "[0.0, 0.5, 1.0, 1.5] [[0.5, 0.5], [0.5, 0.5]]"
-    run(package, "-m", "be_runtime", "build", "shipped", "--out", str(tmp_path / "first"))
-    run(package, "-m", "be_runtime", "build", "shipped", BE_CACHE_DIR=str(tmp_path / "another cache"))
+    run_beside(package, "-m", "be_runtime", "build", "shipped", "--out", str(tmp_path / "first"))
+    run_beside(package, "-m", "be_runtime", "build", "shipped", BE_CACHE_DIR=str(tmp_path / "another cache"))
     first, second = (
         {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("**/*") if path.is_file()}
         for folder in (tmp_path / "first", package / "_kernels")
@@ -114,7 +51,7 @@ def test_a_process_without_compiler_numba_and_cache_calls_them_as_while_one_deve
     (tmp_path / "blocked" / "numba").mkdir(parents=True)
     (tmp_path / "blocked" / "numba" / "__init__.py").write_text("raise ImportError('not here')\n")
     path = f"{tmp_path / 'blocked'}:{environment()['PYTHONPATH']}"
-    as_built = run(
+    as_built = run_beside(
         package,
         "-c",
         CALLS,
@@ -139,7 +76,7 @@ def test_code_for_other_gpus_is_refused_by_name_and_ptx_serves_later_ones(packag
     from be_runtime.ship.kernel_functions import open_function
     from be_toolchain.arch import Arch
 
-    run(package, "-m", "be_runtime", "build", "shipped")
+    run_beside(package, "-m", "be_runtime", "build", "shipped")
     bundle = open_folder(package / "_kernels")
     assert bundle is not None
     record = bundle.table.functions["scale"]

@@ -21,6 +21,7 @@ from be_runtime.load.pipeline import use_module
 from be_runtime.load.process import PROCESS
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest
+from be_runtime.ship import standalone as standalone_code
 from be_runtime.ship.declaration import Declaration, DeclaredModule
 from be_runtime.ship.modules import ModuleRecord, request_of
 from be_runtime.ship.package import KERNELS, Package
@@ -83,6 +84,7 @@ def build_package(
     *,
     archs: Sequence[str] | None = None,
     out: Path | None = None,
+    standalone: bool = False,
     tell: Callable[[Report], None] = lambda _report: None,
 ) -> Built:
     """Build everything that a package declares.
@@ -94,6 +96,8 @@ def build_package(
         Architectures of CUDA code instead of the declared ones.
     out : Path, optional
         Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
+    standalone : bool
+        True for a Python file beside the images that needs only JAX; see `render_standalone`.
     tell : callable
         Function that is told of each part that is ready.
 
@@ -122,7 +126,8 @@ def build_package(
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
     folder = out or root / KERNELS
-    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
+    python = {standalone_code.FILE: standalone_code.render_standalone(package.name, index)} if standalone else {}
+    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()}, python)
     return Built(folder, index, tuple(reports))
 
 
@@ -231,7 +236,7 @@ def _sources(request: BuildRequest, entry: Entry, root: Path) -> Iterator[tuple[
             yield str(Path(file.path).relative_to(root)), file.sha256
 
 
-def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
+def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes], python: Mapping[str, str] = {}) -> None:
     """Write a bundle, complete or not at all; an older one in its place is replaced.
 
     Raises
@@ -248,6 +253,8 @@ def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
             path = staging / image_file(digest, index.images[digest])
             path.write_bytes(data)
             path.chmod(0o755 if path.suffix == ".so" else 0o644)
+        for name, text in python.items():
+            (staging / name).write_text(text, encoding="utf-8")
         (staging / INDEX).write_text(render_index(index), encoding="utf-8")
         if folder.exists():
             folder.rename(old)

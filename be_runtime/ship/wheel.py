@@ -149,7 +149,7 @@ def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None
     ArgumentError, ToolchainError, BuildError
         See `build_package`.
     """
-    built = build_package(package, archs=options.archs, out=folder)
+    built = build_package(package, archs=options.archs, out=folder, standalone=options.standalone)
     total = sum(image.size for image in built.index.images.values())
     say(f"{package.name}: {len(built.reports)} modules and kernels, {total / 2**20:.1f} MiB", sys.stderr)
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from be_runtime.kernels.operation.backends import FallbackWarning
     from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
     from be_runtime.kernels.operation.operation import XLACustomKernel
-    from be_runtime.ship.package import package_kernels
     from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
+    from be_runtime.ship.package import package_kernels
 
 __all__ = [
     "ArgumentError",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, LoadError
 from be_toolchain.errors import PreferenceError
 from be_toolchain.settings.table import RUNTIME, read_setting, render_table, render_variables
 
@@ -46,6 +46,21 @@ class Settings(NamedTuple):
         except PreferenceError as error:
             raise ArgumentError(error.message, hints=error.hints) from None
         return cls(**{name: value for name, value in values.items() if value is not None})
+
+
+def require_jit(settings: Settings, name: str) -> None:
+    """Check that kernels may be compiled.
+
+    Raises
+    ------
+    LoadError
+        ``BE_JIT`` is ``never``.
+    """
+    if settings.jit == "never":
+        raise LoadError(
+            f"{name} was not built ahead of time, and BE_JIT=never forbids to compile it",
+            hints=("unset BE_JIT to compile it here",),
+        )
 
 
 def render_settings_docs() -> str:

@@ -4,7 +4,7 @@ It calls ``docker build``, hands pip's settings on this machine (index, certific
 does nothing else: ``docker build --file docker/Dockerfile .`` works as well where the public indexes can be reached.
 
     python docker/build.py devel --tag be-image
-    python docker/build.py aot --tag my-app --project my_project --prebuild kernels.py --archs 8.0,9.0
+    python docker/build.py aot --tag my-app --project my_project --package mykernels --archs 8.0,9.0
 """
 
 from __future__ import annotations
@@ -212,6 +212,7 @@ def build_arguments(arguments: argparse.Namespace) -> list[str]:
         "CUDA": arguments.cuda,
         "JAX": arguments.jax,
         "PROJECT": arguments.project,
+        "PACKAGE": arguments.package,
         "PREBUILD": arguments.prebuild,
         "ARCHS": arguments.archs,
         "VERSION": _version(),
@@ -267,6 +268,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cuda", default="wheels", help="where nvcc is from: wheels (default), system or none")
     parser.add_argument("--jax", default="cpu", help="cpu (default), cuda13 or cuda12")
     parser.add_argument("--project", help="aot: the project's folder in this checkout (default examples)")
+    parser.add_argument("--package", help="aot: its package that declares kernels, instead of a script")
     parser.add_argument("--prebuild", help="aot: its script that loads every kernel once (default prebuild.py)")
     parser.add_argument("--archs", help="aot: the GPUs to compile for, such as 8.0,9.0 (default 9.0)")
     parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="as for docker build")

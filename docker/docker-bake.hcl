@@ -9,6 +9,7 @@ variable "VERSION" { default = "0" }
 variable "REVISION" { default = "unknown" }
 variable "CREATED" { default = timestamp() }
 variable "PROJECT" { default = "examples" }
+variable "PACKAGE" { default = "" }
 variable "PREBUILD" { default = "prebuild.py" }
 variable "ARCHS" { default = "8.0,9.0" }
 
@@ -42,6 +43,7 @@ target "image" {
     VERSION    = VERSION
     REVISION   = REVISION
     PROJECT    = PROJECT
+    PACKAGE    = PACKAGE
     PREBUILD   = PREBUILD
     ARCHS      = ARCHS
   }

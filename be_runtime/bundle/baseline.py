@@ -16,9 +16,9 @@ DEFAULT = "x86-64-v3"
 
 _LEVELS = {
     "x86-64": frozenset(),
-    "x86-64-v2": frozenset("cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3".split()),
-    "x86-64-v3": frozenset("avx avx2 bmi1 bmi2 f16c fma abm movbe xsave".split()),
-    "x86-64-v4": frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split()),
+    "x86-64-v2": frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"]),
+    "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
+    "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
 }
 """Flags that each level adds to those before it."""
 

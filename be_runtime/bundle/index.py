@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from be_runtime.abi import FFI_CLAIM, ABI, check_abi
+from be_runtime.abi import ABI, FFI_CLAIM, check_abi
 from be_runtime.errors import LoadError
 
 INDEX, IMAGES = "index.json", "images"
@@ -22,7 +22,7 @@ Kind = Literal["library", "cubin", "ptx"]
 _ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
 
 
-class Image(NamedTuple):
+class CodeImage(NamedTuple):
     """One file of code; its key in the index is the sha256 of its bytes.
 
     Parameters
@@ -69,7 +69,7 @@ class Index(NamedTuple):
     ----------
     machine : str
         Machine of the host code, as ``platform.machine()`` says it.
-    images : dict of str to Image
+    images : dict of str to CodeImage
     targets : dict of str to ImageTarget
     kernels : dict
         Kernels that the launcher launches, by id; see `be_runtime.kernels.cuda.describe`.
@@ -80,7 +80,7 @@ class Index(NamedTuple):
     """
 
     machine: str
-    images: Mapping[str, Image]
+    images: Mapping[str, CodeImage]
     targets: Mapping[str, ImageTarget] = {}
     kernels: Mapping[str, Any] = {}
     modules: Mapping[str, Any] = {}
@@ -99,12 +99,12 @@ def target_name(image: str, symbol: str) -> str:
     return f"be.{image[:HASH_DIGITS]}.{symbol}"
 
 
-def image_file(digest: str, image: Image) -> str:
+def image_file(digest: str, image: CodeImage) -> str:
     """Return the path of an image in a bundle.
 
     Examples
     --------
-    >>> image_file("00ff", Image("library", "cpu", 10))
+    >>> image_file("00ff", CodeImage("library", "cpu", 10))
     'images/00ff.so'
     """
     return f"{IMAGES}/{digest}.{_ENDINGS[image.kind]}"
@@ -141,7 +141,7 @@ def parse_index(text: str | bytes, where: str) -> Index:
         document = json.loads(text)
         number, abi = document["format"], document["abi"]
         if not isinstance(number, int) or not isinstance(abi, int):
-            raise TypeError("its numbers are no numbers")  # noqa: TRY004, TRY301 - caught below, as all damage is
+            raise TypeError("its numbers are no numbers")  # noqa: TRY301 - caught below, as all damage is
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(where, error) from error
     if number != FORMAT:
@@ -159,8 +159,8 @@ def parse_index(text: str | bytes, where: str) -> Index:
         raise _damaged(where, error) from error
 
 
-def _image(row: Mapping[str, Any]) -> Image:
-    image = Image(**row)
+def _image(row: Mapping[str, Any]) -> CodeImage:
+    image = CodeImage(**row)
     if image.kind not in _ENDINGS:
         raise ValueError(f"an image of kind {image.kind!r}")
     return image._replace(archs=tuple(image.archs))

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from be_runtime.cli.answer import Answer
-from be_runtime.ship.build import Built, Report, build_package
 from be_runtime.ship.locate import locate_package
+from be_runtime.ship.package_build import Built, PartReport, build_package
 from be_toolchain.terminal import say
 
 
@@ -29,26 +29,26 @@ def run(arguments: argparse.Namespace) -> Answer:
     return Answer(_summary(built), _data(built))
 
 
-def _tell(report: Report) -> None:
+def _tell(report: PartReport) -> None:
     """Say on standard error that a part is ready."""
     say(f"{report.name:<24} {report.language:<6} {report.seconds:6.1f} s {_size(report.size):>10}", sys.stderr)
 
 
-def _ignore(_report: Report) -> None:
+def _ignore(_report: PartReport) -> None:
     """Say nothing."""
 
 
 def _summary(built: Built) -> str:
-    total = sum(image.size for image in built.index.images.values())
-    return f"{built.folder}: {len(built.reports)} modules and kernels, {len(built.index.images)} images, {_size(total)}"
+    total = sum(image.size for image in built.table.images.values())
+    return f"{built.folder}: {len(built.reports)} modules and kernels, {len(built.table.images)} images, {_size(total)}"
 
 
 def _data(built: Built) -> dict[str, object]:
     return {
         "folder": str(built.folder),
         "parts": [report._asdict() for report in built.reports],
-        "images": {digest: image._asdict() for digest, image in built.index.images.items()},
-        "targets": sorted(built.index.targets),
+        "images": {digest: image._asdict() for digest, image in built.table.images.items()},
+        "targets": sorted(built.table.targets),
     }
 
 

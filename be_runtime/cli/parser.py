@@ -42,12 +42,16 @@ def _add_build(commands: _Commands) -> None:
     build = commands.add_parser(
         "build",
         help="compile the kernels of a package ahead of time",
-        description="Compile everything that a package's kernels.toml declares into one folder, which needs no compiler "
-        "where it is loaded.",
+        description="Compile everything that a package's kernels.toml declares into one folder, which needs no "
+        "compiler where it is loaded.",
     )
     build.add_argument(
         "package", nargs="?", metavar="PACKAGE", help="a package or its folder (default: the one below this folder)"
     )
-    build.add_argument("--archs", metavar="LIST", help="GPU architectures, such as 8.0,9.0,12.0 (default: the declared)")
+    build.add_argument(
+        "--archs", metavar="LIST", help="GPU architectures, such as 8.0,9.0,12.0 (default: the declared)"
+    )
     build.add_argument("--out", type=Path, metavar="DIR", help="the folder to write (default: _kernels in the package)")
-    build.add_argument("--standalone", action="store_true", help="write a Python file too, which calls the kernels with JAX alone")
+    build.add_argument(
+        "--standalone", action="store_true", help="write a Python file too, which calls the kernels with JAX alone"
+    )

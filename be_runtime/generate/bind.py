@@ -20,7 +20,8 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     """Find the entry points of each unit, by the unit's stem.
 
     In a request of several units, a name that only one of them defines is used as it is; a name that several define
-    becomes ``<stem>.<name>`` for each.
+    becomes ``<stem>.<name>`` for each. Symbols name the module and the function: they are part of the targets' names,
+    which XLA's messages show.
 
     Raises
     ------
@@ -29,12 +30,12 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     """
     entries = _discover_units(request)
     counts = Counter(entry.name for found in entries.values() for entry in found)
-    alone = len(request.units) == 1
+    module, alone = _identifier(request.name), len(request.units) == 1
     return {
         stem: tuple(
             Binding(
                 entry=entry,
-                symbol=entry.name if alone else f"{_unit_symbol(stem)}_{entry.name}",
+                symbol=f"{module}_{entry.name}" if alone else f"{module}_{_unit_symbol(stem)}_{entry.name}",
                 export=entry.name if counts[entry.name] == 1 else f"{stem}.{entry.name}",
             )
             for entry in found
@@ -43,9 +44,13 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     }
 
 
+def _identifier(text: str) -> str:
+    return _NOT_IDENTIFIER.sub("_", text)
+
+
 def _unit_symbol(stem: str) -> str:
     """Make a C identifier that is unique to a stem."""
-    return f"{_NOT_IDENTIFIER.sub('_', stem)}_{hashlib.sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
+    return f"{_identifier(stem)}_{hashlib.sha256(stem.encode(errors='surrogateescape')).hexdigest()[:8]}"
 
 
 def _discover_units(request: BuildRequest) -> dict[str, tuple[EntryPoint, ...]]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
+from be_runtime.abi import ABI, FFI_CLAIM
 from be_runtime.cache import CacheKey, Entry, make_key
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.request.options import BuildRequest
@@ -19,9 +20,12 @@ from be_toolchain import Toolchain
 Field = tuple[str, str | Sequence[str]]
 """A label of a key, and its value."""
 
+_XLA = "xla/ffi/"
+"""What an include of one of XLA's headers contains, of those that jaxlib has."""
 
-def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, ...]:
-    """Return the fields of a module's key for the request and our own code, which do not depend on the tools."""
+
+def request_fields(request: BuildRequest) -> tuple[Field, ...]:
+    """Return the fields of a module's key for the request and the ABI, which do not depend on the tools."""
     units = [
         part
         for unit in request.units
@@ -34,16 +38,22 @@ def request_fields(request: BuildRequest, ffi_api_version: str) -> tuple[Field, 
         ("sources", units),
         ("functions", _functions_text(request.functions)),
         *((name, _text(value)) for name, value in request.compile._asdict().items()),
-        ("ffi_api", ffi_api_version),
-        ("generator", own_code_digest()),
+        ("abi", str(ABI)),
+        ("ffi", FFI_CLAIM),
     )
 
 
-def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain, ffi_api_version: str) -> CacheKey:
-    """Make the key of a module; the headers that it reads are in its entry's manifest."""
+def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain) -> CacheKey:
+    """Make the key of a module; the headers that it reads are in its entry's manifest.
+
+    Modules are the same whichever jaxlib they are compiled beside, except where an author includes XLA's headers.
+    """
+    includes_xla = any(_XLA in source.text for unit in request.units for source in unit.sources)
     return make_key(
         "module",
-        *request_fields(request, ffi_api_version),
+        *request_fields(request),
+        ("generator", own_code_digest()),
+        ("xla", str(tools.ffi_include) if includes_xla else ""),
         ("tools", tools.key_fields()),
         ("archs", [arch.sm for arch in tools.archs]),
         ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),

@@ -19,6 +19,7 @@ from be_runtime.generate.contents import LIBRARY
 from be_runtime.load.module import open_library
 from be_runtime.load.pipeline import Session, use_entry
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.model import HostCompiler
@@ -75,6 +76,7 @@ def _key(name: str, plan: BuildPlan, toolchain: Toolchain) -> CacheKey:
 
 
 def _build(name: str, plan: BuildPlan, session: Session, staging: Path) -> BuildOutput:
+    require_jit(session.settings, f"the library {name} of be_runtime")
     system, timeout_s = session.system, session.settings.compile_timeout_s
     runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
     with Progress(name, plan.commands) as progress:

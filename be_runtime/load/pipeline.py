@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from be_runtime.bundle.mapped_images import Bundle
+from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
@@ -19,7 +21,7 @@ from be_runtime.load.module import CompiledModule, open_library
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
 from be_runtime.request.tools import Tools, gather_tools
-from be_runtime.settings import Settings
+from be_runtime.settings import Settings, require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
@@ -81,23 +83,20 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Compi
     return module
 
 
-def use_module(
-    request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]
-) -> T:
+def use_module(request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]) -> T:
     """Find the module of a request in the cache, or build it, and return the result of `use`; see `use_entry`."""
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
-    ffi_include = jax_port.ffi_include_dir()
     tools = gather_tools(
         request,
         toolchain,
         system=session.system,
         settings=session.settings,
         process_wide=session.archs,
-        ffi_include=ffi_include,
+        ffi_include=jax_port.ffi_include_dir(),
         record_dir=session.record_dir,
     )
-    key = module_key(request, tools, toolchain, jax_port.ffi_api_version(ffi_include))
+    key = module_key(request, tools, toolchain)
     make = _maker(request, options, session, tools, toolchain)
     return use_entry(lambda: _find(request, options, session, key, make), lambda entry: use(entry, key), session)
 
@@ -113,23 +112,41 @@ def load_prebuilt(
     """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
     from be_runtime.load import prebuilt
 
-    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
-    found = prebuilt.find(folder, key, wanted)
+    found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted)
     if found is None:
         return None
-    made = Made(request.name, request.language, found.library, found.functions, found.content, found.origin)
-    module = make_module(made, open_library(found.library), registry, captures_graphs=options.allow_cuda_graph)
+    module = open_bundled(request.name, found.record, found.bundle, registry, captures_graphs=options.allow_cuda_graph)
     if options.auto_register:
         register_module(module, options.target_prefix, registry, _other_prefix(request))
     return module
+
+
+def open_bundled(
+    name: str, record: ModuleRecord, bundle: Bundle, registry: Registry, *, captures_graphs: bool
+) -> CompiledModule:
+    """Load a module of a bundle, without registering its targets.
+
+    Raises
+    ------
+    LoadError
+        It is damaged, or not for this machine.
+    """
+    made = Made(
+        name=name,
+        language=record.language,
+        path=bundle.path(record.image),
+        functions=record.contents(),
+        content=record.content or record.image,
+        origin=record.origin or record.image,
+    )
+    return make_module(made, bundle.library(record.image), registry, captures_graphs=captures_graphs)
 
 
 def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
     """Explain in one line why `load_prebuilt` found no module."""
     from be_runtime.load import prebuilt
 
-    key = prebuilt.request_key(request, jax_port.ffi_api_version(jax_port.ffi_include_dir()))
-    return prebuilt.explain(folder, key, wanted)
+    return prebuilt.explain(folder, prebuilt.wanted_of(request), wanted)
 
 
 def _find(
@@ -194,6 +211,7 @@ def _maker(
     """Return the function that builds the module if the cache has none; it imports the compiler modules."""
 
     def make(staging: Path) -> BuildOutput:
+        require_jit(session.settings, request.name)
         from be_runtime.compile.build_order import BuildOrder
         from be_runtime.compile.make import make_module
 

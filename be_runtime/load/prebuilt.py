@@ -1,116 +1,96 @@
-"""Modules that were compiled beforehand, to be loaded without a compiler, as in a container image.
+"""Modules of load functions that were compiled beforehand, to be loaded without a compiler, as in a container image.
 
 ::
 
-    <folder>/<name>/<digest>-<architectures>/   prebuilt.json, module.json, module.so
+    <folder>/<name>/<digest>-<architectures>/   a bundle of one module, see `be_runtime.bundle`
 
-A prebuilt module is found by its request: sources, options, the version of XLA's FFI, our own code. The tools that made
-it do not matter. Files that it was made from, such as headers, must be unchanged or missing; the library must be the
-exported one. Loading only reads the folder.
+A module is found by its request: sources, options and names below the author's folders. Neither the tools that made it
+nor our release matter, nor where the folders are. Files of theirs that it was made from must be unchanged or missing.
+Loading only reads the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import shutil
+import platform
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from be_runtime.bundle.archs import lacking_arch
+from be_runtime.bundle.index import CodeImage, Index
+from be_runtime.bundle.mapped_images import Bundle, open_folder
+from be_runtime.bundle.module_record import ModuleRecord
+from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry, Store, make_key
 from be_runtime.cache.folder.layout import KEY
-from be_runtime.errors import CacheError
-from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
+from be_runtime.errors import ArgumentError, CacheError, LoadError
+from be_runtime.generate.contents import CONTENTS, LIBRARY
 from be_runtime.load.identity import content_hash, origin_hash, request_fields
-from be_runtime.request.options import BuildRequest
-from be_toolchain.arch import Arch, parse_archs
+from be_runtime.load.own_code import own_code_digest
+from be_runtime.request.options import BuildRequest, Language
+from be_runtime.xla.jax_port import PLATFORMS
+from be_toolchain.arch import Arch
 from be_toolchain.machine.folder_trust import distrust_entry
 
-RECORD = "prebuilt.json"
-_SCHEMA = 2
 _MODULE, _KIND = "module", "prebuilt"
-_OF_TOOLS = frozenset({"tools", "archs", "toolchain"})
+_OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain"})
+"""Fields of a module's key that say how it was built; the bundle's index has the ABI."""
+
 _DIGITS = 32
+_PER_SOURCE = 4
+"""Texts of the field ``sources`` for each source: the unit's stem and path, the source's name and text."""
 
 
-class Record(NamedTuple):
-    """The record beside a prebuilt library.
+class Wanted(NamedTuple):
+    """A request, as it finds a prebuilt module.
 
     Parameters
     ----------
     key : CacheKey
-        Key of the request.
-    archs : tuple of Arch
-        Architectures of its device code; empty for a C++ module.
-    content : str
-        Identity of the library's code, as for a module from the cache.
-    origin : str
-        The same without the list of its functions.
-    library_sha256 : str
-    dependencies : tuple of (str, str)
-        Files that compilers read, and the hash of each.
+        Key of the request, without the places of the author's folders.
+    folders : tuple of Path
+        Those folders: of each unit, then those of headers.
+    texts : tuple of str
+        The sources and flags, which may name further files.
     """
 
     key: CacheKey
-    archs: tuple[Arch, ...]
-    content: str
-    origin: str
-    library_sha256: str
-    dependencies: tuple[tuple[str, str], ...]
+    folders: tuple[Path, ...]
+    texts: tuple[str, ...] = ()
 
 
 class Prebuilt(NamedTuple):
-    """A module that was found.
+    """A module that was found, and the bundle that has it."""
 
-    Parameters
-    ----------
-    library : Path
-    functions : dict of str to Handlers
-    content, origin : str
-    """
-
-    library: Path
-    functions: dict[str, Handlers]
-    content: str
-    origin: str
+    bundle: Bundle
+    record: ModuleRecord
 
 
-def request_key(request: BuildRequest, ffi_api_version: str) -> CacheKey:
-    """Make the key that finds a prebuilt module. Pure, except for the digest of our own code."""
-    return make_key(_KIND, *request_fields(request, ffi_api_version))
+def wanted_of(request: BuildRequest) -> Wanted:
+    """Return what finds the prebuilt module of a request. Pure."""
+    return _wanted(make_key(_MODULE, *request_fields(request)))
 
 
-def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
-    """Return whether device code for some architectures runs on all of others. Pure.
-
-    Machine code runs on later minor versions of its major version; the driver compiles the PTX of the highest
-    architecture without a suffix for any later one; code with the suffix ``a`` runs only on that capability.
-
-    Examples
-    --------
-    >>> serves(parse_archs("8.0,9.0a"), parse_archs("8.6"))
-    True
-    >>> serves(parse_archs("9.0a"), parse_archs("10.0"))
-    False
-    """
-    return all(_serves_one(built, arch) for arch in wanted)
-
-
-def _serves_one(built: Sequence[Arch], wanted: Arch) -> bool:
-    if wanted in built:
-        return True
-    if wanted.suffix:
-        return False
-    generic = [arch for arch in built if not arch.suffix]
-    same_major = any(arch.suffix != "a" and arch.major == wanted.major and arch <= wanted for arch in built)
-    return same_major or any(arch.base == wanted for arch in built) or (bool(generic) and max(generic) <= wanted)
+def _wanted(key: CacheKey) -> Wanted:
+    """Take the places of the author's folders out of a module's key. Pure."""
+    texts = key.texts("sources")
+    sources, folders = [], []
+    for at in range(0, len(texts), _PER_SOURCE):
+        stem, path, name, text = texts[at : at + _PER_SOURCE]
+        sources += [stem, Path(name).name if path else name, text]
+        folders += [Path(path).parent] if path else []
+    includes = [Path(path) for path in key.texts("include_paths")]
+    placeless = make_key(_KIND, ("sources", sources), ("include_paths", [path.name for path in includes]))
+    fields = {label: value for label, value in key.fields if label not in _OF_BUILD} | dict(placeless.fields)
+    named = (*texts[_PER_SOURCE - 1 :: _PER_SOURCE], *key.texts("cflags"))
+    return Wanted(CacheKey(_KIND, (*fields.items(),)), (*dict.fromkeys([*folders, *includes]),), named)
 
 
-def find(root: Path, key: CacheKey, wanted: Sequence[Arch]) -> Prebuilt | None:
-    """Find the prebuilt module of a request that runs on all wanted architectures; if none is wanted, any module.
+def find(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> Prebuilt | None:
+    """Find the prebuilt module of a request that runs on all architectures; if none is named, any module.
 
     Raises
     ------
@@ -118,19 +98,22 @@ def find(root: Path, key: CacheKey, wanted: Sequence[Arch]) -> Prebuilt | None:
         The folder does not exist, or another user could put libraries there.
     """
     _require_safe(root)
-    for folder, record in _variants(root, key):
-        if _obstacle(folder, record, wanted) is None:
-            return _opened(folder, record)
+    for found in _variants(root, wanted.key):
+        if _obstacle(found, wanted, archs) is None:
+            return found
     return None
 
 
-def explain(root: Path, key: CacheKey, wanted: Sequence[Arch]) -> str:
+def explain(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> str:
     """Explain in one line why `find` found nothing."""
+    key = wanted.key
+    reasons = [reason for found in _variants(root, key) if (reason := _obstacle(found, wanted, archs))]
+    if not reasons:
+        others = [
+            CacheKey.from_json(found.record.request) for found in _modules_in(root / key.name, tell=reasons.append)
+        ]
+        reasons += [_difference(other, key) for other in others]
     language = " ".join(key.texts("language"))
-    reasons = [reason for folder, record in _variants(root, key) if (reason := _obstacle(folder, record, wanted))]
-    others = [record.key for folder in _folders(root / key.name) if (record := _read(folder)) is not None]
-    if not reasons and others:
-        reasons = [_difference(other, key) for other in others]
     return f"{root} holds no such {language} module: " + ("; ".join(dict.fromkeys(reasons)) or f"none named {key.name}")
 
 
@@ -147,7 +130,7 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
     CacheError
         The cache has no module, one of them runs on this machine's CPU only, or the folder can't be written.
     """
-    entries = dict(_modules(store))
+    entries = dict(_cached(store))
     native = sorted({key.name for key in entries if any(key.texts("native"))})
     if native:
         raise CacheError(
@@ -163,46 +146,97 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
         return tuple(sorted(_export(folder, key, entry) for key, entry in entries.items()))
     except OSError as error:
         raise CacheError(f"{error.filename or folder} can't be written: {error.strerror}") from error
+    except ArgumentError as error:
+        raise CacheError(error.message, hints=error.hints) from error
 
 
-def _modules(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
-    """Iterate over the valid modules of a cache, without repetition."""
+def _cached(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
+    """Iterate over the valid modules of a cache that this release made, without repetition."""
     for info in store.entries():
         if info.kind == _MODULE:
             key = CacheKey.from_json(Path(info.path, KEY).read_text(encoding="utf-8"))
-            entry = store.get(key)
+            entry = store.get(key) if key.texts("generator") == (own_code_digest(),) else None
             if entry is not None:
                 yield key, entry
 
 
 def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
-    """Write one module, readable by every user, to a temporary folder beside its place, then rename it."""
+    """Write the bundle of one module."""
+    wanted = _wanted(key)
+    data = entry.output(LIBRARY).read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    language: Language = "cuda" if key.texts("language") == ("cuda",) else "cpp"
     archs = tuple(map(Arch.parse, key.texts("archs")))
-    outputs = {output.path: output.sha256 for output in entry.manifest.outputs.records}
-    record = Record(
-        key=CacheKey(_KIND, tuple(field for field in key.fields if field[0] not in _OF_TOOLS)),
-        archs=archs,
+    record = ModuleRecord(
+        language=language,
+        image=digest,
+        functions=entry.output(CONTENTS).read_text(encoding="utf-8"),
+        sources={
+            name: file.sha256
+            for file in entry.manifest.dependencies.records
+            if (name := _name_of(Path(file.path), wanted))
+        },
         content=content_hash(key, entry),
         origin=origin_hash(key, entry),
-        library_sha256=outputs[LIBRARY],
-        dependencies=tuple((file.path, file.sha256) for file in entry.manifest.dependencies.records),
+        request=wanted.key.to_json(),
     )
-    target = root / key.name / f"{_stem(record.key)}{'.'.join(arch.sm for arch in archs) or 'host'}"
-    staging = target.with_name(f".{target.name}.{os.getpid()}")
-    staging.mkdir(parents=True)
+    image = CodeImage("library", PLATFORMS[language], len(data), tuple(map(str, archs)))
+    index = Index(platform.machine(), {digest: image}, modules={key.name: record._asdict()})
+    parent = root / key.name
+    parent.mkdir(parents=True, exist_ok=True)
+    for place in (root, parent):
+        place.chmod(0o755)
+    folder = parent / f"{_stem(wanted.key)}{'.'.join(arch.sm for arch in archs) or 'host'}"
+    write_bundle(folder, index, {digest: data})
+    return folder
+
+
+def _name_of(path: Path, wanted: Wanted) -> str:
+    """Name a file by the number of an author's folder and its path below it. Pure.
+
+    A file elsewhere has its whole path if a source or flag names its folder; the name is empty for those of compilers.
+    """
+    for at, each in enumerate(wanted.folders):
+        if path.is_relative_to(each):
+            return f"{at}/{path.relative_to(each)}"
+    return str(path) if any(str(path.parent) in text for text in wanted.texts) else ""
+
+
+def _stem(key: CacheKey) -> str:
+    return f"{key.digest[:_DIGITS]}-"
+
+
+def _variants(root: Path, key: CacheKey) -> Iterator[Prebuilt]:
+    """Find the modules of a request, one for each set of architectures it was exported for.
+
+    Raises
+    ------
+    CacheError
+        Another user could put libraries there.
+    """
+    for found in _modules_in(root / key.name, _stem(key)):
+        folder = Path(found.bundle.where)
+        for path in (root / key.name, folder, *sorted(folder.rglob("*"))):
+            _require_safe(path)
+        if CacheKey.from_json(found.record.request).digest == key.digest:
+            yield found
+
+
+def _modules_in(parent: Path, stem: str = "", tell: Callable[[str], None] = lambda _text: None) -> Iterator[Prebuilt]:
+    """Find the modules of one name; `tell` is told of a bundle that can't be used, such as one of a later ABI."""
     try:
-        for name in (LIBRARY, CONTENTS):
-            shutil.copyfile(entry.output(name), staging / name)
-        (staging / RECORD).write_text(_render(record), encoding="utf-8")
-        for path, mode in ((root, 0o755), (target.parent, 0o755), (staging, 0o755), (staging / LIBRARY, 0o755)):
-            path.chmod(mode)
-        for name in (CONTENTS, RECORD):
-            (staging / name).chmod(0o644)
-        shutil.rmtree(target, ignore_errors=True)
-        staging.rename(target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return target
+        names = sorted(path for path in parent.iterdir() if path.name.startswith(stem) and path.name[0] != ".")
+    except OSError:
+        return
+    for folder in names:
+        try:
+            bundle = open_folder(folder)
+            if bundle is not None:
+                yield Prebuilt(bundle, ModuleRecord(**bundle.table.modules[parent.name]))
+        except LoadError as error:
+            tell(f"{error.message}; {'; '.join(error.hints)}")
+        except (KeyError, TypeError):
+            tell(f"{folder} is no module")
 
 
 def _require_safe(path: Path) -> None:
@@ -224,57 +258,27 @@ def _require_safe(path: Path) -> None:
         raise CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
 
 
-def _stem(key: CacheKey) -> str:
-    return f"{key.digest[:_DIGITS]}-"
-
-
-def _variants(root: Path, key: CacheKey) -> Iterator[tuple[Path, Record]]:
-    """Find the modules of a request, one for each set of architectures it was exported for.
-
-    Raises
-    ------
-    CacheError
-        Another user could put libraries there.
-    """
-    for folder in _folders(root / key.name, _stem(key)):
-        for path in (root / key.name, folder, *_folders(folder)):
-            _require_safe(path)
-        record = _read(folder)
-        if record is not None and record.key.digest == key.digest:
-            yield folder, record
-
-
-def _folders(parent: Path, stem: str = "") -> list[Path]:
-    try:
-        found = sorted(parent.iterdir())
-    except OSError:
-        return []
-    return [path for path in found if path.name.startswith(stem) and not path.name.startswith(".")]
-
-
-def _obstacle(folder: Path, record: Record, wanted: Sequence[Arch]) -> str | None:
+def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | None:
     """Return the reason a module of the right request can't be used; None if it can."""
-    if not serves(record.archs, wanted):
-        built, asked = ("/".join(arch.sm for arch in archs) for archs in (record.archs, wanted))
-        return f"{record.key.name} is there for {built}, which does not run on {asked}"
-    if _sha256(folder / LIBRARY) != record.library_sha256:
-        return f"{folder / LIBRARY} is damaged"
-    changed = next((path for path, digest in record.dependencies if _sha256(Path(path)) not in (None, digest)), None)
-    return None if changed is None else f"{changed} changed since {record.key.name} was built"
+    record, name = found.record, wanted.key.name
+    lacking = lacking_arch(found.bundle.table.images[record.image].archs, archs)
+    if lacking:
+        return f"{name} is there, and {lacking}"
+    try:
+        found.bundle.image(record.image)
+    except LoadError as error:
+        return error.message
+    for relative, digest in record.sources.items():
+        number, _, rest = relative.partition("/")
+        path = wanted.folders[int(number)] / rest if number else Path(relative)
+        if _sha256(path) not in (None, digest):
+            return f"{path} changed since {name} was built"
+    return None
 
 
 def _difference(other: CacheKey, key: CacheKey) -> str:
     labels = [line.split(":", 1)[0] for line in other.explain(key)]
     return f"{key.name} is there with other {', '.join(labels)}"
-
-
-def _opened(folder: Path, record: Record) -> Prebuilt:
-    return Prebuilt(
-        library=folder / LIBRARY,
-        functions=parse_contents((folder / CONTENTS).read_bytes()),
-        content=record.content,
-        origin=record.origin,
-    )
 
 
 def _sha256(path: Path) -> str | None:
@@ -284,31 +288,4 @@ def _sha256(path: Path) -> str | None:
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             return hashlib.file_digest(file, "sha256").hexdigest() if regular else None
     except OSError:
-        return None
-
-
-def _render(record: Record) -> str:
-    document = record._asdict() | {
-        "schema": _SCHEMA,
-        "key": json.loads(record.key.to_json()),
-        "archs": [str(arch) for arch in record.archs],
-    }
-    return json.dumps(document, indent=1)
-
-
-def _read(folder: Path) -> Record | None:
-    """Read a module's record; None if it is missing, damaged or of another schema."""
-    try:
-        document = json.loads((folder / RECORD).read_bytes())
-        if document["schema"] != _SCHEMA:
-            return None
-        return Record(
-            key=CacheKey.from_json(json.dumps(document["key"])),
-            archs=parse_archs(",".join(document["archs"])) if document["archs"] else (),
-            content=document["content"],
-            origin=document["origin"],
-            library_sha256=document["library_sha256"],
-            dependencies=tuple((path, digest) for path, digest in document["dependencies"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
         return None

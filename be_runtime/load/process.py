@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from be_runtime.cache import Store, own_folder, usable_cache_dir
-from be_runtime.errors import CacheError
+from be_runtime.errors import CacheError, LoadError
 from be_runtime.load import pipeline
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.pipeline import Session
@@ -86,8 +86,9 @@ class Process:
     def load(self, request: BuildRequest, options: LoadOptions) -> CompiledModule:
         """Load a module: a prebuilt one if there is one and no rebuild is requested, else one from the cache."""
         settings = self.settings()
-        folder = settings.prebuilt_dir
-        if folder is None or options.force_rebuild or options.build_directory is not None:
+        is_asked = options.force_rebuild or options.build_directory is not None
+        folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
+        if folder is None:
             return pipeline.load(request, options, self.session(options.build_directory))
         wanted = self._wanted(request, settings)
         found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)
@@ -95,7 +96,7 @@ class Process:
             return found
         try:
             return pipeline.load(request, options, self.session(options.build_directory))
-        except (ToolchainError, CacheError) as error:
+        except (ToolchainError, CacheError, LoadError) as error:
             error.hints = (pipeline.explain_prebuilt(request, folder, wanted), *error.hints)
             raise
 

@@ -39,46 +39,25 @@ inline XLA_FFI_TypeId* type_of(StateRecord::Known& known) noexcept {
   return reinterpret_cast<XLA_FFI_TypeId*>(&known.be_type);
 }
 
-// ---- FFI 0.1 to 0.5 differ in who knows the deleter, and in the stage that a state belongs to. ---------------------------
-
-template <class Args>
-auto set_stage(Args& args, int) noexcept -> decltype(args.stage, void()) {
-  args.stage = XLA_FFI_ExecutionStage_INSTANTIATE;
+/// Calls XLA_FFI_State_Set or XLA_FFI_State_Get of the XLA that made the frame. The state is the last argument of both.
+template <class Function>
+inline __attribute__((always_inline)) XLA_FFI_Error* call_with_state(const XLA_FFI_CallFrame* frame, Function* function,
+                                                                     StateRecord::Known& known, void** state,
+                                                                     void (*deleter)(void*)) noexcept {
+  XLA_FFI_Error* error;
+  const auto call = [&](auto& args) {
+    error = reinterpret_cast<XLA_FFI_Error* (*)(void*)>(function)(&args);
+    *state = args.state;
+  };
+  if (__builtin_expect(be_xla::minor_version(frame) >= be_xla::kStatesHaveStage, 1)) {
+    be_xla::StateArgs args{sizeof(args), nullptr, frame->ctx, XLA_FFI_ExecutionStage_INSTANTIATE, type_of(known), *state};
+    call(args);
+  } else {
+    be_xla::StageLessArgs args{sizeof(args), nullptr, frame->ctx, type_of(known), *state, deleter};
+    call(args);
+  }
+  return error;
 }
-template <class Args>
-void set_stage(Args&, long) noexcept {}
-
-template <class Args>
-auto set_deleter(Args& args, void (*deleter)(void*), int) noexcept -> decltype(args.deleter, void()) {
-  args.deleter = deleter;
-}
-template <class Args>
-void set_deleter(Args&, void (*)(void*), long) noexcept {}
-
-template <class Metadata>
-auto set_state_type(Metadata* metadata, int64_t type, int) noexcept -> decltype(metadata->state_type_id, void()) {
-  metadata->state_type_id.type_id = type;
-}
-template <class Metadata>
-void set_state_type(Metadata*, int64_t, long) noexcept {}
-
-#if XLA_FFI_API_MINOR >= 2
-using RegisterArgs = XLA_FFI_Type_Register_Args;
-inline XLA_FFI_Error* register_type(const XLA_FFI_Api* api, RegisterArgs& args, void (*deleter)(void*)) noexcept {
-  XLA_FFI_TypeInfo info{};
-  info.struct_size = XLA_FFI_TypeInfo_STRUCT_SIZE;
-  info.deleter = deleter;
-  args.struct_size = XLA_FFI_Type_Register_Args_STRUCT_SIZE;
-  args.type_info = &info;
-  return api->XLA_FFI_Type_Register(&args);
-}
-#else
-using RegisterArgs = XLA_FFI_TypeId_Register_Args;
-inline XLA_FFI_Error* register_type(const XLA_FFI_Api* api, RegisterArgs& args, void (*)(void*)) noexcept {
-  args.struct_size = XLA_FFI_TypeId_Register_Args_STRUCT_SIZE;
-  return api->XLA_FFI_TypeId_Register(&args);
-}
-#endif
 
 BE_BEGIN_COLD
 /// Makes the state's type known to a copy of XLA, once, under a name that no other record has.
@@ -91,22 +70,21 @@ __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame
   if (known->be_api != nullptr) return nullptr;
   char name[512];
   const int size = snprintf(name, sizeof(name), "be_runtime.%p.%.400s", static_cast<void*>(&record), entry.name);
-  RegisterArgs args{};
-  args.name = {name, static_cast<size_t>(size)};
-  args.type_id = type_of(*known);
-  if (XLA_FFI_Error* error = register_type(frame->api, args, record.be_delete)) return error;
+  const be_xla::TypeInfo info{sizeof(info), nullptr, record.be_delete};
+  be_xla::RegisterArgs args{sizeof(args), nullptr, {name, static_cast<size_t>(size)}, type_of(*known), &info};
+  const auto register_type = be_xla::function_at<XLA_FFI_Error*(be_xla::RegisterArgs*)>(frame, be_xla::kRegisterPlace);
+  if (XLA_FFI_Error* error = register_type(&args)) return error;
   __atomic_store_n(&known->be_api, frame->api, __ATOMIC_RELEASE);
   return nullptr;
 }
 
-/// Answers XLA's question with the state's type too. Since FFI 0.2 it comes before the first program is compiled.
+/// Answers XLA's question with the state's type too, where XLA has a place for it: there the question comes before the
+/// first program is compiled.
 __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                                 StateRecord& record) noexcept {
   if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;
-  // XLA's metadata says a size that ends before the type, so its version is asked.
-  XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(frame->extension_start)->metadata;
-  if (frame->api->api_version.minor_version >= 2)
-    set_state_type(metadata, find_known(record, frame->api)->be_type, 0);
+  if (be_xla::minor_version(frame) >= be_xla::kTypesDelete)
+    be_xla::find_metadata(frame)->state_type = find_known(record, frame->api)->be_type;
   return nullptr;
 }
 
@@ -209,19 +187,15 @@ XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, 
   int64_t* room = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(entry.attr_count + 1)));
   if (!be_match_attrs(frame, entry, values, room)) return fail_attrs(frame, entry);
   if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;  // XLA before FFI 0.2 has not asked for it
-  XLA_FFI_State_Set_Args args{};
-  args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
-  args.ctx = frame->ctx;
-  args.type_id = type_of(*find_known(record, frame->api));
-  set_stage(args, 0);
-  set_deleter(args, record.be_delete, 0);
+  void* state;
   try {
-    args.state = record.be_make(BE::Attributes(frame, entry, values));
+    state = record.be_make(BE::Attributes(frame, entry, values));
   } catch (...) {
     return be_caught(frame, entry);
   }
-  XLA_FFI_Error* error = frame->api->XLA_FFI_State_Set(&args);
-  if (error != nullptr) record.be_delete(args.state);
+  StateRecord::Known& known = *find_known(record, frame->api);
+  XLA_FFI_Error* error = call_with_state(frame, frame->api->XLA_FFI_State_Set, known, &state, record.be_delete);
+  if (error != nullptr) record.be_delete(state);
   return error;
 }
 
@@ -245,11 +219,8 @@ void* be_find_state(XLA_FFI_CallFrame* frame, StateRecord& record) {
     known = find_known(record, frame->api);
     if (known == nullptr || known->be_api == nullptr) throw_no_state(frame, nullptr);
   }
-  XLA_FFI_State_Get_Args args{};
-  args.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE;
-  args.ctx = frame->ctx;
-  args.type_id = type_of(*known);
-  set_stage(args, 0);
-  if (XLA_FFI_Error* error = frame->api->XLA_FFI_State_Get(&args)) throw_no_state(frame, error);
-  return args.state;
+  void* state = nullptr;
+  XLA_FFI_Error* error = call_with_state(frame, frame->api->XLA_FFI_State_Get, *known, &state, nullptr);
+  if (__builtin_expect(error != nullptr, 0)) throw_no_state(frame, error);
+  return state;
 }

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "xla/ffi/api/c_api.h"
+#include "ffi_versions.h"
 
 namespace be_xla {
 
@@ -47,19 +47,24 @@ inline __attribute__((cold, format(printf, 3, 4))) XLA_FFI_Error* fail(const XLA
   return frame->api->XLA_FFI_Error_Create(&args);
 }
 
+/// XLA's question about a handler, among the extensions of a frame; null in a call, which may have others.
+inline Metadata* find_metadata(const XLA_FFI_CallFrame* frame) noexcept {
+  const Extension* extension = reinterpret_cast<const Extension*>(frame->extension_start);
+  while (extension != nullptr && extension->type != XLA_FFI_Extension_Metadata) extension = extension->next;
+  return extension == nullptr ? nullptr : reinterpret_cast<const MetadataExtension*>(extension)->metadata;
+}
+
 /// What `answer_metadata` does for a frame that has an extension.
 inline __attribute__((noinline)) bool answer_extension(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
-  // `auto`, since FFI 0.4 renamed the type of the extension.
-  const auto* extension = frame->extension_start;
-  if (extension->type != XLA_FFI_Extension_Metadata) return false;
-  XLA_FFI_Metadata* metadata = reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension)->metadata;
-  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+  Metadata* metadata = find_metadata(frame);
+  if (metadata == nullptr) return false;
+  metadata->api_version.major_version = kClaimMajor;
+  metadata->api_version.minor_version = kClaimMinor;
   metadata->traits = traits;
   return true;
 }
 
-/// Answers XLA's question which API a handler was compiled with and whether a command buffer may capture it; false
+/// Answers XLA's question which API a handler needs and whether a command buffer may capture it; false
 /// when the frame is a call and no question.
 inline __attribute__((always_inline)) bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
   return __builtin_expect(frame->extension_start != nullptr, 0) && answer_extension(frame, traits);

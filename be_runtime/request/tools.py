@@ -56,8 +56,8 @@ class Tools(NamedTuple):
     library_dirs: tuple[Path, ...] = ()
 
     def key_fields(self) -> tuple[str, ...]:
-        """Return the fields of a key for these tools, apart from the toolchain's own and the architectures."""
-        folders = (self.ffi_include, *self.library_includes, *self.library_dirs)
+        """Return the fields of a key for these tools, apart from the toolchain's own, the architectures and XLA."""
+        folders = (*self.library_includes, *self.library_dirs)
         return (str(self.cxx.path), *self.programs, *map(str, folders))
 
 

@@ -2,12 +2,12 @@
 
 ::
 
-    archs = ["8.0", "9.0"]          # of CUDA code that is built ahead of time
-    baseline = "x86-64-v2"          # instructions that host code may need
-    [modules.neurons]               # a compiled module: a folder, a file or several files
+    archs = ["8.0", "9.0"]  # of CUDA code that is built ahead of time
+    baseline = "x86-64-v2"  # instructions that host code may need
+    [modules.neurons]  # a compiled module: a folder, a file or several files
     sources = "neurons"
     extra_include_paths = ["include"]
-    [kernels.scale]                 # a kernel without host code: raw, or Numba's
+    [kernels.scale]  # a kernel without host code: raw, or Numba's
     source = "scale.cu"
     signature = "arg[n] ret[n]:like(0)"
     grid = "ceil(n/256)"
@@ -109,7 +109,9 @@ def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> De
     twice = sorted(modules.keys() & kernels.keys())
     if twice:
         raise ArgumentError(f"{where}: {twice[0]} is declared as a module and as a kernel", hints=("rename one",))
-    return Declaration(_texts(document.get("archs", []), f"{where}: archs"), document.get("baseline", ""), modules, kernels)
+    return Declaration(
+        _texts(document.get("archs", []), f"{where}: archs"), document.get("baseline", ""), modules, kernels
+    )
 
 
 def read_toml(text: str, where: str) -> dict[str, Any]:

@@ -33,7 +33,9 @@ def locate_package(asked: str | None, here: Path) -> Package:
         spec = None
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     if not places:
-        raise ArgumentError(f"there is no package {asked!r}, and no such folder", hints=("name the folder of its __init__.py",))
+        raise ArgumentError(
+            f"there is no package {asked!r}, and no such folder", hints=("name the folder of its __init__.py",)
+        )
     return Package(asked, Path(places[0]))
 
 

@@ -3,52 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from be_runtime.bundle.images import Bundle
+from be_runtime.bundle.mapped_images import Bundle
+from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
-from be_runtime.generate.contents import Handlers, parse_contents
 from be_runtime.load.module import CompiledModule
-from be_runtime.load.pipeline import Made, make_module, register_module
-from be_runtime.load.prebuilt import serves
+from be_runtime.load.pipeline import open_bundled, register_module
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit
 from be_runtime.ship.declaration import DeclaredModule
-from be_toolchain.arch import Arch, parse_archs
 
 
-class ModuleRecord(NamedTuple):
-    """What the index of a package says of a module.
-
-    Parameters
-    ----------
-    language : {"cpp", "cuda"}
-    image : str
-        Hash of its library.
-    functions : str
-        See `be_runtime.generate.contents.render_contents`.
-    sources : dict of str to str
-        Files of the package that it was made from, and the hash of each.
-    captures_graphs : bool
-    """
-
-    language: str
-    image: str
-    functions: str
-    sources: Mapping[str, str]
-    captures_graphs: bool = True
-
-    def contents(self) -> dict[str, Handlers]:
-        """Return the functions of the module."""
-        return parse_contents(self.functions)
-
-
-def request_of(
-    package: str, root: Path, declared: DeclaredModule, **more: Any
-) -> tuple[BuildRequest, LoadOptions]:
+def request_of(package: str, root: Path, declared: DeclaredModule, **more: Any) -> tuple[BuildRequest, LoadOptions]:
     """Make the request for a declared module from its sources.
 
     Parameters
@@ -82,10 +51,12 @@ def _units(root: Path, declared: DeclaredModule) -> tuple[Unit, ...]:
     for path, source in zip(paths, declared.sources, strict=True):
         if not path.resolve().is_relative_to(root.resolve()):
             raise ArgumentError(f"modules.{declared.name}: {source} is a link to a place outside the package")
-    units = [unit for path in paths for unit in (dir_units(path, declared.language) if path.is_dir() else file_units(path))]
+    found = [dir_units(path, declared.language) if path.is_dir() else file_units(path) for path in paths]
+    units = [unit for each in found for unit in each]
     stems = [unit.stem for unit in units]
     return tuple(
-        unit if stems.count(unit.stem) == 1 or unit.path is None
+        unit
+        if stems.count(unit.stem) == 1 or unit.path is None
         else unit._replace(stem=str(unit.path.relative_to(root)).replace("/", "."))
         for unit in units
     )
@@ -101,16 +72,7 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
     RegistrationError
         A target of its name is live with other content.
     """
-    library = bundle.library(record.image)
-    made = Made(
-        name=name,
-        language="cuda" if record.language == "cuda" else "cpp",
-        path=bundle.path(record.image),
-        functions=record.contents(),
-        content=record.image,
-        origin=record.image,
-    )
-    module = make_module(made, library, PROCESS.registry, captures_graphs=record.captures_graphs)
+    module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
     register_module(module, f"{package}.{name}", PROCESS.registry)
     return module
 
@@ -125,21 +87,6 @@ def changed_source(root: Path, record: ModuleRecord) -> str:
         if hashlib.sha256(data).hexdigest() != digest:
             return name
     return ""
-
-
-def lacking_arch(archs: Sequence[str], wanted: Sequence[Arch]) -> str:
-    """Return why code for some architectures does not run here; empty if it does.
-
-    Examples
-    --------
-    >>> lacking_arch(["8.0"], [Arch.parse("9.0a")])
-    'it has code for sm_80, and the GPU here is sm_90a'
-    """
-    built = parse_archs(",".join(archs)) if archs else ()
-    if not built or serves(built, wanted):
-        return ""
-    have, want = ("/".join(arch.sm for arch in each) for each in (built, wanted))
-    return f"it has code for {have}, and the GPU here is {want}"
 
 
 def jit_module(package: str, root: Path, declared: DeclaredModule, **more: Any) -> CompiledModule:

@@ -8,19 +8,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.bundle.images import Bundle, open_folder
+from be_runtime.bundle.archs import lacking_arch
 from be_runtime.bundle.index import INDEX, parse_index
+from be_runtime.bundle.mapped_images import Bundle, open_folder
+from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.declaration import FILE, Declaration, parse_declaration, source_names
-from be_runtime.ship.modules import (
-    ModuleRecord,
-    changed_source,
-    jit_module,
-    lacking_arch,
-    open_module,
-    refusal,
-)
+from be_runtime.ship.modules import changed_source, jit_module, open_module, refusal
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
 from be_toolchain.machine.forks import ThreadLock
@@ -104,7 +99,7 @@ def find_package(name: str) -> Package:
     ArgumentError
         There is no such package, or it has no kernels.
     """
-    if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+    if not all(part.isidentifier() for part in str(name).split(".")):
         raise ArgumentError(f"{name!r} is not the name of a package", hints=("pass __name__ or __package__",))
     try:
         files = importlib.resources.files(name)
@@ -130,6 +125,7 @@ class PackageKernels:
         self._package = package
         self._lock = ThreadLock()
         self._owners: dict[str, list[str]] | None = None
+        self._built: tuple[Bundle, ...] | None = None
         self._made: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -162,13 +158,13 @@ class PackageKernels:
     def _make(self, name: str) -> Any:
         owners = self._names().get(name)
         if owners is None:
-            raise AttributeError(f"{self._package.name} has no kernel {name!r}; it has {', '.join(sorted(self._names()))}")
+            has = ", ".join(sorted(self._names()))
+            raise AttributeError(f"{self._package.name} has no kernel {name!r}; it has {has}")
         if name in owners:
             return self._load(name)
         if len(owners) > 1:
-            raise AttributeError(
-                f"{self._package.name} has {name!r} in several modules: write {' or '.join(f'{each}.{name}' for each in owners)}"
-            )
+            ways = " or ".join(f"{each}.{name}" for each in owners)
+            raise AttributeError(f"{self._package.name} has {name!r} in several modules: write {ways}")
         if owners[0] not in self._made:
             self._made[owners[0]] = self._load(owners[0])
         return self._made[owners[0]][name]
@@ -176,7 +172,7 @@ class PackageKernels:
     def _names(self) -> dict[str, list[str]]:
         """Map each name to the modules that have it; a module's or kernel's own name to itself."""
         if self._owners is None:
-            modules, kernels = _listed(self._package)
+            modules, kernels = self._listed()
             owners: dict[str, list[str]] = {}
             for module, functions in modules.items():
                 for function in functions:
@@ -184,16 +180,33 @@ class PackageKernels:
             self._owners = owners | {name: [name] for name in (*modules, *kernels)}
         return self._owners
 
+    def _listed(self) -> tuple[dict[str, list[str]], list[str]]:
+        """List the functions of each module, and the kernels, without loading one."""
+        for bundle in self._bundles():
+            modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.table.modules.items()}
+            return modules, list(bundle.table.functions)
+        from be_runtime.ship.discover import declared_functions
+
+        declared = self._package.declaration()
+        return declared_functions(self._package.name, _root(self._package), declared), list(declared.kernels)
+
+    def _bundles(self) -> tuple[Bundle, ...]:
+        """Return what was built ahead of time, unless it is not wanted."""
+        if PROCESS.settings().jit == "always":
+            return ()
+        if self._built is None:
+            self._built = tuple(self._package.bundles())
+        return self._built
+
     def _load(self, name: str) -> Any:
         """Load a module or a kernel as it was built ahead of time, else compile it."""
         package, settings = self._package, PROCESS.settings()
         reason = "there is none for it"
-        if settings.jit != "always":
-            for bundle in package.bundles():
-                problem = _obstacle(package, name, bundle)
-                if not problem:
-                    return _open(package, name, bundle)
-                reason = problem
+        for bundle in self._bundles():
+            problem = _obstacle(package, name, bundle)
+            if not problem:
+                return _open(package, name, bundle)
+            reason = problem
         if settings.jit == "never":
             raise refusal(package.name, name, reason)
         try:
@@ -219,8 +232,8 @@ def package_kernels(package: str) -> PackageKernels:
     Returns
     -------
     PackageKernels
-        ``kernels.module.function(...)``, or ``kernels.function(...)`` where the name is unique. Nothing is loaded before
-        its first use.
+        ``kernels.module.function(...)``, or ``kernels.function(...)`` where the name is unique. Nothing is loaded
+        before its first use.
 
     Raises
     ------
@@ -235,33 +248,21 @@ def package_kernels(package: str) -> PackageKernels:
     return PackageKernels(find_package(package))
 
 
-def _listed(package: Package) -> tuple[dict[str, list[str]], list[str]]:
-    """List the functions of each module, and the kernels, without loading one."""
-    if PROCESS.settings().jit != "always":
-        for bundle in package.bundles():
-            modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.index.modules.items()}
-            return modules, list(bundle.index.functions)
-    from be_runtime.ship.discover import declared_functions
-
-    declared = package.declaration()
-    return declared_functions(package.name, _root(package), declared), list(declared.kernels)
-
-
 def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
     """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
-    row = bundle.index.modules.get(name)
+    row = bundle.table.modules.get(name)
     if row is None:
-        return "" if name in bundle.index.functions else "it was not built"
+        return "" if name in bundle.table.functions else "it was not built"
     record = ModuleRecord(**row)
     changed = changed_source(package.root, record) if package.root is not None else ""
     if changed:
         return f"{changed} changed since it was built"
-    archs = bundle.index.images[record.image].archs
+    archs = bundle.table.images[record.image].archs
     return lacking_arch(archs, device_archs(LocalSystem())) if archs else ""
 
 
 def _open(package: Package, name: str, bundle: Bundle) -> Any:
-    row = bundle.index.modules.get(name)
+    row = bundle.table.modules.get(name)
     if row is not None:
         return open_module(package.name, name, ModuleRecord(**row), bundle)
     raise NotImplementedError  # merged with the branch kern

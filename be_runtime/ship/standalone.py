@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import keyword
-import pprint
+from collections.abc import Mapping
 from typing import Any
 
 from be_runtime.bundle.index import Index, image_file, target_name
-from be_runtime.call.python_signature import call_arguments, describe, render_arguments, without_modules
+from be_runtime.call.python_signature import describe
 from be_runtime.call.resolve import CallSignature
 from be_runtime.errors import ArgumentError
 from be_runtime.generate.contents import Handlers, parse_contents
@@ -15,7 +15,8 @@ from be_runtime.spec import parse_spec
 from be_runtime.spec.model import AttrKind, Param, Role
 from be_toolchain.terminal import printable
 
-FILE = "__init__.py"
+STANDALONE = "__init__.py"
+"""Name of the file: the folder of a bundle is then a Python package."""
 
 _HEAD = '''\
 """Kernels of {package}, built ahead of time. They need only JAX.
@@ -49,7 +50,7 @@ _STAGES = {stages}
 """The file of each target, and the symbol of its handler for each stage."""
 
 _ATTRIBUTES = {attributes}
-"""The attributes of each kernel: the type of the numbers, the type in which XLA carries them, whether it is an array."""
+"""The attributes of each kernel: the type of its numbers, that in which XLA carries them, whether it is an array."""
 
 _libraries: dict[str, Any] = {{}}
 
@@ -125,7 +126,7 @@ _FUNCTION = '''
         return call("{module}.{function}", result)(*arrays, **attributes)
 '''
 
-_TAKEN = frozenset("Any call ctypes hashlib importlib jax np os".split())
+_TAKEN = frozenset(["Any", "call", "ctypes", "hashlib", "importlib", "jax", "np", "os"])
 
 
 def render_standalone(package: str, index: Index) -> str:
@@ -144,18 +145,22 @@ def render_standalone(package: str, index: Index) -> str:
     """
     for name in index.functions:
         raise _refused(f"kernels.{name} of {package}", "a kernel without host code is launched")
-    targets, attributes, classes, owners = {}, {}, [], {}
+    targets, attributes, classes = {}, {}, []
+    owners: dict[str, list[str]] = {}
     for module, row in index.modules.items():
         functions = parse_contents(row["functions"])
         for function, handlers in functions.items():
             signature = _signature(f"{package}.{module}.{function}", handlers)
             name = f"{module}.{function}"
-            targets[name] = _target(index, row["image"], handlers)
+            targets[name] = _own(_target(index, row["image"], handlers), package)
             attributes[name] = {each.name: _form(signature.label, each) for each in signature.with_role(Role.ATTR)}
             owners.setdefault(function, []).append(module)
         if _is_free(module):
             shown = ((each, _signature(each, found)) for each, found in functions.items() if _is_free(each))
-            texts = [_FUNCTION.format(module=module, function=each, doc=_doc(found)) for each, found in shown]
+            texts = [
+                _FUNCTION.format(module=module, function=each, doc=_doc(found, f"{module}.{each}"))
+                for each, found in shown
+            ]
             classes.append(_CLASS.format(module=module) + "".join(texts))
     alone = [(name, of[0]) for name, of in owners.items() if len(of) == 1 and _is_free(name) and _is_free(of[0])]
     head = _HEAD.format(
@@ -165,7 +170,7 @@ def render_standalone(package: str, index: Index) -> str:
         images=_literal({image_file(digest, image): image.platform for digest, image in index.images.items()}),
         stages=_literal(
             {
-                name: (image_file(target.image, index.images[target.image]), dict(target.stages))
+                _own(name, package): (image_file(target.image, index.images[target.image]), dict(target.stages))
                 for name, target in index.targets.items()
             }
         ),
@@ -186,6 +191,11 @@ def _signature(label: str, handlers: Handlers) -> CallSignature:
 def _target(index: Index, image: str, handlers: Handlers) -> str:
     names = (target_name(image, symbol) for symbol in (handlers.graph, handlers.plain))
     return next(name for name in names if name in index.targets)
+
+
+def _own(target: str, package: str) -> str:
+    """Return a name that no other package has: XLA refuses a second copy of an image under the name of the first."""
+    return f"{target}.{package}"
 
 
 def _form(label: str, param: Param) -> Any:
@@ -210,17 +220,22 @@ def _refused(what: str, reason: str) -> ArgumentError:
     )
 
 
-def _doc(signature: CallSignature) -> str:
-    """Return the docstring of a function: the author's text, the arg_spec, and what is passed."""
-    given = ", ".join(without_modules(text) for text in render_arguments(call_arguments(signature)))
-    text = f"{describe(signature)}\n\nAs be_runtime calls it: ({given})"
+def _doc(signature: CallSignature, name: str) -> str:
+    """Return the docstring of a function: the author's text, the arg_spec, and a call."""
+    arrays = [each.name or f"array{number}" for number, each in enumerate(signature.with_role(Role.ARG))]
+    given = [
+        f"{each.name}={'...' if each.default is None else repr(each.default)}"
+        for each in signature.with_role(Role.ATTR)
+    ]
+    text = f"{describe(signature)}\n\nCall it as {name}({', '.join([*arrays, 'result=...', *given])})."
     escaped = printable(text).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    return "\n        ".join(escaped.splitlines()) + "\n        "
+    return "\n".join(f"        {line}".rstrip() for line in escaped.splitlines()).lstrip() + "\n        "
 
 
 def _is_free(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and name not in _TAKEN
 
 
-def _literal(value: object) -> str:
-    return pprint.pformat(value, width=116, sort_dicts=True)
+def _literal(table: Mapping[str, object]) -> str:
+    """Write a table, each row in a line of its own."""
+    return "".join(["{\n", *(f"    {name!r}: {value!r},\n" for name, value in sorted(table.items())), "}"])

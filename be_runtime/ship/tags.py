@@ -36,7 +36,9 @@ class Policy(NamedTuple):
     lacking: Mapping[str, frozenset[str]]
 
 
-def platform_tag(needs: Mapping[str, Needs], machine: str, policies: Sequence[Policy], exclude: Sequence[str] = ()) -> str:
+def platform_tag(
+    needs: Mapping[str, Needs], machine: str, policies: Sequence[Policy], exclude: Sequence[str] = ()
+) -> str:
     """Find the platform with the most systems that all images run on. Pure.
 
     Parameters
@@ -81,7 +83,10 @@ def _refuse_run_paths(name: str, need: Needs) -> None:
         if not path.startswith(("$ORIGIN", "${ORIGIN}")):
             raise ArgumentError(
                 f"{name} looks for libraries in {path}, a folder of the machine that built it",
-                hints=(f"its extra_ldflags say -rpath={path}, or -l for a library that lies there: link it statically, as -l:libfoo.a",),
+                hints=(
+                    f"its extra_ldflags say -rpath={path}, or -l for a library that lies there",
+                    "link such a library into the module, as -l:libfoo.a",
+                ),
             )
 
 
@@ -104,7 +109,8 @@ def _fits(need: Needs, policy: Policy, exclude: Sequence[str]) -> bool:
         if kind in policy.versions and number not in policy.versions[kind]:
             return False
     return all(
-        (library in policy.libraries or _matches(library, exclude)) and not need.undefined & policy.lacking.get(library, frozenset())
+        (library in policy.libraries or _matches(library, exclude))
+        and not need.undefined & policy.lacking.get(library, frozenset())
         for library in need.libraries
     )
 
@@ -138,7 +144,9 @@ def read_policies(machine: str) -> tuple[Policy, ...]:
         The extra ``build`` is not installed.
     """
     try:
-        text = (importlib.resources.files("auditwheel") / "policy" / "manylinux-policy.json").read_text(encoding="utf-8")
+        text = (importlib.resources.files("auditwheel") / "policy" / "manylinux-policy.json").read_text(
+            encoding="utf-8"
+        )
     except (ImportError, OSError):
         raise lacking_extra("auditwheel") from None
     return parse_policies(json.loads(text), machine)

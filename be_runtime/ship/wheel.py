@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.bundle.images import open_folder
+from be_runtime.bundle.mapped_images import open_folder
+from be_runtime.bundle.write import sweep_remains
 from be_runtime.errors import ArgumentError, BeRuntimeError
-from be_runtime.ship.build import build_package
 from be_runtime.ship.declaration import read_toml
 from be_runtime.ship.locate import locate_package
 from be_runtime.ship.needs import Needs, read_needs
 from be_runtime.ship.package import KERNELS, Package
+from be_runtime.ship.package_build import build_package
 from be_runtime.ship.tags import platform_tag, read_policies
 from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import say
@@ -88,7 +89,8 @@ def project_table(root: Path) -> Mapping[str, Any]:
         The project's file is not TOML.
     """
     document = read_toml((root / "pyproject.toml").read_text(encoding="utf-8"), "pyproject.toml")
-    return document["tool"]["be-runtime"]
+    table: Mapping[str, Any] = document["tool"]["be-runtime"]
+    return table
 
 
 def wheel_packages(options: WheelOptions, root: Path) -> tuple[Package, ...]:
@@ -110,7 +112,9 @@ def _package(name: str, root: Path) -> Package:
     folders = [base / name.replace(".", "/") for base in (root, root / "src")]
     found = [folder for folder in folders if folder.is_dir()]
     if not found:
-        raise ArgumentError(f"there is no package {name!r} below {root}", hints=('name its folder, as in "lib/mykernels"',))
+        raise ArgumentError(
+            f"there is no package {name!r} below {root}", hints=('name its folder, as in "lib/mykernels"',)
+        )
     return Package(name, found[0].resolve())
 
 
@@ -120,14 +124,14 @@ def place(package: Package) -> str:
 
 
 def source_files(package: Package, root: Path) -> list[str]:
-    """List what a package's kernels are made from: the declaration, sources and headers, by their paths below `root`."""
+    """List the declaration, sources and headers of a package, by their paths below `root`."""
     assert package.root is not None, "packages of a project are folders"
     own = kernels_folder(package)
     found = (path for path in package.root.rglob("*") if path.suffix in _SOURCES and own not in path.parents)
     return sorted(str(path.relative_to(root.resolve())) for path in found if path.is_file())
 
 
-_SOURCES = frozenset(".c .cc .cpp .cu .cuh .cxx .h .hh .hpp .hxx .inc .inl .toml".split())
+_SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".toml"])
 
 
 def kernels_folder(package: Package) -> Path:
@@ -149,8 +153,9 @@ def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None
     ArgumentError, ToolchainError, BuildError
         See `build_package`.
     """
+    sweep_remains(kernels_folder(package))  # they would be files of the wheel
     built = build_package(package, archs=options.archs, out=folder, standalone=options.standalone)
-    total = sum(image.size for image in built.index.images.values())
+    total = sum(image.size for image in built.table.images.values())
     say(f"{package.name}: {len(built.reports)} modules and kernels, {total / 2**20:.1f} MiB", sys.stderr)
 
 
@@ -174,8 +179,8 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
     for package, folder in folders.items():
         bundle = open_folder(folder)
         assert bundle is not None, "it was built just now"
-        makers = {row["image"]: f"modules.{name} of {package}" for name, row in bundle.index.modules.items()}
-        for digest, image in bundle.index.images.items():
+        makers = {row["image"]: f"modules.{name} of {package}" for name, row in bundle.table.modules.items()}
+        for digest, image in bundle.table.images.items():
             if image.kind == "library":
                 needs[makers.get(digest, f"the launcher of {package}")] = read_needs(bundle.image(digest))
     machine = platform.machine()

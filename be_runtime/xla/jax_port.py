@@ -33,23 +33,6 @@ def ffi_include_dir() -> Path:
     return Path(spec.submodule_search_locations[0]) / "include"
 
 
-def ffi_api_version(include_dir: Path) -> str:
-    """Return the version of XLA's FFI that handlers are compiled with, such as ``"0.3"``.
-
-    The running jaxlib accepts handlers of its own version and some older ones, so this version, and not jaxlib's,
-    decides whether a compiled module can be used.
-    """
-    text = (include_dir / "xla" / "ffi" / "api" / "c_api.h").read_bytes()
-    return ".".join(_defined(text, name) for name in (b"XLA_FFI_API_MAJOR", b"XLA_FFI_API_MINOR"))
-
-
-def _defined(text: bytes, name: bytes) -> str:
-    """Return the value of a macro. Every load reads the header, so this avoids a regular expression."""
-    define = b"\n#define " + name + b" "
-    start = text.index(define) + len(define)
-    return text[start : text.index(b"\n", start)].strip().decode()
-
-
 def capsule(function: object) -> object:
     """Wrap a ctypes function in the capsule that JAX registers."""
     import jax

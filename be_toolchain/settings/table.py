@@ -207,7 +207,7 @@ RUNTIME = {
     "jit": Setting(
         variables=("BE_JIT",),
         kind=_JIT,
-        meaning="When kernels are compiled: `never`, if they are `missing` from what was built ahead of time, or `always`.",
+        meaning="Whether kernels are compiled: `never`, those `missing` from what was built before, or `always`.",
     ),
     "compute_capabilities": Setting(
         variables=("BE_COMPUTE_CAPABILITIES", "BRAINEVENT_COMPUTE_CAPABILITIES"),

@@ -12,6 +12,7 @@ from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.errors import BuildError
 from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Kernel, KernelImage
 from be_runtime.load.pipeline import Session, say_output, say_waiting, use_entry
+from be_runtime.settings import require_jit
 from be_toolchain.arch import Arch
 
 _LIST = "images.json"
@@ -73,6 +74,7 @@ def obtain_kernel(
     """
 
     def build(staging: Path) -> BuildOutput:
+        require_jit(session.settings, name)
         try:
             compiled = compile_now(staging)
         except BuildError as error:

@@ -24,7 +24,7 @@ from be_runtime.ship.wheel import (
 )
 
 
-class KernelsHook(BuildHookInterface[Any]):
+class KernelsHook(BuildHookInterface[Any]):  # type: ignore[misc]
     """Builds the kernels of a wheel."""
 
     PLUGIN_NAME = "be-runtime"
@@ -43,13 +43,15 @@ class KernelsHook(BuildHookInterface[Any]):
                 build_kernels(package, options, folder)
                 kernels = place(package)
                 # What a developer built in the package's folder stays there.
-                self.build_config.build_reserved_paths.update(f"{kernels}/{file}" for file in files_below(kernels_folder(package)))
+                self.build_config.build_reserved_paths.update(
+                    f"{kernels}/{file}" for file in files_below(kernels_folder(package))
+                )
                 build_data["force_include"] |= {str(folder / file): f"{kernels}/{file}" for file in files_below(folder)}
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{platform_of(folders, options)}"
 
 
-@hookimpl
+@hookimpl  # type: ignore[untyped-decorator]
 def hatch_register_build_hook() -> type[KernelsHook]:
     """Tell hatchling of the hook."""
     return KernelsHook

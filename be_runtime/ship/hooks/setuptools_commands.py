@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from setuptools import Command
+from setuptools import Command, Distribution
+from setuptools.command.bdist_wheel import bdist_wheel
 
 from be_runtime.bundle.index import INDEX
 from be_runtime.ship.package import Package
@@ -25,18 +26,10 @@ from be_runtime.ship.wheel import (
     wheel_packages,
 )
 
-if TYPE_CHECKING:
-    from setuptools import Distribution
-    from setuptools.command.bdist_wheel import bdist_wheel
-
-    _Wheel = bdist_wheel
-else:
-    _Wheel = object
-
 _KERNELS = "build_kernels"
 
 
-class BuildKernels(Command):
+class BuildKernels(Command):  # type: ignore[misc]
     """A part of the command ``build``; see `setuptools.command.build.SubCommand`."""
 
     description = "build the kernels of packages"
@@ -69,7 +62,9 @@ class BuildKernels(Command):
     def get_source_files(self) -> list[str]:
         """List what an sdist needs."""
         with leaving_as_text():
-            return [file for package in wheel_packages(_options(), Path.cwd()) for file in source_files(package, Path.cwd())]
+            return [
+                file for package in wheel_packages(_options(), Path.cwd()) for file in source_files(package, Path.cwd())
+            ]
 
     def get_outputs(self) -> list[str]:
         """List no files, since their names are known when they are built."""
@@ -83,14 +78,14 @@ class BuildKernels(Command):
         return {package: Path(self.build_lib, place(package)) for package in wheel_packages(options, Path.cwd())}
 
 
-class WheelOfKernels(_Wheel):
+class WheelOfKernels(bdist_wheel):  # type: ignore[misc]
     """What the command ``bdist_wheel`` does differently for a wheel with kernels."""
 
     def run(self) -> None:
         """Write a wheel whose files are for one platform."""
         self.root_is_pure = False
         # The command ``install`` asks this when it chooses the folder of a wheel's files.
-        self.distribution.has_ext_modules = lambda: True  # type: ignore[method-assign]
+        self.distribution.has_ext_modules = lambda: True
         super().run()
 
     def get_tag(self) -> tuple[str, str, str]:

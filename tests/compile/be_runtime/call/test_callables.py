@@ -272,14 +272,14 @@ def test_ordered_calls_run_in_the_order_of_the_program(module: CompiledModule) -
 
 def test_targets_are_named_by_content(module: CompiledModule) -> None:
     text = jax.jit(module.twice).lower(X).as_text()
-    assert f"@be.{module.content_hash[:32]}.be_ffi_twice" in text
-    assert f"be.{module.content_hash[:32]}.be_ffi_twice" in be_runtime.list_registered_targets("cpu")
+    assert f"@be.{module.content_hash[:32]}.be_ffi_{module.name}_twice" in text
+    assert f"be.{module.content_hash[:32]}.be_ffi_{module.name}_twice" in be_runtime.list_registered_targets("cpu")
 
 
 def test_a_platform_without_a_kernel_is_named(module: CompiledModule) -> None:
     with pytest.raises(RegistrationError, match=rf"{module.name}.twice has no kernel for cuda") as caught:
         jax.jit(module.twice).trace(X).lower(lowering_platforms=("cuda",))
-    assert "be_ffi_twice for cpu" in str(caught.value)
+    assert f"be_ffi_{module.name}_twice for cpu" in str(caught.value)
 
 
 def test_reprs_are_what_an_author_wrote(module: CompiledModule) -> None:

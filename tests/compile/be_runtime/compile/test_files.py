@@ -268,7 +268,7 @@ def test_two_modules_with_the_same_names_do_not_meet():
 
 def test_a_module_s_names_are_not_the_process_s():
     be_runtime.load_cpp_inline("unseen", value_source("1", "seen_by_its_handle_only"))
-    assert not hasattr(ctypes.CDLL(None), "be_ffi_seen_by_its_handle_only")
+    assert not hasattr(ctypes.CDLL(None), "be_ffi_unseen_seen_by_its_handle_only")
 
 
 def test_entry_points_in_namespaces_and_static(tmp_path: Path):

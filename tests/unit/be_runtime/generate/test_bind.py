@@ -29,8 +29,13 @@ def exports(bound: dict[str, tuple[Binding, ...]]) -> dict[str, list[str]]:
 
 def test_one_unit_keeps_its_names():
     (binding,) = bind(request(a=F))["a"]
-    assert (binding.export, binding.symbol) == ("f", "f")
-    assert (binding.trampoline, binding.handler(allow_cuda_graph=False)) == ("be_call_f", "be_ffi_f")
+    assert (binding.export, binding.symbol) == ("f", "m_f")
+    assert (binding.trampoline, binding.handler(allow_cuda_graph=False)) == ("be_call_m_f", "be_ffi_m_f")
+
+
+def test_a_module_whose_name_is_no_identifier_has_symbols():
+    (binding,) = bind(request(a=F)._replace(name="my kernels-2"))["a"]
+    assert binding.symbol == "my_kernels_2_f"
 
 
 def test_a_repeated_name_is_offered_by_file():

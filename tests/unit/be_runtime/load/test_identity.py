@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from be_runtime.load import identity
 from be_runtime.load.identity import module_key
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
@@ -37,10 +38,8 @@ OTHER_OPTIONS: dict[str, Any] = {
 }
 
 
-def key_of(
-    request: BuildRequest = REQUEST, tools: Tools = TOOLS, toolchain: Toolchain = TOOLCHAIN, ffi: str = "0.3"
-) -> str:
-    return module_key(request, tools, toolchain, ffi).digest
+def key_of(request: BuildRequest = REQUEST, tools: Tools = TOOLS, toolchain: Toolchain = TOOLCHAIN) -> str:
+    return module_key(request, tools, toolchain).digest
 
 
 def test_the_same_inputs_have_the_same_key():
@@ -72,14 +71,27 @@ def test_the_request_changes_the_key(changed: BuildRequest):
 
 def test_the_tools_change_the_key():
     assert key_of(tools=TOOLS._replace(archs=(Arch(9, 0),))) != key_of()
-    assert key_of(tools=TOOLS._replace(ffi_include=Path("/other"))) != key_of()
     assert key_of(toolchain=TOOLCHAIN._replace(cxx=CXX._replace(version="13.1.0"))) != key_of()
     assert key_of(toolchain=TOOLCHAIN._replace(environment=(("CPATH", "/x"),))) != key_of()
-    assert key_of(ffi="0.4") != key_of()
+
+
+def test_jaxlib_is_in_the_key_of_sources_that_include_xla_alone():
+    other, source = TOOLS._replace(ffi_include=Path("/other")), REQUEST.units[0].sources[0]
+    assert key_of(tools=other) == key_of()
+    includes = REQUEST.units[0]._replace(sources=(source._replace(text='#include "xla/ffi/api/ffi.h"'),))
+    request = REQUEST._replace(units=(includes,))
+    assert key_of(request, other) != key_of(request)
+
+
+@pytest.mark.parametrize("name", ["ABI", "FFI_CLAIM"])
+def test_the_abi_and_the_claim_change_the_key(name: str, monkeypatch: pytest.MonkeyPatch):
+    before = key_of()
+    monkeypatch.setattr(identity, name, "another")
+    assert key_of() != before
 
 
 def test_the_architectures_are_a_field_of_the_key():
-    key = module_key(REQUEST, TOOLS._replace(archs=(Arch(8, 0), Arch(9, 0, "a"))), TOOLCHAIN, "0.3")
+    key = module_key(REQUEST, TOOLS._replace(archs=(Arch(8, 0), Arch(9, 0, "a"))), TOOLCHAIN)
     assert key.texts("archs") == ("sm_80", "sm_90a")
     assert not any("sm_" in text for text in key.texts("tools"))
 

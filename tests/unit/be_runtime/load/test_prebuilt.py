@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from be_runtime.abi import ABI
+from be_runtime.bundle.archs import serves
+from be_runtime.bundle.index import IMAGES, INDEX
 from be_runtime.cache import BuildOutput, Store
 from be_runtime.errors import CacheError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
-from be_runtime.load import prebuilt
+from be_runtime.load import identity, prebuilt
 from be_runtime.load.identity import module_key
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
@@ -20,7 +23,6 @@ from be_toolchain.arch import parse_archs
 from be_toolchain.model import HostCompiler, Toolchain
 from tests.support.accounts import STRANGER, needs_root
 
-FFI = "0.3"
 REQUEST = BuildRequest(
     name="kernels",
     language="cuda",
@@ -28,7 +30,7 @@ REQUEST = BuildRequest(
     functions=None,
     compile=CompileOptions(),
 )
-KEY = prebuilt.request_key(REQUEST, FFI)
+KEY = prebuilt.wanted_of(REQUEST)
 FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
 
 Fill = Callable[..., Path]
@@ -56,7 +58,7 @@ def fill(tmp_path: Path, header: Path) -> Fill:
         for text in archs:
             built = parse_archs(text) if text else ()
             tools = Tools(cxx=cxx, cuda=None, archs=built, ffi_include=Path("/site/jaxlib/include"))
-            store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx), FFI), build)
+            store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx)), build)
         prebuilt.export(store, folder)
         return folder
 
@@ -82,22 +84,22 @@ def fill(tmp_path: Path, header: Path) -> Fill:
     ],
 )
 def test_code_serves_the_devices_that_can_run_it(built: str, wanted: str, *, expected: bool):
-    assert prebuilt.serves(parse_archs(built), parse_archs(wanted)) is expected
+    assert serves(parse_archs(built), parse_archs(wanted)) is expected
 
 
 def test_a_module_is_found_whatever_compiler_made_it(fill: Fill):
     folder = fill("9.0", version="99.0")
     found = prebuilt.find(folder, KEY, parse_archs("9.0"))
     assert found is not None
-    assert found.library.read_bytes() == b"code"
-    assert found.functions == FUNCTIONS
+    assert found.bundle.image(found.record.image) == b"code"
+    assert found.record.contents() == FUNCTIONS
 
 
 def test_of_several_exports_the_one_for_the_device_is_taken(fill: Fill):
     folder = fill("7.5", "9.0a")
     found = prebuilt.find(folder, KEY, parse_archs("9.0a"))
     assert found is not None
-    assert "sm_90a" in str(found.library)
+    assert found.bundle.where.endswith("sm_90a")
 
 
 def test_any_module_serves_where_nothing_says_what_it_runs_on(fill: Fill):
@@ -133,13 +135,37 @@ def test_every_user_can_read_what_was_exported(fill: Fill):
     ],
 )
 def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: BuildRequest, label: str):
-    folder, key = fill("9.0"), prebuilt.request_key(changed, FFI)
+    folder, key = fill("9.0"), prebuilt.wanted_of(changed)
     assert prebuilt.find(folder, key, ()) is None
     assert f"kernels is there with other {label}" in prebuilt.explain(folder, key, ())
 
 
-def test_another_version_of_the_interface_finds_nothing(fill: Fill):
-    assert prebuilt.find(fill("9.0"), prebuilt.request_key(REQUEST, "0.4"), ()) is None
+def test_another_release_finds_it_and_a_later_abi_says_what_to_update(fill: Fill, monkeypatch: pytest.MonkeyPatch):
+    folder = fill("9.0")
+    monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
+    assert prebuilt.find(folder, prebuilt.wanted_of(REQUEST), ()) is not None
+    (index,) = folder.rglob(INDEX)
+    index.write_text(index.read_text().replace(f'"abi": {ABI}', f'"abi": {ABI + 1}'))
+    assert prebuilt.find(folder, KEY, ()) is None
+    assert "update brainevent-toolchain here" in prebuilt.explain(folder, KEY, ())
+
+
+def test_the_authors_folders_may_be_elsewhere(fill: Fill, tmp_path: Path):
+    request = _with_file(tmp_path / "here")
+    folder = fill("9.0", request=request)
+    assert prebuilt.find(folder, prebuilt.wanted_of(_with_file(tmp_path / "there")), ()) is not None
+
+
+def _with_file(folder: Path) -> BuildRequest:
+    source = SourceText(name=str(folder / "a.cu"), text="void f();")
+    unit = Unit(stem="a", sources=(source,), path=folder / "a.cu")
+    return REQUEST._replace(units=(unit,), compile=CompileOptions(include_paths=(folder / "include",)))
+
+
+def test_what_another_release_left_in_the_cache_is_not_exported(fill: Fill, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
+    with pytest.raises(CacheError, match="nothing to export"):
+        fill("9.0")
 
 
 def test_the_explanation_names_both_architectures(fill: Fill):
@@ -149,27 +175,37 @@ def test_the_explanation_names_both_architectures(fill: Fill):
 
 
 def test_the_explanation_of_an_unknown_name(fill: Fill):
-    key = prebuilt.request_key(REQUEST._replace(name="strange"), FFI)
+    key = prebuilt.wanted_of(REQUEST._replace(name="strange"))
     assert prebuilt.explain(fill("9.0"), key, ()).endswith("none named strange")
 
 
-def test_a_changed_header_makes_a_module_stale(fill: Fill, header: Path):
-    folder = fill("9.0")
+@pytest.mark.parametrize("way", ["folder", "flag"])
+def test_a_changed_header_makes_a_module_stale(fill: Fill, header: Path, way: str):
+    by_flag = REQUEST._replace(compile=CompileOptions(cflags=(f"-include={header}",)))
+    request = _reading(header) if way == "folder" else by_flag
+    folder, wanted = fill("9.0", request=request), prebuilt.wanted_of(request)
+    assert prebuilt.find(folder, wanted, ()) is not None
     header.write_text("#define N 2\n")
-    assert prebuilt.find(folder, KEY, ()) is None
-    assert f"{header} changed" in prebuilt.explain(folder, KEY, ())
+    assert prebuilt.find(folder, wanted, ()) is None
+    assert f"{header} changed" in prebuilt.explain(folder, wanted, ())
 
 
 def test_a_header_that_is_not_there_does_not_matter(fill: Fill, header: Path):
-    folder = fill("9.0")
+    request = _reading(header)
+    folder = fill("9.0", request=request)
     header.unlink()
-    assert prebuilt.find(folder, KEY, ()) is not None
+    assert prebuilt.find(folder, prebuilt.wanted_of(request), ()) is not None
+
+
+def _reading(header: Path) -> BuildRequest:
+    return REQUEST._replace(compile=CompileOptions(include_paths=(header.parent,)))
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop"])
 def test_what_is_no_file_in_the_place_of_a_header_is_none(fill: Fill, header: Path, kind: str):
     """It may be where anyone can put one, and a pipe or a device would never end."""
-    folder = fill("9.0")
+    request = _reading(header)
+    folder = fill("9.0", request=request)
     header.unlink()
     match kind:
         case "pipe":
@@ -180,12 +216,12 @@ def test_what_is_no_file_in_the_place_of_a_header_is_none(fill: Fill, header: Pa
             header.mkdir()
         case _:
             header.symlink_to(header.name)
-    assert prebuilt.find(folder, KEY, ()) is not None
+    assert prebuilt.find(folder, prebuilt.wanted_of(request), ()) is not None
 
 
 def test_a_damaged_library_is_never_loaded(fill: Fill):
     folder = fill("9.0")
-    (library,) = folder.rglob(LIBRARY)
+    (library,) = folder.rglob("*.so")
     library.write_bytes(b"cod")
     assert prebuilt.find(folder, KEY, ()) is None
     assert "is damaged" in prebuilt.explain(folder, KEY, ())
@@ -194,7 +230,7 @@ def test_a_damaged_library_is_never_loaded(fill: Fill):
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 99}'])
 def test_a_record_that_means_nothing_is_passed_over(fill: Fill, text: str):
     folder = fill("9.0")
-    (record,) = folder.rglob(prebuilt.RECORD)
+    (record,) = folder.rglob(INDEX)
     record.write_text(text)
     assert prebuilt.find(folder, KEY, ()) is None
 
@@ -207,7 +243,7 @@ def test_a_folder_that_everybody_can_write_is_refused(fill: Fill, mode: int):
         prebuilt.find(folder, KEY, ())
 
 
-LEVELS = ("", "kernels", "kernels/*", f"kernels/*/{prebuilt.RECORD}", f"kernels/*/{CONTENTS}", f"kernels/*/{LIBRARY}")
+LEVELS = ("", "kernels", "kernels/*", f"kernels/*/{INDEX}", f"kernels/*/{IMAGES}", f"kernels/*/{IMAGES}/*.so")
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -188,7 +188,7 @@ void metadata() {
   const Parameter parameters[] = {kScalar};
   static const Kernel* kernel = be_host_kernel("m", reinterpret_cast<void*>(keep_stream), false, true, 1, 0, 1, parameters);
   expect(be_host_call(&frame, kernel) == nullptr, "the question for metadata");
-  expect(metadata.api_version.minor_version == XLA_FFI_API_MINOR && metadata.traits == 1, "its answer");
+  expect(metadata.api_version.minor_version == be_xla::kClaimMinor && metadata.traits == 1, "its answer");
 }
 
 }  // namespace

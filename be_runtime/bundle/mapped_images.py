@@ -36,7 +36,7 @@ class Bundle(NamedTuple):
     ----------
     where : str
         Its place, for messages.
-    index : Index
+    table : Index
     read : callable
         Function from a path in the bundle to the bytes of the file.
     folder : Path or None
@@ -47,7 +47,7 @@ class Bundle(NamedTuple):
     """
 
     where: str
-    index: Index
+    table: Index
     read: Callable[[str], bytes]
     folder: Path | None = None
     vouched: Path | None = None
@@ -60,7 +60,7 @@ class Bundle(NamedTuple):
         LoadError
             The image is missing or damaged.
         """
-        data = self._read(image_file(digest, self.index.images[digest]))
+        data = self._read(image_file(digest, self.table.images[digest]))
         if hashlib.sha256(data).hexdigest() != digest:
             raise LoadError(
                 f"{self.where} is damaged: the image {digest[:16]} has other bytes than when it was built",
@@ -78,14 +78,14 @@ class Bundle(NamedTuple):
         """
         with _mapping:
             if digest not in _mapped:
-                require_machine(self.index.machine, self.where)
-                require_baseline(self.index.images[digest].baseline, self.where)
+                require_machine(self.table.machine, self.where)
+                require_baseline(self.table.images[digest].baseline, self.where)
                 _mapped[digest] = self._map(digest)
             return _mapped[digest]
 
     def path(self, digest: str) -> Path:
         """Return the file of an image, for messages; it exists if the bundle is a folder."""
-        return Path(self.where, image_file(digest, self.index.images[digest]))
+        return Path(self.where, image_file(digest, self.table.images[digest]))
 
     def _map(self, digest: str) -> ctypes.CDLL:
         data = self.image(digest)
@@ -98,7 +98,9 @@ class Bundle(NamedTuple):
             if problem:
                 raise LoadError(
                     f"code is not loaded from {place}, which {problem}",
-                    hints=(f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",),
+                    hints=(
+                        f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",
+                    ),
                 )
         return _open(str(path), self.where)
 
@@ -136,7 +138,9 @@ def open_folder(folder: Path, vouched: Path | None = None) -> Bundle | None:
         return None
     except OSError as error:
         raise LoadError(f"{folder / INDEX} can't be read: {error.strerror}") from error
-    return Bundle(str(folder), parse_index(text, str(folder)), lambda file: (folder / file).read_bytes(), folder, vouched)
+    return Bundle(
+        str(folder), parse_index(text, str(folder)), lambda file: (folder / file).read_bytes(), folder, vouched
+    )
 
 
 def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
@@ -150,7 +154,7 @@ def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
         text = archive.read(INDEX)
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, RuntimeError) as error:
         raise LoadError(
             f"{where} is not an exported program, or only a part of one: {error}",
             hints=("be_runtime.export makes them", "copy it again"),
@@ -165,7 +169,7 @@ def map_bytes(data: bytes, digest: str, where: str) -> ctypes.CDLL:
     """
     try:
         descriptor = os.memfd_create(f"be-{digest[:16]}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        with open(descriptor, "wb", closefd=False) as file:  # noqa: PTH123 - by descriptor
+        with open(descriptor, "wb", closefd=False) as file:
             file.write(data)
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
@@ -190,4 +194,6 @@ def _open(path: str, where: str) -> ctypes.CDLL:
     except OSError as error:
         libc = " ".join(platform.libc_ver())
         hints = (f"this machine has {libc}: build it on an older system, or in a manylinux image",)
-        raise LoadError(f"code of {where} can't be loaded: {error}", hints=hints if "GLIBC" in str(error) else ()) from error
+        raise LoadError(
+            f"code of {where} can't be loaded: {error}", hints=hints if "GLIBC" in str(error) else ()
+        ) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
-from be_runtime.bundle.index import INDEX, Image, ImageTarget, Index, image_file, render_index, target_name
+from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
+from be_runtime.bundle.module_record import ModuleRecord
+from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
@@ -21,34 +22,34 @@ from be_runtime.load.pipeline import use_module
 from be_runtime.load.process import PROCESS
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest
-from be_runtime.ship import standalone as standalone_code
 from be_runtime.ship.declaration import Declaration, DeclaredModule
-from be_runtime.ship.modules import ModuleRecord, request_of
+from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
+from be_runtime.ship.standalone import STANDALONE, render_standalone
 from be_runtime.xla import jax_port
 from be_toolchain.arch import parse_archs
 
 
 class Part(NamedTuple):
-    """What one module or kernel adds to a bundle.
+    """The share of one module or kernel in a bundle.
 
     Parameters
     ----------
-    images : dict of str to (Image, bytes)
+    images : dict of str to (CodeImage, bytes)
     targets : dict of str to ImageTarget
     kernels, modules, functions : dict
         See `Index`.
     """
 
-    images: Mapping[str, tuple[Image, bytes]]
+    images: Mapping[str, tuple[CodeImage, bytes]]
     targets: Mapping[str, ImageTarget] = {}
     kernels: Mapping[str, object] = {}
     modules: Mapping[str, object] = {}
     functions: Mapping[str, object] = {}
 
 
-class Report(NamedTuple):
-    """What was built, for people.
+class PartReport(NamedTuple):
+    """A line for people about a part that is ready.
 
     Parameters
     ----------
@@ -70,13 +71,13 @@ class Built(NamedTuple):
     Parameters
     ----------
     folder : Path
-    index : Index
-    reports : tuple of Report
+    table : Index
+    reports : tuple of PartReport
     """
 
     folder: Path
-    index: Index
-    reports: tuple[Report, ...]
+    table: Index
+    reports: tuple[PartReport, ...]
 
 
 def build_package(
@@ -85,7 +86,7 @@ def build_package(
     archs: Sequence[str] | None = None,
     out: Path | None = None,
     standalone: bool = False,
-    tell: Callable[[Report], None] = lambda _report: None,
+    tell: Callable[[PartReport], None] = lambda _report: None,
 ) -> Built:
     """Build everything that a package declares.
 
@@ -97,7 +98,7 @@ def build_package(
     out : Path, optional
         Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
     standalone : bool
-        True for a Python file beside the images that needs only JAX; see `render_standalone`.
+        True for a Python file beside the images that needs only JAX; see `be_runtime.ship.standalone`.
     tell : callable
         Function that is told of each part that is ready.
 
@@ -112,7 +113,9 @@ def build_package(
     if root is None:
         raise ArgumentError(f"{package.name} is not a folder, so nothing can be built in it")
     declared = package.declaration()
-    chosen = tuple(str(arch) for arch in parse_archs(",".join(archs or declared.archs))) if archs or declared.archs else ()
+    chosen = (
+        tuple(str(arch) for arch in parse_archs(",".join(archs or declared.archs))) if archs or declared.archs else ()
+    )
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
     makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
@@ -126,23 +129,23 @@ def build_package(
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
     folder = out or root / KERNELS
-    python = {standalone_code.FILE: standalone_code.render_standalone(package.name, index)} if standalone else {}
-    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()}, python)
+    extra = {STANDALONE: render_standalone(package.name, index)} if standalone else {}
+    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()}, extra)
     return Built(folder, index, tuple(reports))
 
 
 Maker = tuple[str, str, Callable[[], Part]]
 
 
-def _run(makers: Sequence[Maker], tell: Callable[[Report], None]) -> tuple[list[Part], list[Report]]:
+def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[list[Part], list[PartReport]]:
     """Make all parts, several at a time; the first failure ends it when those under way are done."""
 
-    def make(maker: Maker) -> tuple[Part, Report]:
+    def make(maker: Maker) -> tuple[Part, PartReport]:
         name, language, run = maker
         start = time.monotonic()
         part = run()
         size = sum(len(data) for _, data in part.images.values())
-        report = Report(name, language, time.monotonic() - start, size)
+        report = PartReport(name, language, time.monotonic() - start, size)
         tell(report)
         return part, report
 
@@ -203,7 +206,7 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
             captures_graphs=options.allow_cuda_graph,
         )
         return Part(
-            images={digest: (Image("library", platform_name, len(data), built, baseline), data)},
+            images={digest: (CodeImage("library", platform_name, len(data), built, baseline), data)},
             targets=_targets(digest, contents, platform_name, captures_graphs=record.captures_graphs),
             modules={declared.name: record._asdict()},
         )
@@ -234,33 +237,3 @@ def _sources(request: BuildRequest, entry: Entry, root: Path) -> Iterator[tuple[
     for file in entry.manifest.dependencies.records:
         if Path(file.path).is_relative_to(root):
             yield str(Path(file.path).relative_to(root)), file.sha256
-
-
-def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes], python: Mapping[str, str] = {}) -> None:
-    """Write a bundle, complete or not at all; an older one in its place is replaced.
-
-    Raises
-    ------
-    ArgumentError
-        The folder holds something else, or can't be written.
-    """
-    if folder.exists() and not (folder / INDEX).is_file() and any(folder.iterdir()):
-        raise ArgumentError(f"{folder} holds something else than kernels built by this command", hints=("name another folder",))
-    staging, old = (folder.with_name(f".{folder.name}.{os.getpid()}{end}") for end in ("", ".old"))
-    try:
-        (staging / "images").mkdir(parents=True)
-        for digest, data in images.items():
-            path = staging / image_file(digest, index.images[digest])
-            path.write_bytes(data)
-            path.chmod(0o755 if path.suffix == ".so" else 0o644)
-        for name, text in python.items():
-            (staging / name).write_text(text, encoding="utf-8")
-        (staging / INDEX).write_text(render_index(index), encoding="utf-8")
-        if folder.exists():
-            folder.rename(old)
-        staging.rename(folder)
-    except OSError as error:
-        raise ArgumentError(f"{error.filename or folder} can't be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

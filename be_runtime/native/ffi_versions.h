@@ -1,0 +1,127 @@
+/// \file
+/// What differs between versions 0.1 to 0.5 of XLA's FFI, as far as our handlers use it. So one library works with each
+/// of them, and is the same whichever version's header it was compiled with.
+///
+/// A handler claims the lowest version, which later ones accept, and chooses by the version of the XLA that calls it.
+/// XLA refuses a structure that is shorter than its own, and takes a longer one. Where the header in use has one of the
+/// layouts, that one is compared with it.
+
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "xla/ffi/api/c_api.h"
+
+namespace be_xla {
+
+/// The version that our handlers claim. `FFI_CLAIM` of be_runtime/abi.py is the same.
+constexpr int kClaimMajor = 0, kClaimMinor = 1;
+
+/// The first versions in which a type is registered with its deleter, and a state belongs to a stage.
+constexpr int kTypesDelete = 2, kStatesHaveStage = 3;
+
+inline int minor_version(const XLA_FFI_CallFrame* frame) noexcept { return frame->api->api_version.minor_version; }
+
+/// A function of XLA by its place in the table, since some were renamed; none has moved.
+template <class Function>
+inline Function* function_at(const XLA_FFI_CallFrame* frame, size_t place) noexcept {
+  Function* function;
+  memcpy(&function, reinterpret_cast<const char*>(frame->api) + place, sizeof(function));
+  return function;
+}
+
+/// XLA_FFI_InternalExtension, which was XLA_FFI_Extension_Base before 0.4.
+struct Extension {
+  size_t struct_size;
+  int type;
+  const Extension* next;
+};
+
+/// XLA_FFI_Metadata.
+struct Metadata {
+  size_t struct_size;  ///< The same in all versions, so it doesn't say whether there is a state's type.
+  XLA_FFI_Api_Version api_version;
+  uint32_t traits;
+  int64_t state_type;  ///< Since `kTypesDelete`.
+};
+
+/// XLA_FFI_Metadata_Extension.
+struct MetadataExtension {
+  Extension base;
+  Metadata* metadata;
+};
+
+/// XLA_FFI_TypeInfo.
+struct TypeInfo {
+  size_t struct_size;
+  void* extension;
+  void (*deleter)(void*);
+};
+
+/// XLA_FFI_Type_Register_Args. Before `kTypesDelete` it is XLA_FFI_TypeId_Register_Args, which ends before `info`.
+struct RegisterArgs {
+  size_t struct_size;
+  void* extension;
+  XLA_FFI_ByteSpan name;
+  XLA_FFI_TypeId* type_id;
+  const TypeInfo* info;
+};
+
+/// XLA_FFI_State_Set_Args and XLA_FFI_State_Get_Args.
+struct StateArgs {
+  size_t struct_size;
+  void* extension;
+  void* ctx;
+  int stage;
+  XLA_FFI_TypeId* type_id;
+  void* state;
+};
+
+/// The same before `kStatesHaveStage`; before `kTypesDelete` a state is set with its deleter.
+struct StageLessArgs {
+  size_t struct_size;
+  void* extension;
+  void* ctx;
+  XLA_FFI_TypeId* type_id;
+  void* state;
+  void (*deleter)(void*);
+};
+
+/// XLA_FFI_Error_GetDetails_Args. Before 0.5 it is XLA_FFI_Error_GetMessage_Args, which ends before `code`.
+struct ErrorArgs {
+  size_t struct_size;
+  void* extension;
+  XLA_FFI_Error* error;
+  const char* message;
+  int code;
+};
+
+constexpr size_t kGetMessagePlace = offsetof(XLA_FFI_Api, XLA_FFI_Error_Create) + sizeof(void*);
+constexpr size_t kRegisterPlace = offsetof(XLA_FFI_Api, XLA_FFI_Stream_Get) + sizeof(void*);
+static_assert(offsetof(XLA_FFI_Api, XLA_FFI_Error_Destroy) == kGetMessagePlace + sizeof(void*));
+static_assert(offsetof(XLA_FFI_Api, XLA_FFI_State_Set) == kRegisterPlace + 2 * sizeof(void*));
+
+static_assert(offsetof(XLA_FFI_Metadata_Extension, metadata) == offsetof(MetadataExtension, metadata));
+static_assert(offsetof(XLA_FFI_Metadata, traits) == offsetof(Metadata, traits));
+#if XLA_FFI_API_MINOR >= 2
+static_assert(offsetof(XLA_FFI_Metadata, state_type_id) == offsetof(Metadata, state_type));
+static_assert(offsetof(XLA_FFI_Type_Register_Args, type_info) == offsetof(RegisterArgs, info));
+static_assert(offsetof(XLA_FFI_TypeInfo, deleter) == offsetof(TypeInfo, deleter));
+#else
+static_assert(offsetof(XLA_FFI_State_Set_Args, deleter) == offsetof(StageLessArgs, deleter));
+#endif
+#if XLA_FFI_API_MINOR >= 3
+static_assert(offsetof(XLA_FFI_State_Set_Args, stage) == offsetof(StateArgs, stage));
+static_assert(offsetof(XLA_FFI_State_Set_Args, state) == offsetof(StateArgs, state));
+static_assert(offsetof(XLA_FFI_State_Get_Args, state) == offsetof(StateArgs, state));
+#else
+static_assert(offsetof(XLA_FFI_State_Set_Args, state) == offsetof(StageLessArgs, state));
+static_assert(offsetof(XLA_FFI_State_Get_Args, state) == offsetof(StageLessArgs, state));
+#endif
+#if XLA_FFI_API_MINOR >= 5
+static_assert(offsetof(XLA_FFI_Error_GetDetails_Args, errc) == offsetof(ErrorArgs, code));
+#endif
+
+}  // namespace be_xla

@@ -1,0 +1,132 @@
+"""A package's kernels: compiled while one develops, then built ahead and loaded by processes without anything."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.runtime import environment
+
+SOURCE = """
+#include "brainevent/common.h"
+#include "factor.h"
+// @BE NAME arg[n] ret[n]
+void NAME(const BE::Tensor x, BE::Tensor y) {
+  BE_CHECK(x.numel() < 100, "too long");
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = FACTOR * x.data_ptr<float>()[i];
+}
+"""
+CALL = "import jax.numpy as jnp, shipped; print(shipped.ops.twice(jnp.ones(2)).tolist(), shipped.ops.scaling.path)"
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package with two modules."""
+    root = tmp_path / "home" / "shipped"
+    (root / "include").mkdir(parents=True)
+    (root / "__init__.py").write_text("from be_runtime import package_kernels\nops = package_kernels(__name__)\n")
+    (root / "include" / "factor.h").write_text("#define FACTOR 2\n")
+    (root / "scaling.cc").write_text(SOURCE.replace("NAME", "twice"))
+    (root / "other").mkdir()
+    (root / "other" / "a.cc").write_text(SOURCE.replace("NAME", "first"))
+    (root / "other" / "b.cc").write_text(SOURCE.replace("NAME", "second"))
+    rows = ('[modules.scaling]\nsources = "scaling.cc"', '[modules.other]\nsources = "other"')
+    (root / "kernels.toml").write_text("\n".join(f'{row}\nextra_include_paths = ["include"]' for row in rows))
+    return root
+
+
+def run(package: Path, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run Python beside the package, with a cache of its own."""
+    known = {"BE_CACHE_DIR": str(package.parents[1] / "cache"), **environ}
+    command = (sys.executable, *argv)
+    return subprocess.run(
+        command, env=environment(**known), cwd=package.parent, capture_output=True, text=True, check=False
+    )
+
+
+def build(package: Path, *argv: str, **environ: str) -> Path:
+    done = run(package, "-m", "be_runtime", "build", "shipped", *argv, **environ)
+    assert done.returncode == 0, done.stderr
+    return package / "_kernels"
+
+
+def test_the_same_line_finds_what_was_compiled_and_what_was_built(package: Path):
+    done = run(package, "-c", CALL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[2.0, 2.0]")
+    assert "/cache/" in done.stdout
+    folder = build(package)
+    bare = {"BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere", "BE_JIT": "never"}
+    done = run(package, "-c", CALL, **bare)
+    assert done.returncode == 0, done.stderr
+    assert f"[2.0, 2.0] {folder}" in done.stdout
+
+
+def test_two_builds_are_the_same_bytes_and_say_no_place(package: Path, tmp_path: Path):
+    first = build(package)
+    moved = tmp_path / "elsewhere" / "shipped"
+    shutil.copytree(package, moved, ignore=shutil.ignore_patterns("_kernels"))
+    second = build(moved, BE_CACHE_DIR=str(tmp_path / "second"))
+    files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
+    assert len(files) == 3
+    for file in files:
+        data = (first / file).read_bytes()
+        assert data == (second / file).read_bytes()
+        assert str(tmp_path).encode() not in data
+
+
+def test_an_edited_source_is_compiled_again(package: Path):
+    build(package)
+    (package / "include" / "factor.h").write_text("#define FACTOR 3\n")
+    done = run(package, "-c", CALL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[3.0, 3.0]")
+    done = run(package, "-c", CALL, BE_JIT="never")
+    assert done.returncode == 1
+    assert "include/factor.h changed since it was built" in done.stderr
+
+
+def test_a_folder_of_prebuilt_packages_is_one_more_place(package: Path, tmp_path: Path):
+    build(package, "--out", str(tmp_path / "prebuilt" / "shipped"))
+    done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path / "prebuilt"), BE_JIT="never", PATH="/nowhere")
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / "prebuilt" / "shipped" / "images") in done.stdout
+
+
+def test_it_loads_from_a_zip(package: Path, tmp_path: Path):
+    build(package)
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", package.parent)
+    shutil.rmtree(package)
+    (package.parent).mkdir(exist_ok=True)
+    script = f"import sys; sys.path.insert(0, {archive!r}); {CALL}"
+    done = run(package, "-c", script, PATH="/nowhere", BE_JIT="never", BE_CACHE_DIR="/proc/none")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[2.0, 2.0]")
+
+
+def test_names_that_are_not_unique_or_not_there(package: Path):
+    (package / "kernels.toml").write_text(
+        "\n".join(f'[modules.{name}]\nsources = "scaling.cc"\nextra_include_paths = ["include"]' for name in "ab")
+    )
+    script = "import shipped\ntry: shipped.ops.NAME\nexcept AttributeError as e: print(e)"
+    assert "write a.twice or b.twice" in run(package, "-c", script.replace("NAME", "twice")).stdout
+    assert "no kernel 'thrice'; it has a, b, twice" in run(package, "-c", script.replace("NAME", "thrice")).stdout
+
+
+def test_always_compiles_although_it_was_built(package: Path):
+    build(package)
+    done = run(package, "-c", CALL, BE_JIT="always")
+    assert "/cache/" in done.stdout
+
+
+def test_without_a_compiler_nothing_is_written(package: Path):
+    done = run(package, "-m", "be_runtime", "build", "shipped", "--json", PATH="/nowhere", CXX="")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["problem"]["code"] == "TC301"
+    assert not list(package.glob("*_kernels*"))
+    assert not list(package.glob("._kernels*"))

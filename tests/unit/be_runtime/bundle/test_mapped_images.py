@@ -1,0 +1,106 @@
+"""Which images are mapped: those that are what their hash says, for this machine, and that nobody else can change."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+import pytest
+
+from be_runtime.bundle.baseline import check_baseline, require_baseline
+from be_runtime.bundle.index import INDEX, CodeImage, Index
+from be_runtime.bundle.mapped_images import Bundle, open_folder, open_zip
+from be_runtime.bundle.write import write_bundle
+from be_runtime.errors import ArgumentError, LoadError
+from tests.support.accounts import STRANGER, needs_root
+
+DATA = b"not a library"
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+def written(folder: Path, *, machine: str = platform.machine(), baseline: str = "") -> Bundle:
+    """A bundle of one image, which no loader would take."""
+    index = Index(machine, {DIGEST: CodeImage("library", "cpu", len(DATA), (), baseline)})
+    write_bundle(folder, index, {DIGEST: DATA})
+    bundle = open_folder(folder)
+    assert bundle is not None
+    return bundle
+
+
+def test_a_flipped_byte_is_refused_before_anything_is_mapped(tmp_path: Path):
+    bundle = written(tmp_path / "b")
+    bundle.path(DIGEST).write_bytes(b"not a lib\0ary")
+    with pytest.raises(LoadError, match="other bytes than when it was built"):
+        bundle.library(DIGEST)
+
+
+def test_a_missing_image_is_damage(tmp_path: Path):
+    bundle = written(tmp_path / "b")
+    bundle.path(DIGEST).unlink()
+    with pytest.raises(LoadError, match=f"images/{DIGEST}.so can't be read"):
+        bundle.library(DIGEST)
+
+
+def test_code_for_another_machine_names_both(tmp_path: Path):
+    with pytest.raises(LoadError, match=f"was built for s390x, and this machine is {platform.machine()}"):
+        written(tmp_path / "b", machine="s390x").library(DIGEST)
+
+
+def test_code_that_this_cpu_cannot_run_names_what_it_lacks(tmp_path: Path):
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags\t\t: fpu sse2 cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3 avx\n")
+    require_baseline("x86-64-v2", "it", info)
+    with pytest.raises(LoadError, match="level x86-64-v3, and this one lacks abm, avx2, bmi1"):
+        require_baseline("x86-64-v3", "it", info)
+
+
+def test_a_level_that_does_not_exist_is_refused():
+    assert check_baseline("x86-64-v4", "x86_64") == "x86-64-v4"
+    for value, machine in (("x86-64-v5", "x86_64"), ("x86-64-v2", "aarch64"), (3, "x86_64")):
+        with pytest.raises(ArgumentError, match="is not a level"):
+            check_baseline(value, machine)
+
+
+@pytest.mark.parametrize("level", ["", "images", "images/*"])
+def test_what_others_may_write_is_not_mapped(tmp_path: Path, level: str):
+    bundle = written(tmp_path / "b")
+    (place,) = (tmp_path / "b").glob(level) if level else (tmp_path / "b",)
+    place.chmod(0o777)
+    with pytest.raises(LoadError, match=r"can be written by other users \(mode 777\)"):
+        bundle.library(DIGEST)
+
+
+@needs_root
+def test_what_another_user_owns_is_not_mapped_unless_their_package_is_run_anyway(tmp_path: Path):
+    folder = tmp_path / "package" / "_kernels"
+    folder.parent.mkdir()
+    written(folder)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, STRANGER, STRANGER)
+    bundle = open_folder(folder)
+    assert bundle is not None
+    with pytest.raises(LoadError, match="belongs to another user"):
+        bundle.library(DIGEST)
+    os.chown(folder.parent, STRANGER, STRANGER)
+    with pytest.raises(LoadError, match="can't be loaded: "):
+        bundle._replace(vouched=folder.parent).library(DIGEST)
+
+
+def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):
+    assert open_folder(tmp_path) is None
+    assert open_folder(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\3\4", b"no zip at all"])
+def test_a_file_that_is_no_zip_is_no_program(data: bytes):
+    with pytest.raises(LoadError, match="is not an exported program"):
+        open_zip(data, "a.bex")
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(ArgumentError, match="holds something else"):
+        write_bundle(tmp_path, Index("x86_64", {}), {})
+    assert not (tmp_path / INDEX).exists()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
@@ -43,9 +43,9 @@ class Part(NamedTuple):
 
     images: Mapping[str, tuple[CodeImage, bytes]]
     targets: Mapping[str, ImageTarget] = {}
-    kernels: Mapping[str, object] = {}
-    modules: Mapping[str, object] = {}
-    functions: Mapping[str, object] = {}
+    kernels: Mapping[str, Any] = {}
+    modules: Mapping[str, Any] = {}
+    functions: Mapping[str, Any] = {}
 
 
 class PartReport(NamedTuple):
@@ -120,6 +120,7 @@ def build_package(
     _check(package, declared, chosen)
     makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
     parts, reports = _run(makers, tell)
+    _check_names(package.name, parts)
     index = Index(
         machine=platform.machine(),
         images={digest: image for part in parts for digest, (image, _) in part.images.items()},
@@ -167,6 +168,19 @@ def _check(package: Package, declared: Declaration, archs: Sequence[str]) -> Non
             f"{package.name} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
             hints=("pass --archs 8.0,9.0,12.0", 'or write archs = ["8.0", "9.0"] in kernels.toml'),
         )
+
+
+def _check_names(package: str, parts: Sequence[Part]) -> None:
+    """Check that no two functions are registered under one name."""
+    owners: dict[str, str] = {}
+    for module, row in ((name, row) for part in parts for name, row in part.modules.items()):
+        for function in ModuleRecord(**row).contents():
+            name = f"{package}.{module}.{function}"
+            if name in owners:
+                raise ArgumentError(
+                    f"modules.{owners[name]} and modules.{module} both have a target {name}", hints=("rename one of them",)
+                )
+            owners[name] = module
 
 
 def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Maker:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.bundle.index import Image, ImageTarget, target_name
+from be_runtime.bundle.index import CodeImage, ImageTarget, target_name
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
@@ -144,7 +144,7 @@ def _launched(record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], 
     data = native_image(NATIVE, session, LDFLAGS)
     digest = hashlib.sha256(data).hexdigest()
     target = target_name(digest, SYMBOL)
-    images: Images = {digest: (Image("library", PLATFORMS["cuda"], len(data)), data)}
+    images: Images = {digest: (CodeImage("library", PLATFORMS["cuda"], len(data)), data)}
     kernels, variants = {}, []
     for types, kernel in made:
         identity, row, own = kernel_record(kernel)
@@ -168,7 +168,7 @@ def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Sess
         data = build_host_kernel(dispatcher, signature, session, baseline or _any_cpu())
         digest, symbol = hashlib.sha256(data).hexdigest(), handler_symbol(function.__name__, signature)
         target = target_name(digest, symbol)
-        images[digest] = Image("library", PLATFORMS["cpp"], len(data), (), baseline), data
+        images[digest] = CodeImage("library", PLATFORMS["cpp"], len(data), (), baseline), data
         targets[target] = ImageTarget(digest, PLATFORMS["cpp"], {"execute": symbol})
         variants.append({**_rows(signature), "target": target})
     return BuiltFunction(record | {"variants": variants}, images, targets, {})

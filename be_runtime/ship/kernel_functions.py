@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from be_runtime.bundle.images import Bundle
+from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.kernels.cuda import raw

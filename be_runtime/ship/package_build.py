@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
@@ -115,7 +117,9 @@ def build_package(
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
     makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
-    parts, reports = _run(makers, tell)
+    makers += [_kernel_maker(package.name, root, name, row, chosen, baseline) for name, row in declared.kernels.items()]
+    with _importable(package.name, root):
+        parts, reports = _run(makers, tell)
     index = Index(
         machine=platform.machine(),
         images={digest: image for part in parts for digest, (image, _) in part.images.items()},
@@ -156,8 +160,10 @@ def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[l
 
 def _check(package: Package, declared: Declaration, archs: Sequence[str]) -> None:
     """Check what can be checked before anything is compiled."""
-    on_gpu = [name for name, module in declared.modules.items() if module.language == "cuda"]
-    if on_gpu and not archs and not all("compute_capability" in declared.modules[name].options for name in on_gpu):
+    tables = [(name, module.options) for name, module in declared.modules.items() if module.language == "cuda"]
+    tables += [(name, table) for name, table in declared.kernels.items() if "numba" not in table]
+    on_gpu = [name for name, options in tables if "compute_capability" not in options]
+    if on_gpu and not archs:
         raise ArgumentError(
             f"{package.name} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
             hints=("pass --archs 8.0,9.0,12.0", 'or write archs = ["8.0", "9.0"] in kernels.toml'),
@@ -173,6 +179,35 @@ def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Seq
             raise
 
     return declared.name, declared.language, make
+
+
+def _kernel_maker(
+    package: str, root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str
+) -> Maker:
+    language = next(kind for kind in ("numba", "numba_cuda", "source") if kind in table)
+
+    def make() -> Part:
+        from be_runtime.ship.kernel_builds import build_function
+
+        try:
+            built = build_function(name, table, root, archs, baseline, PROCESS.session())
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is declared as kernels.{name} of {package}/kernels.toml")
+            raise
+        return Part(built.images, built.targets, built.kernels, functions={name: built.record})
+
+    return name, "cuda" if language == "source" else language, make
+
+
+@contextlib.contextmanager
+def _importable(package: str, root: Path) -> Iterator[None]:
+    """Let the package's own modules be imported, which have the functions of Numba kernels."""
+    place = str(root.parents[package.count(".")])
+    sys.path.insert(0, place)
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
 
 
 def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:

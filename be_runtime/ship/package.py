@@ -252,7 +252,13 @@ def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
     """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
     row = bundle.table.modules.get(name)
     if row is None:
-        return "" if name in bundle.table.functions else "it was not built"
+        function = bundle.table.functions.get(name)
+        if function is None:
+            return "it was not built"
+        from be_runtime.ship.kernel_functions import obstacle
+
+        is_for_gpu = function["language"] != "numba"
+        return obstacle(function, bundle, package.root, device_archs(LocalSystem()) if is_for_gpu else ())
     record = ModuleRecord(**row)
     changed = changed_source(package.root, record) if package.root is not None else ""
     if changed:
@@ -265,7 +271,9 @@ def _open(package: Package, name: str, bundle: Bundle) -> Any:
     row = bundle.table.modules.get(name)
     if row is not None:
         return open_module(package.name, name, ModuleRecord(**row), bundle)
-    raise NotImplementedError  # merged with the branch kern
+    from be_runtime.ship.kernel_functions import open_function
+
+    return open_function(name, bundle.table.functions[name], bundle)
 
 
 def _compile(package: Package, name: str) -> Any:
@@ -273,7 +281,9 @@ def _compile(package: Package, name: str) -> Any:
     module = declared.modules.get(name)
     if module is not None:
         return jit_module(package.name, _root(package), module)
-    raise NotImplementedError  # merged with the branch kern
+    from be_runtime.ship.kernel_tables import declared_function
+
+    return declared_function(name, declared.kernels[name], _root(package))
 
 
 def _root(package: Package) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,7 @@ from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
-from be_runtime.ship.standalone import STANDALONE, render_standalone
+from be_runtime.ship.standalone import STANDALONE, refuse_launched, render_standalone
 from be_runtime.xla import jax_port
 from be_toolchain.arch import parse_archs
 
@@ -118,8 +120,12 @@ def build_package(
     )
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
+    if standalone:
+        refuse_launched(package.name, declared.kernels)
     makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
-    parts, reports = _run(makers, tell)
+    makers += [_kernel_maker(package.name, root, name, row, chosen, baseline) for name, row in declared.kernels.items()]
+    with _importable(package.name, root):
+        parts, reports = _run(makers, tell)
     _check_names(package.name, parts)
     index = Index(
         machine=platform.machine(),
@@ -162,8 +168,10 @@ def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[l
 
 def _check(package: Package, declared: Declaration, archs: Sequence[str]) -> None:
     """Check what can be checked before anything is compiled."""
-    on_gpu = [name for name, module in declared.modules.items() if module.language == "cuda"]
-    if on_gpu and not archs and not all("compute_capability" in declared.modules[name].options for name in on_gpu):
+    tables = [(name, module.options) for name, module in declared.modules.items() if module.language == "cuda"]
+    tables += [(name, table) for name, table in declared.kernels.items() if "numba" not in table]
+    on_gpu = [name for name, options in tables if "compute_capability" not in options]
+    if on_gpu and not archs:
         raise ArgumentError(
             f"{package.name} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
             hints=("pass --archs 8.0,9.0,12.0", 'or write archs = ["8.0", "9.0"] in kernels.toml'),
@@ -178,7 +186,8 @@ def _check_names(package: str, parts: Sequence[Part]) -> None:
             name = f"{package}.{module}.{function}"
             if name in owners:
                 raise ArgumentError(
-                    f"modules.{owners[name]} and modules.{module} both have a target {name}", hints=("rename one of them",)
+                    f"modules.{owners[name]} and modules.{module} both have a target {name}",
+                    hints=("rename one of them",),
                 )
             owners[name] = module
 
@@ -192,6 +201,35 @@ def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Seq
             raise
 
     return declared.name, declared.language, make
+
+
+def _kernel_maker(
+    package: str, root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str
+) -> Maker:
+    language = next(kind for kind in ("numba", "numba_cuda", "source") if kind in table)
+
+    def make() -> Part:
+        from be_runtime.ship.kernel_builds import build_function
+
+        try:
+            built = build_function(name, table, root, archs, baseline, PROCESS.session())
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is declared as kernels.{name} of {package}/kernels.toml")
+            raise
+        return Part(built.images, built.targets, built.kernels, functions={name: built.record})
+
+    return name, "cuda" if language == "source" else language, make
+
+
+@contextlib.contextmanager
+def _importable(package: str, root: Path) -> Iterator[None]:
+    """Let the package's own modules be imported, which have the functions of Numba kernels."""
+    place = str(root.parents[package.count(".")])
+    sys.path.insert(0, place)
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
 
 
 def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from be_runtime.bundle.index import Index, image_file, target_name
@@ -143,8 +143,7 @@ def render_standalone(package: str, index: Index) -> str:
     ArgumentError
         A kernel needs more than JAX.
     """
-    for name in index.functions:
-        raise _refused(f"kernels.{name} of {package}", "a kernel without host code is launched")
+    refuse_launched(package, index.functions)
     targets, attributes, classes = {}, {}, []
     owners: dict[str, list[str]] = {}
     for module, row in index.modules.items():
@@ -178,6 +177,18 @@ def render_standalone(package: str, index: Index) -> str:
     )
     aliases = [f"{name} = {module}.{name}\n" for name, module in alone if name not in index.modules]
     return "\n".join([head + "\n".join(classes), "".join(aliases), "_register()\n"])
+
+
+def refuse_launched(package: str, kernels: Iterable[str]) -> None:
+    """Refuse kernels without host code.
+
+    Raises
+    ------
+    ArgumentError
+        There are some.
+    """
+    for name in kernels:
+        raise _refused(f"kernels.{name} of {package}", "a kernel without host code is launched")
 
 
 def _signature(label: str, handlers: Handlers) -> CallSignature:

@@ -103,9 +103,7 @@ class _Display:
             self.thread.join()
 
     def _show(self) -> None:
-        while (
-            self.builds and (left := min(each.start for each in list(self.builds)) + _DELAY_S - time.monotonic()) > 0
-        ):
+        while self.builds and (left := min(each.start for each in list(self.builds)) + _DELAY_S - time.monotonic()) > 0:
             self._wait(left)
         if not self.builds:
             return

@@ -248,6 +248,11 @@ def package_kernels(package: str) -> PackageKernels:
     return PackageKernels(find_package(package))
 
 
+def package_of(kernels: PackageKernels) -> Package:
+    """Return the package whose kernels they are; its names leave no room for a method."""
+    return kernels._package  # noqa: SLF001 - the same file
+
+
 def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
     """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
     row = bundle.table.modules.get(name)

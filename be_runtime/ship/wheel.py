@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from be_runtime.bundle.index import HASH_DIGITS
 from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.bundle.write import sweep_remains
 from be_runtime.errors import ArgumentError, BeRuntimeError
@@ -179,10 +180,14 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
     for package, folder in folders.items():
         bundle = open_folder(folder)
         assert bundle is not None, "it was built just now"
-        makers = {row["image"]: f"modules.{name} of {package}" for name, row in bundle.table.modules.items()}
+        rows = [(f"modules.{name}", str(row)) for name, row in bundle.table.modules.items()]
+        rows += [
+            (f"kernels.{name}", str(row)) for name, row in bundle.table.functions.items() if row["language"] == "numba"
+        ]
         for digest, image in bundle.table.images.items():
             if image.kind == "library":
-                needs[makers.get(digest, f"the launcher of {package}")] = read_needs(bundle.image(digest))
+                made_from = next((name for name, row in rows if digest[:HASH_DIGITS] in row), "the launcher")
+                needs[f"{made_from} of {package} ({digest[:8]})"] = read_needs(bundle.image(digest))
     machine = platform.machine()
     tag = platform_tag(needs, machine, read_policies(machine), options.exclude)
     if not tag.startswith("manylinux"):

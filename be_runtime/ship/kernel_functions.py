@@ -116,7 +116,6 @@ def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., An
     params = [KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
     prototype = raw.Prototype(record["name"], record["label"], tuple(params))
     launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
-    _require(record, launch, "grid", "block")
     sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
     options = call_options(record["call"])
     return raw.raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
@@ -129,12 +128,6 @@ def numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[.
     threads = given.pop("threads_per_block", DEFAULT_THREADS)
     options = call_options(record["call"])
     return numba_cuda.numba_function(prototype, obtain, record["signature"], given, threads, options)
-
-
-def _require(record: Mapping[str, Any], launch: Mapping[str, Any], *names: str) -> None:
-    for name in names:
-        if name not in launch:
-            raise ArgumentError(f"{record['label']} has no {name}", hints=(f"{name} = 256, or arithmetic over axes",))
 
 
 def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:

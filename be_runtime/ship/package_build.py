@@ -25,6 +25,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule
+from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
 from be_runtime.ship.standalone import STANDALONE, refuse_launched, render_standalone
@@ -206,8 +207,6 @@ def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Seq
 def _kernel_maker(
     package: str, root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str
 ) -> Maker:
-    language = next(kind for kind in ("numba", "numba_cuda", "source") if kind in table)
-
     def make() -> Part:
         from be_runtime.ship.kernel_builds import build_function
 
@@ -218,7 +217,7 @@ def _kernel_maker(
             raise
         return Part(built.images, built.targets, built.kernels, functions={name: built.record})
 
-    return name, "cuda" if language == "source" else language, make
+    return name, read_table(name, table).language, make
 
 
 @contextlib.contextmanager

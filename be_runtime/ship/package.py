@@ -249,13 +249,19 @@ def package_kernels(package: str) -> PackageKernels:
     return PackageKernels(find_package(package))
 
 
+def package_of(kernels: PackageKernels) -> Package:
+    """Return the package whose kernels they are; its names leave no room for a method."""
+    return kernels._package  # noqa: SLF001 - the same file
+
+
 def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
     """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
     row, function = bundle.table.modules.get(name), bundle.table.functions.get(name)
     if function is not None:
         from be_runtime.ship.kernel_functions import obstacle
 
-        return obstacle(function, bundle, package.root, device_archs(LocalSystem()))
+        is_for_gpu = function["language"] != "numba"
+        return obstacle(function, bundle, package.root, device_archs(LocalSystem()) if is_for_gpu else ())
     if row is None:
         return "it was not built"
     record = ModuleRecord(**row)

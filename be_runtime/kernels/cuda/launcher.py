@@ -1,4 +1,4 @@
-"""Launchers in this process: the session's own, and those that bundles bring; each is registered and given kernels."""
+"""Launchers in this process: our own, and those that bundles bring; each is registered and given kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 
 from be_runtime.kernels.cuda.describe import Kernel, KernelImage
-from be_runtime.load.native_library import native_library
 from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Target
@@ -23,8 +22,8 @@ SYMBOL = "be_launch"
 STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
 """Symbols of a launcher's handlers."""
 
-NATIVE, LDFLAGS = "launcher", ("-ldl",)
-"""Name of the launcher's source, and what it is linked with."""
+
+_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
 
 
 class _Image(ctypes.Structure):
@@ -109,7 +108,16 @@ def own_launcher(session: Session) -> Launcher:
     ToolchainError, BuildError, LoadError
         It can't be compiled or loaded.
     """
-    return launcher_of(TARGET, lambda: native_library(NATIVE, session, LDFLAGS), session.registry)
+    from be_runtime.load.native_library import native_library
+
+    return launcher_of(TARGET, lambda: native_library(_NATIVE, session, _LDFLAGS), session.registry)
+
+
+def launcher_image(session: Session) -> bytes:
+    """Return the launcher's library, for a bundle."""
+    from be_runtime.load.native_library import native_image
+
+    return native_image(_NATIVE, session, _LDFLAGS)
 
 
 def _as_struct(image: KernelImage) -> _Image:

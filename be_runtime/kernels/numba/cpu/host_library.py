@@ -25,7 +25,7 @@ from be_runtime.kernels.numba.cpu import baseline_object
 from be_runtime.kernels.numba.cpu.baseline_object import CALL, ENTRY, FAILED, REFUSED, Order, write_order
 from be_runtime.kernels.numba.cpu.compiled import host_layout
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, versions
-from be_runtime.kernels.numba.cpu.needs import UNUSED, refusal
+from be_runtime.kernels.numba.cpu.needed_functions import UNUSED, refusal
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.load.own_code import own_code_digest

@@ -1,4 +1,4 @@
-"""An author's package: built in one folder, run from another, by another user, with no compiler and no place to write."""
+"""An author's package: built in one folder, run from another, by another user, with no compiler or place to write."""
 
 from __future__ import annotations
 

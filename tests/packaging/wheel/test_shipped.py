@@ -82,7 +82,9 @@ def test_it_runs_for_another_user_without_a_compiler_or_a_place_to_write(author:
         shutil.rmtree(site, ignore_errors=True)
     assert said["fire"] == [0, 0, 0, 0, 1]
     assert said["file"].startswith(str(site))
-    assert {"mykernels.neurons.fire", "mykernels.neurons.integrate", "mykernels.spikes.fire_gpu"} <= set(said["targets"])
+    assert {"mykernels.neurons.fire", "mykernels.neurons.integrate", "mykernels.spikes.fire_gpu"} <= set(
+        said["targets"]
+    )
 
 
 def _site_of(python: Path) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.compile.inputs.dependencies import read_from_outside
@@ -23,6 +24,8 @@ from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.model import HostCompiler
+
+T = TypeVar("T")
 
 _OBJECT, _DEPFILE = "library.o", "library.d"
 
@@ -45,6 +48,15 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
     BuildError, LoadError
         The library doesn't compile, or can't be loaded.
     """
+    return _use(name, session, ldflags, open_library)
+
+
+def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> bytes:
+    """Return the bytes of the library, without symbols that only a debugger needs; see `native_library`."""
+    return _use(name, session, (*ldflags, "-Wl,-s"), Path.read_bytes)
+
+
+def _use(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Path], T]) -> T:
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
     plan = _plan(name, toolchain.cxx, ldflags)
@@ -56,7 +68,7 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
             lock_timeout_s=session.settings.lock_timeout_s,
         )
 
-    return use_entry(find, lambda entry: open_library(entry.output(LIBRARY)), session)
+    return use_entry(find, lambda entry: read(entry.output(LIBRARY)), session)
 
 
 def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPlan:

@@ -11,9 +11,9 @@
 
 #include <stddef.h>
 
+#include <algorithm>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "xla_call.h"
 
@@ -34,14 +34,15 @@ struct Parameter {
 };
 
 struct Kernel {
-  std::string name;
+  const char* name;
   Function function;
   bool exclusive;   ///< whether only one such function may run at a time
   bool has_stream;  ///< whether the call's stream follows the addresses
   uint32_t traits;  ///< of the handler
   int64_t arg_count;
-  std::vector<Parameter> parameters;  ///< the arguments, then the results
-  int64_t extent_count;               ///< the sum of the ranks
+  int64_t parameter_count;
+  const Parameter* parameters;  ///< the arguments, then the results
+  int64_t extent_count;         ///< the sum of the ranks
 };
 
 constexpr size_t kMessageSize = 1024;
@@ -86,12 +87,12 @@ void set_steps(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const B
 
 __attribute__((cold)) XLA_FFI_Error* fail_buffer(const XLA_FFI_CallFrame* frame, const Kernel& kernel, int64_t index) {
   const XLA_FFI_Buffer* buffer = buffer_at(frame, index);
-  const Parameter& parameter = kernel.parameters[static_cast<size_t>(index)];
+  const Parameter& parameter = kernel.parameters[index];
   const bool is_result = index >= kernel.arg_count;
   return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
               "%s: %s %lld has %lld dimensions and XLA's element type %d; the kernel was compiled for %d dimensions of "
               "type %d, with the same extents before them in all buffers of a batch",
-              kernel.name.c_str(), is_result ? "result" : "argument",
+              kernel.name, is_result ? "result" : "argument",
               static_cast<long long>(is_result ? index - kernel.arg_count : index), static_cast<long long>(buffer->rank),
               static_cast<int>(buffer->dtype), parameter.rank, parameter.dtype);
 }
@@ -117,33 +118,33 @@ XLA_FFI_Error* run(const XLA_FFI_CallFrame* frame, const Kernel& kernel, const B
   message[0] = 0;
   if (batch.rank == 0) {
     if (__builtin_expect(kernel.function(data, extents, message) == 0, 1)) return nullptr;
-    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel.name.c_str(), message);
+    return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel.name, message);
   }
   int64_t* position = static_cast<int64_t*>(__builtin_alloca(sizeof(int64_t) * static_cast<size_t>(batch.rank)));
   __builtin_memset(position, 0, sizeof(int64_t) * static_cast<size_t>(batch.rank));
   for (int64_t element = 0; element < batch.count; ++element) {
     if (kernel.function(data, extents, message) != 0)
-      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %lld of a batch of %lld)", kernel.name.c_str(),
+      return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s (element %lld of a batch of %lld)", kernel.name,
                   message, static_cast<long long>(element), static_cast<long long>(batch.count));
-    advance(batch, static_cast<int64_t>(kernel.parameters.size()), position, data);
+    advance(batch, kernel.parameter_count, position, data);
   }
   return nullptr;
 }
 
 XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
-  const int64_t count = static_cast<int64_t>(kernel.parameters.size());
+  const int64_t count = kernel.parameter_count;
   if (frame->args.size != kernel.arg_count || frame->args.size + frame->rets.size != count) {
     if (be_xla::is_ordered(frame)) {
       const XLA_FFI_CallFrame plain = be_xla::without_tokens(frame);
       return call(&plain, kernel);
     }
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
-                "%s: takes %lld arguments and %lld results, but the call passes %lld and %lld", kernel.name.c_str(),
+                "%s: takes %lld arguments and %lld results, but the call passes %lld and %lld", kernel.name,
                 static_cast<long long>(kernel.arg_count), static_cast<long long>(count - kernel.arg_count),
                 static_cast<long long>(frame->args.size), static_cast<long long>(frame->rets.size));
   }
   const XLA_FFI_Buffer* first = buffer_at(frame, kernel.arg_count);
-  const int64_t batch_rank = first->rank - kernel.parameters[static_cast<size_t>(kernel.arg_count)].rank;
+  const int64_t batch_rank = first->rank - kernel.parameters[kernel.arg_count].rank;
   if (batch_rank < 0) return fail_buffer(frame, kernel, kernel.arg_count);
   Batch batch{batch_rank, first->dims, nullptr, product(first->dims, batch_rank)};
 
@@ -156,7 +157,7 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
   bool all_empty = true;
   for (int64_t i = 0; i < count; ++i) {
     const XLA_FFI_Buffer* buffer = buffer_at(frame, i);
-    const Parameter& parameter = kernel.parameters[static_cast<size_t>(i)];
+    const Parameter& parameter = kernel.parameters[i];
     const bool is_result = i >= kernel.arg_count;
     if (!fits(buffer, parameter, batch, is_result)) return fail_buffer(frame, kernel, i);
     data[i] = buffer->data;
@@ -179,7 +180,9 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
 
 }  // namespace
 
+#ifndef BE_EXPORT
 #define BE_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
 
 /// Makes what `be_host_call` needs to know about a function. It lives as long as the process, as XLA's handlers do.
 ///
@@ -187,10 +190,12 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
 BE_EXPORT const Kernel* be_host_kernel(const char* name, void* function, bool exclusive, bool has_stream,
                                        uint32_t traits, int64_t arg_count, int64_t parameter_count,
                                        const Parameter* parameters) {
-  auto* kernel = new Kernel{name,   reinterpret_cast<Function>(function), exclusive, has_stream,
-                            traits, arg_count, {parameters, parameters + parameter_count}, 0};
-  for (const Parameter& parameter : kernel->parameters) kernel->extent_count += parameter.rank;
-  return kernel;
+  auto* own = new Parameter[static_cast<size_t>(parameter_count)];
+  std::copy(parameters, parameters + parameter_count, own);
+  int64_t extent_count = 0;
+  for (int64_t i = 0; i < parameter_count; ++i) extent_count += own[i].rank;
+  return new Kernel{(new std::string(name))->c_str(), reinterpret_cast<Function>(function), exclusive, has_stream,
+                    traits, arg_count, parameter_count, own, extent_count};
 }
 
 /// What the handler of a function does with a call.
@@ -201,7 +206,7 @@ BE_EXPORT XLA_FFI_Error* be_host_call(XLA_FFI_CallFrame* frame, const Kernel* ke
 
 /// The error of a function that failed with a message.
 BE_EXPORT XLA_FFI_Error* be_host_failed(XLA_FFI_CallFrame* frame, const Kernel* kernel, const char* message) {
-  return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel->name.c_str(), message);
+  return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel->name, message);
 }
 
 /// Which 64-bit word of a call frame, and of a buffer, holds what a handler reads.

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from be_runtime.call.compiled_function import Converted
 from be_runtime.call.tracing import KernelTarget
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, encode_params
-from be_runtime.kernels.cuda.launcher import TARGET, Launcher
+from be_runtime.kernels.cuda.launcher import Launcher
 from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
 from be_runtime.request.tools import no_architecture, wanted_archs
 from be_runtime.xla.attribute_values import Numbers
 from be_toolchain.arch import Arch
 from be_toolchain.find.device_memory import device_archs
+
+
+class Obtained(NamedTuple):
+    """A kernel, and the launcher for its calls."""
+
+    kernel: Kernel
+    launcher: Launcher
 
 
 def new_session() -> Session:
@@ -42,25 +50,16 @@ def choose_archs(asked: str | None, session: Session) -> tuple[Arch, ...]:
 
 
 def launch(
-    kernel: Kernel,
-    geometry: Geometry,
-    params: Sequence[LaunchParam],
-    session: Session,
-    local: tuple[str, ...] | None,
+    obtained: Obtained, geometry: Geometry, params: Sequence[LaunchParam], local: tuple[str, ...] | None
 ) -> KernelTarget:
-    """Make a kernel known to the launcher, and return what a call of it calls.
+    """Make a kernel known to its launcher, and return what a call of it calls.
 
     Parameters
     ----------
     local : tuple of str, or None
         Numbers of the geometry as arithmetic over the axes of one device, see `Sizes.local`.
-
-    Raises
-    ------
-    ToolchainError, BuildError, LoadError
-        The launcher can't be compiled or loaded.
     """
-    launcher = PROCESS.only(Launcher, lambda: Launcher(session))
+    kernel, launcher = obtained
     launcher.define(kernel)
     attributes: Converted = (
         ("kernel", kernel.id),
@@ -68,7 +67,7 @@ def launch(
         ("name", kernel.name),
         ("params", _words(encode_params(params))),
     )
-    return KernelTarget((("cuda", TARGET),), attributes, None if local is None else (("launch", local),))
+    return KernelTarget((("cuda", launcher.target),), attributes, None if local is None else (("launch", local),))
 
 
 def _words(numbers: Sequence[int]) -> Numbers:

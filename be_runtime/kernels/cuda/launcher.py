@@ -1,19 +1,30 @@
-"""The launcher of this process: it is loaded on first use, registered with JAX, and given the kernels."""
+"""Launchers in this process: the session's own, and those that bundles bring; each is registered and given kernels."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import partial
 
 from be_runtime.kernels.cuda.describe import Kernel, KernelImage
 from be_runtime.load.native_library import native_library
 from be_runtime.load.pipeline import Session
-from be_runtime.load.registry import Target
+from be_runtime.load.process import PROCESS
+from be_runtime.load.registry import Registry, Target
 from be_runtime.xla import jax_port
 from be_toolchain.machine.forks import ThreadLock
 
 TARGET = "be_runtime.launch"
-"""The FFI target of every launch."""
+"""The FFI target of every launch by the session's own launcher."""
+
+SYMBOL = "be_launch"
+"""The last part of the target's name of a launcher in a bundle."""
+
+STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
+"""Symbols of a launcher's handlers."""
+
+NATIVE, LDFLAGS = "launcher", ("-ldl",)
+"""Name of the launcher's source, and what it is linked with."""
 
 
 class _Image(ctypes.Structure):
@@ -31,24 +42,26 @@ class _Image(ctypes.Structure):
 
 
 class Launcher:
-    """The loaded launcher and the kernels it knows.
+    """A loaded launcher and the kernels it knows.
 
     Parameters
     ----------
-    session : Session
-        Session that builds the launcher, if it is not in the cache, and registers its target.
+    library : ctypes.CDLL
+    target : str
+        Name of its target, which is registered.
+    registry : Registry
     """
 
-    def __init__(self, session: Session) -> None:
-        library = native_library("launcher", session, ["-ldl"])
+    def __init__(self, library: ctypes.CDLL, target: str, registry: Registry) -> None:
+        self.target = target
         self._define = library.be_launch_define
         self._define.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_Image), ctypes.c_int64)
         self._define.restype = None
         self._known: set[str] = set()
         self._lock = ThreadLock()
-        stages = {"instantiate": library.be_launch_instantiate, "execute": library.be_launch_execute}
-        target = Target(name=TARGET, platform=jax_port.PLATFORMS["cuda"], content="launcher")
-        session.registry.add([target], {TARGET: partial(jax_port.stage_capsules, stages)})
+        stages = {stage: getattr(library, symbol) for stage, symbol in STAGES.items()}
+        row = Target(name=target, platform=jax_port.PLATFORMS["cuda"], content="launcher")
+        registry.add([row], {target: partial(jax_port.stage_capsules, stages)})
 
     def define(self, kernel: Kernel) -> None:
         """Give a kernel to the launcher before its first call; repeated calls do nothing."""
@@ -58,6 +71,45 @@ class Launcher:
             images = (_Image * len(kernel.images))(*map(_as_struct, kernel.images))
             self._define(kernel.id.encode(), kernel.name.encode(), images, len(images))
             self._known.add(kernel.id)
+
+
+class _Launchers:
+    """The launchers of a process by their targets."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Launcher] = {}
+        self._lock = ThreadLock()
+
+    def get(self, target: str, load: Callable[[], ctypes.CDLL], registry: Registry) -> Launcher:
+        """Return the launcher of a target, loaded and registered on first use."""
+        with self._lock:
+            if target not in self._made:
+                self._made[target] = Launcher(load(), target, registry)
+            return self._made[target]
+
+
+def launcher_of(target: str, load: Callable[[], ctypes.CDLL], registry: Registry) -> Launcher:
+    """Return this process's launcher of a target.
+
+    Parameters
+    ----------
+    target : str
+    load : callable
+        Function that loads its library, called on first use.
+    registry : Registry
+    """
+    return PROCESS.only(_Launchers, _Launchers).get(target, load, registry)
+
+
+def own_launcher(session: Session) -> Launcher:
+    """Return the launcher that a session builds, if it is not in the cache.
+
+    Raises
+    ------
+    ToolchainError, BuildError, LoadError
+        It can't be compiled or loaded.
+    """
+    return launcher_of(TARGET, lambda: native_library(NATIVE, session, LDFLAGS), session.registry)
 
 
 def _as_struct(image: KernelImage) -> _Image:

@@ -157,6 +157,7 @@ class NvrtcProgram(NamedTuple):
     Parameters
     ----------
     code : bytes
+    ptx : bytes
     entry : str
         Name of the kernel in the code.
     compiler : tuple of str
@@ -164,6 +165,7 @@ class NvrtcProgram(NamedTuple):
     """
 
     code: bytes
+    ptx: bytes
     entry: str
     compiler: tuple[str, ...]
 
@@ -215,9 +217,9 @@ def compile_program(nvrtc: Nvrtc, source: str, path: Path, expression: str, opti
                 hints=missing_header_hints(nvrtc, log),
             )
         entry = _lowered(nvrtc, program, expression)
-        ptx = _text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program)
+        ptx = _text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program).rstrip(b"\0")
         compiler = (f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}", *signature(ptx.decode(errors="replace")))
-        return NvrtcProgram(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), entry, compiler)
+        return NvrtcProgram(_text(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program), ptx, entry, compiler)
 
 
 def signature(ptx: str) -> tuple[str, ...]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_runtime.call.array_function import ArrayKernel, array_function
-from be_runtime.call.call_options import check_options
+from be_runtime.call.call_options import Options, check_options
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.tracing import KernelTarget
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
+from be_runtime.kernels.cuda.calls import Obtained, choose_archs, launch, new_session
 from be_runtime.kernels.cuda.describe import Kernel, LaunchParam, pointer_param, scalar_param
 from be_runtime.kernels.cuda.geometry import Dims, explicit_geometry
 from be_runtime.kernels.cuda.images import obtain_kernel
+from be_runtime.kernels.cuda.launcher import own_launcher
 from be_runtime.kernels.cuda.prototype import KernelParam, parse_name, read_prototype
 from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origin
 from be_runtime.kernels.cuda.raw_source import RawKernel
@@ -131,40 +132,100 @@ def cuda_kernel(
     >>> x = jnp.arange(1000.0)
     >>> y = scale(x, by=2.0, n=x.size)  # doctest: +SKIP
     """
+    kernel = raw_kernel(source, name, extra_cuda_cflags, extra_include_paths, use_fast_math=use_fast_math)
+    variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
+
+    def obtain() -> Obtained:
+        session = new_session()
+        return Obtained(variants.get(session), own_launcher(session))
+
+    options = check_options(
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+    )
+    sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
+    return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options)
+
+
+def raw_kernel(
+    source: str,
+    name: str,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    *,
+    use_fast_math: bool = False,
+) -> RawKernel:
+    """Check what `cuda_kernel` is told of a kernel's source."""
     for argument, value in (("source", source), ("name", name)):
         check_text(value, argument)
-    kernel = RawKernel(
+    return RawKernel(
         source,
         parse_name(name),
         check_flags(extra_cuda_cflags, "extra_cuda_cflags"),
         check_include_paths(extra_include_paths),
         check_bool(use_fast_math, "use_fast_math"),
     )
-    prototype = read_prototype(source, kernel.name)
-    label = kernel.name.expression
-    pointers = [param.name for param in prototype if param.is_pointer]
-    declared = read_signature(label, signature, pointers, scalar_params(prototype))
-    given = {"grid": grid, "block": block, "shared_mem": shared_mem}
-    sizes = read_sizes(label, given, declared, partial(explicit_geometry, cluster=cluster))
-    sizes.check(outs)
-    variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
+
+
+class Prototype(NamedTuple):
+    """A kernel as calls see it.
+
+    Parameters
+    ----------
+    name, label : str
+        Last part of its name, and the whole of it.
+    params : tuple of KernelParam
+    """
+
+    name: str
+    label: str
+    params: tuple[KernelParam, ...]
+
+
+def prototype_of(kernel: RawKernel) -> Prototype:
+    """Read the prototype of a kernel from its source."""
+    return Prototype(kernel.name.base, kernel.name.expression, tuple(read_prototype(kernel.source, kernel.name)))
+
+
+def raw_function(
+    prototype: Prototype,
+    obtain: Callable[[], Obtained],
+    signature: object,
+    sizes: Mapping[str, Any],
+    cluster: Dims | None,
+    options: Options,
+) -> Callable[..., Any]:
+    """Make the function of a raw kernel, wherever its code is from; see `cuda_kernel`.
+
+    Parameters
+    ----------
+    prototype : Prototype
+    obtain : callable
+        Function that obtains the kernel, called for each call that is traced.
+    signature : str, sequence of str or None
+    sizes : mapping of str to Size
+        ``grid``, ``block`` and ``shared_mem``.
+    cluster : int, tuple of int or None
+    options : Options
+    """
+    name, label, params = prototype
+    pointers = [param.name for param in params if param.is_pointer]
+    declared = read_signature(label, signature, pointers, scalar_params(params))
+    read = read_sizes(label, sizes, declared, partial(explicit_geometry, cluster=cluster))
+    read.check(options.outs)
 
     def make_target(call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        params = bind_params(label, prototype, call, scalars)
-        geometry, session = sizes.geometry(call), new_session()
-        return launch(variants.get(session), geometry, params, session, sizes.local(geometry))
+        bound = bind_params(label, params, call, scalars)
+        geometry = read.geometry(call)
+        return launch(obtain(), geometry, bound, read.local(geometry))
 
     described = ArrayKernel(
-        kernel.name.base,
+        name,
         label,
         f"The CUDA kernel {label}; see `be_runtime.cuda_kernel`.",
         declared,
         make_target,
-        scalar_params(prototype) if declared is None else declared.with_role(Role.ATTR),
+        scalar_params(params) if declared is None else declared.with_role(Role.ATTR),
         _SCRATCH_UNIT,
-    )
-    options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
     return array_function(described, options)
 
@@ -190,14 +251,25 @@ class _Variants:
         archs = choose_archs(self._asked, session)
         with self._lock:
             if archs not in self._made:
-                self._made[archs] = obtain_kernel(
-                    raw_key(self._kernel, archs, session),
-                    raw_origin(self._kernel, archs),
-                    lambda staging: compile_raw(self._kernel, archs, session, staging),
-                    self._kernel.name.expression,
-                    session,
-                )
+                self._made[archs] = build_raw(self._kernel, archs, session)
             return self._made[archs]
+
+
+def build_raw(kernel: RawKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
+    """Return the compiled kernel, from the cache or compiled now.
+
+    Parameters
+    ----------
+    with_ptx : bool
+        True for PTX too, see `compile_raw`.
+    """
+    return obtain_kernel(
+        raw_key(kernel, archs, session, with_ptx=with_ptx),
+        raw_origin(kernel, archs),
+        lambda staging: compile_raw(kernel, archs, session, staging, with_ptx=with_ptx),
+        kernel.name.expression,
+        session,
+    )
 
 
 def scalar_params(prototype: Sequence[KernelParam]) -> tuple[Param, ...]:

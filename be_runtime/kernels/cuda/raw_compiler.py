@@ -32,7 +32,7 @@ from be_toolchain.model import CudaToolkit, Nvcc, Toolchain
 _LARGEST_HEADER = 1 << 28
 
 
-def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> CacheKey:
+def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_ptx: bool = False) -> CacheKey:
     """Make the key of a compiled kernel.
 
     No compiler is opened for the key: it has the files of the NVRTC libraries that may be used. If none of them can
@@ -46,6 +46,7 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Cache
         "kernel",
         *_fields(kernel, archs),
         ("options", kernel.options()),
+        ("ptx", str(with_ptx)),
         ("compilers", compilers),
         ("environment", _environment(system)),
         ("generator", own_code_digest()),
@@ -72,8 +73,10 @@ def _environment(system: System) -> list[str]:
     return [f"{name}={value}" for name in COMPILE_VARIABLES if (value := system.environ.get(name))]
 
 
-def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path) -> Compiled:
-    """Compile a kernel for each architecture.
+def compile_raw(
+    kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path, *, with_ptx: bool = False
+) -> Compiled:
+    """Compile a kernel for each architecture, and to PTX of the latest that has no suffix if that is asked for.
 
     Raises
     ------
@@ -85,16 +88,16 @@ def compile_raw(kernel: RawKernel, archs: Sequence[Arch], session: Session, stag
     driver = probe_devices(session.system).driver_version
     found = nvrtc.find_nvrtc(session.system, (), driver, archs)
     if found is not None:
-        return _by_nvrtc(kernel, archs, found, session.system, staging)
+        return _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
     found = _nvrtc_of_toolkit(session, driver, archs)
     if found is not None:
-        made = _by_nvrtc(kernel, archs, found, session.system, staging)
+        made = _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
         return made._replace(dependencies=(*made.dependencies, found.path))
     toolkit = _toolchain(session).cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
     nvcc = check_nvcc(toolkit, archs)
     check_archs(tuple(archs), toolkit)
-    made = _by_nvcc(kernel, archs, nvcc, session, staging)
+    made = _by_nvcc(kernel, archs, nvcc, session, staging, with_ptx=with_ptx)
     return made._replace(dependencies=(*made.dependencies, nvcc.path, nvcc.cicc, toolkit.ptxas))
 
 
@@ -121,7 +124,14 @@ def _toolchain(session: Session) -> Toolchain:
     return resolve(ToolchainRequest(need_cuda=True), system=session.system, record_dir=session.record_dir)
 
 
-def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path) -> Compiled:
+def _ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
+    """Return the architecture whose PTX serves later ones."""
+    return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
+
+
+def _by_nvrtc(
+    kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, system: System, staging: Path, *, with_ptx: bool
+) -> Compiled:
     asked = for_nvrtc(kernel)
     named = named_paths(asked.flags)
     read = partial(system.read_text, limit_bytes=_LARGEST_HEADER)
@@ -141,8 +151,10 @@ def _by_nvrtc(kernel: RawKernel, archs: Sequence[Arch], found: nvrtc.Nvrtc, syst
         ]
     except BuildError as error:
         raise _explained(error, kernel) from None
+    latest, made = _ptx_arch(archs, with_ptx=with_ptx), dict(zip(archs, programs, strict=True))
+    ptx = [KernelImage(latest, made[latest].entry, made[latest].ptx, is_ptx=True)] if latest in made else []
     return Compiled(
-        tuple(KernelImage(arch, made.entry, made.code) for arch, made in zip(archs, programs, strict=True)),
+        (*(KernelImage(arch, program.entry, program.code) for arch, program in made.items()), *ptx),
         dependencies=(*headers.files, *filter(system.is_file, named)),
         absent=headers.absent,
         unknown=headers.unknown,
@@ -167,41 +179,47 @@ def check_nvcc(toolkit: CudaToolkit, archs: Sequence[Arch]) -> Nvcc:
     return toolkit.compiler
 
 
-def _by_nvcc(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Session, staging: Path) -> Compiled:
+def _by_nvcc(
+    kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, session: Session, staging: Path, *, with_ptx: bool
+) -> Compiled:
     system, timeout_s = session.system, session.settings.compile_timeout_s
-    plan = _nvcc_plan(kernel, archs, nvcc)
+    latest = _ptx_arch(archs, with_ptx=with_ptx)
+    plan = _nvcc_plan(kernel, archs, nvcc, latest)
     runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
     try:
         with Progress(kernel.name.base, plan.commands) as progress:
             runner.run(plan, progress=progress)
     except BuildError as error:
         raise _explained(error, kernel) from None
-    made = zip(archs, plan.edges, strict=True)
-    cubins = [(arch, (staging / edge.outputs[0]).read_bytes()) for arch, edge in made]
+    cubins = [(arch, (staging / f"{arch.sm}.cubin").read_bytes()) for arch in archs]
+    images = [KernelImage(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins]
+    if latest is not None:
+        text = (staging / f"{latest.compute}.ptx").read_bytes()
+        images.append(images[archs.index(latest)]._replace(data=text, is_ptx=True))
     named = named_paths(kernel.flags)
     headers = read_from_outside((edge.depfile for edge in plan.edges if edge.depfile is not None), staging)
     return Compiled(
-        tuple(KernelImage(arch, entry_in_cubin(cubin, kernel.name), cubin) for arch, cubin in cubins),
+        tuple(images),
         dependencies=(*headers, *filter(system.is_file, named)),
         absent=shadowing_paths(headers, (*kernel.include_paths, *named)),
         compiler=(nvcc.label, nvcc.host.banner, *_environment(system)),
     )
 
 
-def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc) -> BuildPlan:
-    """Plan one command for each architecture, in order, each of which writes a depfile; nothing is linked."""
-    head = (str(nvcc.path), "-cubin", "-ccbin", str(nvcc.host.path), *kernel.options())
+def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arch | None) -> BuildPlan:
+    """Plan one command for each architecture, and one for PTX; each writes a depfile, and nothing is linked."""
+    head = (str(nvcc.path), "-ccbin", str(nvcc.host.path), *kernel.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
     edges = tuple(
         Edge(
-            argv=(*head, f"-arch={arch.sm}", source.path, "-o", f"{arch.sm}.cubin", "-MD", "-MF", f"{arch.sm}.d"),
+            argv=(*head, f"-{kind}", f"-arch={arch}", source.path, "-o", f"{arch}.{kind}", "-MD", "-MF", f"{arch}.d"),
             inputs=(source.path,),
-            outputs=(f"{arch.sm}.cubin",),
-            description=f"compiling {kernel.name.base} for {arch.sm}",
+            outputs=(f"{arch}.{kind}",),
+            description=f"compiling {kernel.name.base} for {arch}",
             tool="compile",
-            depfile=f"{arch.sm}.d",
+            depfile=f"{arch}.d",
         )
-        for arch in archs
+        for kind, arch in (*(("cubin", arch.sm) for arch in archs), *(("ptx", each.compute) for each in [latest] if each))
     )
     return BuildPlan(files=(source,), edges=edges)
 

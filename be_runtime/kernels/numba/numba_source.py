@@ -13,6 +13,9 @@ from be_runtime.errors import ArgumentError
 from be_runtime.xla.arrays import ArraySpec
 
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
+_COUNT = re.compile(r"B\d+v\d+")
+"""Numba's mark in a mangled name, such as ``B2v1``."""
+
 _EXTERN_FUNCTION = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
 _OF_THE_DRIVER = frozenset({"vprintf", "malloc", "free", "__assertfail"})
 _LOOKS_UP = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL"})
@@ -102,6 +105,23 @@ def entry_in_ptx(ptx: str) -> str:
     """Return the name of the only kernel in PTX."""
     (name,) = _ENTRY.findall(ptx)
     return str(name)
+
+
+def without_counts(codes: Sequence[str]) -> list[str]:
+    """Number the functions in Numba's PTX anew: their names count what the process compiled before.
+
+    Examples
+    --------
+    >>> without_counts([".entry _ZN1fB3v17Ef; call _ZN1gB2v3Ef;", ".func _ZN1gB2v3Ef;"])
+    ['.entry _ZN1fB2v1Ef; call _ZN1gB2v2Ef;', '.func _ZN1gB2v2Ef;']
+    """
+    numbers: dict[str, int] = {}
+
+    def renumbered(match: re.Match[str]) -> str:
+        text = f"v{numbers.setdefault(match[0], len(numbers) + 1)}"
+        return f"B{len(text)}{text}"
+
+    return [_COUNT.sub(renumbered, code) for code in codes]
 
 
 def missing_functions(ptx: str) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from be_runtime.kernels.numba.cpu.llvm_handler import HandlerLayout, Native, compile_handler
+from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
+from be_runtime.kernels.numba.cpu.llvm_handler import HandlerLayout, at_addresses, compile_handler
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.load.native_library import native_library
 from be_runtime.load.pipeline import Session
@@ -103,13 +104,13 @@ class HostFunctions:
                 return
             library = self._native()
             function = make()
-            native = Native(
+            native = at_addresses(
                 kernel=_describe(library, name, signature, function),
                 call=_address(library.be_host_call),
                 failed=_address(library.be_host_failed),
                 layout=HandlerLayout.in_dll(library, "be_host_layout"),
             )
-            handler = compile_handler(native, signature, function.direct)
+            handler = compile_handler(native, signature, function.direct, intrinsics())
             made = {target: lambda: jax_port.capsule(handler.address)}
             self._registry.add([Target(name=target, platform=platform, content=target)], made)
             self._alive[target] = (function, handler, *alive)
@@ -124,6 +125,12 @@ class HostFunctions:
 def host_functions() -> HostFunctions:
     """Return the host functions of this process."""
     return PROCESS.only(HostFunctions, lambda: HostFunctions(PROCESS.session, PROCESS.registry))
+
+
+def host_layout(session: Session) -> tuple[int, ...]:
+    """Return the numbers of `HandlerLayout`."""
+    layout = HandlerLayout.in_dll(native_library(_SOURCE, session), "be_host_layout")
+    return tuple(getattr(layout, name) for name, _ in HandlerLayout._fields_)
 
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from be_runtime.errors import BuildError
 from be_runtime.kernels.numba.cpu.compiled import HostFunction
-from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
+from be_runtime.kernels.numba.cpu.intrinsics import Intrinsics, intrinsics
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.numba_hints import hints
 from be_runtime.kernels.numba.numba_import import import_error
@@ -73,8 +73,15 @@ def versions() -> tuple[str, ...]:
     return (import_numba().__version__, llvmlite.__version__)
 
 
-def compile_entry(kernel: Any, signature: Signature) -> HostFunction:
+def compile_entry(kernel: Any, signature: Signature, made: Intrinsics | None = None) -> HostFunction:
     """Compile a kernel for a signature.
+
+    Parameters
+    ----------
+    kernel : CPUDispatcher
+    signature : Signature
+    made : Intrinsics, optional
+        Instructions for the C function; by default those that report exceptions by Python.
 
     Raises
     ------
@@ -89,7 +96,7 @@ def compile_entry(kernel: Any, signature: Signature) -> HostFunction:
         usable.compile(arrays := _array_types(signature))
         returned = usable.overloads[arrays].signature.return_type
         if returned == types.none:
-            entry, guarded = _compile_c_function(usable, signature)
+            entry, guarded = _compile_c_function(usable, signature, made or intrinsics())
     except Exception as error:
         # Numba's own errors, and any others that its passes raise because of the author's code.
         text = str(error)
@@ -137,12 +144,11 @@ def _open(kernel: Any) -> Any:
     return numba.njit(**options)(kernel.py_func)
 
 
-def _compile_c_function(kernel: Any, signature: Signature) -> tuple[Any, Any]:
+def _compile_c_function(kernel: Any, signature: Signature, made: Intrinsics) -> tuple[Any, Any]:
     """Compile the C function, which no exception leaves, and the function it calls, which makes the arrays."""
     import numba
     from numba import types
 
-    made = intrinsics()
     views, dtypes, at = [], {}, 0
     for index, parameter in enumerate((*signature.inputs, *signature.outputs)):
         extents = "".join(f"extents[{at + axis}], " for axis in range(parameter.rank))

@@ -7,9 +7,14 @@ function gives compiled code the name of an exception.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from be_runtime.kernels.numba.cpu.report import report
+
+Reporter = Callable[[Any, Any, Any, Any], None]
+"""Generator of code that writes what a call raised to a message, from Numba's context, its builder, the call's status
+and the message."""
 
 
 class Intrinsics(NamedTuple):
@@ -28,6 +33,8 @@ class Intrinsics(NamedTuple):
         ``memory(address)`` is an untyped pointer.
     room : callable
         ``room(count)`` is a pointer to `count` words of the caller's stack, a literal number; the first is 0.
+    reporter : callable
+        Generator of the report.
     """
 
     constant: Any
@@ -35,10 +42,20 @@ class Intrinsics(NamedTuple):
     address: Any
     memory: Any
     room: Any
+    reporter: Reporter
+
+
+def report_by_python(context: Any, builder: Any, status: Any, message: Any) -> None:
+    """Generate code that makes Python's exception and passes it to `report`."""
+    python = context.get_python_api(builder)
+    lock = python.gil_ensure()
+    context.call_conv.raise_error(builder, python, status)
+    _report_raised(context, builder, python, message)
+    python.gil_release(lock)
 
 
 @functools.cache
-def intrinsics() -> Intrinsics:
+def intrinsics(reporter: Reporter = report_by_python) -> Intrinsics:
     """Make the functions at first use, since they need Numba."""
     from llvmlite import ir
     from numba import types
@@ -56,7 +73,7 @@ def intrinsics() -> Intrinsics:
         inner = function.get_call_type(typing_context, (data, extents), {})
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return call_and_report(context, builder, function.dispatcher, inner, *arguments[1:])
+            return call_and_report(context, builder, function.dispatcher, inner, *arguments[1:], reporter)
 
         return types.int32(function, data, extents, message), generate
 
@@ -89,11 +106,18 @@ def intrinsics() -> Intrinsics:
 
         return pointer(count), generate
 
-    return Intrinsics(constant, catching, address, memory, room)
+    return Intrinsics(constant, catching, address, memory, room, reporter)
 
 
 def call_and_report(
-    context: Any, builder: Any, dispatcher: Any, signature: Any, data: Any, extents: Any, message: Any
+    context: Any,
+    builder: Any,
+    dispatcher: Any,
+    signature: Any,
+    data: Any,
+    extents: Any,
+    message: Any,
+    reporter: Reporter,
 ) -> Any:
     """Generate code for a call whose exception becomes a message; its value is 0, or 1 if it raised."""
     from llvmlite import ir
@@ -105,11 +129,7 @@ def call_and_report(
     result = cgutils.alloca_once_value(builder, ir.Constant(ir.IntType(32), 0))
     with builder.if_then(status.is_error, likely=False):
         builder.store(ir.Constant(ir.IntType(32), 1), result)
-        python = context.get_python_api(builder)
-        lock = python.gil_ensure()
-        context.call_conv.raise_error(builder, python, status)
-        _report_raised(context, builder, python, message)
-        python.gil_release(lock)
+        reporter(context, builder, status, message)
     return builder.load(result)
 
 

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.kernels.numba.cpu.intrinsics import call_and_report, intrinsics
+from be_runtime.kernels.numba.cpu.intrinsics import Intrinsics, call_and_report
 from be_runtime.kernels.numba.cpu.report import MESSAGE_SIZE
 from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
 
@@ -40,26 +40,33 @@ class HandlerLayout(ctypes.Structure):
 
 
 class Native(NamedTuple):
-    """The native functions and data of a handler, as addresses.
+    """The native functions and data of a handler.
 
     Parameters
     ----------
     kernel : int
         Address of the native side's description of the function.
-    call : int
-        Address of a function of the call frame and the kernel that does all the work of a handler.
-    failed : int
-        Address of a function of the call frame, the kernel and a message that makes an error.
+    call : callable in compiled code
+        Function of the call frame and the kernel that does all the work of a handler.
+    failed : callable in compiled code
+        Function of the call frame, the kernel and a message that makes an error.
     layout : HandlerLayout
     """
 
     kernel: int
-    call: int
-    failed: int
+    call: Any
+    failed: Any
     layout: HandlerLayout
 
 
-def compile_handler(native: Native, signature: Signature, guarded: Any | None) -> Any:
+def at_addresses(kernel: int, call: int, failed: int, layout: HandlerLayout) -> Native:
+    """Return functions and data of this process, by their addresses."""
+    word = ctypes.c_uint64
+    functions = ctypes.CFUNCTYPE(word, word, word)(call), ctypes.CFUNCTYPE(word, word, word, word)(failed)
+    return Native(kernel, *functions, layout)
+
+
+def compile_handler(native: Native, signature: Signature, guarded: Any | None, made: Intrinsics) -> Any:
     """Compile a handler, whose ``address`` XLA can call.
 
     Parameters
@@ -69,24 +76,24 @@ def compile_handler(native: Native, signature: Signature, guarded: Any | None) -
     guarded : compiled function, optional
         Function of pointers to the addresses and to the extents of all buffers, one after the other. Without it, the
         native side makes every call.
+    made : Intrinsics
     """
     import numba
     from numba import types
 
-    word = ctypes.c_uint64
-    namespace: dict[str, Any] = intrinsics()._asdict() | {
+    namespace: dict[str, Any] = made._asdict() | {
         "kernel": native.kernel,
-        "call": ctypes.CFUNCTYPE(word, word, word)(native.call),
-        "failed": ctypes.CFUNCTYPE(word, word, word, word)(native.failed),
+        "call": native.call,
+        "failed": native.failed,
         "guarded": guarded,
-        "direct": _direct(signature, native.layout),
+        "direct": _direct(signature, native.layout, made),
     }
     ordinary = "" if guarded is None else _ORDINARY
     exec(f"def handle(frame):{ordinary}\n    return call(frame, kernel)", namespace)  # noqa: S102 - a text of ours
     return numba.cfunc(types.uint64(types.uint64))(namespace["handle"])
 
 
-def _direct(signature: Signature, layout: HandlerLayout) -> Any:
+def _direct(signature: Signature, layout: HandlerLayout, made: Intrinsics) -> Any:
     """Define ``direct(guarded, frame, message)`` for compiled code: an ordinary call, whose outcome it returns."""
     from numba import types
     from numba.extending import intrinsic
@@ -99,7 +106,8 @@ def _direct(signature: Signature, layout: HandlerLayout) -> Any:
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             def call(data: Any, extents: Any) -> Any:
-                return call_and_report(context, builder, guarded.dispatcher, inner, data, extents, arguments[2])
+                code = guarded.dispatcher
+                return call_and_report(context, builder, code, inner, data, extents, arguments[2], made.reporter)
 
             return _Frame(builder, arguments[1], layout).ordinary_call(signature, call)
 

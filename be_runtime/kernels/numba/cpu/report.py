@@ -20,9 +20,14 @@ def report(kind: type[BaseException], value: object, address: int) -> None:
     address : int
         Address of `MESSAGE_SIZE` bytes.
     """
+    message = message_of(kind, value)
+    ctypes.memmove(address, message, len(message))
+
+
+def message_of(kind: type[BaseException], value: object) -> bytes:
+    """Return the message of an exception, at most `MESSAGE_SIZE` bytes with the final zero."""
     text = _text(kind, value).encode("utf-8", "replace").replace(b"\0", b" ")
-    whole = text[: MESSAGE_SIZE - 1].decode("utf-8", "ignore").encode()
-    ctypes.memmove(address, whole + b"\0", len(whole) + 1)
+    return text[: MESSAGE_SIZE - 1].decode("utf-8", "ignore").encode() + b"\0"
 
 
 def _text(kind: type[BaseException], value: object) -> str:

@@ -6,9 +6,11 @@ a dependency of numba-cuda, links that to a cubin.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, BuildError
@@ -16,9 +18,19 @@ from be_runtime.kernels.cuda.describe import Form, KernelImage
 from be_runtime.kernels.numba.gpu.ptx_words import check_words
 from be_runtime.kernels.numba.numba_hints import hints
 from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, installed_version
-from be_runtime.kernels.numba.numba_source import batched_source, entry_in_ptx, free_axis, missing_functions
+from be_runtime.kernels.numba.numba_source import (
+    batched_source,
+    entry_in_ptx,
+    free_axis,
+    missing_functions,
+    without_counts,
+)
 from be_runtime.xla.arrays import ArraySpec
 from be_toolchain.arch import Arch
+from be_toolchain.machine.forks import ThreadLock
+
+_COMPILING = ThreadLock()
+"""Allows one compilation at a time, as Numba does."""
 
 _OPTIONS = ("debug", "lineinfo", "fastmath", "opt", "launch_bounds")
 _COOPERATIVE = "cudaCGGetIntrinsicHandle"
@@ -96,8 +108,17 @@ def versions() -> tuple[str, ...]:
     return tuple(f"{package} {installed_version(package)}" for package in packages)
 
 
-def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[KernelImage, ...]:
+def compile_numba(
+    kernel: NumbaKernel, archs: Sequence[Arch], *, with_ptx: bool = False
+) -> tuple[KernelImage, ...]:
     """Compile a kernel for each architecture, and the form that runs a batch in one launch if there is one.
+
+    Parameters
+    ----------
+    kernel : NumbaKernel
+    archs : sequence of Arch
+    with_ptx : bool
+        True for the PTX of the latest architecture without a suffix too, where nothing has to be linked to it.
 
     Raises
     ------
@@ -106,23 +127,29 @@ def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch]) -> tuple[KernelIma
     ImportError
         Numba does not work with other installed packages.
     """
-    images = []
-    for arch in archs:
-        codes = _compile(kernel, kernel.dispatcher.py_func, arch, extra_axis=False)
-        is_cooperative = _COOPERATIVE in codes[0]
-        images.append(_image(kernel, codes, arch, extra_axis=False)._replace(is_cooperative=is_cooperative))
-        axis = free_axis(codes[0])
-        if kernel.with_batch and axis and not is_cooperative and all(spec.ndim for spec in _arrays(kernel)):
-            batched = _compile(kernel, _batched(kernel, axis), arch, extra_axis=True)
-            image = _image(kernel, batched, arch, extra_axis=True)
-            images.append(image._replace(form=Form.BATCH, batch_axis=axis))
-    return tuple(images)
+    latest = max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
+    return tuple(image for arch in archs for image in _images(kernel, arch, with_ptx=arch == latest))
 
 
-def _image(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch, *, extra_axis: bool) -> KernelImage:
-    """Link the machine code of a kernel, and check that it takes arrays as the launcher passes them."""
-    check_words(codes[0], [spec.ndim + extra_axis for spec in _arrays(kernel)])
-    return _link(kernel, codes, arch)
+def _images(kernel: NumbaKernel, arch: Arch, *, with_ptx: bool) -> list[KernelImage]:
+    codes = _compile(kernel, kernel.dispatcher.py_func, arch, extra_axis=False)
+    is_cooperative = _COOPERATIVE in codes[0]
+    images = [each._replace(is_cooperative=is_cooperative) for each in _linked(kernel, codes, arch, 0, with_ptx=with_ptx)]
+    axis = free_axis(codes[0])
+    if kernel.with_batch and axis and not is_cooperative and all(spec.ndim for spec in _arrays(kernel)):
+        batched = _compile(kernel, _batched(kernel, axis), arch, extra_axis=True)
+        made = _linked(kernel, batched, arch, 1, with_ptx=with_ptx)
+        images += [each._replace(form=Form.BATCH, batch_axis=axis) for each in made]
+    return images
+
+
+def _linked(kernel: NumbaKernel, codes: Sequence[str], arch: Arch, more: int, *, with_ptx: bool) -> list[KernelImage]:
+    """Link a kernel whose arrays have `more` axes, and check that it takes arrays as the launcher passes them."""
+    check_words(codes[0], [spec.ndim + more for spec in _arrays(kernel)])
+    image = _link(kernel, codes, arch)
+    if not with_ptx or image.is_ptx or len(codes) > 1 or missing_functions(codes[0]):
+        return [image]
+    return [image, image._replace(data=codes[0].encode(), is_ptx=True)]
 
 
 def _arrays(kernel: NumbaKernel) -> tuple[ArraySpec, ...]:
@@ -141,8 +168,8 @@ def _batched(kernel: NumbaKernel, axis: int) -> Any:
     return namespace[f"{name}_batched"]
 
 
-def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool) -> list[Any]:
-    """Compile a function as a kernel to PTX, and return it with the other parts to link."""
+def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool) -> list[str]:
+    """Compile a function as a kernel to PTX, and return it with the other parts to link, which are PTX too."""
     from numba import cuda
 
     given = kernel.dispatcher.targetoptions
@@ -153,16 +180,30 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
     )
     capability = (arch.major, arch.minor, arch.suffix) if arch.suffix else (arch.major, arch.minor)
     try:
-        codes, _ = cuda.compile_all(
-            function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
-        )
+        with _compiling_for(arch):
+            codes, _ = cuda.compile_all(
+                function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
+            )
     except Exception as error:
         # Numba's own errors, and any others that its passes raise because of the author's code.
         mismatch = explain_compilation("numba-cuda", error)
         if mismatch:
             raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
         raise _refused(kernel, str(error)) from error
-    return list(codes)
+    return without_counts([_as_text(code) for code in codes])
+
+
+@contextlib.contextmanager
+def _compiling_for(arch: Arch) -> Iterator[None]:
+    """Compile the device functions that a kernel calls for an architecture, not for the device that is there, if any."""
+    dispatcher = import_module("numba.cuda.dispatcher")
+    with _COMPILING:
+        usual = dispatcher.get_current_device
+        dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=(arch.major, arch.minor))
+        try:
+            yield
+        finally:
+            dispatcher.get_current_device = usual
 
 
 def _refused(kernel: NumbaKernel, text: str) -> BuildError:
@@ -189,12 +230,12 @@ def _numba_type(spec: ArraySpec, is_input: bool, extra_axis: bool) -> Any:
     return types.Array(getattr(types, name), spec.ndim + extra_axis, "C", readonly=is_input)
 
 
-def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> KernelImage:
+def _link(kernel: NumbaKernel, codes: Sequence[str], arch: Arch) -> KernelImage:
     """Link Numba's output to machine code; without a linker, return PTX, which the driver compiles."""
     ptx = codes[0]
     entry = entry_in_ptx(ptx)
     missing = missing_functions(ptx)
-    parts = [_as_ptx(code) for code in codes]
+    parts = [code.encode() for code in codes]
     try:
         from cuda.core import Linker, LinkerOptions, ObjectCode
     except ImportError:
@@ -217,11 +258,11 @@ def _link(kernel: NumbaKernel, codes: Sequence[Any], arch: Arch) -> KernelImage:
         ) from error
 
 
-def _as_ptx(code: Any) -> bytes:
-    """Convert Numba's PTX, which is text, bytes, or an object of cuda.core, to bytes."""
+def _as_text(code: Any) -> str:
+    """Convert Numba's PTX, which is text, bytes, or an object of cuda.core, to text."""
     if isinstance(code, str):
-        return code.encode()
-    return code if isinstance(code, bytes) else bytes(code.code)
+        return code
+    return (code if isinstance(code, bytes) else bytes(code.code)).decode().rstrip("\0")
 
 
 def _libraries(missing: Sequence[str]) -> list[str]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_runtime.cache import make_key
 from be_runtime.call.array_function import ArrayKernel, array_function
-from be_runtime.call.call_options import check_options
+from be_runtime.call.call_options import Options, check_options
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.tracing import KernelTarget, default_method
 from be_runtime.dtypes import DTYPES
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.cuda.calls import choose_archs, launch, new_session
+from be_runtime.kernels.cuda.calls import Obtained, choose_archs, launch, new_session
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, array_param, content_id
 from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS, choose_geometry
 from be_runtime.kernels.cuda.images import Compiled, Origin, obtain_kernel
+from be_runtime.kernels.cuda.launcher import own_launcher
 from be_runtime.kernels.cuda.sizes import Size, read_sizes
 from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispatcher, compile_numba, versions
@@ -115,27 +116,83 @@ def numba_cuda_kernel(
     ... )
     """
     dispatcher = check_dispatcher(kernel)
-    name = dispatcher.py_func.__name__
-    names = () if signature is None else parameter_names(dispatcher.py_func)
-    declared = read_signature(name, signature, names)
-    given = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
-    sizes = read_sizes(name, given, declared, partial(choose_geometry, threads_per_block=threads_per_block))
-    sizes.check(outs)
+    prototype = prototype_of(dispatcher, signature)
     options = check_options(
         outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
-    method = default_method(options, declared).vmap_method
-    variants = _Variants(dispatcher, with_batch=method in BATCHING_METHODS)
+    variants = _Variants(dispatcher, with_batch=takes_batches(prototype, signature, options))
+
+    def obtain(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
+        session = new_session()
+        return Obtained(variants.get(inputs, outs, session), own_launcher(session))
+
+    sizes = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
+    return numba_function(prototype, obtain, signature, sizes, threads_per_block, options)
+
+
+class Prototype(NamedTuple):
+    """A kernel as calls see it.
+
+    Parameters
+    ----------
+    name : str
+    parameters : tuple of str
+        Names of its arrays; empty without a signature.
+    doc : str or None
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    doc: str | None
+
+
+def prototype_of(dispatcher: Any, signature: object) -> Prototype:
+    """Read the prototype of a kernel."""
+    function = dispatcher.py_func
+    return Prototype(function.__name__, () if signature is None else parameter_names(function), function.__doc__)
+
+
+def takes_batches(prototype: Prototype, signature: object, options: Options) -> bool:
+    """Return whether a call may have a batch."""
+    declared = read_signature(prototype.name, signature, prototype.parameters)
+    return default_method(options, declared).vmap_method in BATCHING_METHODS
+
+
+def numba_function(
+    prototype: Prototype,
+    obtain: Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained],
+    signature: object,
+    sizes: Mapping[str, Any],
+    threads_per_block: int,
+    options: Options,
+) -> Callable[..., Any]:
+    """Make the function of a Numba CUDA kernel, wherever its code is from; see `numba_cuda_kernel`.
+
+    Parameters
+    ----------
+    prototype : Prototype
+    obtain : callable
+        Function of the inputs and outputs of a call that obtains the kernel for them.
+    signature : str, sequence of str or None
+    sizes : mapping of str to Size
+        ``grid``, ``block``, ``launch_dims`` and ``shared_mem``.
+    threads_per_block : int
+    options : Options
+    """
+    name = prototype.name
+    declared = read_signature(name, signature, prototype.parameters)
+    read = read_sizes(name, sizes, declared, partial(choose_geometry, threads_per_block=threads_per_block))
+    read.check(options.outs)
 
     def make_target(call: Resolved, _scalars: Mapping[str, Value]) -> KernelTarget:
         check_dtypes(call.inputs, call.results, _LACKING)
-        geometry, session = sizes.geometry(call), new_session()
-        found = variants.get(call.inputs, call.results, session)
+        geometry = read.geometry(call)
+        found = obtain(call.inputs, call.results)
         params = [array_param(i, s.ndim, s.dtype.bits) for i, s in enumerate((*call.inputs, *call.results))]
-        fitted = _fit(geometry, found)
-        return launch(found, fitted, params, session, sizes.local(fitted))
+        fitted = _fit(geometry, found.kernel)
+        return launch(found, fitted, params, read.local(fitted))
 
-    return array_function(ArrayKernel(name, name, dispatcher.py_func.__doc__, declared, make_target), options)
+    return array_function(ArrayKernel(name, name, prototype.doc, declared, make_target), options)
 
 
 def _fit(geometry: Geometry, kernel: Kernel) -> Geometry:
@@ -156,15 +213,12 @@ class _Variants:
 
     def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
         """Return the kernel for these arrays and for the current devices of the process."""
-        function = self._dispatcher.py_func
-        names = check_count(function, len(inputs), len(outs))
-        _check_inputs(function, names[: len(inputs)])
         archs = choose_archs(None, session)
         kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
         known = (tuple(kernel.types_text()), archs)
         with self._lock:
             if known not in self._made:
-                self._made[known] = _obtain(kernel, archs, session)
+                self._made[known] = build_numba(kernel, archs, session)
             return self._made[known]
 
 
@@ -179,17 +233,27 @@ def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
         )
 
 
-def _obtain(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session) -> Kernel:
-    """Return the compiled kernel, from the cache if its content is the same in every process."""
+def build_numba(
+    kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False
+) -> Kernel:
+    """Return the compiled kernel, from the cache if its content is the same in every process.
+
+    Parameters
+    ----------
+    with_ptx : bool
+        True for PTX too, see `compile_numba`.
+    """
+    names = check_count(kernel.dispatcher.py_func, len(kernel.inputs), len(kernel.outs))
+    _check_inputs(kernel.dispatcher.py_func, names[: len(kernel.inputs)])
     content = function_content(kernel.dispatcher)
     if content.anchors:
-        images = compile_numba(kernel, archs)
+        images = compile_numba(kernel, archs, with_ptx=with_ptx)
         return Kernel(content_id(images), kernel.name, images)
     fields = _fields(kernel, archs, content.digest)
     return obtain_kernel(
-        make_key("numba-cuda", *fields, ("generator", own_code_digest())),
+        make_key("numba-cuda", *fields, ("ptx", str(with_ptx)), ("generator", own_code_digest())),
         Origin(make_key("numba-cuda", *fields)),
-        lambda _staging: Compiled(compile_numba(kernel, archs)),
+        lambda _staging: Compiled(compile_numba(kernel, archs, with_ptx=with_ptx)),
         kernel.name,
         session,
     )

@@ -125,9 +125,9 @@ def test_it_is_built_once(tmp_path: Path):
 
 _MAKE = """
 from be_runtime.kernels.cuda.calls import new_session
-from be_runtime.kernels.cuda.launcher import Launcher
+from be_runtime.kernels.cuda.launcher import own_launcher
 
-Launcher(new_session())
+own_launcher(new_session())
 """
 
 

@@ -1,0 +1,176 @@
+"""A Numba CPU kernel as a library that needs neither Numba nor Python, built ahead of time for a baseline CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from be_runtime.cache import BuildOutput, Entry, make_key
+from be_runtime.compile.inputs.dependencies import read_from_outside
+from be_runtime.compile.plan import flags
+from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
+from be_runtime.compile.plan.edges import compile_edge, link_edge
+from be_runtime.compile.plan.unit_files import UnitFiles
+from be_runtime.compile.run.execute import Runner
+from be_runtime.compile.run.programs import resolve_ninja
+from be_runtime.compile.run.progress import Progress
+from be_runtime.errors import BuildError
+from be_runtime.generate.contents import LIBRARY
+from be_runtime.kernels.numba.cpu import baseline_object
+from be_runtime.kernels.numba.cpu.baseline_object import CALL, ENTRY, FAILED, REFUSED, Order, write_order
+from be_runtime.kernels.numba.cpu.compiled import host_layout
+from be_runtime.kernels.numba.cpu.compiler import check_kernel, versions
+from be_runtime.kernels.numba.cpu.needs import UNUSED, refusal
+from be_runtime.kernels.numba.cpu.signature import Signature
+from be_runtime.kernels.numba.function_content import function_content
+from be_runtime.load.own_code import own_code_digest
+from be_runtime.load.pipeline import Session, use_entry
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.xla import jax_port
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.model import HostCompiler
+
+BASELINE = "x86-64-v3"
+"""CPU that code is made for unless the caller names another one."""
+
+_ORDER, _OBJECT = "kernel.pickle", "kernel.o"
+_SOURCE, _HANDLER = "frame.cc", UnitFiles("frame", "frame.cc", "frame.o", "frame.d")
+
+
+def handler_symbol(name: str, signature: Signature) -> str:
+    """Return the name of the handler of a kernel for a signature.
+
+    Examples
+    --------
+    >>> from be_runtime.dtypes import BY_NAME
+    >>> from be_runtime.kernels.numba.cpu.signature import Parameter
+    >>> x = Parameter(BY_NAME["float32"], 1)
+    >>> handler_symbol("decay", Signature((x,), (x,)))
+    'be_ffi_decay_float32_float32'
+    """
+    arrays = (*signature.inputs, *signature.outputs)
+    return "_".join(("be_ffi", name, *(each.dtype.name for each in arrays)))
+
+
+def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: str = BASELINE) -> bytes:
+    """Build the library of a kernel for a signature; its handler is `handler_symbol`.
+
+    Parameters
+    ----------
+    kernel : CPUDispatcher
+    signature : Signature
+    session : Session
+        Session that finds the compiler, and whose cache keeps the library.
+    cpu : str
+        CPU as LLVM names it.
+
+    Raises
+    ------
+    BuildError
+        Numba refuses the kernel, or its code needs more than the C library.
+    ToolchainError
+        There is no C++ compiler.
+    """
+    name = check_kernel(kernel).py_func.__name__
+    content = function_content(kernel)
+    if content.anchors:
+        raise refusal(name, "it uses an object that only this process has", "pass what it is made of as an input")
+    if kernel.targetoptions.get("parallel"):
+        raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
+    toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
+    assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
+    layout = host_layout(session)
+    plan = _plan(name, signature, cpu, toolchain.cxx)
+    order = partial(write_order, Order(kernel, signature, layout, handler_symbol(name, signature)))
+    key = make_key(
+        "host-kernel",
+        ("name", name),
+        ("content", content.digest),
+        ("signature", str(signature)),
+        ("cpu", cpu),
+        ("versions", versions()),
+        ("toolchain", toolchain.fingerprint),
+        ("generator", own_code_digest()),
+    )
+
+    def find() -> Entry:
+        return session.module_store.get_or_build(
+            key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
+        )
+
+    return use_entry(find, lambda entry: entry.output(LIBRARY).read_bytes(), session)
+
+
+def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> BuildPlan:
+    """Plan the kernel's object, the C++ beside it, and the library of both."""
+    kernel = Edge(
+        argv=(sys.executable, "-m", baseline_object.__name__, _ORDER, _OBJECT),
+        inputs=(_ORDER,),
+        outputs=(_OBJECT,),
+        description=f"compiling {name} for {cpu}",
+        tool="compile",
+        environ=(
+            ("NUMBA_CPU_NAME", cpu),
+            ("NUMBA_CPU_FEATURES", ""),
+            ("PYTHONHASHSEED", "0"),
+            ("PYTHONPATH", os.pathsep.join(filter(None, sys.path))),
+        ),
+    )
+    command = flags.handler_compile(compiler, [NATIVE_DIR, INCLUDE_DIR, jax_port.ffi_include_dir()])
+    frame = compile_edge((*command, "-fno-exceptions"), _HANDLER, f"compiling the handler of {name}")
+    link = flags.link(compiler, None, ("-Wl,--as-needed", "-lm", "-Wl,-s"), (), lambda _folder: [])
+    return BuildPlan(
+        files=(GeneratedFile(_SOURCE, frame_source(name, signature)),),
+        edges=(kernel, frame),
+        link=link_edge(link, (_OBJECT, _HANDLER.object), f"linking {name}"),
+    )
+
+
+def _build(name: str, plan: BuildPlan, order: Any, session: Session, staging: Path) -> BuildOutput:
+    (staging / _ORDER).write_bytes(order())
+    system, timeout_s = session.system, session.settings.compile_timeout_s
+    runner = Runner(staging, ninja=resolve_ninja(system), jobs=2, environ=system.environ, timeout_s=timeout_s)
+    try:
+        with Progress(name, plan.commands) as progress:
+            runner.run(plan, progress=progress)
+    except BuildError as error:
+        raise _refused(error) or error from None
+    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((_HANDLER.depfile,), staging))
+
+
+def _refused(error: BuildError) -> BuildError | None:
+    """Return the error of ours that the process told of; None if it failed in another way."""
+    lines = [line for line in error.output.splitlines() if line.startswith(REFUSED)]
+    if not lines:
+        return None
+    message, hints, output = json.loads(lines[0].removeprefix(REFUSED))
+    return BuildError(message, hints=tuple(hints), output=output)
+
+
+def frame_source(name: str, signature: Signature) -> str:
+    """Write the C++ of a library: the kernel's description, and what its handler calls."""
+    arrays = (*signature.inputs, *signature.outputs)
+    rows = ", ".join(f"{{{each.dtype.xla_code}, {each.rank}, {each.dtype.size_bytes}}}" for each in arrays)
+    counts: Sequence[int] = (len(signature.inputs), len(arrays))
+    extents = sum(each.rank for each in arrays)
+    return f"""#define BE_EXPORT [[maybe_unused]] static
+#include "host_call.cc"
+
+extern "C" int32_t {ENTRY}(void* const* data, const int64_t* extents, char* message);
+
+static const Parameter parameters[] = {{{rows}}};
+static const Kernel kernel{{"{name}", {ENTRY}, false, false, 0, {counts[0]}, {counts[1]}, parameters, {extents}}};
+
+extern "C" XLA_FFI_Error* {CALL}(XLA_FFI_CallFrame* frame, uint64_t) {{ return be_host_call(frame, &kernel); }}
+
+extern "C" XLA_FFI_Error* {FAILED}(XLA_FFI_CallFrame* frame, uint64_t, const char* message) {{
+  return be_host_failed(frame, &kernel, message);
+}}
+
+extern "C" void {UNUSED}(void*) {{ __builtin_trap(); }}
+"""

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.baseline import require_baseline, require_machine
-from be_runtime.bundle.index import INDEX, Index, image_file, parse_index
+from be_runtime.bundle.carried import Wanted
+from be_runtime.bundle.index import INDEX, CodeImage, Index, image_file, parse_index
 from be_runtime.errors import LoadError
 from be_toolchain.machine.folder_trust import distrust_entry, is_open, is_trusted_owner
 from be_toolchain.machine.forks import ThreadLock
@@ -197,3 +198,34 @@ def _open(path: str, where: str) -> ctypes.CDLL:
         raise LoadError(
             f"code of {where} can't be loaded: {error}", hints=hints if "GLIBC" in str(error) else ()
         ) from error
+
+
+def mapped_bytes(image: CodeImage, library: ctypes.CDLL, name: str, wanted: Wanted) -> bytes:
+    """Return a mapped library's bytes, for an exported program: it is taken as it was built.
+
+    Raises
+    ------
+    LoadError
+        Its file is gone, or it lacks an architecture that is asked for.
+    """
+    lacking = sorted({*wanted.archs} - {*image.archs}) if image.archs else []
+    if lacking:
+        raise LoadError(
+            f"{name} was built ahead of time for {', '.join(image.archs)}, and not for {', '.join(lacking)}",
+            hints=("build its package for these architectures", "or BE_JIT=always compiles it here"),
+        )
+    return library_bytes(library)
+
+
+def library_bytes(library: ctypes.CDLL) -> bytes:
+    """Return the bytes of a library's file.
+
+    Raises
+    ------
+    LoadError
+        The file is gone.
+    """
+    try:
+        return Path(library._name).read_bytes()  # noqa: SLF001 - the only record of it
+    except OSError as error:
+        raise LoadError(f"the code of a loaded kernel can't be read again: {error}") from error

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from be_runtime.bundle.index import Image
+from be_runtime.bundle.index import CodeImage
 from be_runtime.kernels.cuda.describe import Form, Kernel, KernelImage, content_id
 from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
 
-Images = dict[str, tuple[Image, bytes]]
+Images = dict[str, tuple[CodeImage, bytes]]
 """Images by their hashes, with their bytes."""
 
 
@@ -33,7 +33,9 @@ def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
     ]
     images: Images = {}
     for digest, image in zip(digests, kernel.images, strict=True):
-        described = Image("ptx" if image.is_ptx else "cubin", PLATFORMS["cuda"], len(image.data), (str(image.arch),))
+        described = CodeImage(
+            "ptx" if image.is_ptx else "cubin", PLATFORMS["cuda"], len(image.data), (str(image.arch),)
+        )
         images[digest] = described, image.data
     return content_id(kernel.images), {"name": kernel.name, "images": rows}, images
 

@@ -124,7 +124,8 @@ def numba_cuda_kernel(
 
     def obtain(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
         session = new_session()
-        return Obtained(variants.get(inputs, outs, session), own_launcher(session))
+        again = partial(build_numba, variants.kernel(inputs, outs), session=session, with_ptx=True)
+        return Obtained(variants.get(inputs, outs, session), own_launcher(session), again)
 
     sizes = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
     return numba_function(prototype, obtain, signature, sizes, threads_per_block, options)
@@ -211,10 +212,13 @@ class _Variants:
         self._made: dict[object, Kernel] = {}
         self._lock = ThreadLock()
 
+    def kernel(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> NumbaKernel:
+        """Return the kernel for these arrays, not compiled."""
+        return NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
+
     def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
         """Return the kernel for these arrays and for the current devices of the process."""
-        archs = choose_archs(None, session)
-        kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
+        archs, kernel = choose_archs(None, session), self.kernel(inputs, outs)
         known = (tuple(kernel.types_text()), archs)
         with self._lock:
             if known not in self._made:
@@ -233,9 +237,7 @@ def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
         )
 
 
-def build_numba(
-    kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False
-) -> Kernel:
+def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
     """Return the compiled kernel, from the cache if its content is the same in every process.
 
     Parameters

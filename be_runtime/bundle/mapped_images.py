@@ -49,11 +49,11 @@ class Bundle(NamedTuple):
 
     where: str
     table: Index
-    read: Callable[[str], bytes]
+    read: Callable[[str], bytes | memoryview]
     folder: Path | None = None
     vouched: Path | None = None
 
-    def image(self, digest: str) -> bytes:
+    def image(self, digest: str) -> bytes | memoryview:
         """Return the bytes of an image.
 
         Raises
@@ -105,7 +105,7 @@ class Bundle(NamedTuple):
                 )
         return _open(str(path), self.where)
 
-    def _read(self, file: str) -> bytes:
+    def _read(self, file: str) -> bytes | memoryview:
         try:
             return self.read(file)
         except (OSError, KeyError, zipfile.BadZipFile, EOFError) as error:
@@ -163,7 +163,7 @@ def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
     return Bundle(where, parse_index(text, where), archive.read), archive
 
 
-def map_bytes(data: bytes, digest: str, where: str) -> ctypes.CDLL:
+def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
     """Map a library from memory, which nobody can change; where that is forbidden, from a private folder.
 
     The file's descriptor stays open: glibc tells libraries apart by name first, and a closed number is used again.
@@ -181,7 +181,7 @@ def map_bytes(data: bytes, digest: str, where: str) -> ctypes.CDLL:
 
 
 @contextlib.contextmanager
-def _private_file(data: bytes, digest: str) -> Iterator[str]:
+def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
     """Write a file in a folder of mode 0700, for as long as it takes to map it."""
     with tempfile.TemporaryDirectory(prefix="be-") as folder:
         path = Path(folder, f"{digest}.so")

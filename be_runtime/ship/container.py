@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 
 from be_runtime.bundle.mapped_images import Bundle, open_zip
 from be_runtime.bundle.index import INDEX, Index, image_file, render_index
@@ -68,7 +70,17 @@ def open_container(data: bytes, where: str) -> tuple[Bundle, bytes]:
     bundle, archive = open_zip(data, where)
     if not bundle.table.program:
         raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
-    return bundle, archive.read(PROGRAM)
+    return bundle._replace(read=partial(_read, archive, view)), archive.read(PROGRAM)
+
+
+def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> bytes | memoryview:
+    """Return a file of the container, one that is not compressed without a copy."""
+    info = archive.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED:
+        return archive.read(name)
+    lengths = view[info.header_offset + 26 : info.header_offset + 30]  # of its name, and of a field that follows
+    start = info.header_offset + 30 + sum(struct.unpack("<HH", lengths))
+    return view[start : start + info.file_size]
 
 
 def _seal(body: bytes | memoryview) -> bytes:

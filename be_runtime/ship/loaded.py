@@ -158,16 +158,16 @@ def _register(bundle: Bundle) -> None:
             continue
         launcher = launcher_of(name, load, PROCESS.registry)
         for kernel, row in kernels.items():
-            launcher.define(kernel_of(kernel, row, bundle.image))
+            launcher.define(kernel_of(kernel, row, lambda digest: bytes(bundle.image(digest))))
 
 
 def _check(bundle: Bundle, used: Collection[str], kernels: Mapping[str, Any], devices: tuple[Arch, ...]) -> None:
-    """Check machine, level, architectures and hashes of the images that are used here.
+    """Check machine, level and architectures of the images that are used here.
 
     Raises
     ------
     LoadError
-        An image is damaged, or not for this machine.
+        An image is not for this machine.
     """
     if used:
         require_machine(bundle.table.machine, bundle.where)
@@ -177,8 +177,6 @@ def _check(bundle: Bundle, used: Collection[str], kernels: Mapping[str, Any], de
     problem = next(filter(None, [*problems, *(lacking(row, devices) for row in kernels.values())]), "")
     if problem:
         raise LoadError(f"{bundle.where} can't run here: {problem}", hints=("export it for this GPU too: archs=",))
-    for digest in {*used, *(image["image"] for row in kernels.values() for image in row["images"])}:
-        bundle.image(digest)
 
 
 def _register_target(name: str, target: ImageTarget, image: CodeImage, library: Any) -> None:

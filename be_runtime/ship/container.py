@@ -13,8 +13,8 @@ import zipfile
 from collections.abc import Mapping
 from functools import partial
 
-from be_runtime.bundle.mapped_images import Bundle, open_zip
 from be_runtime.bundle.index import INDEX, Index, image_file, render_index
+from be_runtime.bundle.mapped_images import Bundle, open_zip
 from be_runtime.errors import LoadError
 
 PROGRAM = "program.stablehlo"

@@ -12,8 +12,8 @@ from typing import Any
 from be_runtime.bundle.archs import lacking_arch
 from be_runtime.bundle.baseline import require_baseline, require_machine
 from be_runtime.bundle.carried import Carried, Wanted, carried_library
-from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.index import CodeImage, ImageTarget
+from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.kernels.cuda.launcher import STAGES, launcher_of
 from be_runtime.kernels.cuda.records import kernel_of, lacking

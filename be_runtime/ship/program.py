@@ -165,7 +165,7 @@ class _Cargo:
         found = [target for target in live if target.platform in asked] or [*live]
         if len(found) > 1:
             raise RegistrationError(
-                f"{name!r} is registered for cpu and CUDA, and a program for both can't tell which of them a call means",
+                f"{name!r} is registered for cpu and CUDA, and a program for both can't tell which one a call means",
                 hints=("export it for each platform", "or call the modules' functions, as in module.f(x)"),
             )
         return found[0]

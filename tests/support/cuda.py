@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import be_runtime
 from be_runtime import CompiledModule
 from be_runtime.kernels.cuda.calls import Obtained, launch, new_session
-from be_runtime.kernels.cuda.launcher import own_launcher
 from be_runtime.kernels.cuda.describe import Geometry, Kernel
+from be_runtime.kernels.cuda.launcher import own_launcher
 from be_runtime.xla.arrays import array_spec
 from tests.support import runtime
 
@@ -41,7 +41,9 @@ def launch_once(kernel: Kernel, x: Any) -> Any:
     from be_runtime.xla import jax_call
     from be_runtime.xla.split import Split
 
-    targets, attributes, _ = launch(Obtained(kernel, own_launcher(new_session())), Geometry((1, 1, 1), (1, 1, 1)), [], None)
+    targets, attributes, _ = launch(
+        Obtained(kernel, own_launcher(new_session())), Geometry((1, 1, 1), (1, 1, 1)), [], None
+    )
     (result,) = jax_call.bind(
         [x],
         label=kernel.name,

@@ -1,7 +1,7 @@
-"""The ABI number, which stands for all that compiled modules and Python share. Pure.
+"""Number of the ABI: of what compiled modules and Python share. Pure.
 
-A compiled module depends on XLA's C API, which promises to stay compatible, and on what this number stands for. It
-does not depend on our Python, nor on jaxlib's version.
+A compiled module depends on XLA's C API, of which XLA accepts each version for a year at least, and on what this number
+stands for. It does not depend on the rest of our Python, nor on jaxlib's version.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from be_runtime.errors import LoadError
 ABI = 1
 """Raise it when a module that was compiled before would be called wrongly, or not at all, by the changed code: the
 symbols of handlers, the fields of ``module.json``, the launcher's functions, its attributes or their order, or when
-handlers begin to need a later version of XLA's FFI. A new field or symbol that older modules do without is no reason.
+handlers claim another version of XLA's FFI. A new field or symbol that older modules do without is no reason.
 """
 
 OLDEST = 1

@@ -53,7 +53,7 @@ class Bundle(NamedTuple):
     folder: Path | None = None
     vouched: Path | None = None
 
-    def image(self, digest: str) -> bytes | memoryview:
+    def image(self, digest: str) -> bytes:
         """Return the bytes of an image.
 
         Raises
@@ -61,6 +61,10 @@ class Bundle(NamedTuple):
         LoadError
             The image is missing or damaged.
         """
+        return bytes(self._checked(digest))
+
+    def _checked(self, digest: str) -> bytes | memoryview:
+        """Return the bytes of an image, without a copy where there are bytes already."""
         data = self._read(image_file(digest, self.table.images[digest]))
         if hashlib.sha256(data).hexdigest() != digest:
             raise LoadError(
@@ -89,7 +93,7 @@ class Bundle(NamedTuple):
         return Path(self.where, image_file(digest, self.table.images[digest]))
 
     def _map(self, digest: str) -> ctypes.CDLL:
-        data = self.image(digest)
+        data = self._checked(digest)
         if self.folder is None:
             return map_bytes(data, digest, self.where)
         path = self.path(digest)

@@ -6,13 +6,25 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from be_runtime.bundle.index import IMAGES, INDEX, Index, image_file, render_index
 from be_runtime.errors import ArgumentError
 
 
-def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
+def write_bundle(
+    folder: Path, index: Index, images: Mapping[str, bytes], texts: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Write a bundle that every user can read; an older one in its place is replaced.
+
+    Parameters
+    ----------
+    folder : Path
+    index : Index
+    images : dict of str to bytes
+        Bytes of each image, by its hash.
+    texts : dict of str to str
+        Files beside the index.
 
     Raises
     ------
@@ -23,6 +35,7 @@ def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
         raise ArgumentError(
             f"{folder} holds something else than kernels built by this command", hints=("name another folder",)
         )
+    sweep_remains(folder)
     staging, old = (folder.with_name(f".{folder.name}.{os.getpid()}{end}") for end in ("", ".old"))
     try:
         (staging / IMAGES).mkdir(parents=True)
@@ -30,8 +43,9 @@ def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
             path = staging / image_file(digest, index.images[digest])
             path.write_bytes(data)
             path.chmod(0o755 if path.suffix == ".so" else 0o644)
-        (staging / INDEX).write_text(render_index(index), encoding="utf-8")
-        (staging / INDEX).chmod(0o644)
+        for name, text in {**texts, INDEX: render_index(index)}.items():
+            (staging / name).write_text(text, encoding="utf-8")
+            (staging / name).chmod(0o644)
         for place in (staging, staging / IMAGES):
             place.chmod(0o755)
         if folder.exists():
@@ -42,3 +56,11 @@ def write_bundle(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def sweep_remains(folder: Path) -> None:
+    """Remove what processes that were killed left beside the folder of a bundle."""
+    for path in folder.parent.glob(f".{folder.name}.*"):
+        pid = path.name.removeprefix(f".{folder.name}.").removesuffix(".old")
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)

@@ -11,7 +11,7 @@ from be_runtime.call.factors import split_of
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.spec.axes import LEADING
-from be_runtime.spec.model import AttrKind, Many, Param, Role
+from be_runtime.spec.model import AttrKind, EntryPoint, Many, Param, Role
 from be_runtime.xla.arrays import ArraySpec, array_spec, check_outs, match_aliases
 from be_runtime.xla.attribute_values import Numbers, Value
 from be_runtime.xla.split import Split
@@ -59,6 +59,11 @@ class CallSignature(NamedTuple):
         alone = {axis for param in self.with_role(Role.PARALLEL) for axis in param.axes or ()}
         first = next(iter(arrays[-1] or ()), None)
         return first in alone and all(axes is not None and first not in axes[1:] for axes in arrays)
+
+
+def signature_of_entry(label: str, entry: EntryPoint) -> CallSignature:
+    """Return the signature of an entry point that was read from a source."""
+    return CallSignature(label, (*entry.params, *entry.rules), entry.doc)
 
 
 class Resolved(NamedTuple):

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> Answer:
     package = locate_package(arguments.package, Path.cwd())
     archs = None if arguments.archs is None else arguments.archs.split(",")
     tell = _ignore if arguments.json else _tell
-    built = build_package(package, archs=archs, out=arguments.out, tell=tell)
+    built = build_package(package, archs=archs, out=arguments.out, standalone=arguments.standalone, tell=tell)
     return Answer(_summary(built), _data(built))
 
 

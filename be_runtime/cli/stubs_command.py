@@ -12,19 +12,32 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.call.python_signature import call_text
-from be_runtime.call.resolve import CallSignature
+from be_runtime.call.resolve import signature_of_entry
 from be_runtime.cli.answer import Answer
 from be_runtime.errors import ArgumentError, BeRuntimeError, EntryPointNotFoundError, SourceNotFoundError
 from be_runtime.generate.bind import bind
 from be_runtime.load.module import LoadedModule
 from be_runtime.request.arguments import SUFFIXES, dir_units, file_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
+from be_runtime.ship.declaration import FILE as DECLARATION
+from be_runtime.ship.locate import package_in
 from be_runtime.stubs.python_stub import imported_names, python_stub
-from be_runtime.stubs.stub_text import MARK, StubFunction, class_name, render_class, render_function, render_stub
+from be_runtime.stubs.stub_text import (
+    MARK,
+    StubFunction,
+    class_name,
+    render_class,
+    render_function,
+    render_package,
+    render_stub,
+)
 from be_toolchain.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from be_runtime.ship.package import Package
 
 _RESERVED = frozenset({"name", "path", "content_hash", *dir(LoadedModule)})
 
@@ -56,6 +69,10 @@ def run(arguments: argparse.Namespace) -> Answer:
 def make_stub(source: str) -> Stub:
     """Make the stub of a folder or file of sources, else of a Python module."""
     path = Path(source)
+    if (path / DECLARATION).is_file():
+        package = package_in(path)
+        sys.path.insert(0, str(path.resolve().parents[package.name.count(".")]))
+        return _module_stub(package.name)
     units: dict[Language, tuple[Unit, ...]] = {}
     for language, suffixes in SUFFIXES.items():
         if path.is_dir() and any(file for suffix in suffixes for file in path.glob(f"[!.]*{suffix}")):
@@ -95,10 +112,7 @@ def _functions(name: str, language: Language, units: tuple[Unit, ...]) -> list[S
         error.hints = (*error.hints, "or name the Python module that loads it with functions=")
         raise
     found = [(binding.export, binding.entry) for bindings in bound.values() for binding in bindings]
-    return [
-        StubFunction(export, CallSignature(f"{name}.{export}", (*entry.params, *entry.rules), entry.doc))
-        for export, entry in found
-    ]
+    return [StubFunction(export, signature_of_entry(f"{name}.{export}", entry)) for export, entry in found]
 
 
 def _module_stub(name: str) -> Stub:
@@ -138,6 +152,7 @@ def _imported(name: str) -> ModuleType:
 def _declaration(name: str, value: object) -> str:
     """Declare a kernel or a module of kernels; empty for any other value."""
     from be_runtime.call.function import KernelFunction  # it imports jax, which sources don't need
+    from be_runtime.ship.package import PackageKernels, package_of
 
     if isinstance(value, KernelFunction):
         return render_function(StubFunction(name, value.signature, value.has_outs))
@@ -145,7 +160,24 @@ def _declaration(name: str, value: object) -> str:
         functions = [StubFunction(each, value[each].signature) for each in value.function_names]
         kind = f"_{class_name(name)}"
         return f"{render_class(kind, functions, reserved=_RESERVED)}\n{name}: {kind}\n"
+    if isinstance(value, PackageKernels):
+        return _package_declaration(name, package_of(value))
     return ""
+
+
+def _package_declaration(name: str, package: Package) -> str:
+    """Declare the kernels of a package, as its sources have them."""
+    from be_runtime.ship.discover import declared_signatures
+
+    if package.root is None:
+        raise SourceNotFoundError(f"the sources of {package.name} are not files of a folder")
+    declared = package.declaration()
+    modules = {
+        module: [StubFunction(function, signature) for function, signature in functions.items()]
+        for module, functions in declared_signatures(package.name, package.root, declared).items()
+    }
+    kind = f"_{class_name(name)}"
+    return f"{render_package(kind, modules, declared.kernels, reserved=_RESERVED)}\n{name}: {kind}\n"
 
 
 def _write(path: Path, text: str) -> None:

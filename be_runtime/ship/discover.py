@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from be_runtime.call.resolve import CallSignature, signature_of_entry
 from be_runtime.generate.bind import bind
 from be_runtime.ship.declaration import Declaration
 from be_runtime.ship.modules import request_of
 
 
 def declared_functions(package: str, root: Path, declaration: Declaration) -> dict[str, list[str]]:
-    """List the functions of each declared module.
+    """List the functions of each declared module; see `declared_signatures`."""
+    return {name: list(found) for name, found in declared_signatures(package, root, declaration).items()}
+
+
+def declared_signatures(package: str, root: Path, declaration: Declaration) -> dict[str, dict[str, CallSignature]]:
+    """Read how the functions of each declared module are called.
 
     Raises
     ------
@@ -20,5 +26,6 @@ def declared_functions(package: str, root: Path, declaration: Declaration) -> di
     found = {}
     for name, declared in declaration.modules.items():
         request, _ = request_of(package, root, declared)
-        found[name] = [binding.export for bindings in bind(request).values() for binding in bindings]
+        bound = [binding for bindings in bind(request).values() for binding in bindings]
+        found[name] = {each.export: signature_of_entry(f"{name}.{each.export}", each.entry) for each in bound}
     return found

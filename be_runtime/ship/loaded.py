@@ -11,18 +11,16 @@ from typing import Any
 
 from be_runtime.bundle.archs import lacking_arch
 from be_runtime.bundle.baseline import require_baseline, require_machine
-from be_runtime.bundle.carried import Carried, Wanted, carried_library
-from be_runtime.bundle.index import CodeImage, ImageTarget
-from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
+from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.kernels.cuda.launcher import STAGES, launcher_of
 from be_runtime.kernels.cuda.records import kernel_of, lacking
+from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_path
 from be_runtime.ship.container import open_container
-from be_runtime.xla import jax_export, jax_port
+from be_runtime.xla import jax_export
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.folder_trust import distrust, distrust_entry
 
@@ -152,13 +150,12 @@ def _register(bundle: Bundle) -> None:
     used = {target.image for target in here.values()}
     _check(bundle, used, kernels, parse_archs(",".join(archs.get("CUDA", ()))) if archs.get("CUDA") else ())
     for name, target in here.items():
-        load = partial(bundle.library, target.image)
         if target.stages != STAGES:
-            _register_target(name, target, index.images[target.image], load())
+            register_image_target(name, bundle, PROCESS.registry)
             continue
-        launcher = launcher_of(name, load, PROCESS.registry)
+        launcher = launcher_of(name, partial(bundle.library, target.image), PROCESS.registry)
         for kernel, row in kernels.items():
-            launcher.define(kernel_of(kernel, row, lambda digest: bytes(bundle.image(digest))))
+            launcher.define(kernel_of(kernel, row, bundle.image))
 
 
 def _check(bundle: Bundle, used: Collection[str], kernels: Mapping[str, Any], devices: tuple[Arch, ...]) -> None:
@@ -177,20 +174,3 @@ def _check(bundle: Bundle, used: Collection[str], kernels: Mapping[str, Any], de
     problem = next(filter(None, [*problems, *(lacking(row, devices) for row in kernels.values())]), "")
     if problem:
         raise LoadError(f"{bundle.where} can't run here: {problem}", hints=("export it for this GPU too: archs=",))
-
-
-def _register_target(name: str, target: ImageTarget, image: CodeImage, library: Any) -> None:
-    """Register the handlers of a library, unless they are."""
-    symbols = {stage: getattr(library, symbol) for stage, symbol in target.stages.items()}
-    content = f"{target.image}:{target.stages['execute']}"
-
-    def carry(wanted: Wanted) -> Carried:
-        return carried_library(image, mapped_bytes(image, library, name, wanted), target.stages)
-
-    made = Target(name, target.platform, content, carry)
-    PROCESS.registry.add([made], {name: lambda: _handler(symbols)})
-
-
-def _handler(symbols: Mapping[str, object]) -> object:
-    """Wrap the handlers of a target, of which most have one stage."""
-    return jax_port.stage_capsules(symbols) if len(symbols) > 1 else jax_port.capsule(symbols["execute"])

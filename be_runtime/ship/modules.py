@@ -54,6 +54,9 @@ def _units(root: Path, declared: DeclaredModule) -> tuple[Unit, ...]:
     found = [dir_units(path, declared.language) if path.is_dir() else file_units(path) for path in paths]
     units = [unit for each in found for unit in each]
     stems = [unit.stem for unit in units]
+    twice = sorted(str(unit.path) for unit in units if [each.path for each in units].count(unit.path) > 1)
+    if twice:
+        raise ArgumentError(f"modules.{declared.name}: sources name {Path(twice[0]).relative_to(root)} twice")
     return tuple(
         unit
         if stems.count(unit.stem) == 1 or unit.path is None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
 from be_runtime.bundle.carried import Wanted
@@ -24,8 +26,10 @@ from be_runtime.load.portable import portable_request
 from be_runtime.load.process import PROCESS
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule
+from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
+from be_runtime.ship.standalone import STANDALONE, refuse_launched, render_standalone
 from be_toolchain.arch import parse_archs
 
 
@@ -42,9 +46,9 @@ class Part(NamedTuple):
 
     images: Mapping[str, tuple[CodeImage, bytes]]
     targets: Mapping[str, ImageTarget] = {}
-    kernels: Mapping[str, object] = {}
-    modules: Mapping[str, object] = {}
-    functions: Mapping[str, object] = {}
+    kernels: Mapping[str, Any] = {}
+    modules: Mapping[str, Any] = {}
+    functions: Mapping[str, Any] = {}
 
 
 class PartReport(NamedTuple):
@@ -84,6 +88,7 @@ def build_package(
     *,
     archs: Sequence[str] | None = None,
     out: Path | None = None,
+    standalone: bool = False,
     tell: Callable[[PartReport], None] = lambda _report: None,
 ) -> Built:
     """Build everything that a package declares.
@@ -95,6 +100,8 @@ def build_package(
         Architectures of CUDA code instead of the declared ones.
     out : Path, optional
         Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
+    standalone : bool
+        True for a Python file beside the images that needs only JAX; see `be_runtime.ship.standalone`.
     tell : callable
         Function that is told of each part that is ready.
 
@@ -114,8 +121,13 @@ def build_package(
     )
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
+    if standalone:
+        refuse_launched(package.name, declared.kernels)
     makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
-    parts, reports = _run(makers, tell)
+    makers += [_kernel_maker(package.name, root, name, row, chosen, baseline) for name, row in declared.kernels.items()]
+    with _importable(package.name, root):
+        parts, reports = _run(makers, tell)
+    _check_names(package.name, parts)
     index = Index(
         machine=platform.machine(),
         images={digest: image for part in parts for digest, (image, _) in part.images.items()},
@@ -125,7 +137,8 @@ def build_package(
         functions={name: row for part in parts for name, row in part.functions.items()},
     )
     folder = out or root / KERNELS
-    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()})
+    extra = {STANDALONE: render_standalone(package.name, index)} if standalone else {}
+    write_bundle(folder, index, {digest: data for part in parts for digest, (_, data) in part.images.items()}, extra)
     return Built(folder, index, tuple(reports))
 
 
@@ -156,12 +169,28 @@ def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[l
 
 def _check(package: Package, declared: Declaration, archs: Sequence[str]) -> None:
     """Check what can be checked before anything is compiled."""
-    on_gpu = [name for name, module in declared.modules.items() if module.language == "cuda"]
-    if on_gpu and not archs and not all("compute_capability" in declared.modules[name].options for name in on_gpu):
+    tables = [(name, module.options) for name, module in declared.modules.items() if module.language == "cuda"]
+    tables += [(name, table) for name, table in declared.kernels.items() if "numba" not in table]
+    on_gpu = [name for name, options in tables if "compute_capability" not in options]
+    if on_gpu and not archs:
         raise ArgumentError(
             f"{package.name} declares CUDA code ({on_gpu[0]}) and no architecture to build it for",
             hints=("pass --archs 8.0,9.0,12.0", 'or write archs = ["8.0", "9.0"] in kernels.toml'),
         )
+
+
+def _check_names(package: str, parts: Sequence[Part]) -> None:
+    """Check that no two functions are registered under one name."""
+    owners: dict[str, str] = {}
+    for module, row in ((name, row) for part in parts for name, row in part.modules.items()):
+        for function in ModuleRecord(**row).contents():
+            name = f"{package}.{module}.{function}"
+            if name in owners:
+                raise ArgumentError(
+                    f"modules.{owners[name]} and modules.{module} both have a target {name}",
+                    hints=("rename one of them",),
+                )
+            owners[name] = module
 
 
 def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Maker:
@@ -173,6 +202,33 @@ def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Seq
             raise
 
     return declared.name, declared.language, make
+
+
+def _kernel_maker(
+    package: str, root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str
+) -> Maker:
+    def make() -> Part:
+        from be_runtime.ship.kernel_builds import build_function
+
+        try:
+            built = build_function(name, table, root, archs, baseline, PROCESS.session())
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is declared as kernels.{name} of {package}/kernels.toml")
+            raise
+        return Part(built.images, built.targets, built.kernels, functions={name: built.record})
+
+    return name, read_table(name, table).language, make
+
+
+@contextlib.contextmanager
+def _importable(package: str, root: Path) -> Iterator[None]:
+    """Let the package's own modules be imported, which have the functions of Numba kernels."""
+    place = str(root.parents[package.count(".")])
+    sys.path.insert(0, place)
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
 
 
 def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from be_runtime.call.python_signature import (
@@ -81,6 +81,36 @@ def render_class(name: str, functions: Iterable[StubFunction], *, reserved: Iter
     body = "\n".join(text for _, text in parts) or "    ...\n"
     structs = "".join(structs for structs, _ in parts)
     return f"{structs}\nclass {name}(be_runtime.LoadedModule):\n{body}".lstrip("\n")
+
+
+def render_package(
+    name: str, modules: Mapping[str, Sequence[StubFunction]], kernels: Iterable[str], *, reserved: Collection[str]
+) -> str:
+    """Write the classes of a package's kernels: one for each module, and one that has the modules.
+
+    Parameters
+    ----------
+    name : str
+        Name of the class that has the modules.
+    modules : dict of str to sequence of StubFunction
+    kernels : iterable of str
+        Names of kernels without host code, which can be called with anything.
+    reserved : collection of str
+        See `render_class`.
+    """
+    classes = {module: f"{name}{class_name(module)}" for module in modules}
+    texts = [render_class(classes[module], functions, reserved=reserved) for module, functions in modules.items()]
+    lines = [f"{each}: {kind}" for each, kind in classes.items() if _is_name(each)]
+    lines += [f"{each}: collections.abc.Callable[..., typing.Any]" for each in kernels if _is_name(each)]
+    owners: dict[str, list[str]] = {}
+    for module, functions in modules.items():
+        for function in functions:
+            owners.setdefault(function.name, []).append(module)
+    taken = {*modules, *kernels, *_USED, *reserved}
+    unique = [(each, of[0]) for each, of in owners.items() if len(of) == 1 and _is_name(each) and each not in taken]
+    lines += [f"{each} = {classes[module]}.{each}" for each, module in unique]
+    lines += ["def __getitem__(self, name: str, /) -> typing.Any: ..."]
+    return "\n".join([*texts, f"class {name}:", *(f"    {line}" for line in lines)]) + "\n"
 
 
 def _is_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A progress line on the terminal for a long build."""
+"""A progress display on the terminal for long builds, a line for each of those that run at once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from be_runtime.compile.plan.build_plan import Edge
+from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import printable_line
 
 _DELAY_S = 1.0
@@ -30,10 +31,9 @@ class Progress:
         self._name = name
         self._left = [edge.description for edge in edges]
         self._total = len(edges)
-        self._failed = False
         self._slowest = ""
-        self._done = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._display: _Display | None = None
+        self.start = time.monotonic()
 
     def finish(self, edge: Edge) -> None:
         """Note that a command has finished."""
@@ -47,36 +47,77 @@ class Progress:
             self._slowest = f", {slowest} took {seconds[slowest]:.1f} s of it"
 
     def __enter__(self) -> Self:
+        self.start = time.monotonic()
         if sys.stderr is not None and sys.stderr.isatty():
-            self._thread = threading.Thread(target=self._show, daemon=True, args=(time.monotonic(),))
-            self._thread.start()
+            self._display = _Display.of(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._failed = kind is not None
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._display is not None:
+            took = time.monotonic() - self.start
+            is_told = kind is None and took > _DELAY_S
+            self._display.remove(self, f"built {self._name} in {took:.1f} s{self._slowest}" if is_told else "")
 
-    def _show(self, start: float) -> None:
-        if self._done.wait(_DELAY_S):
+    @property
+    def line(self) -> str:
+        """What is done, and what is being done."""
+        finished, spent = self._total - len(self._left), time.monotonic() - self.start
+        doing = f": {self._left[0]}" if self._left else ""
+        return printable_line(f"building {self._name} [{finished}/{self._total}] {spent:.0f} s{doing}")
+
+
+class _Display:
+    """The lines of builds that run at once: a terminal has room for one writer."""
+
+    _newest: _Display | None = None
+    _lock = ThreadLock()
+
+    def __init__(self, first: Progress) -> None:
+        self.builds = [first]
+        self._told: list[str] = []
+        self._changed = threading.Event()
+        self.thread = threading.Thread(target=self._show, daemon=True)
+
+    @classmethod
+    def of(cls, build: Progress) -> _Display:
+        """Return the display that shows a build from now on; that of another process, before a fork, shows nothing."""
+        with cls._lock:
+            newest = cls._newest
+            if newest is not None and newest.builds and newest.thread.is_alive():
+                newest.builds.append(build)
+                return newest
+            made = cls._newest = cls(build)
+            made.thread.start()
+            return made
+
+    def remove(self, build: Progress, told: str) -> None:
+        """Tell that a build is over; after the last one the terminal is free."""
+        with self._lock:
+            self.builds.remove(build)
+            self._told += [told] if told else []
+            is_last = not self.builds
+        self._changed.set()
+        if is_last:
+            self.thread.join()
+
+    def _show(self) -> None:
+        while self.builds and (left := min(each.start for each in list(self.builds)) + _DELAY_S - time.monotonic()) > 0:
+            self._wait(left)
+        if not self.builds:
             return
         from rich.console import Console
         from rich.text import Text
 
         console = Console(stderr=True)
-        with console.status(Text(self._line(start))) as status:
-            while not self._done.wait(0.2):
-                status.update(Text(self._line(start)))
-        if not self._failed:
-            took = f"built {self._name} in {time.monotonic() - start:.1f} s{self._slowest}"
-            console.print(printable_line(took), style="dim", highlight=False, markup=False)
+        with console.status("") as status:
+            while self.builds:
+                status.update(Text("\n".join(each.line for each in list(self.builds))))
+                self._wait(0.2)
+                while self._told:
+                    console.print(printable_line(self._told.pop(0)), style="dim", highlight=False, markup=False)
 
-    def _line(self, start: float) -> str:
-        finished = self._total - len(self._left)
-        doing = f": {self._left[0]}" if self._left else ""
-        return printable_line(
-            f"building {self._name} [{finished}/{self._total}] {time.monotonic() - start:.0f} s{doing}"
-        )
+    def _wait(self, seconds: float) -> None:
+        self._changed.wait(seconds)
+        self._changed.clear()

@@ -210,6 +210,7 @@ def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arc
     """Plan one command for each architecture, and one for PTX; each writes a depfile, and nothing is linked."""
     head = (str(nvcc.path), "-ccbin", str(nvcc.host.path), *kernel.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))
+    kinds = [("cubin", arch.sm) for arch in archs] + [("ptx", arch.compute) for arch in archs if arch == latest]
     edges = tuple(
         Edge(
             argv=(*head, f"-{kind}", f"-arch={arch}", source.path, "-o", f"{arch}.{kind}", "-MD", "-MF", f"{arch}.d"),
@@ -219,7 +220,7 @@ def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arc
             tool="compile",
             depfile=f"{arch}.d",
         )
-        for kind, arch in (*(("cubin", arch.sm) for arch in archs), *(("ptx", each.compute) for each in [latest] if each))
+        for kind, arch in kinds
     )
     return BuildPlan(files=(source,), edges=edges)
 

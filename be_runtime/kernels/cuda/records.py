@@ -71,7 +71,7 @@ def archs_of(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
-    """Return why a kernel's code runs on none of some devices' architectures; empty if it runs on one, or there is none.
+    """Return why a kernel's code runs on no device of some architectures; empty if it runs on one, or there is none.
 
     Examples
     --------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
 import sysconfig
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -24,6 +26,7 @@ CORE = (
     "tests/cuda/be_runtime/load/test_registration.py::test_the_graph_trait_belongs_to_the_registration",
     "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )
+PROGRAM = ROOT / "tests" / "support" / "one_library.py"
 TOOLS = tuple(
     text for text in PROJECT["optional-dependencies"]["test"] if text.startswith(("hypothesis", "pytest", "pyyaml"))
 )
@@ -53,19 +56,38 @@ def floors() -> dict[str, str]:
     return {match[1]: match[2] for match in matches if match}
 
 
-@pytest.mark.parametrize(("end", "resolution"), [(0, "lowest-direct"), (-1, "highest")], ids=["oldest", "newest"])
-def test_the_core_tests_pass(end: int, resolution: str, distribution: Distribution, tmp_path: Path):
-    python = list(pythons().values())[end]
-    succeed(run(uv(), "venv", "--quiet", "--python", python, "env", cwd=tmp_path))
-    interpreter = tmp_path / "env" / "bin" / "python"
-    install = (uv(), "pip", "install", "--quiet", "--python", interpreter, "--only-binary", ":all:")
-    # A requirement is direct, and its oldest release is taken, where it is named beside the wheel.
-    wanted = (distribution.wheel, *PROJECT["dependencies"], *TOOLS)
-    succeed(run(*install, "--resolution", resolution, *wanted, cwd=tmp_path))
-    frozen = succeed(run(uv(), "pip", "freeze", "--python", interpreter, cwd=tmp_path))
-    installed = dict(line.split("==") for line in frozen.splitlines() if "==" in line)
+class Range(NamedTuple):
+    """The environment at one end of the ranges: its Python, and the releases in it by name."""
+
+    interpreter: Path
+    installed: dict[str, str]
+
+
+ENDS = {"oldest": (0, "lowest-direct"), "newest": (-1, "highest")}
+
+
+@pytest.fixture(scope="module")
+def ranges(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Range]:
+    """The oldest and the newest of all that the metadata allows."""
+    made = {}
+    for end, (index, resolution) in ENDS.items():
+        folder = tmp_path_factory.mktemp(end)
+        succeed(run(uv(), "venv", "--quiet", "--python", list(pythons().values())[index], "env", cwd=folder))
+        interpreter = folder / "env" / "bin" / "python"
+        install = (uv(), "pip", "install", "--quiet", "--python", interpreter, "--only-binary", ":all:")
+        # A requirement is direct, and its oldest release is taken, where it is named beside the wheel.
+        wanted = (distribution.wheel, *PROJECT["dependencies"], *TOOLS)
+        succeed(run(*install, "--resolution", resolution, *wanted, cwd=folder))
+        frozen = succeed(run(uv(), "pip", "freeze", "--python", interpreter, cwd=folder))
+        made[end] = Range(interpreter, dict(line.split("==") for line in frozen.splitlines() if "==" in line))
+    return made
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_core_tests_pass(end: str, ranges: dict[str, Range], tmp_path: Path):
+    interpreter, installed = ranges[end]
     at_floor = {name for name, floor in floors().items() if f"{installed[name]}.".startswith(f"{floor}.")}
-    assert at_floor == (set(floors()) if resolution == "lowest-direct" else set()), installed
+    assert at_floor == (set(floors()) if end == "oldest" else set()), installed
     environ = {
         "BE_CACHE_DIR": str(tmp_path / "cache"),
         "BE_REQUIRE_TIERS": "unit,compile,cuda",
@@ -74,3 +96,13 @@ def test_the_core_tests_pass(end: int, resolution: str, distribution: Distributi
     }
     done = run(interpreter, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE, cwd=ROOT, **environ)
     assert done.returncode == 0, f"jax {installed['jax']}\n{done.stdout[-8000:]}{done.stderr}"
+
+
+@pytest.mark.parametrize(("builder", "user"), [("oldest", "newest"), ("newest", "oldest")])
+def test_one_library_serves_both_whichever_built_it(builder: str, user: str, ranges: dict[str, Range], tmp_path: Path):
+    """The user's environment finds what the builder's left in the cache, and each calls it."""
+    environ = {"BE_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    done = [run(ranges[end].interpreter, PROGRAM, cwd=ROOT, **environ) for end in (builder, user)]
+    built, used = (json.loads(succeed(each)) for each in done)
+    assert [built["jax"], used["jax"]] == [ranges[end].installed["jax"] for end in (builder, user)]
+    assert (used["path"], used["sha256"]) == (built["path"], built["sha256"])

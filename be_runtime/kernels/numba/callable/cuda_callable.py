@@ -11,7 +11,7 @@ from be_runtime.dtypes import DTYPES
 from be_runtime.kernels.numba.callable.callback import python_function
 from be_runtime.kernels.numba.callable.cuda_arrays import device_array, device_stream, import_cuda
 from be_runtime.kernels.numba.callable.rehearsal import rehearse
-from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
+from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.xla import jax_port
@@ -91,22 +91,22 @@ def numba_cuda_callable(
         raise TypeError(f"func must be callable as func(*inputs, *outputs, stream), not {func!r}")
     import_cuda()
 
-    def target_for(signature: Signature) -> str:
+    def target_for(name: str, signature: Signature) -> str:
         kind = "graph" if graph else "plain"
         # Arbitrary Python is identified only by the object itself, which lives as long as its target.
-        target = f"{_PREFIX}.{called.name}:{id(func):x}:{kind}:{signature}"
+        target = f"{_PREFIX}.{name}:{id(func):x}:{kind}:{signature}"
         make = partial(python_function, func, signature, device_array, device_stream, capturable=graph)
-        host_functions().add(target, called.name, signature, make, func, platform=jax_port.PLATFORMS["cuda"])
+        host_functions().add(target, name, signature, make, func, platform=jax_port.PLATFORMS["cuda"])
         return target
 
     options = check_options(
         outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
-    called = Called(
+    called = called_function(
         func,
         target_for,
+        ("the stream",),
         platform="cuda",
-        more=("the stream",),
         lacking=_LACKING,
         prepare=partial(rehearse, func, dict(options.aliases)) if graph else None,
     )

@@ -22,30 +22,52 @@ class Called(NamedTuple):
 
     Parameters
     ----------
-    function : callable
-        Function of the author, which takes the inputs, the outputs, scratch memory and the parameters in `more`.
+    name : str
+        Name of the function of the author, for errors and targets.
+    parameters : tuple of str
+        Names of its parameters: the inputs, the outputs, scratch memory.
+    doc : str or None
     target_for : callable
-        Function that compiles and registers the target for a signature, called once for each signature.
+        Function that returns the target for a signature, registered; called once for each signature.
     platform : str
         JAX's name of the platform.
-    more : tuple of str
     lacking : tuple of str
         Names of unsupported dtypes.
     prepare : callable, optional
         Function called with the name, the inputs and the outputs before the first call with arrays of these shapes.
     """
 
-    function: Callable[..., Any]
+    name: str
+    parameters: tuple[str, ...]
+    doc: str | None
     target_for: Callable[[Signature], str]
     platform: str = "cpu"
-    more: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     prepare: Callable[[str, Sequence[ArraySpec], Sequence[ArraySpec]], None] | None = None
 
-    @property
-    def name(self) -> str:
-        """The function's name, for errors and targets."""
-        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+def called_function(
+    function: Callable[..., Any], target_for: Callable[[str, Signature], str], more: Sequence[str] = (), **rest: Any
+) -> Called:
+    """Describe a function of this process.
+
+    Parameters
+    ----------
+    function : callable
+        Function of the author, which takes the arrays and the parameters in `more`.
+    target_for : callable
+        Function of the name and a signature that compiles and registers the target.
+    more : sequence of str
+    **rest
+        Other fields of `Called`.
+    """
+    name = str(getattr(function, "__name__", type(function).__name__))
+
+    def checked(signature: Signature) -> str:
+        check_count(function, name, signature, more)
+        return target_for(name, signature)
+
+    return Called(name, tuple(inspect.signature(function).parameters), function.__doc__, checked, **rest)
 
 
 def host_array_function(called: Called, signature: object, options: Options) -> Callable[..., Any]:
@@ -57,11 +79,7 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
         `outs` or the signature are not allowed. When the function is called or traced: an input is not an array or of
         an unsupported dtype, or the number of inputs is wrong.
     """
-
-    @functools.cache
-    def target_for(signature: Signature) -> str:
-        check_count(called.function, called.name, signature, called.more)
-        return called.target_for(signature)
+    target_for = functools.cache(called.target_for)
 
     @functools.cache
     def prepare(inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...]) -> None:
@@ -73,7 +91,6 @@ def host_array_function(called: Called, signature: object, options: Options) -> 
         prepare(call.inputs, call.results)
         return KernelTarget(((called.platform, target),), ())
 
-    names = () if signature is None else tuple(inspect.signature(called.function).parameters)
-    declared = read_signature(called.name, signature, names)
-    kernel = ArrayKernel(called.name, called.name, called.function.__doc__, declared, make_target)
+    declared = read_signature(called.name, signature, called.parameters)
+    kernel = ArrayKernel(called.name, called.name, called.doc, declared, make_target)
     return array_function(kernel, options)

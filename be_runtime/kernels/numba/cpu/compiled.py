@@ -134,7 +134,7 @@ def host_functions() -> HostFunctions:
 def host_layout(session: Session) -> tuple[int, ...]:
     """Return the numbers of `HandlerLayout`."""
     layout = HandlerLayout.in_dll(native_library(_SOURCE, session), "be_host_layout")
-    return tuple(getattr(layout, name) for name, _ in HandlerLayout._fields_)
+    return tuple(getattr(layout, name) for name, *_ in HandlerLayout._fields_)
 
 
 def _describe(library: ctypes.CDLL, name: str, signature: Signature, function: HostFunction) -> int:

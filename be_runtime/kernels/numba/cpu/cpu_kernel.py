@@ -12,7 +12,7 @@ from be_runtime.bundle.carried import Carried, Wanted, carried_library
 from be_runtime.bundle.index import CodeImage
 from be_runtime.call.call_options import check_options
 from be_runtime.dtypes import DTYPES
-from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
+from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, compile_entry, versions
 from be_runtime.kernels.numba.cpu.signature import Signature
@@ -23,7 +23,7 @@ from be_runtime.xla.jax_port import PLATFORMS
 _PREFIX = "be_runtime.numba"
 """Start of the names of the targets."""
 
-_LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
+LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
 """Dtypes that Numba doesn't have on the CPU."""
 
 
@@ -100,10 +100,9 @@ def numba_kernel(
     [0.0, 2.0, 4.0]
     """
     dispatcher = check_kernel(kernel)
-    name = dispatcher.py_func.__name__
     content = functools.cache(partial(function_content, dispatcher))
 
-    def target_for(signature: Signature) -> str:
+    def target_for(name: str, signature: Signature) -> str:
         digest = hashlib.sha256("\0".join((content().digest, str(signature), *versions())).encode()).hexdigest()
         target = f"{_PREFIX}.{name}:{digest}"
         make = partial(compile_entry, dispatcher, signature)
@@ -114,7 +113,7 @@ def numba_kernel(
     options = check_options(
         outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
-    called = Called(dispatcher.py_func, target_for, lacking=_LACKING)
+    called = called_function(dispatcher.py_func, target_for, lacking=LACKING)
     return host_array_function(called, signature, options)
 
 

@@ -68,8 +68,12 @@ class NumbaKernel(NamedTuple):
 
     def types_text(self) -> list[str]:
         """Describe the types of the arrays, for a key."""
-        inputs = [f"const {spec.dtype.name}:{spec.ndim}" for spec in self.inputs]
-        return inputs + [f"{spec.dtype.name}:{spec.ndim}" for spec in self.outs]
+        return types_text(self.inputs, self.outs)
+
+
+def types_text(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> list[str]:
+    """Describe the types of arrays: dtypes, and numbers of axes."""
+    return [f"const {spec.dtype.name}:{spec.ndim}" for spec in inputs] + [f"{s.dtype.name}:{s.ndim}" for s in outs]
 
 
 class NoKernelError(TypeError, AssertionError):
@@ -108,9 +112,7 @@ def versions() -> tuple[str, ...]:
     return tuple(f"{package} {installed_version(package)}" for package in packages)
 
 
-def compile_numba(
-    kernel: NumbaKernel, archs: Sequence[Arch], *, with_ptx: bool = False
-) -> tuple[KernelImage, ...]:
+def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch], *, with_ptx: bool = False) -> tuple[KernelImage, ...]:
     """Compile a kernel for each architecture, and the form that runs a batch in one launch if there is one.
 
     Parameters
@@ -134,7 +136,8 @@ def compile_numba(
 def _images(kernel: NumbaKernel, arch: Arch, *, with_ptx: bool) -> list[KernelImage]:
     codes = _compile(kernel, kernel.dispatcher.py_func, arch, extra_axis=False)
     is_cooperative = _COOPERATIVE in codes[0]
-    images = [each._replace(is_cooperative=is_cooperative) for each in _linked(kernel, codes, arch, 0, with_ptx=with_ptx)]
+    made = _linked(kernel, codes, arch, 0, with_ptx=with_ptx)
+    images = [each._replace(is_cooperative=is_cooperative) for each in made]
     axis = free_axis(codes[0])
     if kernel.with_batch and axis and not is_cooperative and all(spec.ndim for spec in _arrays(kernel)):
         batched = _compile(kernel, _batched(kernel, axis), arch, extra_axis=True)
@@ -195,8 +198,8 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
 
 @contextlib.contextmanager
 def _compiling_for(arch: Arch) -> Iterator[None]:
-    """Compile the device functions that a kernel calls for an architecture, not for the device that is there, if any."""
-    dispatcher = import_module("numba.cuda.dispatcher")
+    """Compile the device functions that a kernel calls for an architecture, whatever device is there, if any."""
+    dispatcher: Any = import_module("numba.cuda.dispatcher")
     with _COMPILING:
         usual = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=(arch.major, arch.minor))

@@ -15,7 +15,7 @@ import pytest
 from be_runtime import ArgumentError, numba_cuda_callable
 from be_runtime.call.call_options import check_options
 from be_runtime.kernels.numba.callable.callback import Memory, python_function
-from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
+from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.xla.arrays import ArraySpec
@@ -43,7 +43,7 @@ def on_cpu(
     aliases: Mapping[int, int] | None = None,
     prepare: Callable[[str, Sequence[ArraySpec], Sequence[ArraySpec]], None] | None = None,
 ) -> Callable[..., Any]:
-    def target_for(signature: Signature) -> str:
+    def target_for(_name: str, signature: Signature) -> str:
         target = f"tests.callback.{next(numbers)}"
         host_functions().add(
             target, function.__name__, signature, lambda: python_function(function, signature, numpy_array)
@@ -51,7 +51,7 @@ def on_cpu(
         return target
 
     options = check_options(outs=outs, vmap_method=vmap_method, input_output_aliases=aliases)
-    return host_array_function(Called(function, target_for, prepare=prepare), None, options)
+    return host_array_function(called_function(function, target_for, prepare=prepare), None, options)
 
 
 def test_arrays_of_any_shape_and_dtype():

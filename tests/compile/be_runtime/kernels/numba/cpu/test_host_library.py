@@ -109,7 +109,7 @@ def test_a_library_runs_batches_and_keeps_the_text_of_what_a_kernel_raises(tmp_p
     with pytest.raises(Exception, match="decay: ValueError: a value is negative\n"):
         jax.block_until_ready(call(target, row, -x[1]))
     with pytest.raises(Exception, match=r"ValueError: a value is negative \(element 1 of a batch of 2\)"):
-        jax.block_until_ready(batched(np.float32([[1, 2, 3], [1, -2, 3]])))
+        jax.block_until_ready(batched(jnp.asarray([[1.0, 2, 3], [1, -2, 3]])))
     needed = subprocess.run(["readelf", "-dW", tmp_path / "kernel.so"], capture_output=True, text=True, check=True)
     names = {line.split("[")[1].rstrip("]") for line in needed.stdout.splitlines() if "NEEDED" in line}
     assert names <= {"libc.so.6", "libm.so.6"}, "neither Python nor a C++ library"

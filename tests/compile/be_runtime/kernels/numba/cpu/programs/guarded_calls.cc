@@ -183,8 +183,11 @@ void metadata() {
   auto* base = &extension.extension_base;
   base->type = XLA_FFI_Extension_Metadata;
   extension.metadata = &metadata;
+  auto other = *base;
+  other.type = static_cast<decltype(other.type)>(4711);
+  other.next = base;
   XLA_FFI_CallFrame frame{};
-  frame.extension_start = base;
+  frame.extension_start = &other;
   const Parameter parameters[] = {kScalar};
   static const Kernel* kernel = be_host_kernel("m", reinterpret_cast<void*>(keep_stream), false, true, 1, 0, 1, parameters);
   expect(be_host_call(&frame, kernel) == nullptr, "the question for metadata");

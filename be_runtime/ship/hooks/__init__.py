@@ -1,0 +1,1 @@
+"""Plug-ins of build backends: a package's kernels get into its wheel."""

@@ -1,0 +1,24 @@
+"""The plug-in of setuptools: kernels of projects whose ``pyproject.toml`` has a table ``[tool.be-runtime]``.
+
+Setuptools calls `finalize` in each build of an environment that has this distribution, so it looks before it imports.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from setuptools import Distribution
+
+
+def finalize(distribution: Distribution) -> None:
+    """Add our commands to the build of a project that asks for them."""
+    try:
+        asks = b"[tool.be-runtime]" in Path("pyproject.toml").read_bytes()
+    except OSError:
+        return
+    if asks:
+        from be_runtime.ship.hooks.setuptools_commands import add_commands
+
+        add_commands(distribution)

@@ -1,0 +1,96 @@
+"""What compiled modules and Python share is what the ABI number stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import pytest
+
+from be_runtime.abi import ABI, FFI_CLAIM, OLDEST, check_abi
+from be_runtime.call.resolve import PRESENT
+from be_runtime.dtypes import ATTR_TYPES
+from be_runtime.errors import LoadError
+from be_runtime.generate.codegen import Binding
+from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers
+from be_runtime.kernels.cuda.describe import (
+    ID_DIGITS,
+    Geometry,
+    array_param,
+    encode_params,
+    pointer_param,
+    scalar_param,
+)
+from be_runtime.own_files import NATIVE_DIR
+from be_runtime.source_text import SourceText
+from be_runtime.spec import discover
+
+RECORDED = {1: "f19dea16ba484152"}
+"""The hash of what each ABI number covers."""
+
+STATEFUL = "// @BE f ret state\nvoid f(BE::Tensor y, const BE::State<int>& kept) {}"
+
+
+def covered() -> dict[str, Any]:
+    """What compiled modules and Python share."""
+    (entry,) = discover([SourceText(name="f", text=STATEFUL)])
+    binding = Binding(entry=entry, symbol="SYMBOL", export="f")
+    handlers = (binding.handler(allow_cuda_graph=False), binding.handler(allow_cuda_graph=True), binding.instantiate)
+    geometry = Geometry((1, 2, 3), (4, 5, 6), 7, (8, 9, 10), is_cooperative=True, batch_axis=2)
+    params = (pointer_param(1, 2, 32), array_param(3, 4, 64), scalar_param(b"\1\2"))
+    return {
+        "ffi": FFI_CLAIM,
+        "files": (LIBRARY, CONTENTS),
+        "functions": Handlers._fields,
+        "handlers": handlers,
+        "absent arrays": PRESENT,
+        "attributes": {row.name: (row.attr_type.name, row.attr_parts) for row in ATTR_TYPES.values()},
+        "launch": {"kernel": ID_DIGITS, "launch": geometry.encode(), "name": "", "params": encode_params(params)},
+        "launcher": native_declarations("launcher.cc"),
+        "host calls": native_declarations("host_call.cc"),
+    }
+
+
+def native_declarations(name: str) -> list[str]:
+    """What a library of our own exports, and the structures that Python fills, in C++ without comments."""
+    text = re.sub(r"//.*", "", (NATIVE_DIR / name).read_text(encoding="utf-8"))
+    exports = re.findall(r"^BE_EXPORT\s([^{]*)\{", text, re.MULTILINE)
+    structures = re.findall(r"^struct (?:be_launch_image|Parameter|Layout) \{[^}]*\}", text, re.MULTILINE)
+    assert exports
+    assert structures
+    return [" ".join(each.split()) for each in (*exports, *structures)]
+
+
+def test_what_the_number_stands_for_changes_with_it():
+    found = covered()
+    digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+    assert RECORDED.get(ABI) == digest, (
+        "what compiled modules and Python share has changed: raise ABI in be_runtime/abi.py if modules that were "
+        "compiled before no longer work, and record the new hash here; else you did not mean it, unless the change "
+        f"is one that they do without. It is now {digest}:\n" + "\n".join(map(str, found.items()))
+    )
+
+
+def test_the_native_side_claims_the_same_version():
+    text = (NATIVE_DIR / "ffi_versions.h").read_text(encoding="utf-8")
+    assert "kClaimMajor = {}, kClaimMinor = {};".format(*FFI_CLAIM.split(".")) in text
+
+
+def test_the_oldest_and_the_own_abi_are_loaded():
+    check_abi(OLDEST, "spikes")
+    check_abi(ABI, "spikes")
+
+
+def test_a_later_abi_says_which_side_to_update():
+    with pytest.raises(LoadError) as caught:
+        check_abi(ABI + 1, "spikes")
+    assert caught.value.message == f"spikes was made for ABI {ABI + 1}, but this be_runtime has ABI {ABI}"
+    assert caught.value.hints == ("update brainevent-toolchain here: pip install --upgrade brainevent-toolchain",)
+
+
+def test_an_abi_that_is_no_longer_loaded_says_to_build_again():
+    with pytest.raises(LoadError, match=f"ABI {OLDEST - 1}, .* and loads {OLDEST} on") as caught:
+        check_abi(OLDEST - 1, "spikes")
+    assert caught.value.hints == ("build spikes again with this brainevent-toolchain",)

@@ -19,10 +19,9 @@ from be_runtime.kernels.cuda.raw_calls import RawPrototype, raw_function
 from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
 from be_runtime.kernels.numba.cpu.signature import LACKING, Parameter, Signature
 from be_runtime.kernels.numba.gpu.numba_calls import NumbaPrototype, numba_function, types_text
+from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Target
 from be_runtime.ship.kernel_tables import call_options
-from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import ArraySpec
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
@@ -137,11 +136,7 @@ def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., A
         target = targets.get(signature)
         if target is None:
             raise _not_built(name, str(signature), [str(each) for each in targets])
-        row = bundle.table.targets[target]
-        library = bundle.library(row.image)
-        handler = getattr(library, row.stages["execute"])
-        registered = Target(target, row.platform, target)
-        PROCESS.registry.add([registered], {target: lambda: jax_port.capsule(handler)})
+        register_image_target(target, bundle, PROCESS.registry)
         return str(target)
 
     called = Called(name, tuple(record["parameters"]), record["doc"], target_for, lacking=LACKING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from be_runtime.call.call_options import check_options
@@ -126,7 +127,9 @@ def cuda_kernel(
 
     def obtain() -> Obtained:
         session = new_session()
-        return Obtained(variants.get(session), own_launcher(session))
+        return Obtained(
+            variants.get(session), own_launcher(session), partial(build_raw, kernel, session=session, with_ptx=True)
+        )
 
     options = check_options(
         outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from be_runtime.cache import make_key
@@ -115,7 +116,8 @@ def numba_cuda_kernel(
 
     def obtain(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
         session = new_session()
-        return Obtained(variants.get(inputs, outs, session), own_launcher(session))
+        again = partial(build_numba, variants.kernel(inputs, outs), session=session, with_ptx=True)
+        return Obtained(variants.get(inputs, outs, session), own_launcher(session), again)
 
     sizes = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
     return numba_function(prototype, obtain, signature, sizes, threads_per_block, options)
@@ -136,9 +138,13 @@ class _Variants:
         self._made: dict[object, Kernel] = {}
         self._lock = ThreadLock()
 
+    def kernel(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> NumbaKernel:
+        """Return the kernel for these arrays, not compiled."""
+        return NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
+
     def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
         """Return the kernel for these arrays and for the current devices of the process."""
-        kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
+        kernel = self.kernel(inputs, outs)
         check_arrays(kernel)
         archs = choose_archs(None, session)
         known = (tuple(kernel.types_text()), archs)

@@ -24,7 +24,9 @@ def test_builds_at_once_have_a_line_each_and_do_not_write_over_each_other(
     leader, follower = pty.openpty()
     with capsys.disabled(), open(follower, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
-        threads = [threading.Thread(target=_build, args=each) for each in (("first", 1.3), ("second", 1.6), ("short", 0.1))]
+        threads = [
+            threading.Thread(target=_build, args=each) for each in (("first", 1.3), ("second", 1.6), ("short", 0.1))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

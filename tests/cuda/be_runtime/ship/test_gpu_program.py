@@ -71,16 +71,14 @@ def test_a_launch_over_several_devices_names_the_kernel_that_is_carried(tmp_path
         grid="n",
         block=1,
     )
-    devices = jax.devices()
-    assert len(devices) > 1
-    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(devices, "d"), jax.sharding.PartitionSpec("d"))
-    function = jax.jit(twice, in_shardings=sharding)
+    mesh = jax.sharding.AbstractMesh((2,), ("d",))
+    function = jax.jit(twice, in_shardings=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
     path = be_runtime.export(function, jax.ShapeDtypeStruct((64,), "float32"), platforms=["cuda"]).save(tmp_path / "p")
     found = table(path)
     with zipfile.ZipFile(path) as archive:
         text = jax.export.deserialize(bytearray(archive.read("program.stablehlo"))).mlir_module()
     (target,), (kernel,) = found["targets"], found["kernels"]
-    assert found["program"]["devices"] == len(devices)
+    assert found["program"]["devices"] == 2
     assert "be.partition.v1" in text
     assert target in text
     assert kernel in text

@@ -66,18 +66,12 @@ def call(job: dict[str, Any], folder: Path) -> dict[str, dict[str, list[float]]]
     source = Path(job["source"]).read_text(encoding="utf-8")
     be_runtime.load_cpp_inline("ours", source, extra_cflags=["-march=x86-64-v3"])
 
-    def exported(form: str, length: int) -> calls.Program:
-        return jax.jit(be_runtime.load_exported(folder / f"{form}{length}.be").call)
-
     found = {}
     for form, make in calls.FORMS.items():
-        short, long = job["lengths"]
-        makers: dict[str, Callable[[int], calls.Program]] = {
-            "exported": lambda length: exported(form, length),
-            "registered": lambda n: make("ours.vector_add", n),
-        }
-        names = list(makers)[:: -1 if job["first"] else 1]
-        found[form] = calls.compare({name: (makers[name](short), makers[name](long)) for name in names}, job)
+        loaded = [be_runtime.load_exported(folder / f"{form}{length}.be").call for length in job["lengths"]]
+        exported, registered = map(jax.jit, loaded), (make("ours.vector_add", length) for length in job["lengths"])
+        pairs: list[tuple[str, Any]] = [("exported", tuple(exported)), ("registered", tuple(registered))]
+        found[form] = calls.compare(dict(pairs[:: -1 if job["first"] else 1]), job)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Folders of the package's own C++ files: headers for authors, and sources that are compiled on the user's machine."""
+"""Folders of the package's own files that are no Python: C++ headers and sources, and the package for CMake."""
 
 from __future__ import annotations
 
@@ -9,3 +9,6 @@ INCLUDE_DIR = Path(__file__).parent / "include"
 
 NATIVE_DIR = Path(__file__).parent / "native"
 """Folder of the handler, the launcher, and helpers for compilers."""
+
+CMAKE_DIR = Path(__file__).parent / "cmake"
+"""Folder of the package for CMake."""

@@ -13,9 +13,9 @@ from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.kernels.cuda import raw
 from be_runtime.kernels.cuda.calls import Obtained
 from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS
+from be_runtime.kernels.cuda.kernel_records import kernel_of, lacking
 from be_runtime.kernels.cuda.launcher import launcher_of
 from be_runtime.kernels.cuda.prototype import KernelParam
-from be_runtime.kernels.cuda.records import kernel_of, lacking
 from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
 from be_runtime.kernels.numba.cpu.cpu_kernel import LACKING
 from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
@@ -113,7 +113,7 @@ class _Opened:
 def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Make the function of a raw kernel from its row."""
     params = [KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
-    prototype = raw.Prototype(record["name"], record["label"], tuple(params))
+    prototype = raw.RawPrototype(record["name"], record["label"], tuple(params))
     launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
     sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
     options = call_options(record["call"])
@@ -122,7 +122,7 @@ def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., An
 
 def numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Make the function of a Numba CUDA kernel from its row."""
-    prototype = numba_cuda.Prototype(record["name"], tuple(record["parameters"]), record["doc"])
+    prototype = numba_cuda.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
     given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
     threads = given.pop("threads_per_block", DEFAULT_THREADS)
     options = call_options(record["call"])

@@ -63,7 +63,7 @@ class KernelTable(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What an index says of calls."""
+        """The part of the table that an index repeats, for calls."""
         return {"signature": self.signature, "call": dict(self.call), "launch": dict(self.launch)}
 
 

@@ -6,6 +6,7 @@ import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from be_runtime.bundle.baseline import required_flags
 from be_runtime.bundle.index import Index, image_file, target_name
 from be_runtime.call.python_signature import describe
 from be_runtime.call.resolve import CallSignature
@@ -52,6 +53,9 @@ _STAGES = {stages}
 _ATTRIBUTES = {attributes}
 """The attributes of each kernel: the type of its numbers, that in which XLA carries them, whether it is an array."""
 
+_CPU_FLAGS = {flags}
+"""Flags in /proc/cpuinfo of the instructions that the code has."""
+
 _libraries: dict[str, Any] = {{}}
 
 
@@ -67,8 +71,19 @@ def _library(file: str) -> Any:
     return _libraries[file]
 
 
+def _check_cpu() -> None:
+    """Refuse a CPU that lacks instructions."""
+    with open("/proc/cpuinfo") as file:
+        has = next((line.partition(":")[2].split() for line in file if line.startswith("flags")), _CPU_FLAGS)
+    lacking = sorted(set(_CPU_FLAGS) - set(has))
+    if lacking:
+        raise ImportError(f"the kernels of {package} need a CPU with {{', '.join(lacking)}}")
+
+
 def _register() -> None:
     """Register the targets of the platforms that are installed."""
+    if _CPU_FLAGS:
+        _check_cpu()
     plugins = importlib.metadata.entry_points(group="jax_plugins")
     has_cuda = any("cuda" in plugin.name for plugin in plugins)
     for target, (file, stages) in _STAGES.items():
@@ -174,9 +189,10 @@ def render_standalone(package: str, index: Index) -> str:
             }
         ),
         attributes=_literal(attributes),
+        flags=sorted({flag for image in index.images.values() for flag in required_flags(image.baseline)}),
     )
     aliases = [f"{name} = {module}.{name}\n" for name, module in alone if name not in index.modules]
-    return "\n".join([head + "\n".join(classes), "".join(aliases), "_register()\n"])
+    return "\n\n".join([head + "\n".join(classes), "".join(aliases), "_register()\n"])
 
 
 def refuse_launched(package: str, kernels: Iterable[str]) -> None:
@@ -188,7 +204,7 @@ def refuse_launched(package: str, kernels: Iterable[str]) -> None:
         There are some.
     """
     for name in kernels:
-        raise _refused(f"kernels.{name} of {package}", "a kernel without host code is launched")
+        raise _refused(f"kernels.{name} of {package}", "it has no host code, and is launched")
 
 
 def _signature(label: str, handlers: Handlers) -> CallSignature:
@@ -215,9 +231,13 @@ def _form(label: str, param: Param) -> Any:
         case AttrKind.STRING | AttrKind.ENUM:
             return None
         case AttrKind.STRUCT:
-            return {field.name: _form(label, field) for field in param.fields}
+            forms = {field.name: _form(label, field) for field in param.fields}
+            arrays = [name for name, form in forms.items() if isinstance(form, tuple) and form[2]]
+            if arrays:  # JAX hashes attributes, and arrays in dictionaries have no hash
+                raise _refused(label, f"{param.name}.{arrays[0]} is an array in a structure")
+            return forms
         case AttrKind.DTYPE:
-            raise _refused(label, f"its attribute {param.name} is a dtype, which is translated")
+            raise _refused(label, f"its attribute {param.name} is a dtype")
     assert param.dtype is not None, "discovery gives every attribute a type"
     if param.kind is AttrKind.ARRAY:
         return (param.dtype.name, param.dtype.array_type.name, True)
@@ -226,7 +246,7 @@ def _form(label: str, param: Param) -> Any:
 
 def _refused(what: str, reason: str) -> ArgumentError:
     return ArgumentError(
-        f"{what} can't be standalone: {reason}, which be_runtime does",
+        f"{what} can't be standalone: {reason}, which takes be_runtime",
         hints=("build without --standalone, and let the package depend on brainevent-toolchain",),
     )
 

@@ -62,7 +62,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """What is done, and what is being done."""
+        """A line of what is done, and what is being done."""
         finished, spent = self._total - len(self._left), time.monotonic() - self.start
         doing = f": {self._left[0]}" if self._left else ""
         return printable_line(f"building {self._name} [{finished}/{self._total}] {spent:.0f} s{doing}")

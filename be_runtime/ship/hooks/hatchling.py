@@ -12,7 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
-from be_runtime.ship.wheel import (
+from be_runtime.ship.hooks.wheel_kernels import (
     build_kernels,
     files_below,
     kernels_folder,

@@ -13,8 +13,7 @@ from setuptools import Command, Distribution
 from setuptools.command.bdist_wheel import bdist_wheel
 
 from be_runtime.bundle.index import INDEX
-from be_runtime.ship.package import Package
-from be_runtime.ship.wheel import (
+from be_runtime.ship.hooks.wheel_kernels import (
     WheelOptions,
     build_kernels,
     leaving_as_text,
@@ -25,6 +24,7 @@ from be_runtime.ship.wheel import (
     source_files,
     wheel_packages,
 )
+from be_runtime.ship.package import Package
 
 _KERNELS = "build_kernels"
 
@@ -79,7 +79,7 @@ class BuildKernels(Command):  # type: ignore[misc]
 
 
 class WheelOfKernels(bdist_wheel):  # type: ignore[misc]
-    """What the command ``bdist_wheel`` does differently for a wheel with kernels."""
+    """A part of the command ``bdist_wheel``: the platform of a wheel with kernels."""
 
     def run(self) -> None:
         """Write a wheel whose files are for one platform."""

@@ -62,6 +62,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import ops
+from shipped import kernels as own
 
 if TYPE_CHECKING:
     from kernels_types import Kernels
@@ -75,6 +76,8 @@ y = jax.jit(lambda x: scale(x, by=2.0, offset=1))(y)
 z: jax.Array = kernels.tile(x, flag=True, outs=struct)
 z = ops.module.tile.with_options(outs=struct)(x, flag=True)
 w: jax.Array = ops.Layer(ops.FACTOR)(ops.scale(ops.tile_like(x, flag=True), by=1, offset=0))
+v: jax.Array = own.maths.scale(own.scale.with_options(ordered=True)(x, by=1), by=2.0, offset=1)
+assert v.tolist() == [3, 3] and own["maths"].name == own.maths.name == "maths"
 print(y.tolist(), z.tolist(), w.tolist(), kernels.name, kernels.function_names[0])
 print(kernels["scale"](x, by=1, offset=0).tolist(), *inspect.signature(kernels.scale).parameters)
 """
@@ -90,6 +93,9 @@ WRONG = {
     "text: str = ops.scale(x, by=1)": "assignment",
     "ops.Layer('2')": "arg-type",
     "ops.FACTOR.upper()": "attr-defined",
+    "own.scale(x, by='2')": "arg-type",
+    "own.maths.scale(x)": "call-arg",
+    "own.scael(x)": "attr-defined",
 }
 """Lines of a program, and the error that mypy finds in each."""
 
@@ -98,27 +104,34 @@ WRONG = {
 def test_mypy_knows_the_functions_and_refuses_wrong_calls(tmp_path: Path):
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "ops.cc").write_text(SOURCE)
+    (tmp_path / "shipped").mkdir()
+    (tmp_path / "shipped" / "maths.cc").write_text(SOURCE)
+    (tmp_path / "shipped" / "kernels.toml").write_text('[modules.maths]\nsources = "maths.cc"\n')
+    (tmp_path / "shipped" / "__init__.py").write_text(
+        "from be_runtime import package_kernels\n\nkernels = package_kernels(__name__)\n"
+    )
     (tmp_path / "ops.py").write_text(dedent(OPS))
     (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "wrong.py").write_text("import ops\nfrom program import kernels, x\n" + "\n".join(WRONG))
+    (tmp_path / "wrong.py").write_text(
+        "import ops\nfrom program import kernels, x\nfrom shipped import kernels as own\n" + "\n".join(WRONG)
+    )
 
-    def run(*arguments: str) -> str:
-        command = [sys.executable, *arguments]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=240
-        )
+    def run(*arguments: str, **environ: str) -> str:
+        command, env = [sys.executable, *arguments], environment(**environ)
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=240)
         assert done.stderr == ""
         return done.stdout
 
     for source in ("kernels", "ops"):
         assert run("-m", "be_runtime", "stubs", source)
+    assert run("-m", "be_runtime", "stubs", "shipped", PATH="/nowhere", BE_CXX="/nowhere")  # it compiles nothing
     assert run("program.py").splitlines() == [
         "[5.0, 5.0] [1.0, 1.0, 1.0, 1.0] [2.0, 2.0] kernels scale",
         "[1.0, 1.0] x by offset outs",
     ]
     pytest.importorskip("mypy", reason=f"{requirements.OPTIONAL}mypy")
     check = ("-m", "mypy", "--strict", "--untyped-calls-exclude=jax", "--cache-dir=mypy")
-    files = ("program.py", "ops.pyi", "kernels_types.pyi")
+    files = ("program.py", "ops.pyi", "kernels_types.pyi", "shipped/__init__.pyi")
     assert run(*check, *files).startswith("Success")
     errors = re.findall(r"^wrong.py:(\d+): error: .*\[(\S+)\]$", run(*check, "wrong.py"), re.MULTILINE)
-    assert errors == [(str(number), code) for number, code in enumerate(WRONG.values(), start=3)]
+    assert errors == [(str(number), code) for number, code in enumerate(WRONG.values(), start=4)]

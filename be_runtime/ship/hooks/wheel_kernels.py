@@ -14,17 +14,17 @@ from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.bundle.write import sweep_remains
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.ship.declaration import read_toml
+from be_runtime.ship.hooks.image_needs import Needs, read_needs
+from be_runtime.ship.hooks.platform_tags import platform_tag, read_policies
 from be_runtime.ship.locate import locate_package
-from be_runtime.ship.needs import Needs, read_needs
 from be_runtime.ship.package import KERNELS, Package
 from be_runtime.ship.package_build import build_package
-from be_runtime.ship.tags import platform_tag, read_policies
 from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import say
 
 
 class WheelOptions(NamedTuple):
-    """What an author's ``pyproject.toml`` says of the kernels of a wheel.
+    """Options for the kernels of a wheel, from its author's ``pyproject.toml``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a compiled image asks of the machine that loads it, read from its ELF headers."""
+"""Needs of a compiled image, of the machine that loads it, read from its ELF headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from be_runtime.errors import BeRuntimeError
 
 
 class Needs(NamedTuple):
-    """What an image asks for.
+    """Libraries and symbols that an image asks for.
 
     Parameters
     ----------

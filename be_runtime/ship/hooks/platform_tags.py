@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
-from be_runtime.ship.needs import Needs, lacking_extra
+from be_runtime.ship.hooks.image_needs import Needs, lacking_extra
 
 
 class Policy(NamedTuple):
-    """What the systems of one platform have.
+    """Libraries and symbols that all systems of one platform have.
 
     Parameters
     ----------

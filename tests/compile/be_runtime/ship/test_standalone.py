@@ -1,0 +1,149 @@
+"""Kernels that need only JAX where they are installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.runtime import environment
+
+SOURCE = r"""
+#include <string>
+#include "brainevent/common.h"
+
+enum class Mode { plain, squared };
+struct More {
+  BE::float16_t shift;
+  int z;
+};
+
+/// Scale an array, QUOTED.
+// @BE scale
+void scale(const BE::Tensor x, BE::Tensor y, More more, float by = 2, Mode mode = Mode::plain, bool flip = false) {
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const float each = by * x.data_ptr<float>()[i] + static_cast<float>(more.shift) + more.z;
+    y.data_ptr<float>()[i] = (flip ? -1 : 1) * (mode == Mode::squared ? each * each : each);
+  }
+}
+// @BE add
+void add(const BE::Tensor x, const BE::Tensor z, BE::Tensor y, BE::Span<const int8_t> weights, std::string text) {
+  for (int64_t i = 0; i < x.numel(); ++i)
+    y.data_ptr<float>()[i] = weights[0] * x.data_ptr<float>()[i] + weights[1] * z.data_ptr<float>()[i] + text.size();
+}
+""".replace("QUOTED", '"""as said"""')
+
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from {package} import _kernels as ops
+x = jnp.arange(3, dtype=jnp.float32)
+like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+more = dict(shift=0.5, z=2)
+print(ops.scale(x, result=like, more=more).tolist())
+print(jax.jit(lambda x: ops.maths.scale(x, result=like, more=more, by=1, mode="squared", flip=True))(x).tolist())
+print(ops.add(x, x, result=like, weights=[1, -3], text="four").tolist())
+add = ops.call("maths.add", like, vmap_method="sequential")
+print(jax.vmap(lambda x: add(x, x, weights=[1, 1], text=""))(jnp.ones((2, 3))).tolist())
+print(sorted(ops.TARGETS))
+try:
+    ops.scale(x, result=like, more=more, bye=1)
+except TypeError as error:
+    print(error)
+print([name for name in ("be_runtime", "be_toolchain") if name in sys.modules])
+print(ops.scale.__doc__)
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package with a module."""
+    root = tmp_path / "first"
+    root.mkdir()
+    (root / "__init__.py").touch()
+    (root / "maths.cc").write_text(SOURCE)
+    (root / "kernels.toml").write_text('[modules.maths]\nsources = "maths.cc"\n')
+    return root
+
+
+def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, *argv)
+    env = environment(BE_CACHE_DIR=str(folder / "cache"))
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_one_file_calls_the_kernels_with_jax_alone(package: Path):
+    built = run(package.parent, "-m", "be_runtime", "build", "first", "--standalone")
+    assert built.returncode == 0, built.stderr
+    done = run(package.parent, "-c", PROGRAM.format(package="first"))
+    assert done.returncode == 0, done.stderr
+    head, _, doc = done.stdout.partition("[]\n")
+    assert head.splitlines() == [
+        "[2.5, 4.5, 6.5]",
+        "[-6.25, -12.25, -20.25]",
+        "[4.0, 2.0, 0.0]",
+        "[[2.0, 2.0, 2.0], [2.0, 2.0, 2.0]]",
+        "['maths.add', 'maths.scale']",
+        "maths.scale has no attribute 'bye'; it has more, by, mode, flip",
+    ]
+    assert doc.startswith('Scale an array, """as said""".')
+    assert "Call it as maths.scale(x, result=..., more=..., by=2.0, mode='plain', flip=False)." in doc
+
+
+def test_two_packages_may_have_the_same_kernels_and_be_runtime_uses_them_too(package: Path):
+    other = package.with_name("second")
+    other.mkdir()
+    for file in package.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    for name in ("first", "second"):
+        built = run(package.parent, "-m", "be_runtime", "build", name, "--standalone")
+        assert built.returncode == 0, built.stderr
+    calls = "x = jnp.ones(1); s = jax.ShapeDtypeStruct((1,), x.dtype); more = {'shift': 0, 'z': 0}\n" + "".join(
+        f"print({kernels}.scale(x, result=s, more=more).tolist())\n" for kernels in ("a", "b")
+    )
+    program = (
+        "import jax, jax.numpy as jnp, be_runtime\nfrom first import _kernels as a\nfrom second import _kernels as b\n"
+        f"{calls}print(be_runtime.package_kernels('first').scale(x, more=more, outs=s).tolist())"
+    )
+    done = run(package.parent, "-c", program)
+    assert done.stdout.split() == ["[2.0]"] * 3, done.stderr
+
+
+def test_a_damaged_image_is_not_mapped_and_another_cpu_is_refused(package: Path):
+    (package / "kernels.toml").write_text('baseline = "x86-64"\n' + (package / "kernels.toml").read_text())
+    assert run(package.parent, "-m", "be_runtime", "build", "first", "--standalone").returncode == 0
+    file = package / "_kernels" / "__init__.py"
+    (image,) = (package / "_kernels" / "images").iterdir()
+    data = bytearray(image.read_bytes())
+    data[-1] ^= 1
+    image.write_bytes(data)
+    done = run(package.parent, "-c", "from first import _kernels")
+    assert f"ImportError: {image} is damaged: install first again" in done.stderr
+    file.write_text(file.read_text().replace("_CPU_FLAGS = []", "_CPU_FLAGS = ['fpu', 'qubits']"))
+    done = run(package.parent, "-c", "from first import _kernels")
+    assert "ImportError: the kernels of first need a CPU with qubits" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "source", "message"),
+    [
+        ('[kernels.k]\nsource = "k.cu"\nsignature = "arg ret"\n', "", "kernels.k of first can't be standalone"),
+        ("", "struct S { BE::Span<const int> n; };\n// @BE f\nvoid f(BE::Tensor y, S s) {}", "s.n is an array in a"),
+        ("", "// @BE f\nvoid f(BE::Tensor y, BE::DType t) {}", "first.maths.f can't be standalone: its attribute t is"),
+        (
+            "",
+            "// @BE f arg[n] scratch[4 * n] ret[n]\nvoid f(BE::Tensor x, BE::Workspace s, BE::Tensor y) {}",
+            "scratch memory",
+        ),
+    ],
+)
+def test_what_needs_more_than_jax_is_refused_by_name(package: Path, more: str, source: str, message: str):
+    declared = (package / "kernels.toml").read_text()
+    (package / "kernels.toml").write_text(f'archs = ["9.0"]\n{declared}{more}')
+    with (package / "maths.cc").open("a") as file:
+        file.write(source)
+    done = run(package.parent, "-m", "be_runtime", "build", "first", "--standalone")
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+    assert sorted(each.name for each in package.iterdir()) == ["__init__.py", "kernels.toml", "maths.cc"]

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
     from be_runtime.kernels.operation.operation import XLACustomKernel
     from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
+    from be_runtime.ship.loaded import LoadedProgram, load_exported
     from be_runtime.ship.package import package_kernels
+    from be_runtime.ship.program import ExportedProgram, export
 
 __all__ = [
     "ArgumentError",
@@ -69,6 +71,7 @@ __all__ = [
     "CompiledModule",
     "DuplicateEntryPointError",
     "EntryPointNotFoundError",
+    "ExportedProgram",
     "FallbackWarning",
     "GatherWarning",
     "GradientError",
@@ -76,6 +79,7 @@ __all__ = [
     "KernelFunction",
     "LoadError",
     "LoadedModule",
+    "LoadedProgram",
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
@@ -89,6 +93,7 @@ __all__ = [
     "config",
     "cuda_kernel",
     "defjvp",
+    "export",
     "export_prebuilt",
     "general_batching_rule",
     "get_backend",
@@ -103,6 +108,7 @@ __all__ = [
     "load_cuda_dir",
     "load_cuda_file",
     "load_cuda_inline",
+    "load_exported",
     "numba_cuda_callable",
     "numba_cuda_kernel",
     "numba_kernel",
@@ -118,16 +124,20 @@ __all__ = [
 
 _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
+    "ExportedProgram": "ship.program",
     "FallbackWarning": "kernels.operation.backends",
     "KernelFunction": "call.function",
+    "LoadedProgram": "ship.loaded",
     "XLACustomKernel": "kernels.operation.operation",
     "benchmark_function": "kernels.operation.benchmark",
     "cuda_kernel": "kernels.cuda.raw",
+    "export": "ship.program",
     "gradcheck": "call.gradcheck",
     "defjvp": "kernels.operation.any_primitive",
     "general_batching_rule": "kernels.operation.any_primitive",
     "jaxinfo_to_warpinfo": "kernels.warp_kernels",
     "jaxtype_to_warptype": "kernels.warp_kernels",
+    "load_exported": "ship.loaded",
     "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
     "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",

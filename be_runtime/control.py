@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +224,12 @@ def register_ffi_target(
     if isinstance(handler, CompiledModule):
         capsule = handler.get_handler(str(function))
         usual, identity = handler.platform, handler.identity(str(function))
+        carry = partial(handler.carry, str(function))
     else:
         capsule, usual, identity = handler, "cpu" if function is None else function, f"object:{id(handler)}"
+        carry = None
     where = _platform(usual if platform is None else platform)
-    target = Target(name=name, platform=where, content=identity if content is None else content)
+    target = Target(name=name, platform=where, content=identity if content is None else content, carry=carry)
     PROCESS.registry.add([target], {name: lambda: capsule})
 
 

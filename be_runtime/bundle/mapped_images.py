@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.baseline import require_baseline, require_machine
-from be_runtime.bundle.index import INDEX, Index, image_file, parse_index
+from be_runtime.bundle.carried import Wanted
+from be_runtime.bundle.index import INDEX, CodeImage, Index, image_file, parse_index
 from be_runtime.errors import LoadError
 from be_toolchain.machine.folder_trust import distrust_entry, is_open, is_trusted_owner
 from be_toolchain.machine.forks import ThreadLock
@@ -48,7 +49,7 @@ class Bundle(NamedTuple):
 
     where: str
     table: Index
-    read: Callable[[str], bytes]
+    read: Callable[[str], bytes | memoryview]
     folder: Path | None = None
     vouched: Path | None = None
 
@@ -60,6 +61,10 @@ class Bundle(NamedTuple):
         LoadError
             The image is missing or damaged.
         """
+        return bytes(self._checked(digest))
+
+    def _checked(self, digest: str) -> bytes | memoryview:
+        """Return the bytes of an image, without a copy where there are bytes already."""
         data = self._read(image_file(digest, self.table.images[digest]))
         if hashlib.sha256(data).hexdigest() != digest:
             raise LoadError(
@@ -88,7 +93,7 @@ class Bundle(NamedTuple):
         return Path(self.where, image_file(digest, self.table.images[digest]))
 
     def _map(self, digest: str) -> ctypes.CDLL:
-        data = self.image(digest)
+        data = self._checked(digest)
         if self.folder is None:
             return map_bytes(data, digest, self.where)
         path = self.path(digest)
@@ -104,7 +109,7 @@ class Bundle(NamedTuple):
                 )
         return _open(str(path), self.where)
 
-    def _read(self, file: str) -> bytes:
+    def _read(self, file: str) -> bytes | memoryview:
         try:
             return self.read(file)
         except (OSError, KeyError, zipfile.BadZipFile, EOFError) as error:
@@ -162,7 +167,7 @@ def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
     return Bundle(where, parse_index(text, where), archive.read), archive
 
 
-def map_bytes(data: bytes, digest: str, where: str) -> ctypes.CDLL:
+def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
     """Map a library from memory, which nobody can change; where that is forbidden, from a private folder.
 
     The file's descriptor stays open: glibc tells libraries apart by name first, and a closed number is used again.
@@ -180,7 +185,7 @@ def map_bytes(data: bytes, digest: str, where: str) -> ctypes.CDLL:
 
 
 @contextlib.contextmanager
-def _private_file(data: bytes, digest: str) -> Iterator[str]:
+def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
     """Write a file in a folder of mode 0700, for as long as it takes to map it."""
     with tempfile.TemporaryDirectory(prefix="be-") as folder:
         path = Path(folder, f"{digest}.so")
@@ -197,3 +202,34 @@ def _open(path: str, where: str) -> ctypes.CDLL:
         raise LoadError(
             f"code of {where} can't be loaded: {error}", hints=hints if "GLIBC" in str(error) else ()
         ) from error
+
+
+def mapped_bytes(image: CodeImage, library: ctypes.CDLL, name: str, wanted: Wanted) -> bytes:
+    """Return a mapped library's bytes, for an exported program: it is taken as it was built.
+
+    Raises
+    ------
+    LoadError
+        Its file is gone, or it lacks an architecture that is asked for.
+    """
+    lacking = sorted({*wanted.archs} - {*image.archs}) if image.archs else []
+    if lacking:
+        raise LoadError(
+            f"{name} was built ahead of time for {', '.join(image.archs)}, and not for {', '.join(lacking)}",
+            hints=("build its package for these architectures", "or BE_JIT=always compiles it here"),
+        )
+    return library_bytes(library)
+
+
+def library_bytes(library: ctypes.CDLL) -> bytes:
+    """Return the bytes of a library's file.
+
+    Raises
+    ------
+    LoadError
+        The file is gone.
+    """
+    try:
+        return Path(library._name).read_bytes()  # noqa: SLF001 - the only record of it
+    except OSError as error:
+        raise LoadError(f"the code of a loaded kernel can't be read again: {error}") from error

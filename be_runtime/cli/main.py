@@ -12,7 +12,12 @@ from be_toolchain.cli.guard import guarded
 from be_toolchain.errors import ToolchainError
 from be_toolchain.report.exit_codes import WORKS
 
-COMMANDS = {"build": "build_command", "cmake-dir": "cmake_command", "stubs": "stubs_command"}
+COMMANDS = {
+    "build": "build_command",
+    "cmake-dir": "cmake_command",
+    "show": "show_command",
+    "stubs": "stubs_command",
+}
 """The module of each command, whose function ``run`` takes the parsed arguments and returns an `Answer`."""
 
 

@@ -17,7 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
     parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_add_stubs, _add_build, _add_cmake_dir):
+    for add in (_add_stubs, _add_build, _add_show, _add_cmake_dir):
         add(commands)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -64,4 +64,17 @@ def _add_cmake_dir(commands: _Commands) -> None:
         help="say where CMake finds be_add_kernels()",
         description='Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", by which '
         "find_package(BeRuntime) finds us. scikit-build-core needs no such option.",
+    )
+
+
+def _add_show(commands: _Commands) -> None:
+    """``show``."""
+    show = commands.add_parser(
+        "show",
+        help="list the kernels in an exported program, a package or a wheel",
+        description="List what was built ahead of time: targets, machine code and what it is for. Its bytes are "
+        "checked, and nothing is loaded.",
+    )
+    show.add_argument(
+        "file", type=Path, metavar="FILE", help="an exported program, a wheel, or the folder of a package"
     )

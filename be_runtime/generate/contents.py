@@ -40,6 +40,17 @@ class Handlers(NamedTuple):
     doc: str = ""
     instantiate: str = ""
 
+    def stages(self, *, captures_graphs: bool) -> dict[str, str]:
+        """Return the symbol of the handler for each stage.
+
+        Examples
+        --------
+        >>> Handlers("be_ffi_f", "be_graph_f").stages(captures_graphs=True)
+        {'execute': 'be_graph_f'}
+        """
+        execute = {"execute": self.graph if captures_graphs else self.plain}
+        return {"instantiate": self.instantiate, **execute} if self.instantiate else execute
+
 
 def render_contents(functions: Mapping[str, Handlers]) -> str:
     """Write the functions of a module and their symbols as JSON."""

@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
+from be_runtime.bundle.carried import Carried, Carry, Wanted, carried_library
+from be_runtime.bundle.index import CodeImage
 from be_runtime.errors import LoadError
 from be_runtime.generate.contents import Handlers
 
@@ -45,6 +47,14 @@ def _load_hints(message: str) -> tuple[str, ...]:
     return ()
 
 
+class BuiltLibrary(NamedTuple):
+    """A module's library for exported programs, and its functions."""
+
+    image: CodeImage
+    data: bytes
+    functions: Mapping[str, Handlers]
+
+
 class LoadedModule:
     """A loaded module as far as all are the same; stubs add the functions of one.
 
@@ -67,8 +77,10 @@ class LoadedModule:
     capsule : callable
         Function that wraps a handler for registration with JAX.
     register : callable
-        Function that registers a target for the module's platform: name, content, and a function that makes the
-        handler. It returns the name of JAX's platform.
+        Function that registers a target for the module's platform: name, content, a function that makes the handler,
+        and one that makes its code for exported programs. It returns the name of JAX's platform.
+    build : callable
+        Function that returns the library for exported programs, and its functions.
     """
 
     def __init__(
@@ -83,7 +95,8 @@ class LoadedModule:
         origin: str,
         library: ctypes.CDLL,
         capsule: Callable[[object], object],
-        register: Callable[[str, str, Callable[[], object]], str],
+        register: Callable[[str, str, Callable[[], object], Carry], str],
+        build: Callable[[Wanted], BuiltLibrary],
     ) -> None:
         self.name = name
         self.path = path
@@ -95,6 +108,8 @@ class LoadedModule:
         self._library = library
         self._capsule = capsule
         self._register = register
+        self._captures_graphs = captures_graphs
+        self._build = build
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @property
@@ -124,6 +139,19 @@ class LoadedModule:
         if not instantiate:
             return execute
         return {"instantiate": self._capsule(getattr(self._library, instantiate)), "execute": execute}
+
+    def carry(self, name: str, wanted: Wanted) -> Carried:
+        """Return what an exported program carries of a function.
+
+        Raises
+        ------
+        BeRuntimeError, ToolchainError
+            The library can't be made as it is wanted.
+        """
+        made = self._build(wanted)
+        return carried_library(
+            made.image, made.data, made.functions[name].stages(captures_graphs=self._captures_graphs)
+        )
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, which is called with arrays and attributes.
@@ -159,7 +187,8 @@ class LoadedModule:
         """Register a function's target under a name that its content determines."""
         content = f"{self.content_hash}:{self._symbols[name]}"
         target = f"be.{self.content_hash[:_HASH_DIGITS]}.{self._symbols[name]}"
-        return ((self._register(target, content, partial(self.get_handler, name)), target),)
+        platform = self._register(target, content, partial(self.get_handler, name), partial(self.carry, name))
+        return ((platform, target),)
 
     def _lacks(self, name: str) -> KeyError:
         return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")

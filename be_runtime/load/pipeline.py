@@ -11,20 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from be_runtime.bundle.mapped_images import Bundle
+from be_runtime.bundle.carried import Carry, Wanted
+from be_runtime.bundle.index import CodeImage
+from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
 from be_runtime.load.identity import content_hash, module_key, origin_hash
-from be_runtime.load.module import CompiledModule, open_library
+from be_runtime.load.module import BuiltLibrary, CompiledModule, open_library
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
 from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import Settings, require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
-from be_toolchain.arch import Arch
+from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import printable
 
@@ -77,7 +79,8 @@ class Session(NamedTuple):
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
     """Find the module of a request in the cache, or build it; load it and register its targets."""
-    module = use_module(request, options, session, partial(_open, request, options, registry=session.registry))
+    build = partial(build_portable, request, options, session)
+    module = use_module(request, options, session, partial(_open, request, options, build, registry=session.registry))
     if options.auto_register:
         register_module(module, options.target_prefix, session.registry, _other_prefix(request))
     return module
@@ -99,6 +102,24 @@ def use_module(request: BuildRequest, options: LoadOptions, session: Session, us
     key = module_key(request, tools, toolchain)
     make = _maker(request, options, session, tools, toolchain)
     return use_entry(lambda: _find(request, options, session, key, make), lambda entry: use(entry, key), session)
+
+
+def build_portable(request: BuildRequest, options: LoadOptions, session: Session, wanted: Wanted) -> BuiltLibrary:
+    """Build the library of a request for other machines, or find it in the cache; see `portable_request`."""
+    from be_runtime.load.portable import portable_request
+
+    def read(entry: Entry, key: CacheKey) -> BuiltLibrary:
+        data = entry.output(LIBRARY).read_bytes()
+        functions = parse_contents(entry.output(CONTENTS).read_bytes())
+        return BuiltLibrary(library_image(request.language, data, key, wanted.baseline), data, functions)
+
+    return use_module(portable_request(request, wanted), options._replace(force_rebuild=False), session, read)
+
+
+def library_image(language: Language, data: bytes, key: CacheKey, baseline: str) -> CodeImage:
+    """Describe a library that was built."""
+    archs = tuple(str(arch) for arch in parse_archs(",".join(key.texts("archs")))) if key.texts("archs") else ()
+    return CodeImage("library", jax_port.PLATFORMS[language], len(data), archs, baseline)
 
 
 def load_prebuilt(
@@ -139,7 +160,12 @@ def open_bundled(
         content=record.content or record.image,
         origin=record.origin or record.image,
     )
-    return make_module(made, bundle.library(record.image), registry, captures_graphs=captures_graphs)
+    library, image = bundle.library(record.image), bundle.table.images[record.image]
+
+    def build(wanted: Wanted) -> BuiltLibrary:
+        return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
+
+    return make_module(made, library, registry, build, captures_graphs=captures_graphs)
 
 
 def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
@@ -238,7 +264,13 @@ def _maker(
 
 
 def _open(
-    request: BuildRequest, options: LoadOptions, entry: Entry, key: CacheKey, *, registry: Registry
+    request: BuildRequest,
+    options: LoadOptions,
+    build: Callable[[Wanted], BuiltLibrary],
+    entry: Entry,
+    key: CacheKey,
+    *,
+    registry: Registry,
 ) -> CompiledModule:
     library = entry.output(LIBRARY)
     return make_module(
@@ -252,6 +284,7 @@ def _open(
         ),
         open_library(library),
         registry,
+        build,
         captures_graphs=options.allow_cuda_graph,
     )
 
@@ -278,13 +311,20 @@ class Made(NamedTuple):
     origin: str
 
 
-def make_module(made: Made, library: ctypes.CDLL, registry: Registry, *, captures_graphs: bool) -> CompiledModule:
+def make_module(
+    made: Made,
+    library: ctypes.CDLL,
+    registry: Registry,
+    build: Callable[[Wanted], BuiltLibrary],
+    *,
+    captures_graphs: bool,
+) -> CompiledModule:
     """Make a module of a library in memory, without registering its targets."""
     _warn(made.name, made.functions)
     platform = jax_port.PLATFORMS[made.language]
 
-    def register(name: str, content: str, handler: Callable[[], object]) -> str:
-        registry.add([Target(name=name, platform=platform, content=content)], {name: handler})
+    def register(name: str, content: str, handler: Callable[[], object], carry: Carry) -> str:
+        registry.add([Target(name=name, platform=platform, content=content, carry=carry)], {name: handler})
         return platform.lower()
 
     return CompiledModule(
@@ -298,6 +338,7 @@ def make_module(made: Made, library: ctypes.CDLL, registry: Registry, *, capture
         library=library,
         capsule=jax_port.capsule,
         register=register,
+        build=build,
     )
 
 
@@ -325,7 +366,7 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
     """
     names = {f"{prefix}.{function}": function for function in module.function_names}
     targets = [
-        Target(name=name, platform=module.platform, content=module.identity(function))
+        Target(name, module.platform, module.identity(function), partial(module.carry, function))
         for name, function in names.items()
     ]
     try:

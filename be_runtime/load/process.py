@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -24,6 +26,8 @@ from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import LocalSystem
 
 T = TypeVar("T")
+
+_ALSO: ContextVar[tuple[Arch, ...]] = ContextVar("architectures of an export", default=())
 
 
 class Process:
@@ -56,6 +60,17 @@ class Process:
         with self._lock:
             self._archs = archs
 
+    @contextlib.contextmanager
+    def also_for(self, archs: tuple[Arch, ...]) -> Iterator[None]:
+        """Compile device code for these too, besides those that it is for anyway, while this thread traces."""
+        session = self.session()
+        usual = wanted_archs(None, session.archs, session.settings, lambda: device_archs(session.system))
+        token = _ALSO.set(tuple(sorted({*archs, *usual})) if archs else ())
+        try:
+            yield
+        finally:
+            _ALSO.reset(token)
+
     def settings(self) -> Settings:
         """Read the settings from the current environment."""
         return Settings.from_environ(os.environ)
@@ -80,7 +95,7 @@ class Process:
             module_store=Store(build_directory or cache),
             record_dir=Path(own_folder(str(cache)), "toolchain"),
             registry=self.registry,
-            archs=self._archs,
+            archs=_ALSO.get() or self._archs,
         )
 
     def load(self, request: BuildRequest, options: LoadOptions) -> CompiledModule:
@@ -104,7 +119,9 @@ class Process:
         """Return the architectures that a module's device code must run on; none if they are unknown."""
         if request.language == "cpp":
             return ()
-        return wanted_archs(request.compute_capability, self._archs, settings, lambda: device_archs(LocalSystem()))
+        return wanted_archs(
+            request.compute_capability, _ALSO.get() or self._archs, settings, lambda: device_archs(LocalSystem())
+        )
 
 
 PROCESS = Process()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from be_runtime.bundle.carried import Carry
 from be_runtime.errors import RegistrationError
 from be_toolchain.machine.forks import ThreadLock
 
@@ -24,11 +25,14 @@ class Target(NamedTuple):
         JAX's name of the platform: ``"cpu"`` or ``"CUDA"``.
     content : str
         Identity of the code and its traits.
+    carry : callable, optional
+        Function that makes the code for an exported program; None if it works in this process alone.
     """
 
     name: str
     platform: str
     content: str
+    carry: Carry | None = None
 
 
 class Registry:
@@ -92,6 +96,10 @@ class Registry:
                 ),
             )
         return True
+
+    def get(self, name: str) -> tuple[Target, ...]:
+        """Return the targets of a name, one for each platform that it is registered for."""
+        return tuple(target for target in self._targets.values() if target.name == name)
 
     def names(self, platform: str | None = None) -> tuple[str, ...]:
         """List the names of registered targets, of one platform or all, sorted and without repetition."""

@@ -15,8 +15,8 @@ from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda import raw
 from be_runtime.kernels.cuda.describe import Kernel
+from be_runtime.kernels.cuda.kernel_records import Images, kernel_record
 from be_runtime.kernels.cuda.launcher import LDFLAGS, NATIVE, STAGES, SYMBOL
-from be_runtime.kernels.cuda.records import Images, kernel_record
 from be_runtime.kernels.numba.cpu.compiler import check_kernel
 from be_runtime.kernels.numba.cpu.host_library import build_host_kernel, handler_symbol
 from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signature_of
@@ -131,6 +131,8 @@ def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...
     numba_cuda_function(record, _not_yet)
     with_batch = numba_cuda.takes_batches(prototype, read.signature, call_options(read.call))
     kernels = [NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)]
+    for each in kernels:
+        numba_cuda.check_arrays(each)
     made = [(each.types_text(), numba_cuda.build_numba(each, archs, session, with_ptx=True)) for each in kernels]
     return _launched(record, made, session)
 

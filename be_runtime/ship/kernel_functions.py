@@ -13,18 +13,17 @@ from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.kernels.cuda import raw
 from be_runtime.kernels.cuda.calls import Obtained
 from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS
+from be_runtime.kernels.cuda.kernel_records import kernel_of, lacking
 from be_runtime.kernels.cuda.launcher import launcher_of
 from be_runtime.kernels.cuda.prototype import KernelParam
-from be_runtime.kernels.cuda.records import kernel_of, lacking
 from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
 from be_runtime.kernels.numba.cpu.cpu_kernel import LACKING
 from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
 from be_runtime.kernels.numba.gpu import numba_cuda
 from be_runtime.kernels.numba.gpu.numba_compiler import types_text
+from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
-from be_runtime.load.registry import Target
 from be_runtime.ship.kernel_tables import call_options
-from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import ArraySpec
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
@@ -114,9 +113,8 @@ class _Opened:
 def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Make the function of a raw kernel from its row."""
     params = [KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
-    prototype = raw.Prototype(record["name"], record["label"], tuple(params))
+    prototype = raw.RawPrototype(record["name"], record["label"], tuple(params))
     launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
-    _require(record, launch, "grid", "block")
     sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
     options = call_options(record["call"])
     return raw.raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
@@ -124,17 +122,11 @@ def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., An
 
 def numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Make the function of a Numba CUDA kernel from its row."""
-    prototype = numba_cuda.Prototype(record["name"], tuple(record["parameters"]), record["doc"])
+    prototype = numba_cuda.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
     given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
     threads = given.pop("threads_per_block", DEFAULT_THREADS)
     options = call_options(record["call"])
     return numba_cuda.numba_function(prototype, obtain, record["signature"], given, threads, options)
-
-
-def _require(record: Mapping[str, Any], launch: Mapping[str, Any], *names: str) -> None:
-    for name in names:
-        if name not in launch:
-            raise ArgumentError(f"{record['label']} has no {name}", hints=(f"{name} = 256, or arithmetic over axes",))
 
 
 def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
@@ -146,11 +138,7 @@ def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., A
         target = targets.get(signature)
         if target is None:
             raise _not_built(name, str(signature), [str(each) for each in targets])
-        row = bundle.table.targets[target]
-        library = bundle.library(row.image)
-        handler = getattr(library, row.stages["execute"])
-        registered = Target(target, row.platform, target)
-        PROCESS.registry.add([registered], {target: lambda: jax_port.capsule(handler)})
+        register_image_target(target, bundle, PROCESS.registry)
         return str(target)
 
     called = Called(name, tuple(record["parameters"]), record["doc"], target_for, lacking=LACKING)

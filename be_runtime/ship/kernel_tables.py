@@ -29,7 +29,13 @@ _MORE: Mapping[KernelLanguage, frozenset[str]] = {
     "numba": frozenset({"numba", "dtypes"}),
     "numba_cuda": frozenset({"numba_cuda", "dtypes"}),
 }
-_EXAMPLE = "signature = 'arg[n] ret[n]:like(0)'"
+_SIGNATURE = {"signature": "'arg[n] ret[n]:like(0)'"}
+_NEEDED: Mapping[KernelLanguage, Mapping[str, str]] = {
+    "cuda": {**_SIGNATURE, "grid": "'ceil(n/256)'", "block": "256"},
+    "numba": _SIGNATURE,
+    "numba_cuda": _SIGNATURE,
+}
+"""Keys that a table must have, with examples."""
 
 
 class KernelTable(NamedTuple):
@@ -57,7 +63,7 @@ class KernelTable(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What an index says of calls."""
+        """The part of the table that an index repeats, for calls."""
         return {"signature": self.signature, "call": dict(self.call), "launch": dict(self.launch)}
 
 
@@ -79,8 +85,9 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
     if not isinstance(source, str) or (language != "cuda" and source.count(":") != 1):
         form = "a path" if language == "cuda" else "'module:function'"
         raise ArgumentError(f"{where}: its source must be {form}, not {source!r}")
-    if "signature" not in table:
-        raise ArgumentError(f"{where} has no signature, which says what the results are", hints=(_EXAMPLE,))
+    for key, example in _NEEDED[language].items():
+        if key not in table:
+            raise ArgumentError(f"{where} has no {key}", hints=(f"add {key} = {example}",))
     launch = {key: value for key, value in table.items() if key in _LAUNCH[language]}
     for key, value in launch.items():
         for each in value if isinstance(value, list) else [value]:

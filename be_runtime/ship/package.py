@@ -15,6 +15,7 @@ from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.declaration import FILE, Declaration, parse_declaration, source_names
+from be_runtime.ship.kernel_tables import declared_function
 from be_runtime.ship.modules import changed_source, jit_module, open_module, refusal
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
@@ -255,15 +256,14 @@ def package_of(kernels: PackageKernels) -> Package:
 
 def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
     """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
-    row = bundle.table.modules.get(name)
-    if row is None:
-        function = bundle.table.functions.get(name)
-        if function is None:
-            return "it was not built"
+    row, function = bundle.table.modules.get(name), bundle.table.functions.get(name)
+    if function is not None:
         from be_runtime.ship.kernel_functions import obstacle
 
         is_for_gpu = function["language"] != "numba"
         return obstacle(function, bundle, package.root, device_archs(LocalSystem()) if is_for_gpu else ())
+    if row is None:
+        return "it was not built"
     record = ModuleRecord(**row)
     changed = changed_source(package.root, record) if package.root is not None else ""
     if changed:
@@ -286,8 +286,6 @@ def _compile(package: Package, name: str) -> Any:
     module = declared.modules.get(name)
     if module is not None:
         return jit_module(package.name, _root(package), module)
-    from be_runtime.ship.kernel_tables import declared_function
-
     return declared_function(name, declared.kernels[name], _root(package))
 
 

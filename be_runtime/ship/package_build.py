@@ -14,21 +14,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
+from be_runtime.bundle.carried import Wanted
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
-from be_runtime.load.pipeline import use_module
+from be_runtime.load.pipeline import library_image, use_module
+from be_runtime.load.portable import portable_request
 from be_runtime.load.process import PROCESS
-from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest
 from be_runtime.ship.declaration import Declaration, DeclaredModule
+from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
 from be_runtime.ship.standalone import STANDALONE, refuse_launched, render_standalone
-from be_runtime.xla import jax_port
 from be_toolchain.arch import parse_archs
 
 
@@ -206,8 +207,6 @@ def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Seq
 def _kernel_maker(
     package: str, root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str
 ) -> Maker:
-    language = next(kind for kind in ("numba", "numba_cuda", "source") if kind in table)
-
     def make() -> Part:
         from be_runtime.ship.kernel_builds import build_function
 
@@ -218,7 +217,7 @@ def _kernel_maker(
             raise
         return Part(built.images, built.targets, built.kernels, functions={name: built.record})
 
-    return name, "cuda" if language == "source" else language, make
+    return name, read_table(name, table).language, make
 
 
 @contextlib.contextmanager
@@ -234,22 +233,15 @@ def _importable(package: str, root: Path) -> Iterator[None]:
 
 def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:
     """Compile one module, so that nothing in it says where it was compiled."""
-    flags = _portable_flags(package, root, baseline)
-    if declared.language == "cuda":
-        passed = [part for flag in flags for part in ("-Xcompiler", flag)]
-        more = {"extra_cuda_cflags": [*passed, *declared.options.get("extra_cuda_cflags", [])]}
-        if "compute_capability" not in declared.options:
-            more["compute_capability"] = list(archs)
-    else:
-        more = {"extra_cflags": [*flags, *declared.options.get("extra_cflags", [])]}
-    request, options = request_of(package, root, declared, **more)
+    request, options = request_of(package, root, declared)
+    wanted = Wanted(baseline, () if "compute_capability" in declared.options else tuple(archs))
+    request = portable_request(request, wanted, {root: package})
 
     def read(entry: Entry, key: CacheKey) -> Part:
         data = entry.output(LIBRARY).read_bytes()
         contents = entry.output(CONTENTS).read_text(encoding="utf-8")
         digest = hashlib.sha256(data).hexdigest()
-        platform_name = jax_port.PLATFORMS[declared.language]
-        built = tuple(str(arch) for arch in parse_archs(",".join(key.texts("archs")))) if key.texts("archs") else ()
+        image = library_image(request.language, data, key, baseline)
         record = ModuleRecord(
             language=declared.language,
             image=digest,
@@ -258,8 +250,8 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
             captures_graphs=options.allow_cuda_graph,
         )
         return Part(
-            images={digest: (CodeImage("library", platform_name, len(data), built, baseline), data)},
-            targets=_targets(digest, contents, platform_name, captures_graphs=record.captures_graphs),
+            images={digest: (image, data)},
+            targets=_targets(digest, contents, image.platform, captures_graphs=record.captures_graphs),
             modules={declared.name: record._asdict()},
         )
 
@@ -269,16 +261,9 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
 def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs: bool) -> dict[str, ImageTarget]:
     targets = {}
     for handlers in parse_contents(contents).values():
-        symbol = handlers.graph if captures_graphs and platform_name == "CUDA" else handlers.plain
-        stages = {"execute": symbol} | ({"instantiate": handlers.instantiate} if handlers.instantiate else {})
-        targets[target_name(digest, symbol)] = ImageTarget(digest, platform_name, stages)
+        stages = handlers.stages(captures_graphs=captures_graphs and platform_name == "CUDA")
+        targets[target_name(digest, stages["execute"])] = ImageTarget(digest, platform_name, stages)
     return targets
-
-
-def _portable_flags(package: str, root: Path, baseline: str) -> list[str]:
-    """Return flags of the host compiler that leave the package's folder, and ours, out of messages and names."""
-    names = [f"-ffile-prefix-map={folder}={name}" for folder, name in ((root, package), (INCLUDE_DIR, "brainevent"))]
-    return [*names, *([f"-march={baseline}"] if baseline else [])]
 
 
 def _sources(request: BuildRequest, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:

@@ -317,7 +317,8 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, call: KernelCall) -> l
 
 
 def _lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence[Any]:
-    target = dict(call.targets).get(platform)
+    is_for_several = len(ctx.module_context.platforms) > 1  # branches for one platform are lowered for all of them
+    target = dict(call.targets).get(platform, call.targets[0][1] if is_for_several else None)
     if target is None:
         raise _not_registered(call, platform)
     if call.effect != "ordered" and not jax_internals.is_local(ctx.module_context.axis_context):

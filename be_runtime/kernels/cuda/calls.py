@@ -9,7 +9,7 @@ from typing import NamedTuple
 from be_runtime.call.compiled_function import Converted
 from be_runtime.call.tracing import KernelTarget
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, encode_params
-from be_runtime.kernels.cuda.launcher import Launcher
+from be_runtime.kernels.cuda.launcher import Again, Launcher
 from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
 from be_runtime.request.tools import no_architecture, wanted_archs
@@ -19,10 +19,11 @@ from be_toolchain.find.device_memory import device_archs
 
 
 class Obtained(NamedTuple):
-    """A kernel, and the launcher for its calls."""
+    """A kernel, the launcher for its calls, and a function that compiles it for other architectures."""
 
     kernel: Kernel
     launcher: Launcher
+    again: Again | None = None
 
 
 def new_session() -> Session:
@@ -59,8 +60,8 @@ def launch(
     local : tuple of str, or None
         Numbers of the geometry as arithmetic over the axes of one device, see `Sizes.local`.
     """
-    kernel, launcher = obtained
-    launcher.define(kernel)
+    kernel, launcher, again = obtained
+    launcher.define(kernel, again)
     attributes: Converted = (
         ("kernel", kernel.id),
         ("launch", _words(geometry.encode())),

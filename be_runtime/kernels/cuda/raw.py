@@ -137,7 +137,9 @@ def cuda_kernel(
 
     def obtain() -> Obtained:
         session = new_session()
-        return Obtained(variants.get(session), own_launcher(session))
+        return Obtained(
+            variants.get(session), own_launcher(session), partial(build_raw, kernel, session=session, with_ptx=True)
+        )
 
     options = check_options(
         outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
@@ -166,7 +168,7 @@ def raw_kernel(
     )
 
 
-class Prototype(NamedTuple):
+class RawPrototype(NamedTuple):
     """A kernel as calls see it.
 
     Parameters
@@ -181,13 +183,13 @@ class Prototype(NamedTuple):
     params: tuple[KernelParam, ...]
 
 
-def prototype_of(kernel: RawKernel) -> Prototype:
+def prototype_of(kernel: RawKernel) -> RawPrototype:
     """Read the prototype of a kernel from its source."""
-    return Prototype(kernel.name.base, kernel.name.expression, tuple(read_prototype(kernel.source, kernel.name)))
+    return RawPrototype(kernel.name.base, kernel.name.expression, tuple(read_prototype(kernel.source, kernel.name)))
 
 
 def raw_function(
-    prototype: Prototype,
+    prototype: RawPrototype,
     obtain: Callable[[], Obtained],
     signature: object,
     sizes: Mapping[str, Any],
@@ -198,7 +200,7 @@ def raw_function(
 
     Parameters
     ----------
-    prototype : Prototype
+    prototype : RawPrototype
     obtain : callable
         Function that obtains the kernel, called for each call that is traced.
     signature : str, sequence of str or None

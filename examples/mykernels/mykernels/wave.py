@@ -1,12 +1,16 @@
 """A Numba kernel for GPUs."""
 
-import math
+from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
 from numba import cuda
 
 
 @cuda.jit
-def wave(x, out):
+def wave(x: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
     """Sine of each element."""
     i = cuda.grid(1)
     if i < out.size:

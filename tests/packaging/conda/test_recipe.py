@@ -73,7 +73,7 @@ def test_the_base_holds_the_code_and_its_metadata(lab: Lab, tmp_path: Path):
     (metadata,) = site.glob("brainevent_toolchain-*.dist-info/METADATA")
     required = Parser().parsestr(metadata.read_text()).get_all("Requires-Dist", [])
     plain = {text.partition(">")[0] for text in required if "extra ==" not in text}
-    known = {"jax", "jaxlib", "numpy", "packaging", "rich", "shtab"}
+    known = {"flatbuffers", "jax", "jaxlib", "numpy", "packaging", "rich", "shtab"}
     assert plain == known, "conda's ninja is a program that pip does not know"
     said = prefix.run("be-toolchain", "--version")
     assert said.stdout == f"be_toolchain {be_toolchain.__version__}\n", said.stderr

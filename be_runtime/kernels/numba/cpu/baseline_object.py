@@ -29,7 +29,7 @@ REFUSED = "be refused: "
 
 
 class Order(NamedTuple):
-    """What the process is asked for.
+    """Everything that the process is asked for.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from be_runtime.bundle.carried import Carry
 from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
 from be_runtime.kernels.numba.cpu.llvm_handler import HandlerLayout, at_addresses, compile_handler
 from be_runtime.kernels.numba.cpu.signature import Signature
@@ -83,6 +84,7 @@ class HostFunctions:
         make: Callable[[], HostFunction],
         *alive: object,
         platform: str = jax_port.PLATFORMS["cpp"],
+        carry: Carry | None = None,
     ) -> None:
         """Register a target, and make its function unless the target is known.
 
@@ -98,6 +100,8 @@ class HostFunctions:
             Objects that must live as long as the target.
         platform : str
             Platform's name in JAX.
+        carry : callable, optional
+            Function that makes its code for exported programs.
         """
         with self._lock:
             if target in self._alive:
@@ -112,7 +116,7 @@ class HostFunctions:
             )
             handler = compile_handler(native, signature, function.direct, intrinsics())
             made = {target: lambda: jax_port.capsule(handler.address)}
-            self._registry.add([Target(name=target, platform=platform, content=target)], made)
+            self._registry.add([Target(target, platform, target, carry)], made)
             self._alive[target] = (function, handler, *alive)
 
     def _native(self) -> ctypes.CDLL:

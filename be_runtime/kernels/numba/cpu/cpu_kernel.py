@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from be_runtime.bundle.carried import Carried, Wanted, carried_library
+from be_runtime.bundle.index import CodeImage
 from be_runtime.call.call_options import check_options
 from be_runtime.dtypes import DTYPES
 from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
@@ -15,6 +17,8 @@ from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, compile_entry, versions
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.function_content import function_content
+from be_runtime.load.process import PROCESS
+from be_runtime.xla.jax_port import PLATFORMS
 
 _PREFIX = "be_runtime.numba"
 """Start of the names of the targets."""
@@ -102,7 +106,8 @@ def numba_kernel(
         digest = hashlib.sha256("\0".join((content().digest, str(signature), *versions())).encode()).hexdigest()
         target = f"{_PREFIX}.{name}:{digest}"
         make = partial(compile_entry, dispatcher, signature)
-        host_functions().add(target, name, signature, make, *content().anchors)
+        carry = partial(_carry, dispatcher, signature)
+        host_functions().add(target, name, signature, make, *content().anchors, carry=carry)
         return target
 
     options = check_options(
@@ -110,3 +115,12 @@ def numba_kernel(
     )
     called = called_function(dispatcher.py_func, target_for, lacking=LACKING)
     return host_array_function(called, signature, options)
+
+
+def _carry(dispatcher: Any, signature: Signature, wanted: Wanted) -> Carried:
+    """Return what an exported program carries of a kernel for a signature."""
+    from be_runtime.kernels.numba.cpu.host_library import build_host_kernel, handler_symbol  # few kernels are exported
+
+    data = build_host_kernel(dispatcher, signature, PROCESS.session(), wanted.baseline or "generic")
+    image = CodeImage("library", PLATFORMS["cpp"], len(data), (), wanted.baseline)
+    return carried_library(image, data, {"execute": handler_symbol(dispatcher.py_func.__name__, signature)})

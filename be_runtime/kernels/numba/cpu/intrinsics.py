@@ -73,7 +73,8 @@ def intrinsics(reporter: Reporter = report_by_python) -> Intrinsics:
         inner = function.get_call_type(typing_context, (data, extents), {})
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return call_and_report(context, builder, function.dispatcher, inner, *arguments[1:], reporter=reporter)
+            _, data, extents, message = arguments
+            return call_and_report(context, builder, function.dispatcher, inner, data, extents, message, reporter)
 
         return types.int32(function, data, extents, message), generate
 

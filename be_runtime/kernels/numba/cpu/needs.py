@@ -1,4 +1,4 @@
-"""What a Numba kernel's machine code needs from its process, and why it can't be built ahead of time. Pure."""
+"""Functions that a Numba kernel's machine code needs, and why it can't be built ahead of time with them. Pure."""
 
 from __future__ import annotations
 

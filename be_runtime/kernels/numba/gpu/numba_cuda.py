@@ -124,13 +124,14 @@ def numba_cuda_kernel(
 
     def obtain(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> Obtained:
         session = new_session()
-        return Obtained(variants.get(inputs, outs, session), own_launcher(session))
+        again = partial(build_numba, variants.kernel(inputs, outs), session=session, with_ptx=True)
+        return Obtained(variants.get(inputs, outs, session), own_launcher(session), again)
 
     sizes = {"grid": grid, "block": block, "launch_dims": launch_dims, "shared_mem": shared_mem}
     return numba_function(prototype, obtain, signature, sizes, threads_per_block, options)
 
 
-class Prototype(NamedTuple):
+class NumbaPrototype(NamedTuple):
     """A kernel as calls see it.
 
     Parameters
@@ -146,20 +147,20 @@ class Prototype(NamedTuple):
     doc: str | None
 
 
-def prototype_of(dispatcher: Any, signature: object) -> Prototype:
+def prototype_of(dispatcher: Any, signature: object) -> NumbaPrototype:
     """Read the prototype of a kernel."""
     function = dispatcher.py_func
-    return Prototype(function.__name__, () if signature is None else parameter_names(function), function.__doc__)
+    return NumbaPrototype(function.__name__, () if signature is None else parameter_names(function), function.__doc__)
 
 
-def takes_batches(prototype: Prototype, signature: object, options: Options) -> bool:
+def takes_batches(prototype: NumbaPrototype, signature: object, options: Options) -> bool:
     """Return whether a call may have a batch."""
     declared = read_signature(prototype.name, signature, prototype.parameters)
     return default_method(options, declared).vmap_method in BATCHING_METHODS
 
 
 def numba_function(
-    prototype: Prototype,
+    prototype: NumbaPrototype,
     obtain: Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained],
     signature: object,
     sizes: Mapping[str, Any],
@@ -170,7 +171,7 @@ def numba_function(
 
     Parameters
     ----------
-    prototype : Prototype
+    prototype : NumbaPrototype
     obtain : callable
         Function of the inputs and outputs of a call that obtains the kernel for them.
     signature : str, sequence of str or None
@@ -211,10 +212,15 @@ class _Variants:
         self._made: dict[object, Kernel] = {}
         self._lock = ThreadLock()
 
+    def kernel(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> NumbaKernel:
+        """Return the kernel for these arrays, not compiled."""
+        return NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
+
     def get(self, inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec], session: Session) -> Kernel:
         """Return the kernel for these arrays and for the current devices of the process."""
+        kernel = self.kernel(inputs, outs)
+        check_arrays(kernel)
         archs = choose_archs(None, session)
-        kernel = NumbaKernel(self._dispatcher, tuple(inputs), tuple(outs), self._with_batch)
         known = (tuple(kernel.types_text()), archs)
         with self._lock:
             if known not in self._made:
@@ -222,10 +228,12 @@ class _Variants:
             return self._made[known]
 
 
-def _check_inputs(function: Callable[..., Any], names: Sequence[str]) -> None:
-    """Refuse writes to a read-only array that Numba allows, as far as the kernel's bytecode shows them."""
+def check_arrays(kernel: NumbaKernel) -> None:
+    """Check that a kernel takes its arrays, and that its bytecode shows no writes to inputs that Numba allows."""
+    function = kernel.dispatcher.py_func
+    names = check_count(function, len(kernel.inputs), len(kernel.outs))
     written = direct_writes(function)
-    name = next((each for each in names if each in written), None)
+    name = next((each for each in names[: len(kernel.inputs)] if each in written), None)
     if name is not None:
         raise ArgumentError(
             f"the kernel {function.__name__} has {written[name]} on the input {name}",
@@ -241,8 +249,6 @@ def build_numba(kernel: NumbaKernel, archs: tuple[Arch, ...], session: Session, 
     with_ptx : bool
         True for PTX too, see `compile_numba`.
     """
-    names = check_count(kernel.dispatcher.py_func, len(kernel.inputs), len(kernel.outs))
-    _check_inputs(kernel.dispatcher.py_func, names[: len(kernel.inputs)])
     content = function_content(kernel.dispatcher)
     if content.anchors:
         images = compile_numba(kernel, archs, with_ptx=with_ptx)

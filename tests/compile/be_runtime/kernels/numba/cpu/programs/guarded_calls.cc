@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <vector>
 
 namespace {
 

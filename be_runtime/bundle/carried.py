@@ -1,0 +1,69 @@
+"""What an exported program carries of a target, and what a target's maker is asked for. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from be_runtime.bundle.index import CodeImage, target_name
+
+
+class Wanted(NamedTuple):
+    """What the code of a target is wanted for.
+
+    Parameters
+    ----------
+    baseline : str
+        Level of instructions of host code, such as ``"x86-64-v3"``; empty for that of every such machine.
+    archs : tuple of str
+        Architectures of device code, such as ``"9.0"``; empty for those that it was compiled for.
+    kernel : str
+        Id of the kernel that a call of the launcher names; empty for other targets.
+    """
+
+    baseline: str
+    archs: tuple[str, ...] = ()
+    kernel: str = ""
+
+
+class Carried(NamedTuple):
+    """The code of a target.
+
+    Parameters
+    ----------
+    library : str
+        Hash of the library that has the handlers.
+    stages : dict of str to str
+        Symbol of the handler for each stage.
+    images : dict of str to (CodeImage, bytes)
+        The library, and images of the kernel, by hash.
+    symbol : str
+        Last part of the target's name; by default the symbol of its handler.
+    kernel : str
+        Id of the kernel, by its content.
+    kernels : dict
+        Its row in the index.
+    """
+
+    library: str
+    stages: Mapping[str, str]
+    images: Mapping[str, tuple[CodeImage, bytes]]
+    symbol: str = ""
+    kernel: str = ""
+    kernels: Mapping[str, object] = {}
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return target_name(self.library, self.symbol or self.stages["execute"])
+
+
+Carry = Callable[[Wanted], Carried]
+"""Function that makes a target's code as it is wanted."""
+
+
+def carried_library(image: CodeImage, data: bytes, stages: Mapping[str, str]) -> Carried:
+    """Return the code of a target that needs one library."""
+    digest = hashlib.sha256(data).hexdigest()
+    return Carried(digest, stages, {digest: (image, data)})

@@ -1,0 +1,22 @@
+"""The command ``show``: tells which kernels a file or folder holds."""
+
+from __future__ import annotations
+
+import argparse
+
+from be_runtime.cli.answer import Answer
+from be_runtime.ship.show import describe_file, render_description
+
+
+def run(arguments: argparse.Namespace) -> Answer:
+    """Describe what was built ahead of time, without loading it.
+
+    Raises
+    ------
+    ArgumentError
+        There is nothing of the kind.
+    LoadError
+        It is damaged, or of a format that this release does not read.
+    """
+    found = describe_file(arguments.file)
+    return Answer("\n".join(map(render_description, found)), {"bundles": found})

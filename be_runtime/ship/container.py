@@ -1,0 +1,87 @@
+"""The file of an exported program: a zip of its index, its StableHLO and its images, with a hash over all of it.
+
+Images are not compressed: they are hashed and mapped from where they lie. Every file has the same date, so that equal
+programs are equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zipfile
+from collections.abc import Mapping
+from functools import partial
+
+from be_runtime.bundle.index import INDEX, Index, image_file, render_index
+from be_runtime.bundle.mapped_images import Bundle, open_zip
+from be_runtime.errors import LoadError
+
+PROGRAM = "program.stablehlo"
+"""Name of what JAX exported."""
+
+_SEAL = b"sha256 of what comes before: "
+_SEAL_BYTES = len(_SEAL) + 64
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -> bytes:
+    """Write the file of a program.
+
+    Parameters
+    ----------
+    index : Index
+    program : bytes
+    images : dict of str to bytes
+        Images by hash.
+    """
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for digest in sorted(images):
+            archive.writestr(zipfile.ZipInfo(image_file(digest, index.images[digest]), _DATE), images[digest])
+        for name, data in ((PROGRAM, program), (INDEX, render_index(index).encode())):
+            archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)
+        archive.comment = b" " * _SEAL_BYTES  # the zip says how long it is
+    body = out.getvalue()[:-_SEAL_BYTES]
+    return body + _seal(body)
+
+
+def open_container(data: bytes, where: str) -> tuple[Bundle, bytes]:
+    """Open the file of a program, whose hash is checked first.
+
+    Returns
+    -------
+    tuple of (Bundle, bytes)
+        The bundle, and what JAX exported.
+
+    Raises
+    ------
+    LoadError
+        It is no program, only a part of one, damaged, or of a format or ABI that this release does not read.
+    """
+    view = memoryview(data)
+    if bytes(view[-_SEAL_BYTES:][: len(_SEAL)]) != _SEAL:
+        raise LoadError(
+            f"{where} is not an exported program, or only a part of one",
+            hints=("be_runtime.export makes them", "copy it again"),
+        )
+    if bytes(view[-_SEAL_BYTES:]) != _seal(view[:-_SEAL_BYTES]):
+        raise LoadError(f"{where} is damaged: its bytes are not those that were saved", hints=("copy it again",))
+    bundle, archive = open_zip(data, where)
+    if not bundle.table.program:
+        raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
+    return bundle._replace(read=partial(_read, archive, view)), archive.read(PROGRAM)
+
+
+def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> bytes | memoryview:
+    """Return a file of the container, one that is not compressed without a copy."""
+    info = archive.getinfo(name)
+    if info.compress_type != zipfile.ZIP_STORED:
+        return archive.read(name)
+    lengths = view[info.header_offset + 26 : info.header_offset + 30]  # of its name, and of a field that follows
+    start = info.header_offset + 30 + sum(struct.unpack("<HH", lengths))
+    return view[start : start + info.file_size]
+
+
+def _seal(body: bytes | memoryview) -> bytes:
+    return _SEAL + hashlib.sha256(body).hexdigest().encode()

@@ -1,0 +1,108 @@
+"""The contents of a file or folder with kernels: an exported program, a package, or the packages in a wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from be_runtime.bundle.index import INDEX, parse_index
+from be_runtime.bundle.mapped_images import Bundle, open_folder
+from be_runtime.bundle.module_record import ModuleRecord
+from be_runtime.errors import ArgumentError
+from be_runtime.kernels.cuda.records import archs_of
+from be_runtime.ship.container import PROGRAM, open_container
+from be_runtime.ship.package import KERNELS
+
+
+def describe_file(path: Path) -> list[dict[str, Any]]:
+    """Describe each bundle in a file or folder; the bytes of its images are checked, and nothing is loaded.
+
+    Raises
+    ------
+    ArgumentError
+        There is none.
+    LoadError
+        It is damaged, or of a format that this release does not read.
+    """
+    data = _contents(path)
+    seal = {"sha256": hashlib.sha256(data).hexdigest()} if data else {}
+    found = [{**_describe(bundle), **seal} for bundle in _bundles(path, data)]
+    if not found:
+        raise ArgumentError(
+            f"{path} has no kernels that were built ahead of time",
+            hints=(
+                "pass an exported program, a wheel, or the folder of a package",
+                "python -m be_runtime build makes them",
+            ),
+        )
+    return found
+
+
+def _contents(path: Path) -> bytes:
+    """Return the bytes of a file; none of a folder."""
+    try:
+        return b"" if path.is_dir() else path.read_bytes()
+    except OSError as error:
+        raise ArgumentError(f"{path} can't be read: {error.strerror}") from error
+
+
+def _bundles(path: Path, data: bytes) -> Iterator[Bundle]:
+    if path.is_dir():
+        yield from filter(None, (open_folder(folder) for folder in (path, path / KERNELS)))
+        return
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except zipfile.BadZipFile:
+        yield open_container(data, str(path))[0]  # which says what is wrong
+        return
+    if PROGRAM in archive.namelist():
+        yield open_container(data, str(path))[0]
+    for name in (each for each in archive.namelist() if each.endswith(f"{KERNELS}/{INDEX}")):
+        folder = name.rpartition("/")[0]
+        where = f"{path}: {folder}"
+        yield Bundle(where, parse_index(archive.read(name), where), partial(_read_below, archive, folder))
+
+
+def _read_below(archive: zipfile.ZipFile, folder: str, name: str) -> bytes:
+    return archive.read(f"{folder}/{name}")
+
+
+def _describe(bundle: Bundle) -> dict[str, Any]:
+    table = bundle.table
+    for digest in table.images:
+        bundle.image(digest)
+    return {
+        "where": bundle.where,
+        "machine": table.machine,
+        "program": dict(table.program),
+        "modules": {name: sorted(ModuleRecord(**row).contents()) for name, row in table.modules.items()},
+        "functions": sorted(table.functions),
+        "kernels": {row["name"]: list(archs_of(row)) for row in table.kernels.values()},
+        "targets": {name: target.platform for name, target in table.targets.items()},
+        "images": {digest: image._asdict() for digest, image in table.images.items()},
+    }
+
+
+def render_description(described: dict[str, Any]) -> str:
+    """Write a description as text."""
+    program, lines = described["program"], [described["where"]]
+    if program:
+        types = f"{program['function']}({', '.join(program['in'])}) -> ({', '.join(program['out'])})"
+        devices = f" on {program['devices']} devices" if program["devices"] > 1 else ""
+        lines.append(f"  program  {types} for {', '.join(program['platforms'])}{devices}")
+        lines.append(f"  made by  {program['made_by']} and JAX {program['jax']}")
+    lines += [f"  sha256   {described['sha256']}"] if "sha256" in described else []
+    lines.append(f"  machine  {described['machine']}")
+    lines += [f"  module   {name}: {', '.join(functions)}" for name, functions in described["modules"].items()]
+    lines += [f"  kernel   {name}" for name in described["functions"]]
+    lines += [f"  launched {name}: {', '.join(archs)}" for name, archs in described["kernels"].items()]
+    lines += [f"  target   {name} for {platform}" for name, platform in described["targets"].items()]
+    for digest, image in described["images"].items():
+        what = " ".join(filter(None, (image["kind"], image["platform"], image["baseline"], ", ".join(image["archs"]))))
+        lines.append(f"  image    {digest[:32]} {image['size'] / 1024:.1f} KiB, {what}")
+    return "\n".join(lines)

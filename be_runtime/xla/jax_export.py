@@ -1,0 +1,205 @@
+"""JAX's exported programs: made, and their custom calls given other names."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from be_runtime.errors import LoadError
+from be_runtime.xla.jax_internals import mlir
+from be_runtime.xla.partition import TARGET as PARTITIONER
+
+Rename = Callable[[str, str], tuple[str, str]]
+"""Function from the target of a call, and the kernel that it names, to others; an empty text stands for no kernel."""
+
+_KERNEL = "kernel"
+"""Attribute of the launcher's calls that names the kernel."""
+
+_CONFIGS = ("backend_config", "mhlo.backend_config")
+"""Where a call has its attributes; JAX writes the second one, which older JAX reads too."""
+
+
+def export_program(
+    function: Any,
+    args: Sequence[Any],
+    platforms: Sequence[str] | None,
+    targets: Callable[[], Sequence[str]],
+    rename: Rename,
+) -> Any:
+    """Export a function with JAX, and rename its calls.
+
+    Parameters
+    ----------
+    function : callable
+        A jitted function.
+    args : sequence
+        Arrays, or shapes and dtypes.
+    platforms : sequence of str or None
+    targets : callable
+        Function that returns the targets that may be in the program, although JAX knows nothing of them.
+    rename : callable
+
+    Raises
+    ------
+    LoadError
+        A package that ``jax.export`` needs is not installed.
+    """
+    export = _jax_export()
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    jitted.trace(*args)  # most kernels are registered when they are traced
+    known = list(targets())
+    while True:
+        try:
+            program = export.export(jitted, platforms=platforms, disabled_checks=_checks([*known, PARTITIONER]))(*args)
+        except ValueError:
+            if known == (known := list(targets())):  # no more were registered while it was lowered
+                raise
+        else:
+            return _renamed(program, rename)
+
+
+def write_program(program: Any) -> bytes:
+    """Return the bytes of an exported program.
+
+    Raises
+    ------
+    LoadError
+        A package that ``jax.export`` needs is not installed.
+    """
+    _jax_export()
+    return bytes(program.serialize())
+
+
+def read_program(data: bytes) -> Any:
+    """Read what `write_program` wrote, and register what programs over several devices need.
+
+    Raises
+    ------
+    LoadError
+        JAX can't read it, or a package that ``jax.export`` needs is not installed.
+    """
+    export = _jax_export()
+    try:
+        return export.deserialize(bytearray(data))
+    except ValueError as error:
+        raise LoadError(
+            f"JAX {jax.__version__} can't read the exported program: {error}",
+            hints=("export it again with this JAX", "or install the JAX that exported it; see show"),
+        ) from error
+
+
+def callable_program(program: Any) -> Callable[..., Any]:
+    """Return a program as a function that is compiled on its first call."""
+    return jax.jit(program.call)
+
+
+def describe_program(program: Any) -> dict[str, Any]:
+    """Describe a program for people who look into its file."""
+    return {
+        "function": program.fun_name,
+        "in": [each.str_short() for each in program.in_avals],
+        "out": [each.str_short() for each in program.out_avals],
+        "platforms": list(program.platforms),
+        "devices": program.nr_devices,
+        "jax": jax.__version__,
+    }
+
+
+def default_platforms() -> list[str]:
+    """Return the platform that a program is exported for unless another one is named."""
+    return [jax.default_backend()]
+
+
+def device_archs() -> dict[str, list[str]]:
+    """Return JAX's platforms on this machine, by the names in bundles, and the architectures of their devices."""
+    archs: dict[str, list[str]] = {"cpu": []}
+    for device in jax.local_devices():
+        if device.platform in ("cuda", "gpu"):
+            archs.setdefault("CUDA", []).append(str(device.compute_capability))
+    return archs
+
+
+def _jax_export() -> Any:
+    try:
+        import flatbuffers  # noqa: F401 - jax.export needs it, and says so only when it writes
+        import jax.export
+    except ImportError as error:
+        raise LoadError(
+            f"jax.export needs the package {error.name}, which is not installed",
+            hints=(f"pip install {error.name}",),
+        ) from error
+    return jax.export
+
+
+def _checks(targets: Sequence[str]) -> list[Any]:
+    return [_jax_export().DisabledSafetyCheck.custom_call(name) for name in targets]
+
+
+def _renamed(program: Any, rename: Rename) -> Any:
+    """Return a program whose calls have other targets and kernels."""
+    used = set()
+    with mlir.make_ir_context() as context, ir.Location.unknown(context):
+        module = stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
+        for call in _custom_calls(module.operation):
+            used.add(_rename_call(call, rename))
+        data = _serialize(module)
+    checks = tuple(_checks(sorted(used)))
+    return dataclasses.replace(program, mlir_module_serialized=data, disabled_safety_checks=checks)
+
+
+def _serialize(module: Any) -> bytes:
+    """Write a module for JAX of a month ago and newer, as ``jax.export`` does."""
+    month = stablehlo.StablehloCompatibilityRequirement.WEEK_4
+    version = stablehlo.get_version_from_compatibility_requirement(month)
+    try:
+        return bytes(stablehlo.serialize_portable_artifact(module, version))
+    except ValueError:  # it has operations of Shardy
+        return bytes(stablehlo.serialize_portable_artifact(module, version, allow_other_dialects=True))
+
+
+def _custom_calls(operation: Any) -> Iterator[Any]:
+    for region in operation.regions:
+        for block in region:
+            for each in block:
+                if each.operation.name == "stablehlo.custom_call":
+                    yield each.operation
+                yield from _custom_calls(each.operation)
+
+
+def _rename_call(call: Any, rename: Rename) -> str:
+    """Change the names in one call, or in the call that the partitioner will make of it; the target of the call."""
+    known = _named(call.attributes)
+    target = _text(known["call_target_name"])
+    if target == PARTITIONER:
+        fields = json.loads(_text(known["backend_config"]))
+        kernel = fields["attributes"].get(_KERNEL, "")
+        fields["target"], renamed = rename(fields["target"], kernel.strip('"'))
+        if kernel:
+            fields["attributes"][_KERNEL] = f'"{renamed}"'
+        call.attributes["backend_config"] = ir.StringAttr.get(json.dumps(fields, sort_keys=True))
+        return target
+    place = next((each for each in _CONFIGS if isinstance(known.get(each), ir.DictAttr)), "")
+    attributes = _named(known[place]) if place else {}
+    kernel = _text(attributes.get(_KERNEL))
+    name, renamed = rename(target, kernel)
+    if renamed != kernel:
+        call.attributes[place] = ir.DictAttr.get({**attributes, _KERNEL: ir.StringAttr.get(renamed)})
+    call.attributes["call_target_name"] = ir.StringAttr.get(name)
+    return name
+
+
+def _named(attributes: Any) -> dict[str, Any]:
+    """Return attributes by name; what iteration over them yields differs between releases."""
+    pairs = [attributes[index] for index in range(len(attributes))]
+    return {each.name: each.attr for each in pairs}
+
+
+def _text(attribute: Any) -> str:
+    """Return the text of an attribute; empty if it is none."""
+    return str(attribute.value) if isinstance(attribute, ir.StringAttr) else ""

@@ -1,0 +1,304 @@
+"""Programs that carry their kernels: exported here, and run by processes without sources, cache or compiler."""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import be_runtime
+from be_runtime import ArgumentError, CompiledModule, LoadError, RegistrationError
+from be_runtime.bundle import baseline
+from tests.support.runtime import ROOT, environment, run_python
+
+SOURCE = """
+#include "brainevent/common.h"
+// @BE smooth arg[n] attr.by:float32 ret[n]:like(0)
+void smooth(const BE::Tensor x, float by, BE::Tensor y) {
+  const float* in = x.data_ptr<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = in[i] * by + in[i] * in[i];
+}
+// @BE sums arg[b k] ret[b]:like(0) parallel[b]
+void sums(const BE::Tensor x, BE::Tensor y) {
+  for (int64_t i = 0; i < x.size(0); ++i) {
+    y.data_ptr<float>()[i] = 0;
+    for (int64_t j = 0; j < x.size(1); ++j) y.data_ptr<float>()[i] += x.data_ptr<float>()[i * x.size(1) + j];
+  }
+}
+"""
+X = np.linspace(-3, 3, 64, dtype=np.float32)
+BARE = {"PYTHONPATH": str(ROOT), "BE_CACHE_DIR": "/proc/none", "HOME": "/proc/none", "PATH": "/nowhere"}
+USE = """
+import sys, numpy as np, jax, be_runtime
+program = be_runtime.load_exported(sys.argv[1])
+x = np.load(sys.argv[2])
+np.save(sys.argv[3], jax.jit(program.call, donate_argnums=0)(jax.numpy.asarray(x)))
+print(program, len(be_runtime.list_registered_targets()))
+"""
+
+
+@pytest.fixture(scope="module")
+def module() -> CompiledModule:
+    return be_runtime.load_cpp_inline("shipped_program", SOURCE)
+
+
+@pytest.fixture(scope="module")
+def program(module: CompiledModule) -> be_runtime.ExportedProgram:
+    """A program with a call of a classic target, one under `vmap`, and one in a loop."""
+    columns: Any = jax.vmap(lambda row: module.smooth(row, by=1.1), in_axes=1, out_axes=1)
+    smooth: Any = jax.ffi.ffi_call("shipped_program.smooth", jax.ShapeDtypeStruct((64,), jnp.float32))
+
+    def run(x: Any) -> Any:
+        y = columns(x.reshape(8, 8)).ravel() + smooth(x, by=np.float32(0.5))
+        return jax.lax.fori_loop(0, 3, lambda _, each: module.smooth(each, by=0.3), y)
+
+    return be_runtime.export(jax.jit(run), X)
+
+
+def use(path: Path, x: np.ndarray, code: str = USE, **environ: str) -> tuple[np.ndarray, str]:
+    """Call a program in a process that has nothing but Python."""
+    given, made = path.with_suffix(".x.npy"), path.with_suffix(".y.npy")
+    np.save(given, x)
+    done = run_python(code, str(path), str(given), str(made), env={**BARE, **environ}, cwd=path.parent)
+    return np.load(made), done.stdout
+
+
+def test_a_program_runs_where_nothing_is_and_gives_the_same_bits(program: be_runtime.ExportedProgram, tmp_path: Path):
+    """They are the bits of code for the same instructions; this machine's usual code gives others."""
+    found, said = use(program.save(tmp_path / "program.be"), X)
+    assert said == "<program run(float32[64]) -> (float32[64]) for cpu> 1\n"
+
+    def bits(*flags: str) -> bytes:
+        built = be_runtime.load_cpp_inline("same", SOURCE, extra_cflags=flags, auto_register=False)
+        y = jax.vmap(lambda row: built.smooth(row, by=1.1), in_axes=1, out_axes=1)(X.reshape(8, 8)).ravel()
+        y = y + built.smooth(X, by=0.5)
+        for _ in range(3):
+            y = built.smooth(y, by=0.3)
+        return np.asarray(y).tobytes()
+
+    assert found.tobytes() == bits("-march=x86-64-v3")
+    assert found.tobytes() != bits()
+
+
+def test_several_kernels_share_an_image_and_may_be_exported_again(
+    module: CompiledModule, program: be_runtime.ExportedProgram
+):
+    other = be_runtime.export(lambda x: module.sums(module.smooth(x, by=2.0).reshape(8, 8)), X)
+    first, second = be_runtime.load_exported(program), be_runtime.load_exported(bytes(other))
+    digests = {target.split(".")[1] for target in be_runtime.list_registered_targets() if "smooth" in target}
+    again = be_runtime.load_exported(be_runtime.export(lambda x: second.call(first.call(x)), X))
+    assert {each.split(".")[1] for each in be_runtime.list_registered_targets() if "smooth" in each} == digests
+    np.testing.assert_array_equal(again.call(X), second.call(first.call(X)))
+    assert (again.nr_devices, again.platforms, again.out_avals[0].shape) == (1, ("cpu",), (8,))
+
+
+def test_numba_kernels_are_carried_unless_they_need_numba(tmp_path: Path):
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def half(x, y):
+        for i in range(x.size):
+            y[i] = x[i] / 2
+
+    @numba.njit
+    def through_memory(x, y):
+        y[:] = np.sort(x)
+
+    kernel = be_runtime.numba_kernel(half, signature="arg[n] ret[n]:like(0)")
+    found, _ = use(be_runtime.export(kernel, X).save(tmp_path / "numba.be"), X)
+    np.testing.assert_array_equal(found, X / 2)
+    needing = be_runtime.numba_kernel(through_memory, signature="arg[n] ret[n]:like(0)")
+    with pytest.raises(be_runtime.BuildError, match="through_memory can't be built ahead of time"):
+        be_runtime.export(needing, X)
+
+
+def test_a_program_over_several_devices(tmp_path: Path):
+    """The partitioner's call of the kernel names the image that is carried."""
+    author = f"""
+import sys, jax, numpy as np, be_runtime
+module = be_runtime.load_cpp_inline("shipped_program", {SOURCE!r})
+mesh = jax.sharding.Mesh(np.array(jax.devices()), "d")
+sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+x = jax.device_put(np.arange(64, dtype=np.float32).reshape(16, 4), sharding)
+be_runtime.export(jax.jit(module.sums, in_shardings=sharding, out_shardings=sharding), x).save(sys.argv[1])
+"""
+    loads = """
+import sys, jax, numpy as np, be_runtime
+program = be_runtime.load_exported(sys.argv[1])
+sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), "d"), jax.sharding.PartitionSpec("d"))
+compiled = jax.jit(program.call).lower(jax.device_put(np.load(sys.argv[2]), sharding)).compile()
+np.save(sys.argv[3], jax.jit(program.call)(jax.device_put(np.load(sys.argv[2]), sharding)))
+print(program.nr_devices, compiled.as_text().count("all-gather"))
+"""
+    devices = "--xla_force_host_platform_device_count=4"
+    path = tmp_path / "sharded.be"
+    run_python(author, str(path), env=environment(XLA_FLAGS=devices))
+    x = np.arange(64, dtype=np.float32).reshape(16, 4)
+    found, said = use(path, x, loads, XLA_FLAGS=devices)
+    np.testing.assert_array_equal(found, x.sum(1))
+    assert said == "4 0\n"
+
+
+def test_every_flipped_byte_is_refused(program: be_runtime.ExportedProgram):
+    data = bytearray(program)
+    places = {*range(0, len(data), 97), *range(len(data) - 300, len(data))}
+    for place in places:
+        data[place] ^= 0x20
+        with pytest.raises(LoadError):
+            be_runtime.load_exported(bytes(data))
+        data[place] ^= 0x20
+    for end in (0, 10, 5000, len(data) - 1):
+        with pytest.raises(LoadError, match="not an exported program, or only a part of one"):
+            be_runtime.load_exported(bytes(data[:end]))
+    be_runtime.load_exported(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("be_runtime.bundle.index.FORMAT", 2, "has format 2, and this be_runtime reads format 1"),
+        ("be_runtime.bundle.index.FORMAT", 0, "has format 0"),
+        ("be_runtime.bundle.index.ABI", 99, "was made for ABI 99, but this be_runtime has ABI 1"),
+        ("be_runtime.ship.program.platform.machine", lambda: "riscv64", "was built for riscv64"),
+    ],
+)
+def test_files_of_other_releases_and_machines(
+    module: CompiledModule, monkeypatch: pytest.MonkeyPatch, place: str, value: object, message: str
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(place, value)
+        data = be_runtime.export(module.sums, X.reshape(8, 8))
+    with pytest.raises(LoadError, match=message):
+        be_runtime.load_exported(data)
+
+
+def test_a_cpu_that_lacks_instructions_is_told_which(module: CompiledModule, monkeypatch: pytest.MonkeyPatch):
+    data = be_runtime.export(lambda x: module.smooth(x, by=7.0), X, baseline="x86-64-v4")
+    monkeypatch.setattr(baseline, "_flags", lambda _: baseline.required_flags("x86-64-v3"))
+    with pytest.raises(LoadError, match=r"needs a CPU of level x86-64-v4, and this one lacks avx512bw"):
+        be_runtime.load_exported(data)
+
+
+def test_what_the_caller_checks_comes_first(program: be_runtime.ExportedProgram):
+    seen: list[bytes] = []
+    wrong = hashlib.sha256(b"").hexdigest()
+    with pytest.raises(LoadError, match="not the expected program"):
+        be_runtime.load_exported(b"garbage", expected_sha256=wrong, verify=seen.append)
+    with pytest.raises(LoadError, match="verify returned False"):
+        be_runtime.load_exported(b"garbage", verify=lambda data: data != b"garbage")
+    assert not seen
+    right = hashlib.sha256(program).hexdigest()
+    be_runtime.load_exported(program, expected_sha256=right.upper(), verify=seen.append)
+    assert seen == [program]
+
+
+def test_a_file_that_others_may_write_is_refused(program: be_runtime.ExportedProgram, tmp_path: Path):
+    path = program.save(tmp_path / "program.be")
+    be_runtime.load_exported(path)
+    path.chmod(0o666)
+    with pytest.raises(LoadError, match=r"program.be, which can be written by other users \(mode 666\)"):
+        be_runtime.load_exported(path)
+    path.chmod(0o644)
+    tmp_path.chmod(0o777)
+    with pytest.raises(LoadError, match=f"{tmp_path}, which can be written by other users"):
+        be_runtime.load_exported(path)
+    with pytest.raises(ArgumentError, match="can't be read: No such file"):
+        be_runtime.load_exported(tmp_path / "absent")
+    with pytest.raises(ArgumentError, match="can't be written: No such file"):
+        program.save(tmp_path / "absent" / "program.be")
+
+
+def test_what_can_not_be_exported_is_named(module: CompiledModule):
+    be_runtime.register_ffi_target("bare_handler", module.get_handler("sums"))
+    out = jax.ShapeDtypeStruct((8,), jnp.float32)
+    with pytest.raises(RegistrationError, match="'bare_handler' can't be exported"):
+        be_runtime.export(jax.ffi.ffi_call("bare_handler", out), X.reshape(8, 8))
+    jax.ffi.register_ffi_target("not_ours", module.get_handler("sums"), platform="cpu")
+    with pytest.raises(ValueError, match="no compatibility guarantees"):
+        be_runtime.export(jax.ffi.ffi_call("not_ours", out), X.reshape(8, 8))
+    for options, message in (({"platforms": ["tpu"]}, "there are: cpu, cuda"), ({"baseline": "v9"}, "is not a level")):
+        with pytest.raises(ArgumentError, match=message):
+            be_runtime.export(module.sums, X.reshape(8, 8), **options)
+
+
+def test_without_flatbuffers_it_says_what_to_install(
+    program: be_runtime.ExportedProgram, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    with pytest.raises(LoadError, match="needs the package flatbuffers") as caught:
+        be_runtime.load_exported(program)
+    assert caught.value.hints == ("pip install flatbuffers",)
+
+
+def test_a_hundred_calls_cost_little(module: CompiledModule, tmp_path: Path):
+    def run(x: Any) -> Any:
+        for index in range(100):
+            x = module.smooth(x, by=float(index))
+        return x
+
+    path = be_runtime.export(run, X).save(tmp_path / "long.be")
+    with zipfile.ZipFile(path) as archive:
+        images = sum(row.file_size for row in archive.infolist() if row.filename.startswith("images/"))
+    assert path.stat().st_size <= 1.05 * images + 300 * 100
+
+
+CACHED = f"""
+import logging, sys, numpy as np, jax, be_runtime
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+module = be_runtime.load_cpp_inline("cached_kernel", {SOURCE!r}.replace("in[i] * by", sys.argv[1]), auto_register=False)
+print(float(jax.jit(lambda x: module.smooth(x, by=2.0))(np.ones(3, np.float32)).sum()), "is the sum")
+"""
+
+
+def test_the_persistent_cache_hits_for_the_same_kernel_alone(tmp_path: Path):
+    def hits(expression: str) -> tuple[bool, str]:
+        said = run_python(CACHED, expression, env=environment(JAX_COMPILATION_CACHE_DIR=str(tmp_path))).stdout
+        line = next(line for line in said.splitlines() if "is the sum" in line)
+        return "Persistent compilation cache hit for 'jit__lambda'" in said, line.partition(" ")[0]
+
+    assert hits("in[i] * by") == (False, "9.0")
+    assert hits("in[i] * by") == (True, "9.0")
+    assert hits("in[i] + by") == (False, "12.0")
+
+
+LACKING = f"""
+import sys, numpy as np, jax, be_runtime
+from pathlib import Path
+from jax.experimental import serialize_executable
+x, trees = np.ones((8, 8), np.float32), [jax.tree_util.tree_structure(each) for each in (((0,), dict()), 0)]
+def load():
+    return be_runtime.load_cpp_inline("shipped_program", {SOURCE!r}, auto_register=False)
+def run():
+    return serialize_executable.deserialize_and_load(Path("executable").read_bytes(), *trees)(x)
+if sys.argv[1] == "save":
+    compiled = jax.jit(lambda x: load().sums(x)).lower(x).compile()
+    Path("executable").write_bytes(serialize_executable.serialize(compiled)[0])
+else:
+    try:
+        run()
+    except jax.errors.JaxRuntimeError as error:
+        print(str(error).splitlines()[0])
+    load().sums(x)
+    print(run()[0])
+"""
+
+
+def test_a_serialized_executable_says_which_kernel_it_lacks(tmp_path: Path):
+    """It runs once the kernel is loaded."""
+    alone = environment(XLA_FLAGS=None)  # with one device
+    run_python(LACKING, "save", env=alone, cwd=tmp_path)
+    lacking, found = run_python(LACKING, "run", env=alone, cwd=tmp_path).stdout.splitlines()
+    assert "No FFI handler registered for be." in lacking
+    assert ".be_ffi_shipped_program_sums on a platform" in lacking
+    assert found == "8.0"

@@ -1,0 +1,59 @@
+"""Raw and Numba CUDA kernels that were built ahead of time, on a device: by machine code, and by PTX alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.packages import TABLES, run_beside, write_package
+from tests.support.runtime import environment, without_compilers
+
+pytest.importorskip("numba.cuda")
+
+CALLS = """
+import jax, jax.numpy as jnp, numpy as np, shipped
+ops = shipped.ops
+x = jnp.arange(64.0)
+same = np.testing.assert_array_equal
+same(jax.jit(ops.scale)(x), 2 * np.arange(64))
+same(ops.scale(x, by=3.0), 3 * np.arange(64))
+same(jax.jit(ops.wave)(x), np.arange(64) / 2)
+rows = jnp.arange(192.0).reshape(3, 64)
+same(jax.vmap(ops.scale)(rows), 2 * np.asarray(rows))
+same(jax.jit(jax.vmap(ops.wave))(rows), np.asarray(rows) / 2)
+try:
+    ops.wave(jnp.arange(64))
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("only_ptx", [False, True])
+def test_kernels_built_without_a_device_run_on_one(tmp_path: Path, only_ptx: bool):
+    package = write_package(tmp_path / "home" / "shipped")
+    archs = '["8.0"]' if only_ptx else '["8.0", "8.6", "9.0", "10.0", "12.0"]'
+    (package / "kernels.toml").write_text(TABLES.replace('["8.0", "9.0"]', archs))
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    run_beside(package, "-m", "be_runtime", "build", "shipped", **hidden)
+    index = package / "_kernels" / "index.json"
+    if only_ptx:
+        document = json.loads(index.read_text())
+        for row in document["kernels"].values():
+            row["images"] = [image for image in row["images"] if image["is_ptx"]]
+            assert row["images"]
+        index.write_text(json.dumps(document))
+    (tmp_path / "blocked" / "numba").mkdir(parents=True)
+    (tmp_path / "blocked" / "numba" / "__init__.py").write_text("raise ImportError('not here')\n")
+    printed = run_beside(
+        package,
+        "-c",
+        CALLS,
+        BE_JIT="never",
+        BE_CACHE_DIR=str(tmp_path / "unused"),
+        PATH=without_compilers(tmp_path / "bin"),
+        PYTHONPATH=f"{tmp_path / 'blocked'}:{environment()['PYTHONPATH']}",
+        JAX_PLATFORMS="cuda",
+    )
+    assert "wave was not built for const int32:1, int32:1; it was built for const float32:1, float32:1" in printed

@@ -57,16 +57,6 @@ def _add_build(commands: _Commands) -> None:
     )
 
 
-def _add_cmake_dir(commands: _Commands) -> None:
-    """``cmake-dir``."""
-    commands.add_parser(
-        "cmake-dir",
-        help="say where CMake finds be_add_kernels()",
-        description='Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", by which '
-        "find_package(BeRuntime) finds us. scikit-build-core needs no such option.",
-    )
-
-
 def _add_show(commands: _Commands) -> None:
     """``show``."""
     show = commands.add_parser(
@@ -77,4 +67,14 @@ def _add_show(commands: _Commands) -> None:
     )
     show.add_argument(
         "file", type=Path, metavar="FILE", help="an exported program, a wheel, or the folder of a package"
+    )
+
+
+def _add_cmake_dir(commands: _Commands) -> None:
+    """``cmake-dir``."""
+    commands.add_parser(
+        "cmake-dir",
+        help="say where CMake finds be_add_kernels()",
+        description='Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", by which '
+        "find_package(BeRuntime) finds us. scikit-build-core needs no such option.",
     )

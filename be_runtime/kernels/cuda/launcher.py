@@ -11,7 +11,7 @@ from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import library_bytes
 from be_runtime.errors import KernelError
 from be_runtime.kernels.cuda.describe import Kernel, KernelImage
-from be_runtime.kernels.cuda.records import kernel_record
+from be_runtime.kernels.cuda.kernel_records import kernel_record
 from be_runtime.load.native_library import native_image, native_library
 from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS

@@ -39,9 +39,9 @@ def _write(folder: Path, backend: str) -> Path:
     return folder / "mykernels"
 
 
-def _python(folder: Path, *argv: str | Path, cwd: Path | None = None) -> str:
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    return succeed(run(sys.executable, *argv, cwd=cwd or folder, BE_CACHE_DIR=str(folder / "cache"), PATH=path))
+def _python(folder: Path, *argv: str | Path, cwd: Path | None = None, **environ: str) -> str:
+    known = {"BE_CACHE_DIR": str(folder / "cache"), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    return succeed(run(sys.executable, *argv, cwd=cwd or folder, **known, **environ))
 
 
 def _tag_of(wheel: Path) -> str:
@@ -68,7 +68,8 @@ def test_kernels_are_built_with_a_wheel_and_not_otherwise(backend: str, tmp_path
     assert sources | {"mykernels/_kernels/index.json"} <= set(names)
     assert sum(name.endswith(".so") for name in names) == 1
     shutil.rmtree(package / "_kernels")
-    _python(tmp_path, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--target", "to", "-e", ".")
+    install = ("-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--target", "to", "-e", ".")
+    _python(tmp_path, *install, BE_CXX="/nowhere")
     assert not (package / "_kernels").exists()
 
 

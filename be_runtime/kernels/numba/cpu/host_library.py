@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, Entry, make_key
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan import flags
@@ -103,7 +104,7 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
             key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
         )
 
-    return use_entry(find, lambda entry: entry.output(LIBRARY).read_bytes(), session)
+    return use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
 
 
 def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> BuildPlan:

@@ -78,7 +78,6 @@ def test_it_runs_in_a_prefix_without_a_compiler(example: Lab):
 
 
 def test_kernels_name_no_folder_of_the_build(example: Lab):
-    """Nothing is left to replace when it is installed: that would change a kernel, whose name is its hash."""
     import rattler_build
 
     package = rattler_build.Package.from_file(example.packages[NAME])

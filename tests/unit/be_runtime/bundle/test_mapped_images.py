@@ -36,6 +36,13 @@ def test_a_flipped_byte_is_refused_before_anything_is_mapped(tmp_path: Path):
         bundle.library(DIGEST)
 
 
+def test_a_package_that_is_imported_anyway_is_checked_for_truncation(tmp_path: Path):
+    bundle = written(tmp_path / "package" / "b")._replace(vouched=tmp_path / "package")
+    bundle.path(DIGEST).write_bytes(DATA[:-1])
+    with pytest.raises(LoadError, match="other bytes than when it was built"):
+        bundle.library(DIGEST)
+
+
 def test_a_missing_image_is_damage(tmp_path: Path):
     bundle = written(tmp_path / "b")
     bundle.path(DIGEST).unlink()

@@ -1,7 +1,7 @@
-"""The file of an exported program: a zip of its index, its StableHLO and its images, with a hash over all of it.
+"""The file of an exported program: a zip of its index, its StableHLO and its images, every byte of it under a hash.
 
-Images are not compressed: they are hashed and mapped from where they lie. Every file has the same date, so that equal
-programs are equal files.
+Images are not compressed: they are hashed and mapped from where they lie. An image is named by its hash, and the zip's
+comment has that of all the rest. Every file has the same date, so that equal programs are equal files.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from functools import partial
+from pathlib import PurePosixPath
 
-from be_runtime.bundle.index import INDEX, Index, image_file, render_index
+from be_runtime.bundle.index import IMAGES, INDEX, Index, image_file, render_index
 from be_runtime.bundle.mapped_images import Bundle, open_zip
 from be_runtime.errors import LoadError
 
 PROGRAM = "program.stablehlo"
 """Name of what JAX exported."""
 
-_SEAL = b"sha256 of what comes before: "
+_SEAL = b"sha256 of all but the images: "
 _SEAL_BYTES = len(_SEAL) + 64
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -42,12 +43,13 @@ def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -
         for name, data in ((PROGRAM, program), (INDEX, render_index(index).encode())):
             archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)
         archive.comment = b" " * _SEAL_BYTES  # the zip says how long it is
-    body = out.getvalue()[:-_SEAL_BYTES]
-    return body + _seal(body)
+    data = out.getvalue()
+    with zipfile.ZipFile(out) as archive:
+        return data[:-_SEAL_BYTES] + _seal(archive, memoryview(data))
 
 
 def open_container(data: bytes, where: str) -> tuple[Bundle, bytes]:
-    """Open the file of a program, whose hash is checked first.
+    """Open the file of a program, whose hashes are checked first.
 
     Returns
     -------
@@ -65,23 +67,47 @@ def open_container(data: bytes, where: str) -> tuple[Bundle, bytes]:
             f"{where} is not an exported program, or only a part of one",
             hints=("be_runtime.export makes them", "copy it again"),
         )
-    if bytes(view[-_SEAL_BYTES:]) != _seal(view[:-_SEAL_BYTES]):
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as sealed:
+            is_whole = bytes(view[-_SEAL_BYTES:]) == _seal(sealed, view)
+    except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
+        is_whole = False
+    if not is_whole:
         raise LoadError(f"{where} is damaged: its bytes are not those that were saved", hints=("copy it again",))
     bundle, archive = open_zip(data, where)
     if not bundle.table.program:
         raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
-    return bundle._replace(read=partial(_read, archive, view)), archive.read(PROGRAM)
+    return bundle._replace(read=partial(_read, archive, view), is_checked=True), archive.read(PROGRAM)
 
 
-def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> bytes | memoryview:
-    """Return a file of the container, one that is not compressed without a copy."""
-    info = archive.getinfo(name)
-    if info.compress_type != zipfile.ZIP_STORED:
-        return archive.read(name)
+def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> memoryview:
+    """Return an image without a copy."""
+    start, end = _place(archive.getinfo(name), view)
+    return view[start:end]
+
+
+def _place(info: zipfile.ZipInfo, view: memoryview) -> tuple[int, int]:
+    """Return where the bytes of a file that is not compressed begin and end."""
     lengths = view[info.header_offset + 26 : info.header_offset + 30]  # of its name, and of a field that follows
     start = info.header_offset + 30 + sum(struct.unpack("<HH", lengths))
-    return view[start : start + info.file_size]
+    return start, start + info.file_size
 
 
-def _seal(body: bytes | memoryview) -> bytes:
-    return _SEAL + hashlib.sha256(body).hexdigest().encode()
+def _seal(archive: zipfile.ZipFile, view: memoryview) -> bytes:
+    """Hash all but the images, and check those.
+
+    Raises
+    ------
+    ValueError
+        An image has another hash than its name says.
+    """
+    rest, at = hashlib.sha256(), 0
+    for info in archive.infolist():
+        if info.filename.startswith(f"{IMAGES}/"):
+            start, end = _place(info, view)
+            rest.update(view[at:start])
+            at = end
+            if hashlib.sha256(view[start:end]).hexdigest() != PurePosixPath(info.filename).stem:
+                raise ValueError(info.filename)
+    rest.update(view[at:-_SEAL_BYTES])
+    return _SEAL + rest.hexdigest().encode()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.passmanager import PassManager
 
 from be_runtime.errors import LoadError
 from be_runtime.xla.jax_internals import mlir
@@ -20,6 +22,9 @@ Rename = Callable[[str, str], tuple[str, str]]
 
 _KERNEL = "kernel"
 """Attribute of the launcher's calls that names the kernel."""
+
+_NAME = re.compile(r'loc\("([^"]*)"[()]')
+"""The location of an operation that has a name; that of a file has numbers after it."""
 
 _CONFIGS = ("backend_config", "mhlo.backend_config")
 """Where a call has its attributes; JAX writes the second one, which older JAX reads too."""
@@ -143,11 +148,11 @@ def _checks(targets: Sequence[str]) -> list[Any]:
 
 def _renamed(program: Any, rename: Rename) -> Any:
     """Return a program whose calls have other targets and kernels."""
-    used = set()
     with mlir.make_ir_context() as context, ir.Location.unknown(context):
         module = stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
-        for call in _custom_calls(module.operation):
-            used.add(_rename_call(call, rename))
+        operations = list(_operations(module.operation))
+        used = {_rename_call(each, rename) for each in operations if each.name == "stablehlo.custom_call"}
+        _forget_places(module, operations)
         data = _serialize(module)
     checks = tuple(_checks(sorted(used)))
     return dataclasses.replace(program, mlir_module_serialized=data, disabled_safety_checks=checks)
@@ -163,13 +168,25 @@ def _serialize(module: Any) -> bytes:
         return bytes(stablehlo.serialize_portable_artifact(module, version, allow_other_dialects=True))
 
 
-def _custom_calls(operation: Any) -> Iterator[Any]:
+def _operations(operation: Any) -> Iterator[Any]:
     for region in operation.regions:
         for block in region:
             for each in block:
-                if each.operation.name == "stablehlo.custom_call":
-                    yield each.operation
-                yield from _custom_calls(each.operation)
+                yield each.operation
+                yield from _operations(each.operation)
+
+
+def _forget_places(module: Any, operations: Sequence[Any]) -> None:
+    """Forget the author's files, which no program needs; profiles show the operations' names.
+
+    So equal functions are equal programs, wherever their sources lie. MLIR of older JAX can only forget the names too.
+    """
+    try:
+        for each in operations:
+            name = _NAME.match(str(each.location))
+            each.location = ir.Location.name(name[1]) if name else ir.Location.unknown()
+    except AttributeError:
+        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
 
 
 def _rename_call(call: Any, rename: Rename) -> str:

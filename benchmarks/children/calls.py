@@ -76,16 +76,21 @@ def fastest(program: Program, x: jax.Array, y: jax.Array, executions: int) -> fl
 
 
 def measure(form: str, targets: list[str], job: dict[str, Any]) -> dict[str, list[float]]:
-    """Seconds of one call, for each target and round: the difference of two lengths leaves the dispatch out."""
+    """Seconds of one call, for each target and round."""
+    short, long = job["lengths"]
+    return compare({target: (FORMS[form](target, short), FORMS[form](target, long)) for target in targets}, job)
+
+
+def compare(programs: dict[str, tuple[Program, Program]], job: dict[str, Any]) -> dict[str, list[float]]:
+    """Seconds of one call, for each contestant and round: the difference of two lengths leaves the dispatch out."""
     short, long = job["lengths"]
     x, y = jnp.zeros(job["elements"], jnp.float32), jnp.ones(job["elements"], jnp.float32)
-    programs = {target: (FORMS[form](target, short), FORMS[form](target, long)) for target in targets}
     for pair in programs.values():
         for program, length in zip(pair, (short, long), strict=True):
             assert (program(x, y) == length).all(), "a handler computes something else"
             fastest(program, x, y, 5)
-    samples: dict[str, list[float]] = {target: [] for target in targets}
-    for order in alternating(targets, job["rounds"]):
+    samples: dict[str, list[float]] = {target: [] for target in programs}
+    for order in alternating(list(programs), job["rounds"]):
         for target in order:
             slow, fast = (fastest(program, x, y, job["executions"]) for program in reversed(programs[target]))
             samples[target].append((slow - fast) / (long - short))

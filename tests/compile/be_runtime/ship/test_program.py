@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import sys
 import zipfile
 from pathlib import Path
@@ -237,6 +238,24 @@ def test_without_flatbuffers_it_says_what_to_install(
     with pytest.raises(LoadError, match="needs the package flatbuffers") as caught:
         be_runtime.load_exported(program)
     assert caught.value.hints == ("pip install flatbuffers",)
+
+
+def test_equal_functions_are_equal_files_that_name_no_places(module: CompiledModule, tmp_path: Path):
+    made = []
+    for folder in ("here", "there"):
+        path = tmp_path / folder / "author.py"
+        path.parent.mkdir()
+        path.write_text("def run(x):\n    return jax.numpy.sin(module.smooth(x, by=3.0))\n")
+        names: dict[str, Any] = {"jax": jax, "module": module}
+        exec(compile(path.read_text(), str(path), "exec"), names)  # noqa: S102
+        made.append(be_runtime.export(jax.jit(names["run"]), X))
+    first, second = made
+    assert first == second
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        program = archive.read("program.stablehlo")
+    assert b"jit(run)/sin" in program
+    assert b"author.py" not in program
+    assert str(ROOT).encode() not in program + first
 
 
 def test_a_hundred_calls_cost_little(module: CompiledModule, tmp_path: Path):

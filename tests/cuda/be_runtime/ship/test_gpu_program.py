@@ -1,0 +1,85 @@
+"""Programs for GPUs, exported on a machine that has none."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import be_runtime
+from be_runtime import LoadError
+from be_runtime.xla import jax_export
+from be_toolchain.arch import Arch
+from tests.support.cuda import ARCH
+
+pytest.importorskip("numba.cuda")
+
+
+def table(path: Path) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read("index.json"))
+
+
+def test_a_program_for_gpus_has_the_architectures_that_are_asked_for(tmp_path: Path):
+    from tests.support.gpu_program import gpu_function
+
+    run, x, _ = gpu_function()
+    function = jax.jit(run)
+    usual = table(be_runtime.export(function, x, platforms=["cuda"]).save(tmp_path / "usual.be"))
+    assert {arch for image in usual["images"].values() for arch in image["archs"]} == {str(Arch.parse(ARCH))}
+    path = be_runtime.export(function, x, platforms=["cuda"], archs="8.0,9.0").save(tmp_path / "asked.be")
+    asked = table(path)
+    assert {row["name"]: len(row["images"]) for row in asked["kernels"].values()} == {"scale": 3, "_successor": 6}
+    kinds = sorted((image["kind"], *image["archs"]) for image in asked["images"].values())
+    assert kinds.count(("cubin", "8.0")) == kinds.count(("cubin", "9.0")) == kinds.count(("ptx", "9.0")) == 3
+    assert ("library", "8.0", "9.0") in kinds
+    symbols = sorted(name.rpartition(".")[2] for name in asked["targets"])
+    assert symbols == ["be_graph_gpu_program_negate", "be_launch"]
+
+    loaded = be_runtime.load_exported(path)
+    assert not [name for name in be_runtime.list_registered_targets() if name in asked["targets"]]
+    with pytest.raises(ValueError, match="exported for platforms"):
+        loaded.call(x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax_export, "device_archs", lambda: {"cpu": [], "CUDA": ["7.5"]})
+        with pytest.raises(LoadError, match="can't run here: its code for sm_80/sm_90 does not run on sm_75"):
+            be_runtime.load_exported(path)
+        patch.setattr(jax_export, "device_archs", lambda: {"cpu": [], "CUDA": ["9.0"]})
+        again = be_runtime.load_exported(path)
+        with pytest.raises(LoadError, match=r"was built ahead of time for 8.0, 9.0, and not for 12.0"):
+            be_runtime.export(again.call, x, platforms=["cuda"], archs="12.0")
+
+
+def test_a_program_for_both_platforms_runs_where_one_is(tmp_path: Path):
+    from tests.support.gpu_program import gpu_function
+
+    run, x, expected = gpu_function()
+    either = jax.jit(lambda x: jax.lax.platform_dependent(x, cpu=lambda x: x + 1, cuda=run))
+    program = be_runtime.load_exported(be_runtime.export(either, x, platforms=["cpu", "cuda"]))
+    assert (program.call(x) == expected).all()
+
+
+def test_a_launch_over_several_devices_names_the_kernel_that_is_carried(tmp_path: Path):
+    twice = be_runtime.cuda_kernel(
+        "__global__ void twice(const float* x, float* y) { int i = blockIdx.x; y[i] = 2 * x[i]; }",
+        "twice",
+        signature="arg[n] ret[n]:like(0) parallel[n]",
+        grid="n",
+        block=1,
+    )
+    mesh = jax.sharding.AbstractMesh((2,), ("d",))
+    function = jax.jit(twice, in_shardings=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
+    path = be_runtime.export(function, jax.ShapeDtypeStruct((64,), "float32"), platforms=["cuda"]).save(tmp_path / "p")
+    found = table(path)
+    with zipfile.ZipFile(path) as archive:
+        text = jax.export.deserialize(bytearray(archive.read("program.stablehlo"))).mlir_module()
+    (target,), (kernel,) = found["targets"], found["kernels"]
+    assert found["program"]["devices"] == 2
+    assert "be.partition.v1" in text
+    assert target in text
+    assert kernel in text
+    assert "be_runtime.launch" not in text

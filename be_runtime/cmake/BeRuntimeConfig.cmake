@@ -43,7 +43,7 @@ function(be_add_kernels target)
 
   # A file that is new in the folder makes CMake look again.
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${package}/*")
-  list(FILTER sources EXCLUDE REGEX "/(_kernels|__pycache__)/|\\.pyi?$")
+  list(FILTER sources EXCLUDE REGEX "/(_kernels|__pycache__)/|\\.pyi$")
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}/_kernels")
   set(options "")
   if(arg_ARCHS)

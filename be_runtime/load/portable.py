@@ -32,4 +32,5 @@ def portable_request(request: BuildRequest, wanted: Wanted, names: Mapping[Path,
         flags = [part for flag in flags for part in ("-Xcompiler", flag)]
         if wanted.archs:
             request = request._replace(compute_capability=",".join(wanted.archs))
-    return request._replace(compile=compile_._replace(cflags=(*compile_.cflags, *flags), native=""))
+    cflags, ldflags = (*compile_.cflags, *flags), (*compile_.ldflags, "-rpath=")
+    return request._replace(compile=compile_._replace(cflags=cflags, ldflags=ldflags, native=""))

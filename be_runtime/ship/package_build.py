@@ -18,6 +18,7 @@ from be_runtime.bundle.carried import Wanted
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
+from be_runtime.bundle.standalone import STANDALONE, refuse_launched, render_standalone
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
 from be_runtime.errors import ArgumentError, BeRuntimeError
@@ -30,7 +31,6 @@ from be_runtime.ship.declaration import Declaration, DeclaredModule
 from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
-from be_runtime.ship.standalone import STANDALONE, refuse_launched, render_standalone
 from be_toolchain.arch import parse_archs
 
 
@@ -102,7 +102,7 @@ def build_package(
     out : Path, optional
         Folder of the bundle instead of ``_kernels`` in the package. What is there is replaced when all is built.
     standalone : bool
-        True for a Python file beside the images that needs only JAX; see `be_runtime.ship.standalone`.
+        True for a Python file beside the images that needs only JAX; see `be_runtime.bundle.standalone`.
     tell : callable
         Function that is told of each part that is ready.
 

@@ -16,7 +16,7 @@ def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder
     Parameters
     ----------
     ldflags : sequence of str
-        Flags of the author.
+        Flags of the author; with an ``-rpath=`` of no folder among them, the loader searches only those of others.
     library_dirs : sequence of Path
         Folders for a ``-l`` name after the author's own ``-L`` folders, best first.
     list_folder : callable
@@ -26,14 +26,18 @@ def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder
     --------
     >>> link_flags(["-rpath=/a"], [], lambda folder: ())
     ('-Xlinker', '-rpath', '-Xlinker', '/a')
+    >>> link_flags(["-lfoo", "-rpath="], [Path("/b")], lambda folder: ["libfoo.so.1"])
+    ('/b/libfoo.so.1',)
     """
+    is_portable = ("-rpath", "") in _options(ldflags)
     own = [Path(value) for option, value in _options(ldflags) if option == "-L"]
     found: list[str] = []
     for option, value in _options(ldflags):
         if option == "-rpath":
-            found += rpath(value)
+            found += rpath(value) if value else ()
         elif option == "-l" and not value.startswith(":"):
-            found += _library(value, own, library_dirs, list_folder)
+            flags = _library(value, own, library_dirs, list_folder)
+            found += flags[:1] if is_portable else flags
         else:
             found.append(option + value)
     return tuple(found)

@@ -84,8 +84,8 @@ def _refuse_run_paths(name: str, need: Needs) -> None:
             raise ArgumentError(
                 f"{name} looks for libraries in {path}, a folder of the machine that built it",
                 hints=(
-                    f"its extra_ldflags say -rpath={path}, or -l for a library that lies there",
-                    "link such a library into the module, as -l:libfoo.a",
+                    f"take -rpath={path} out of its extra_ldflags",
+                    "link a library that lies there into the module, as -l:libfoo.a",
                 ),
             )
 

@@ -169,7 +169,7 @@ def test_every_flipped_byte_is_refused(program: be_runtime.ExportedProgram):
         ("be_runtime.bundle.index.FORMAT", 2, "has format 2, and this be_runtime reads format 1"),
         ("be_runtime.bundle.index.FORMAT", 0, "has format 0"),
         ("be_runtime.bundle.index.ABI", 99, "was made for ABI 99, but this be_runtime has ABI 1"),
-        ("be_runtime.ship.program.platform.machine", lambda: "riscv64", "was built for riscv64"),
+        ("be_runtime.ship.programs.exported.platform.machine", lambda: "riscv64", "was built for riscv64"),
     ],
 )
 def test_files_of_other_releases_and_machines(

@@ -19,7 +19,7 @@ from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_path
-from be_runtime.ship.container import open_container
+from be_runtime.ship.programs.container import open_container
 from be_runtime.xla import jax_export
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.folder_trust import distrust, distrust_entry

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan import flags
@@ -53,7 +54,7 @@ def native_library(name: str, session: Session, ldflags: Sequence[str] = ()) -> 
 
 def native_image(name: str, session: Session, ldflags: Sequence[str] = ()) -> bytes:
     """Return the bytes of the library, without symbols that only a debugger needs; see `native_library`."""
-    return _use(name, session, (*ldflags, "-Wl,-s"), Path.read_bytes)
+    return _use(name, session, (*ldflags, "-Wl,-s"), read_image)
 
 
 def _use(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Path], T]) -> T:

@@ -15,14 +15,14 @@ from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda import raw
 from be_runtime.kernels.cuda.describe import Kernel
-from be_runtime.kernels.cuda.kernel_records import Images, kernel_record
-from be_runtime.kernels.cuda.launcher import LDFLAGS, NATIVE, STAGES, SYMBOL
+from be_runtime.kernels.cuda.images import Images, kernel_record
+from be_runtime.kernels.cuda.launcher import STAGES, SYMBOL, launcher_image
 from be_runtime.kernels.numba.cpu.compiler import check_kernel
 from be_runtime.kernels.numba.cpu.host_library import build_host_kernel, handler_symbol
 from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signature_of
 from be_runtime.kernels.numba.gpu import numba_cuda
+from be_runtime.kernels.numba.gpu.numba_calls import takes_batches
 from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispatcher
-from be_runtime.load.native_library import native_image
 from be_runtime.load.pipeline import Session
 from be_runtime.request.options import check_arch_list
 from be_runtime.ship.kernel_functions import cuda_function, numba_cuda_function
@@ -129,7 +129,7 @@ def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...
     prototype = numba_cuda.prototype_of(dispatcher, read.signature)
     record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
     numba_cuda_function(record, _not_yet)
-    with_batch = numba_cuda.takes_batches(prototype, read.signature, call_options(read.call))
+    with_batch = takes_batches(prototype, read.signature, call_options(read.call))
     kernels = [NumbaKernel(dispatcher, *arrays, with_batch) for arrays in _variants(name, read, prototype.parameters)]
     for each in kernels:
         numba_cuda.check_arrays(each)
@@ -143,7 +143,7 @@ def _not_yet(*_arrays: object) -> Any:
 
 def _launched(record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], session: Session) -> BuiltFunction:
     """Add the kernels of the variants, and the launcher."""
-    data = native_image(NATIVE, session, LDFLAGS)
+    data = launcher_image(session)
     digest = hashlib.sha256(data).hexdigest()
     target = target_name(digest, SYMBOL)
     images: Images = {digest: (CodeImage("library", PLATFORMS["cuda"], len(data)), data)}

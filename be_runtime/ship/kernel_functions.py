@@ -10,17 +10,15 @@ from typing import Any
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, LoadError
-from be_runtime.kernels.cuda import raw
 from be_runtime.kernels.cuda.calls import Obtained
+from be_runtime.kernels.cuda.describe import KernelParam
 from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS
-from be_runtime.kernels.cuda.kernel_records import kernel_of, lacking
+from be_runtime.kernels.cuda.images import kernel_of, lacking
 from be_runtime.kernels.cuda.launcher import launcher_of
-from be_runtime.kernels.cuda.prototype import KernelParam
+from be_runtime.kernels.cuda.raw_calls import RawPrototype, raw_function
 from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
-from be_runtime.kernels.numba.cpu.cpu_kernel import LACKING
-from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
-from be_runtime.kernels.numba.gpu import numba_cuda
-from be_runtime.kernels.numba.gpu.numba_compiler import types_text
+from be_runtime.kernels.numba.cpu.signature import LACKING, Parameter, Signature
+from be_runtime.kernels.numba.gpu.numba_calls import NumbaPrototype, numba_function, types_text
 from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.kernel_tables import call_options
@@ -113,20 +111,20 @@ class _Opened:
 def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Make the function of a raw kernel from its row."""
     params = [KernelParam(**row)._replace(dtype=BY_NAME.get(row["dtype"])) for row in record["parameters"]]
-    prototype = raw.RawPrototype(record["name"], record["label"], tuple(params))
+    prototype = RawPrototype(record["name"], record["label"], tuple(params))
     launch = {"shared_mem": 0, "cluster": None, **record["launch"]}
     sizes = {name: launch[name] for name in ("grid", "block", "shared_mem")}
     options = call_options(record["call"])
-    return raw.raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
+    return raw_function(prototype, lambda: obtain((), ()), record["signature"], sizes, launch["cluster"], options)
 
 
 def numba_cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
     """Make the function of a Numba CUDA kernel from its row."""
-    prototype = numba_cuda.NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
+    prototype = NumbaPrototype(record["name"], tuple(record["parameters"]), record["doc"])
     given = {"grid": None, "block": None, "launch_dims": None, "shared_mem": 0, **record["launch"]}
     threads = given.pop("threads_per_block", DEFAULT_THREADS)
     options = call_options(record["call"])
-    return numba_cuda.numba_function(prototype, obtain, record["signature"], given, threads, options)
+    return numba_function(prototype, obtain, record["signature"], given, threads, options)
 
 
 def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from be_runtime.bundle.baseline import check_baseline
 from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
 from be_runtime.bundle.module_record import ModuleRecord
+from be_runtime.bundle.run_paths import read_image
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
 from be_runtime.errors import ArgumentError, BeRuntimeError
@@ -238,7 +239,7 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
     request = portable_request(request, wanted, {root: package})
 
     def read(entry: Entry, key: CacheKey) -> Part:
-        data = entry.output(LIBRARY).read_bytes()
+        data = read_image(entry.output(LIBRARY))
         contents = entry.output(CONTENTS).read_text(encoding="utf-8")
         digest = hashlib.sha256(data).hexdigest()
         image = library_image(request.language, data, key, baseline)

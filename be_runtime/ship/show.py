@@ -14,7 +14,7 @@ from be_runtime.bundle.index import INDEX, parse_index
 from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.cuda.kernel_records import archs_of
+from be_runtime.kernels.cuda.images import archs_of
 from be_runtime.ship.package import KERNELS
 from be_runtime.ship.programs.container import PROGRAM, open_container
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from be_runtime.dtypes import DType
 from be_toolchain.arch import Arch
 
 ID_DIGITS = 32
@@ -81,6 +82,29 @@ class Kernel(NamedTuple):
     def is_cooperative(self) -> bool:
         """True if it must be launched so that its whole grid runs at once."""
         return any(image.is_cooperative for image in self.images)
+
+
+class KernelParam(NamedTuple):
+    """One parameter of a kernel.
+
+    Parameters
+    ----------
+    name : str
+        Name; empty if it has none.
+    type : str
+        Type as written.
+    is_pointer : bool
+    is_const : bool
+        True if the kernel can't write to the memory it points to.
+    dtype : DType or None
+        Element type; None if unknown.
+    """
+
+    name: str
+    type: str
+    is_pointer: bool
+    is_const: bool
+    dtype: DType | None
 
 
 class LaunchParam(NamedTuple):

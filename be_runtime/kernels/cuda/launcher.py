@@ -1,4 +1,4 @@
-"""Launchers in this process: the session's own, and those that bundles bring; each is registered and given kernels."""
+"""Launchers in this process: our own, and those that bundles bring; each is registered and given kernels."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import library_bytes
 from be_runtime.errors import KernelError
 from be_runtime.kernels.cuda.describe import Kernel, KernelImage
-from be_runtime.kernels.cuda.kernel_records import kernel_record
-from be_runtime.load.native_library import native_image, native_library
+from be_runtime.kernels.cuda.images import kernel_record
 from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Target
@@ -29,8 +28,8 @@ SYMBOL = "be_launch"
 STAGES = {"instantiate": "be_launch_instantiate", "execute": "be_launch_execute"}
 """Symbols of a launcher's handlers."""
 
-NATIVE, LDFLAGS = "launcher", ("-ldl",)
-"""Name of the launcher's source, and what it is linked with."""
+
+_NATIVE, _LDFLAGS = "launcher", ("-ldl",)
 
 
 Again = Callable[[tuple[Arch, ...]], Kernel]
@@ -157,12 +156,21 @@ def own_launcher(session: Session) -> Launcher:
     ToolchainError, BuildError, LoadError
         It can't be compiled or loaded.
     """
+    from be_runtime.load.native_library import native_library
+
     return launcher_of(
         TARGET,
-        lambda: native_library(NATIVE, session, LDFLAGS),
+        lambda: native_library(_NATIVE, session, _LDFLAGS),
         session.registry,
-        lambda: native_image(NATIVE, session, LDFLAGS),
+        lambda: launcher_image(session),
     )
+
+
+def launcher_image(session: Session) -> bytes:
+    """Return the launcher's library, for a bundle."""
+    from be_runtime.load.native_library import native_image
+
+    return native_image(_NATIVE, session, _LDFLAGS)
 
 
 def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from be_runtime.dtypes import BY_NAME, DType
+from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import EntryPointNotFoundError, SpecError
+from be_runtime.kernels.cuda.describe import KernelParam
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS, CppParam, Shape, canonical_type
 from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader
 from be_runtime.spec.cpp.functions import Function, parse_function
@@ -43,29 +44,6 @@ class KernelName(NamedTuple):
     base: str
     arguments: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
-
-
-class KernelParam(NamedTuple):
-    """One parameter of a kernel.
-
-    Parameters
-    ----------
-    name : str
-        Name; empty if it has none.
-    type : str
-        Type as written.
-    is_pointer : bool
-    is_const : bool
-        True if the kernel can't write to the memory it points to.
-    dtype : DType or None
-        Element type; None if unknown.
-    """
-
-    name: str
-    type: str
-    is_pointer: bool
-    is_const: bool
-    dtype: DType | None
 
 
 def parse_name(text: str) -> KernelName:

@@ -13,7 +13,7 @@ from be_runtime.bundle.archs import lacking_arch
 from be_runtime.bundle.baseline import require_baseline, require_machine
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.errors import ArgumentError, LoadError
-from be_runtime.kernels.cuda.kernel_records import kernel_of, lacking
+from be_runtime.kernels.cuda.images import kernel_of, lacking
 from be_runtime.kernels.cuda.launcher import STAGES, launcher_of
 from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS

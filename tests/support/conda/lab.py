@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,18 +73,20 @@ def make_lab(folder: Path) -> Lab:
     copy_sources(ROOT, folder / "tree")
     shutil.copytree(ROOT / "recipe", folder / "tree" / "recipe")
     out = folder / "out"
-    packages = build_recipe(folder / "tree" / "recipe" / "recipe.yaml", folder, out, channel.url)
+    packages = build_recipe(folder / "tree" / "recipe" / "recipe.yaml", folder, out, [channel.url])
     return Lab(folder, (channel.url, out.as_uri()), packages)
 
 
-def build_recipe(recipe: Path, folder: Path, out: Path, channel: str) -> dict[str, Path]:
+def build_recipe(
+    recipe: Path, folder: Path, out: Path, channels: Sequence[str], *, driver: str | None = None
+) -> dict[str, Path]:
     """Build the outputs of a recipe with the one Python that the channel has, whose version is put into the recipe."""
     text = recipe.read_text(encoding="utf-8")
     recipe.write_text(text.replace('python_min: "3.11"', f'python_min: "{interpreter.VERSION}"'), encoding="utf-8")
     made: dict[str, Path] = {}
-    with client_environment(folder, None):
+    with client_environment(folder, driver):
         for variant in rattler_build.Stage0Recipe.from_file(recipe).render(rattler_build.VariantConfig()):
-            result = variant.run_build(output_dir=out, channels=[channel])
+            result = variant.run_build(output_dir=out, channels=list(channels))
             (made[result.name],) = map(Path, result.packages)
     return made
 

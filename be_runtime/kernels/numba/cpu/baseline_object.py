@@ -17,7 +17,7 @@ from be_runtime.errors import BeRuntimeError
 from be_runtime.kernels.numba.cpu.compiler import compile_entry, import_numba
 from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
 from be_runtime.kernels.numba.cpu.llvm_handler import HandlerLayout, Native, compile_handler
-from be_runtime.kernels.numba.cpu.needs import ADDRESSES, VALUE_RAISED, check_needs
+from be_runtime.kernels.numba.cpu.needed_functions import ADDRESSES, VALUE_RAISED, check_needs
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.cpu.text_errors import raise_texts, report_text
 

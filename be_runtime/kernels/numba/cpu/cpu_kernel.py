@@ -11,20 +11,16 @@ from typing import Any
 from be_runtime.bundle.carried import Carried, Demand, carried_library
 from be_runtime.bundle.index import CodeImage
 from be_runtime.call.call_options import check_options
-from be_runtime.dtypes import DTYPES
 from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, compile_entry, versions
-from be_runtime.kernels.numba.cpu.signature import Signature
+from be_runtime.kernels.numba.cpu.signature import LACKING, Signature
 from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.load.process import PROCESS
 from be_runtime.xla.jax_port import PLATFORMS
 
 _PREFIX = "be_runtime.numba"
 """Start of the names of the targets."""
-
-LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
-"""Dtypes that Numba doesn't have on the CPU."""
 
 
 def numba_kernel(

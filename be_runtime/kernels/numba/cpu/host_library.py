@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, Entry, make_key
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan import flags
@@ -25,7 +26,7 @@ from be_runtime.kernels.numba.cpu import baseline_object
 from be_runtime.kernels.numba.cpu.baseline_object import CALL, ENTRY, FAILED, REFUSED, Order, write_order
 from be_runtime.kernels.numba.cpu.compiled import host_layout
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, versions
-from be_runtime.kernels.numba.cpu.needs import UNUSED, refusal
+from be_runtime.kernels.numba.cpu.needed_functions import UNUSED, refusal
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.load.own_code import own_code_digest
@@ -103,7 +104,7 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
             key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
         )
 
-    return use_entry(find, lambda entry: entry.output(LIBRARY).read_bytes(), session)
+    return use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
 
 
 def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> BuildPlan:

@@ -6,10 +6,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.dtypes import DType
+from be_runtime.dtypes import DTYPES, DType
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.numba.numba_source import check_dtypes
 from be_runtime.xla.arrays import ArraySpec
+
+LACKING = tuple(row.name for row in DTYPES if row.is_narrow or row.is_for_arrays_only)
+"""Dtypes that Numba doesn't have on the CPU."""
 
 
 class Parameter(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from be_runtime.kernels.numba.cpu.needs import VALUE_RAISED
+from be_runtime.kernels.numba.cpu.needed_functions import VALUE_RAISED
 from be_runtime.kernels.numba.cpu.report import message_of
 
 _RERAISED = "No active exception to reraise"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, BuildError
 from be_runtime.kernels.cuda.describe import Form, KernelImage
+from be_runtime.kernels.numba.gpu.numba_calls import types_text
 from be_runtime.kernels.numba.gpu.ptx_words import check_words
 from be_runtime.kernels.numba.numba_hints import hints
 from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, installed_version
@@ -69,11 +70,6 @@ class NumbaKernel(NamedTuple):
     def types_text(self) -> list[str]:
         """Describe the types of the arrays, for a key."""
         return types_text(self.inputs, self.outs)
-
-
-def types_text(inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> list[str]:
-    """Describe the types of arrays: dtypes, and numbers of axes."""
-    return [f"const {spec.dtype.name}:{spec.ndim}" for spec in inputs] + [f"{s.dtype.name}:{s.ndim}" for s in outs]
 
 
 class NoKernelError(TypeError, AssertionError):

@@ -72,7 +72,7 @@ def test_a_process_without_compiler_numba_and_cache_calls_them_as_while_one_deve
 def test_code_for_other_gpus_is_refused_by_name_and_ptx_serves_later_ones(package: Path):
     from be_runtime.bundle.mapped_images import open_folder
     from be_runtime.errors import LoadError
-    from be_runtime.kernels.cuda.kernel_records import kernel_of
+    from be_runtime.kernels.cuda.images import kernel_of
     from be_runtime.ship.kernel_functions import open_function
     from be_toolchain.arch import Arch
 

@@ -251,9 +251,9 @@ def test_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: py
     monkeypatch.setenv("BE_COMPUTE_CAPABILITIES", "9.0")
     compiled = []
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **options: Any) -> Any:
         compiled.append(arguments)
-        return compile_numba(*arguments)
+        return compile_numba(*arguments, **options)
 
     monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.compile_numba", counted)
     case = numba_kernels.CASES["saxpy"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from be_runtime.errors import EntryPointNotFoundError, SpecError
-from be_runtime.kernels.cuda.prototype import KernelParam, parse_name, read_prototype
+from be_runtime.kernels.cuda.describe import KernelParam
+from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 
 SOURCE = """
 // __global__ void commented(float* x);

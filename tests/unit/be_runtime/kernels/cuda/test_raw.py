@@ -15,7 +15,8 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, BuildError, SpecError
 from be_runtime.kernels.cuda.calls import new_session
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
-from be_runtime.kernels.cuda.raw import bind_params, cuda_kernel, scalar_params
+from be_runtime.kernels.cuda.raw import cuda_kernel
+from be_runtime.kernels.cuda.raw_calls import bind_params, scalar_params
 from be_runtime.kernels.cuda.raw_compiler import compile_raw
 from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated
 from be_runtime.xla.arrays import ArraySpec, check_aliases, check_outs, check_vmap_method, match_aliases

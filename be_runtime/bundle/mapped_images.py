@@ -68,13 +68,19 @@ class Bundle(NamedTuple):
 
     def _checked(self, digest: str) -> bytes | memoryview:
         """Return the bytes of an image, without a copy where there are bytes already."""
-        data = self._read(image_file(digest, self.table.images[digest]))
-        if not self.is_checked and hashlib.sha256(data).hexdigest() != digest:
+        file = image_file(digest, self.table.images[digest])
+        with self._reading(file):
+            data = self.read(file)
+        if not self.is_checked:
+            self._require(hashlib.sha256(data).hexdigest(), digest)
+        return data
+
+    def _require(self, found: str, digest: str) -> None:
+        if found != digest:
             raise LoadError(
                 f"{self.where} is damaged: the image {digest[:16]} has other bytes than when it was built",
                 hints=("copy or install it again",),
             )
-        return data
 
     def library(self, digest: str) -> ctypes.CDLL:
         """Map an image into this process, once.
@@ -96,10 +102,11 @@ class Bundle(NamedTuple):
         return Path(self.where, image_file(digest, self.table.images[digest]))
 
     def _map(self, digest: str) -> ctypes.CDLL:
-        data = self._checked(digest)
         if self.folder is None:
-            return map_bytes(data, digest, self.where)
+            return map_bytes(self._checked(digest), digest, self.where)
         path = self.path(digest)
+        with self._reading(path.name), path.open("rb") as file:
+            self._require(hashlib.file_digest(file, "sha256").hexdigest(), digest)
         vouched = None if self.vouched is None else self.vouched.stat()
         for place in (self.folder, path.parent, path):
             problem = _distrust(place.stat(), vouched)
@@ -112,9 +119,10 @@ class Bundle(NamedTuple):
                 )
         return _open(str(path), self.where)
 
-    def _read(self, file: str) -> bytes | memoryview:
+    @contextlib.contextmanager
+    def _reading(self, file: str) -> Iterator[None]:
         try:
-            return self.read(file)
+            yield
         except (OSError, KeyError, zipfile.BadZipFile, EOFError) as error:
             raise LoadError(
                 f"{self.where} is damaged: {file} can't be read: {error}", hints=("copy or install it again",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.ship.declaration import FILE, Declaration, parse_declaration, source_names
 from be_runtime.ship.kernel_tables import declared_function
 from be_runtime.ship.modules import changed_source, jit_module, open_module, refusal
+from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
 from be_toolchain.machine.forks import ThreadLock
@@ -127,6 +128,7 @@ class PackageKernels:
         self._lock = ThreadLock()
         self._owners: dict[str, list[str]] | None = None
         self._built: tuple[Bundle, ...] | None = None
+        self._archs: tuple[Arch, ...] | None = None
         self._made: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -191,6 +193,12 @@ class PackageKernels:
         declared = self._package.declaration()
         return declared_functions(self._package.name, _root(self._package), declared), list(declared.kernels)
 
+    def _devices(self) -> tuple[Arch, ...]:
+        """Return the architectures of the GPUs here; the driver is asked once."""
+        if self._archs is None:
+            self._archs = device_archs(LocalSystem())
+        return self._archs
+
     def _bundles(self) -> tuple[Bundle, ...]:
         """Return what was built ahead of time, unless it is not wanted."""
         if PROCESS.settings().jit == "always":
@@ -204,7 +212,7 @@ class PackageKernels:
         package, settings = self._package, PROCESS.settings()
         reason = "there is none for it"
         for bundle in self._bundles():
-            problem = _obstacle(package, name, bundle)
+            problem = _obstacle(package, name, bundle, self._devices)
             if not problem:
                 return _open(package, name, bundle)
             reason = problem
@@ -254,14 +262,14 @@ def package_of(kernels: PackageKernels) -> Package:
     return kernels._package  # noqa: SLF001 - the same file
 
 
-def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
+def _obstacle(package: Package, name: str, bundle: Bundle, devices: Callable[[], tuple[Arch, ...]]) -> str:
     """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
     row, function = bundle.table.modules.get(name), bundle.table.functions.get(name)
     if function is not None:
         from be_runtime.ship.kernel_functions import obstacle
 
         is_for_gpu = function["language"] != "numba"
-        return obstacle(function, bundle, package.root, device_archs(LocalSystem()) if is_for_gpu else ())
+        return obstacle(function, bundle, package.root, devices() if is_for_gpu else ())
     if row is None:
         return "it was not built"
     record = ModuleRecord(**row)
@@ -269,7 +277,7 @@ def _obstacle(package: Package, name: str, bundle: Bundle) -> str:
     if changed:
         return f"{changed} changed since it was built"
     archs = bundle.table.images[record.image].archs
-    return lacking_arch(archs, device_archs(LocalSystem())) if archs else ""
+    return lacking_arch(archs, devices()) if archs else ""
 
 
 def _open(package: Package, name: str, bundle: Bundle) -> Any:

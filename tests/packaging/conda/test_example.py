@@ -70,7 +70,11 @@ def test_it_runs_in_a_prefix_without_a_compiler(example: Lab):
     assert not {"gxx", "cuda-nvcc", "numba"} & records.keys()
     done = prefix.run("python", "-m", NAME, BE_JIT="never", PATH="/nowhere")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"^(\S+) +cpu  agrees", done.stdout, re.MULTILINE) == ["neurons.fire", "neurons.integrate", "decay"]
+    assert re.findall(r"^(\S+) +cpu  agrees", done.stdout, re.MULTILINE) == [
+        "neurons.fire",
+        "neurons.integrate",
+        "decay",
+    ]
 
 
 def test_kernels_name_no_folder_of_the_build(example: Lab):

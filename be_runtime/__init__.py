@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
     from be_runtime.kernels.operation.operation import XLACustomKernel
     from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
-    from be_runtime.ship.loaded import LoadedProgram, load_exported
     from be_runtime.ship.package import package_kernels
-    from be_runtime.ship.program import ExportedProgram, export
+    from be_runtime.ship.programs.exported import ExportedProgram, export
+    from be_runtime.ship.programs.loaded import LoadedProgram, load_exported
 
 __all__ = [
     "ArgumentError",
@@ -124,20 +124,20 @@ __all__ = [
 
 _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
-    "ExportedProgram": "ship.program",
+    "ExportedProgram": "ship.programs.exported",
     "FallbackWarning": "kernels.operation.backends",
     "KernelFunction": "call.function",
-    "LoadedProgram": "ship.loaded",
+    "LoadedProgram": "ship.programs.loaded",
     "XLACustomKernel": "kernels.operation.operation",
     "benchmark_function": "kernels.operation.benchmark",
     "cuda_kernel": "kernels.cuda.raw",
-    "export": "ship.program",
+    "export": "ship.programs.exported",
     "gradcheck": "call.gradcheck",
     "defjvp": "kernels.operation.any_primitive",
     "general_batching_rule": "kernels.operation.any_primitive",
     "jaxinfo_to_warpinfo": "kernels.warp_kernels",
     "jaxtype_to_warptype": "kernels.warp_kernels",
-    "load_exported": "ship.loaded",
+    "load_exported": "ship.programs.loaded",
     "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
     "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",

@@ -1,4 +1,4 @@
-"""What an exported program carries of a target, and what a target's maker is asked for. Pure."""
+"""The code of a target as an exported program carries it, and the demand for it. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from be_runtime.bundle.index import CodeImage, target_name
 
 
-class Wanted(NamedTuple):
-    """What the code of a target is wanted for.
+class Demand(NamedTuple):
+    """The machines that a target's code is asked for.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ class Carried(NamedTuple):
         return target_name(self.library, self.symbol or self.stages["execute"])
 
 
-Carry = Callable[[Wanted], Carried]
-"""Function that makes a target's code as it is wanted."""
+Carry = Callable[[Demand], Carried]
+"""Function that makes a target's code for a demand."""
 
 
 def carried_library(image: CodeImage, data: bytes, stages: Mapping[str, str]) -> Carried:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.baseline import require_baseline, require_machine
-from be_runtime.bundle.carried import Wanted
+from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import INDEX, CodeImage, Index, image_file, parse_index
 from be_runtime.errors import LoadError
 from be_toolchain.machine.folder_trust import distrust_entry, is_open, is_trusted_owner
@@ -223,7 +223,7 @@ def _open(path: str, where: str) -> ctypes.CDLL:
         ) from error
 
 
-def mapped_bytes(image: CodeImage, library: ctypes.CDLL, name: str, wanted: Wanted) -> bytes:
+def mapped_bytes(image: CodeImage, library: ctypes.CDLL, name: str, wanted: Demand) -> bytes:
     """Return a mapped library's bytes, for an exported program: it is taken as it was built.
 
     Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from be_runtime.bundle.carried import Carried, Wanted, carried_library
+from be_runtime.bundle.carried import Carried, Demand, carried_library
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.load.registry import Registry, Target
 from be_runtime.xla import jax_port
@@ -25,7 +25,7 @@ def register_image_target(name: str, bundle: Bundle, registry: Registry) -> None
         partial(jax_port.stage_capsules, symbols) if len(symbols) > 1 else partial(jax_port.capsule, *symbols.values())
     )
 
-    def carry(wanted: Wanted) -> Carried:
+    def carry(wanted: Demand) -> Carried:
         return carried_library(image, mapped_bytes(image, library, name, wanted), target.stages)
 
     content = f"{target.image}:{target.stages['execute']}"

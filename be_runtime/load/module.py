@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
-from be_runtime.bundle.carried import Carried, Carry, Wanted, carried_library
+from be_runtime.bundle.carried import Carried, Carry, Demand, carried_library
 from be_runtime.bundle.index import CodeImage
 from be_runtime.errors import LoadError
 from be_runtime.generate.contents import Handlers
@@ -96,7 +96,7 @@ class LoadedModule:
         library: ctypes.CDLL,
         capsule: Callable[[object], object],
         register: Callable[[str, str, Callable[[], object], Carry], str],
-        build: Callable[[Wanted], BuiltLibrary],
+        build: Callable[[Demand], BuiltLibrary],
     ) -> None:
         self.name = name
         self.path = path
@@ -140,7 +140,7 @@ class LoadedModule:
             return execute
         return {"instantiate": self._capsule(getattr(self._library, instantiate)), "execute": execute}
 
-    def carry(self, name: str, wanted: Wanted) -> Carried:
+    def carry(self, name: str, wanted: Demand) -> Carried:
         """Return what an exported program carries of a function.
 
         Raises

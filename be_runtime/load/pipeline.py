@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from be_runtime.bundle.carried import Carry, Wanted
+from be_runtime.bundle.carried import Carry, Demand
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
@@ -104,7 +104,7 @@ def use_module(request: BuildRequest, options: LoadOptions, session: Session, us
     return use_entry(lambda: _find(request, options, session, key, make), lambda entry: use(entry, key), session)
 
 
-def build_portable(request: BuildRequest, options: LoadOptions, session: Session, wanted: Wanted) -> BuiltLibrary:
+def build_portable(request: BuildRequest, options: LoadOptions, session: Session, wanted: Demand) -> BuiltLibrary:
     """Build the library of a request for other machines, or find it in the cache; see `portable_request`."""
     from be_runtime.load.portable import portable_request
 
@@ -162,7 +162,7 @@ def open_bundled(
     )
     library, image = bundle.library(record.image), bundle.table.images[record.image]
 
-    def build(wanted: Wanted) -> BuiltLibrary:
+    def build(wanted: Demand) -> BuiltLibrary:
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     return make_module(made, library, registry, build, captures_graphs=captures_graphs)
@@ -266,7 +266,7 @@ def _maker(
 def _open(
     request: BuildRequest,
     options: LoadOptions,
-    build: Callable[[Wanted], BuiltLibrary],
+    build: Callable[[Demand], BuiltLibrary],
     entry: Entry,
     key: CacheKey,
     *,
@@ -315,7 +315,7 @@ def make_module(
     made: Made,
     library: ctypes.CDLL,
     registry: Registry,
-    build: Callable[[Wanted], BuiltLibrary],
+    build: Callable[[Demand], BuiltLibrary],
     *,
     captures_graphs: bool,
 ) -> CompiledModule:

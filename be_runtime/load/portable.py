@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from be_runtime.bundle.carried import Wanted
+from be_runtime.bundle.carried import Demand
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest
 
 
-def portable_request(request: BuildRequest, wanted: Wanted, names: Mapping[Path, str] | None = None) -> BuildRequest:
+def portable_request(request: BuildRequest, wanted: Demand, names: Mapping[Path, str] | None = None) -> BuildRequest:
     """Return a request whose library says nothing of this machine: neither of its CPU, nor of its folders.
 
     Parameters
     ----------
     request : BuildRequest
-    wanted : Wanted
+    wanted : Demand
         The architectures replace those of the request; the level comes after the author's flags, so it holds.
     names : dict of Path to str, optional
         What folders are called in messages and debugging information; by default all of sources by the module's name.

@@ -64,8 +64,9 @@ class Process:
     def also_for(self, archs: tuple[Arch, ...]) -> Iterator[None]:
         """Compile device code for these too, besides those that it is for anyway, while this thread traces."""
         session = self.session()
-        usual = wanted_archs(None, session.archs, session.settings, lambda: device_archs(session.system))
-        token = _ALSO.set(tuple(sorted({*archs, *usual})) if archs else ())
+        system = session.system
+        usual = wanted_archs(None, session.archs, session.settings, lambda: device_archs(system)) if archs else ()
+        token = _ALSO.set(tuple(sorted({*archs, *usual})))
         try:
             yield
         finally:

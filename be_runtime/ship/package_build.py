@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
-from be_runtime.bundle.carried import Wanted
+from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
@@ -235,7 +235,7 @@ def _importable(package: str, root: Path) -> Iterator[None]:
 def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:
     """Compile one module, so that nothing in it says where it was compiled."""
     request, options = request_of(package, root, declared)
-    wanted = Wanted(baseline, () if "compute_capability" in declared.options else tuple(archs))
+    wanted = Demand(baseline, () if "compute_capability" in declared.options else tuple(archs))
     request = portable_request(request, wanted, {root: package})
 
     def read(entry: Entry, key: CacheKey) -> Part:

@@ -15,8 +15,8 @@ from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.images import archs_of
-from be_runtime.ship.container import PROGRAM, open_container
 from be_runtime.ship.package import KERNELS
+from be_runtime.ship.programs.container import PROGRAM, open_container
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:

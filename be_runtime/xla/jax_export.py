@@ -123,11 +123,11 @@ def default_platforms() -> list[str]:
 
 def device_archs() -> dict[str, list[str]]:
     """Return JAX's platforms on this machine, by the names in bundles, and the architectures of their devices."""
-    archs: dict[str, list[str]] = {"cpu": []}
-    for device in jax.local_devices():
-        if device.platform in ("cuda", "gpu"):
-            archs.setdefault("CUDA", []).append(str(device.compute_capability))
-    return archs
+    try:
+        devices = jax.local_devices(backend="cuda")
+    except RuntimeError:  # there are none, or JAX is told to leave them alone
+        return {"cpu": []}
+    return {"cpu": [], "CUDA": [str(device.compute_capability) for device in devices]}
 
 
 def _jax_export() -> Any:

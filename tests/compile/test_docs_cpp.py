@@ -18,6 +18,7 @@ PAGES = (
     "docs/calling.md",
     "docs/cpp-api.md",
     "docs/errors.md",
+    "docs/exported-programs.md",
     "docs/from-brainevent.md",
     "docs/settings.md",
     "docs/transforms.md",

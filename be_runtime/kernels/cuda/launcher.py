@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from functools import partial
 
-from be_runtime.bundle.carried import Carried, Wanted, carried_library
+from be_runtime.bundle.carried import Carried, Demand, carried_library
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import library_bytes
 from be_runtime.errors import KernelError
@@ -91,7 +91,7 @@ class Launcher:
             self._define(kernel.id.encode(), kernel.name.encode(), images, len(images))
             self._known[kernel.id] = (kernel, again)
 
-    def carry(self, wanted: Wanted) -> Carried:
+    def carry(self, wanted: Demand) -> Carried:
         """Return what an exported program carries of a kernel: the launcher, and the images that are asked for.
 
         Raises

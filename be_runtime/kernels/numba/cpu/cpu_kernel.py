@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from be_runtime.bundle.carried import Carried, Wanted, carried_library
+from be_runtime.bundle.carried import Carried, Demand, carried_library
 from be_runtime.bundle.index import CodeImage
 from be_runtime.call.call_options import check_options
 from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
@@ -113,7 +113,7 @@ def numba_kernel(
     return host_array_function(called, signature, options)
 
 
-def _carry(dispatcher: Any, signature: Signature, wanted: Wanted) -> Carried:
+def _carry(dispatcher: Any, signature: Signature, wanted: Demand) -> Carried:
     """Return what an exported program carries of a kernel for a signature."""
     from be_runtime.kernels.numba.cpu.host_library import build_host_kernel, handler_symbol  # few kernels are exported
 

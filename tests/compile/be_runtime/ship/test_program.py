@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import be_runtime
 from be_runtime import ArgumentError, CompiledModule, LoadError, RegistrationError
 from be_runtime.bundle import baseline
+from be_runtime.cli.main import main
 from tests.support.runtime import ROOT, environment, run_python
 
 SOURCE = """
@@ -169,7 +171,7 @@ def test_every_flipped_byte_is_refused(program: be_runtime.ExportedProgram):
         ("be_runtime.bundle.index.FORMAT", 2, "has format 2, and this be_runtime reads format 1"),
         ("be_runtime.bundle.index.FORMAT", 0, "has format 0"),
         ("be_runtime.bundle.index.ABI", 99, "was made for ABI 99, but this be_runtime has ABI 1"),
-        ("be_runtime.ship.program.platform.machine", lambda: "riscv64", "was built for riscv64"),
+        ("be_runtime.ship.programs.exported.platform.machine", lambda: "riscv64", "was built for riscv64"),
     ],
 )
 def test_files_of_other_releases_and_machines(
@@ -206,11 +208,14 @@ def test_a_file_that_others_may_write_is_refused(program: be_runtime.ExportedPro
     path = program.save(tmp_path / "program.be")
     be_runtime.load_exported(path)
     path.chmod(0o666)
-    with pytest.raises(LoadError, match=r"program.be, which can be written by other users \(mode 666\)"):
+    with pytest.raises(LoadError, match=r"program.be can be written by other users \(mode 666\)"):
         be_runtime.load_exported(path)
     path.chmod(0o644)
     tmp_path.chmod(0o777)
-    with pytest.raises(LoadError, match=f"{tmp_path}, which can be written by other users"):
+    with pytest.raises(LoadError, match=f"{tmp_path} can be written by other users"):
+        be_runtime.load_exported(path)
+    tmp_path.chmod(0o1777)
+    with pytest.raises(LoadError, match=r"program.be is in a folder that other users may write to"):
         be_runtime.load_exported(path)
     with pytest.raises(ArgumentError, match="can't be read: No such file"):
         be_runtime.load_exported(tmp_path / "absent")
@@ -321,3 +326,32 @@ def test_a_serialized_executable_says_which_kernel_it_lacks(tmp_path: Path):
     assert "No FFI handler registered for be." in lacking
     assert ".be_ffi_shipped_program_sums on a platform" in lacking
     assert found == "8.0"
+
+
+def test_show_lists_what_is_inside(
+    program: be_runtime.ExportedProgram, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = program.save(tmp_path / "program.be")
+    assert main(["show", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "program  run(float32[64]) -> (float32[64]) for cpu\n" in said
+    assert f"sha256   {hashlib.sha256(program).hexdigest()}" in said
+    assert ".be_ffi_shipped_program_smooth for cpu" in said
+    assert "library cpu x86-64-v3" in said
+    assert main(["show", "--json", str(path)]) == 0
+    (bundle,) = json.loads(capsys.readouterr().out)["bundles"]
+    assert (bundle["program"]["function"], len(bundle["images"])) == ("run", 1)
+
+    digest = "0" * 64
+    images = {digest: {"kind": "library", "platform": "cpu", "size": 3, "archs": [], "baseline": ""}}
+    rows: dict[str, Any] = {name: {} for name in ("targets", "kernels", "modules", "functions", "program")}
+    index = {"format": 1, "abi": 1, "machine": "x86_64", "images": images, **rows}
+    wheel = tmp_path / "kernels-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("kernels/_kernels/index.json", json.dumps(index))
+        archive.writestr(f"kernels/_kernels/images/{digest}.so", "abc")
+    assert main(["show", str(wheel)]) == 1
+    assert "kernels/_kernels is damaged: the image 0000000000000000" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["show", str(tmp_path / "empty")]) == 1
+    assert "has no kernels that were built ahead of time" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,10 +18,10 @@ from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_path
-from be_runtime.ship.container import open_container
+from be_runtime.ship.programs.container import open_container
 from be_runtime.xla import jax_export
 from be_toolchain.arch import Arch, parse_archs
-from be_toolchain.machine.folder_trust import distrust, distrust_entry
+from be_toolchain.machine.system import LocalSystem
 
 
 class LoadedProgram:
@@ -77,7 +76,7 @@ def load_exported(
     """Load an exported program: this runs its code, so load what you trust.
 
     Its kernels are registered once in a process, under names that contain their hashes. Those of a platform that this
-    machine lacks are left out. Nothing is compiled, and no file is written.
+    machine lacks are left out. Nothing is compiled, and no file is written. JAX's backends are started.
 
     Parameters
     ----------
@@ -113,20 +112,15 @@ def load_exported(
 
 
 def _read(path: Path) -> bytes:
-    """Read a file that nobody else can write."""
-    uid = os.geteuid()
+    """Read a file that nobody else can write or replace."""
     try:
         with path.open("rb") as file:
-            folder = path.resolve().parent
-            for place, problem in (
-                (path, distrust_entry(os.fstat(file.fileno()), uid)),
-                (folder, distrust(folder.stat(), uid)),
-            ):
-                if problem:
-                    raise LoadError(
-                        f"the program is not loaded from {place}, which {problem}",
-                        hints=("copy it to a folder of your own", f"or chmod go-w {place}"),
-                    )
+            problem = LocalSystem().distrust(path.absolute())
+            if problem:
+                raise LoadError(
+                    f"code is not loaded from {path}: {problem}",
+                    hints=("copy it to a folder of your own", "or take the right to write from others: chmod go-w"),
+                )
             return file.read()
     except OSError as error:
         raise ArgumentError(f"{path} can't be read: {error.strerror}") from error

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.bundle.baseline import check_baseline, default_baseline
-from be_runtime.bundle.carried import Carried, Wanted
+from be_runtime.bundle.carried import Carried, Demand
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index
 from be_runtime.errors import ArgumentError, BeRuntimeError, RegistrationError
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_arch_list, check_path
-from be_runtime.ship.container import write_container
+from be_runtime.ship.programs.container import write_container
 from be_runtime.xla import jax_export
 from be_toolchain import __version__
 from be_toolchain.arch import parse_archs
@@ -115,7 +115,7 @@ def export(
     level = default_baseline(machine) if baseline is None else check_baseline(baseline, machine)
     asked = () if archs is None else parse_archs(check_arch_list(archs, "archs") or "")
     names = None if platforms is None else [_check_platform(name) for name in platforms]
-    cargo = _Cargo(Wanted(level, tuple(map(str, asked))), names)
+    cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
     with PROCESS.also_for(asked):
         program = jax_export.export_program(function, args, names, PROCESS.registry.names, cargo.rename)
     data = jax_export.write_program(program)
@@ -133,12 +133,12 @@ class _Cargo:
 
     Parameters
     ----------
-    wanted : Wanted
+    wanted : Demand
     platforms : sequence of str, or None
         The program's platforms; None for that of the default backend.
     """
 
-    def __init__(self, wanted: Wanted, platforms: Sequence[str] | None) -> None:
+    def __init__(self, wanted: Demand, platforms: Sequence[str] | None) -> None:
         self._wanted = wanted
         self._platforms = platforms
         self._renamed: dict[tuple[str, str], tuple[str, str]] = {}

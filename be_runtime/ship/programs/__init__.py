@@ -1,0 +1,1 @@
+"""Exported programs that carry their kernels: made, written to one file, and loaded."""

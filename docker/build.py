@@ -214,7 +214,6 @@ def build_arguments(arguments: argparse.Namespace) -> list[str]:
         "PROJECT": arguments.project,
         "PACKAGE": arguments.package,
         "PREBUILD": arguments.prebuild,
-        "EXTRAS": arguments.extras,
         "ARCHS": arguments.archs,
         "VERSION": _version(),
         "REVISION": _run("git", "-C", str(ROOT), "rev-parse", "HEAD").stdout.strip(),
@@ -271,7 +270,6 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--project", help="aot: the project's folder in this checkout (default examples)")
     parser.add_argument("--package", help="aot: its package that declares kernels, instead of a script")
     parser.add_argument("--prebuild", help="aot: its script that loads every kernel once (default prebuild.py)")
-    parser.add_argument("--extras", help="aot: our extras that kernels are built with, such as numba (default none)")
     parser.add_argument("--archs", help="aot: the GPUs to compile for, such as 8.0,9.0 (default 9.0)")
     parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="as for docker build")
     parser.add_argument("--network", help="as for docker build")

@@ -48,7 +48,7 @@ def _copy(home: Path) -> Path:
     declared = folder / NAME / "kernels.toml"
     _edit(declared, lambda text: text.partition("[kernels.wave]")[0])
     _edit(declared, lambda text: text.replace('["8.0", "9.0", "12.0"]', '["9.0"]'))
-    _edit(recipe, lambda text: text.replace("    - numba-cuda\n", ""))
+    _edit(recipe, lambda text: re.sub(r"    - (numba-cuda|cuda-nvrtc|libnvjitlink)\n", "", text))
     return recipe
 
 

@@ -103,8 +103,8 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(engine: Engine, base: str, context: Path) -> Build:
     """Runs the script that builds images."""
 
-    def run(target: str, *arguments: str, **environ: str) -> Built:
-        image = f"be-tests-{target}"
+    def run(target: str, *arguments: str, name: str = "", **environ: str) -> Built:
+        image = f"be-tests-{name or target}"
         command = [sys.executable, str(context / "docker" / "build.py"), target, "--tag", image, "--base", base]
         began = time.monotonic()
         done = subprocess.run(
@@ -121,8 +121,8 @@ def build(engine: Engine, base: str, context: Path) -> Build:
     return run
 
 
-def _image(build: Build, target: str) -> str:
-    built = build(target)
+def _image(build: Build, target: str, *arguments: str, name: str = "") -> str:
+    built = build(target, *arguments, name=name)
     if "can't be fetched" in built.output or "builds need a package index" in built.output:
         pytest.skip(f"no image can be built without the network: {built.output.strip()[-200:]}")
     assert built.returncode == 0, built.output[-3000:]
@@ -142,3 +142,10 @@ def runtime(build: Build) -> str:
 @pytest.fixture(scope="session")
 def aot(build: Build) -> str:
     return _image(build, "aot")
+
+
+@pytest.fixture(scope="session")
+def packaged(build: Build) -> str:
+    """An image of a project whose package declares its kernels, of which two are Numba's."""
+    example = ("--project", "examples/mykernels", "--package", "mykernels")
+    return _image(build, "aot", *example, name="packaged")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support.docker import KERNELS, RESTRICTED, Engine
@@ -27,6 +29,15 @@ print(be_runtime.load_cuda_inline("events", train["CUDA_SOURCE"], {}).path)
 def test_a_project_s_kernels_run_where_nothing_can_be_written_or_compiled(engine: Engine, aot: str):
     done = engine(*RESTRICTED, "-i", aot, "python", "-", text_in=CALL_CPP)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_a_package_s_kernels_run_there_too(engine: Engine, packaged: str):
+    done = engine(*RESTRICTED, "--env", "BE_JIT=never", packaged, "python", "-m", "mykernels")
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran = re.findall(r"^(\S+) +cpu  agrees", done.stdout, re.MULTILINE)
+    assert ran == ["neurons.fire", "neurons.integrate", "decay"]
+    numba = engine(*RESTRICTED, packaged, "python", "-c", "import numba")
+    assert "No module named 'numba'" in numba.stderr
 
 
 @pytest.mark.parametrize(("asked", "found"), [("9.0", True), ("12.0", True), ("8.6", False)])

@@ -15,6 +15,7 @@ from be_runtime.bundle.carried import Carry, Demand
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
+from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
@@ -109,7 +110,7 @@ def build_portable(request: BuildRequest, options: LoadOptions, session: Session
     from be_runtime.load.portable import portable_request
 
     def read(entry: Entry, key: CacheKey) -> BuiltLibrary:
-        data = entry.output(LIBRARY).read_bytes()
+        data = read_image(entry.output(LIBRARY))
         functions = parse_contents(entry.output(CONTENTS).read_bytes())
         return BuiltLibrary(library_image(request.language, data, key, wanted.baseline), data, functions)
 

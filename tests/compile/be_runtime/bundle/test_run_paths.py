@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.bundle.run_paths import read_image
-from be_runtime.ship.needs import read_needs
+from be_runtime.ship.hooks.image_needs import read_needs
 from tests.support.requirements import host_compiler
 
 

@@ -17,7 +17,7 @@ from release.dist import copy_sources
 from tests.support.conda import compilers, cuda, interpreter, solver, wheels
 from tests.support.conda.channel import Channel
 
-NEEDED = ("jax", "jaxlib", "ninja", "numpy", "packaging", "pip", "rich", "setuptools", "shtab")
+NEEDED = ("flatbuffers", "jax", "jaxlib", "ninja", "numpy", "packaging", "pip", "rich", "setuptools", "shtab")
 """All that the recipe names, but for Python and compilers."""
 
 

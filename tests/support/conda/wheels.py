@@ -17,6 +17,10 @@ from tests.support.conda.interpreter import SITE, VERSION
 BUILD = f"py{VERSION.replace('.', '')}_0"
 UNDERSCORED = frozenset({"ml-dtypes", "opt-einsum"})
 """conda-forge writes these names with an underscore."""
+
+OTHERWISE = {"flatbuffers": "python-flatbuffers"}
+"""conda-forge gives these names to another language's package."""
+
 _SCRIPT = """\
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
@@ -48,7 +52,7 @@ def add_with_requirements(channel: Channel, *names: str) -> None:
 def conda_name(name: str) -> str:
     """What conda-forge calls a distribution."""
     canonical = canonicalize_name(name)
-    return canonical.replace("-", "_") if canonical in UNDERSCORED else canonical
+    return canonical.replace("-", "_") if canonical in UNDERSCORED else OTHERWISE.get(canonical, canonical)
 
 
 def _requirements(distribution: importlib.metadata.Distribution) -> Iterator[Requirement]:

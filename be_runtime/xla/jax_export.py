@@ -102,7 +102,7 @@ def read_program(data: bytes) -> Any:
         f"JAX {jax.__version__} can't read the exported program: {problem}",
         hints=(
             "export it again with this JAX",
-            "or install the JAX that exported it: python -m be_runtime show names it",
+            "or install its JAX, which python -m be_runtime show names",
         ),
     )
 

@@ -90,13 +90,21 @@ def read_program(data: bytes) -> Any:
         JAX can't read it, or a package that ``jax.export`` needs is not installed.
     """
     export = _jax_export()
+    problem: Exception | str = "it is of a later JAX"
     try:
-        return export.deserialize(bytearray(data))
+        program = export.deserialize(bytearray(data))
     except ValueError as error:
-        raise LoadError(
-            f"JAX {jax.__version__} can't read the exported program: {error}",
-            hints=("export it again with this JAX", "or install the JAX that exported it; see show"),
-        ) from error
+        problem = error
+    else:
+        if program.nr_devices:  # older JAX reads nothing of newer fields
+            return program
+    raise LoadError(
+        f"JAX {jax.__version__} can't read the exported program: {problem}",
+        hints=(
+            "export it again with this JAX",
+            "or install its JAX, which python -m be_runtime show names",
+        ),
+    )
 
 
 def callable_program(program: Any) -> Callable[..., Any]:

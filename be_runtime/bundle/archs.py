@@ -7,11 +7,26 @@ from collections.abc import Sequence
 from be_toolchain.arch import Arch, parse_archs
 
 
-def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
-    """Return whether device code for some architectures runs on all of others. Pure.
+def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
+    """Return whether code for one architecture runs on another.
 
-    Machine code runs on later minor versions of its major version; the driver compiles the PTX of the highest
-    architecture without a suffix for any later one; code with the suffix ``a`` runs only on that capability.
+    Machine code runs on later minor versions of its major version, and the driver compiles PTX for any later one; code
+    with the suffix ``a`` runs only on that capability.
+
+    Examples
+    --------
+    >>> runs_on(Arch(8, 0), Arch(8, 6)), runs_on(Arch(8, 0), Arch(9, 0)), runs_on(Arch(8, 0), Arch(9, 0), is_ptx=True)
+    (True, False, True)
+    """
+    if arch == device or device.suffix:
+        return arch == device
+    if arch.suffix == "a":
+        return arch.base == device
+    return arch.base <= device and (is_ptx or arch.major == device.major)
+
+
+def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
+    """Return whether a library for some architectures, with PTX of the highest plain one, runs on all of others.
 
     Examples
     --------
@@ -20,17 +35,9 @@ def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
     >>> serves(parse_archs("9.0a"), parse_archs("10.0"))
     False
     """
-    return all(_serves_one(built, arch) for arch in wanted)
-
-
-def _serves_one(built: Sequence[Arch], wanted: Arch) -> bool:
-    if wanted in built:
-        return True
-    if wanted.suffix:
-        return False
-    generic = [arch for arch in built if not arch.suffix]
-    same_major = any(arch.suffix != "a" and arch.major == wanted.major and arch <= wanted for arch in built)
-    return same_major or any(arch.base == wanted for arch in built) or (bool(generic) and max(generic) <= wanted)
+    ptx = [max(generic)] if (generic := [arch for arch in built if not arch.suffix]) else []
+    code = [*((arch, False) for arch in built), *((arch, True) for arch in ptx)]
+    return all(any(runs_on(arch, each, is_ptx=is_ptx) for arch, is_ptx in code) for each in wanted)
 
 
 def lacking_arch(archs: Sequence[str], wanted: Sequence[Arch]) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from be_runtime.bundle.archs import runs_on
 from be_runtime.bundle.index import CodeImage
 from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.errors import BuildError
@@ -215,12 +216,6 @@ def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
     'it has code for 8.0, and the GPU here is 9.0'
     """
     built = [(Arch.parse(row["arch"]), row["is_ptx"]) for row in record["images"]]
-    if not devices or any(_serves(arch, is_ptx, device) for device in devices for arch, is_ptx in built):
+    if not devices or any(runs_on(arch, device, is_ptx=is_ptx) for device in devices for arch, is_ptx in built):
         return ""
     return f"it has code for {', '.join(archs_of(record))}, and the GPU here is {', '.join(map(str, devices))}"
-
-
-def _serves(arch: Arch, is_ptx: bool, device: Arch) -> bool:
-    if arch.suffix == "a":
-        return device.base == arch.base
-    return device.base >= arch.base and (is_ptx or device.major == arch.major)

@@ -34,9 +34,12 @@ FEEDSTOCK = feedstock_recipe(
 
 
 def spaced(requirement: str) -> str:
-    """A requirement of pip as conda writes it: a space before the version."""
+    """A requirement of pip as conda writes it: a space before the version, and some names of its own."""
     found = Requirement(requirement)
-    return f"{found.name} {found.specifier}".strip()
+    return f"{OTHERWISE.get(found.name, found.name)} {found.specifier}".strip()
+
+
+OTHERWISE = {"flatbuffers": "python-flatbuffers"}
 
 
 def requirements(name: str, section: str) -> list[str]:

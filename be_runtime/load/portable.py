@@ -32,5 +32,6 @@ def portable_request(request: BuildRequest, wanted: Demand, names: Mapping[Path,
         flags = [part for flag in flags for part in ("-Xcompiler", flag)]
         if wanted.archs:
             request = request._replace(compute_capability=",".join(wanted.archs))
-    cflags, ldflags = (*compile_.cflags, *flags), (*compile_.ldflags, "-rpath=")
-    return request._replace(compile=compile_._replace(cflags=cflags, ldflags=ldflags, native=""))
+    # An author's libraries are not searched where they lie here; without any, the module stays one that is closed.
+    ldflags = (*compile_.ldflags, "-rpath=") if compile_.ldflags else ()
+    return request._replace(compile=compile_._replace(cflags=(*compile_.cflags, *flags), ldflags=ldflags, native=""))

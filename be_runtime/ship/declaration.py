@@ -132,7 +132,9 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
 def source_names(text: str, where: str) -> tuple[str, ...]:
     """List the paths that modules name as sources."""
     rows = _tables(read_toml(text, where), "modules", where)
-    return tuple(path for name, row in rows.items() for path in _sources(row.get("sources"), f"{where}: modules.{name}"))
+    return tuple(
+        path for name, row in rows.items() for path in _sources(row.get("sources"), f"{where}: modules.{name}")
+    )
 
 
 def inside(path: object, where: str) -> str:

@@ -91,6 +91,23 @@ def test_an_edited_source_is_compiled_again(package: Path):
     assert "include/factor.h changed since it was built" in done.stderr
 
 
+def test_an_edited_source_is_loaded_again_in_one_process(package: Path):
+    script = """
+import importlib, pathlib, warnings, jax, jax.numpy as jnp, shipped
+x = jnp.ones(2)
+print(shipped.ops.twice(x))
+pathlib.Path("shipped/include/factor.h").write_text("#define FACTOR 3\\n")
+print(shipped.ops.twice(x))
+importlib.reload(shipped)
+with warnings.catch_warnings(record=True) as told:
+    print(shipped.ops.twice(x), jax.ffi.ffi_call("shipped.scaling.twice", jax.ShapeDtypeStruct((2,), "float32"))(x))
+print(*[each.message for each in told])
+"""
+    done = run(package, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[2. 2.]\n[2. 2.]\n[3. 3.] [2. 2.]\nshipped.scaling has changed: its functions")
+
+
 def test_a_folder_of_prebuilt_packages_is_one_more_place(package: Path, tmp_path: Path):
     build(package, "--out", str(tmp_path / "prebuilt" / "shipped"))
     done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path / "prebuilt"), BE_JIT="never", PATH="/nowhere")

@@ -115,6 +115,19 @@ def test_a_folder_of_prebuilt_packages_is_one_more_place(package: Path, tmp_path
     assert str(tmp_path / "prebuilt" / "shipped" / "images") in done.stdout
 
 
+def test_where_it_looked_is_said(package: Path, tmp_path: Path):
+    done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path), BE_JIT="never")
+    assert f"there is no {package / '_kernels/index.json'} or {tmp_path / 'shipped/index.json'}\n" in done.stderr
+
+
+def test_show_takes_a_name(package: Path):
+    build(package)
+    assert "module   scaling: twice" in run(package, "-m", "be_runtime", "show", "shipped").stdout
+    done = run(package, "-m", "be_runtime", "show", "unshipped")
+    assert done.returncode == 1
+    assert "unshipped can't be read: No such file or directory" in done.stderr
+
+
 def test_it_loads_from_a_zip(package: Path, tmp_path: Path):
     build(package)
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", package.parent)

@@ -58,6 +58,8 @@ def test_a_build_checks_a_kernel_before_it_compiles_it(tmp_path: Path):
     session: Any = None
     with pytest.raises(ArgumentError, match=r"kernels.scale is CUDA code, and no architecture is named"):
         build_function("scale", RAW, tmp_path, [], "", session)
+    with pytest.raises(ArgumentError, match=r"ordered must be True or False, not 'yes'"):
+        build_function("scale", RAW | {"ordered": "yes"}, tmp_path, ["9.0"], "", session)
     with pytest.raises(SpecError, match=r"has 'm', which is not an axis of an input"):
         build_function("scale", RAW | {"grid": "m"}, tmp_path, ["9.0"], "", session)
 

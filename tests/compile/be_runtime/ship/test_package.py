@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,24 @@ def test_always_compiles_although_it_was_built(package: Path):
     build(package)
     done = run(package, "-c", CALL, BE_JIT="always")
     assert "/cache/" in done.stdout
+
+
+def test_an_interrupt_ends_the_compilers_and_writes_nothing(package: Path):
+    """A build whose compiler takes a minute is interrupted, then done again."""
+    slow = package.parents[1] / "slow"
+    slow.write_text('#!/bin/sh\ncase "$*" in *-c*src/*) touch "$0.called"; exec sleep 60;; esac\nexec g++ "$@"\n')
+    slow.chmod(0o755)
+    known = environment(BE_CACHE_DIR=str(package.parents[1] / "cache"), CXX=str(slow))
+    command = (sys.executable, "-m", "be_runtime", "build", "shipped")
+    process = subprocess.Popen(command, env=known, cwd=package.parent, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not slow.with_name("slow.called").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=20)[1]
+    assert (process.returncode, said) == (130, "interrupted\n")
+    assert not list(package.glob("*_kernels*"))
+    build(package)
 
 
 def test_without_a_compiler_nothing_is_written(package: Path):

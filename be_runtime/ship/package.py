@@ -153,7 +153,7 @@ class PackageKernels:
     def __dir__(self) -> list[str]:
         """The names of modules, kernels and functions."""
         with self._lock:
-            return sorted({*super().__dir__(), *self._names()})
+            return sorted(self._names())
 
     def __repr__(self) -> str:
         return f"package_kernels({self._package.name!r})"

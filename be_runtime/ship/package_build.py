@@ -148,7 +148,7 @@ Maker = tuple[str, str, Callable[[], Part]]
 
 
 def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[list[Part], list[PartReport]]:
-    """Make all parts, several at a time; the first failure ends it when those under way are done, an interrupt at once."""
+    """Make all parts, several at a time; a failure ends it when those under way are done, an interrupt now."""
 
     def make(maker: Maker) -> tuple[Part, PartReport]:
         name, language, run = maker

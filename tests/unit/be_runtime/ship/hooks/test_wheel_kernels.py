@@ -82,4 +82,4 @@ def test_setuptools_that_is_too_old_is_said(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "be_runtime.ship.hooks.setuptools_commands", None)
     with pytest.raises(SystemExit, match="kernels need setuptools>=77"):
-        hook.finalize(None)  # type: ignore[arg-type]
+        hook.finalize(object())

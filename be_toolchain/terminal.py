@@ -39,7 +39,7 @@ def printable_line(text: str) -> str:
 
 def say(text: object, file: TextIO | None = None) -> None:
     """Print a text for people."""
-    print(printable(str(text)), file=file)
+    print(f"{printable(str(text))}\n", end="", file=file)  # at once: other threads may print too
 
 
 def hand_over(text: str) -> None:

@@ -169,5 +169,5 @@ def _image(row: Mapping[str, Any]) -> CodeImage:
 def _damaged(where: str, error: Exception) -> LoadError:
     return LoadError(
         f"{where} has a damaged index: {type(error).__name__}: {error}",
-        hints=("copy or install it again",),
+        hints=("copy, install or build it again",),
     )

@@ -88,7 +88,7 @@ class Bundle(NamedTuple):
         if not is_whole:
             raise LoadError(
                 f"{self.where} is damaged: the image {digest[:16]} has other bytes than when it was built",
-                hints=("copy or install it again",),
+                hints=("copy, install or build it again",),
             )
 
     def library(self, digest: str) -> ctypes.CDLL:
@@ -133,7 +133,7 @@ class Bundle(NamedTuple):
             yield
         except (OSError, KeyError, zipfile.BadZipFile, EOFError) as error:
             raise LoadError(
-                f"{self.where} is damaged: {file} can't be read: {error}", hints=("copy or install it again",)
+                f"{self.where} is damaged: {file} can't be read: {error}", hints=("copy, install or build it again",)
             ) from error
 
 

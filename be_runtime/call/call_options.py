@@ -47,6 +47,9 @@ def check_options(
     """
     if on_gather not in get_args(OnGather):
         raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
+    for name, value in (("has_side_effect", has_side_effect), ("ordered", ordered)):
+        if not isinstance(value, bool):
+            raise ArgumentError(f"{name} must be True or False, not {value!r}")
     return Options(
         vmap_method=check_vmap_method(vmap_method),
         aliases=tuple(sorted(check_aliases(input_output_aliases).items())),

@@ -53,6 +53,9 @@ class CompiledFunction:
         self._single: dict[str, dict[object, tuple[type, Program]]] = {}
         self._quick: dict[object, Program] = {}
 
+    def __repr__(self) -> str:
+        return f"<kernel {self.__name__}>"
+
     def clear(self) -> None:
         """Forget the compiled programs, and all of JAX's that may contain them, so that they are made anew."""
         from be_runtime.xla import jax_primitive

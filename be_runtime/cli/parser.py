@@ -66,7 +66,7 @@ def _add_show(commands: _Commands) -> None:
         "checked, and nothing is loaded.",
     )
     show.add_argument(
-        "file", type=Path, metavar="FILE", help="an exported program, a wheel, or the folder of a package"
+        "file", type=Path, metavar="FILE", help="an exported program, a wheel, or a package's name or folder"
     )
 
 

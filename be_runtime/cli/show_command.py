@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from pathlib import Path
 
 from be_runtime.cli.answer import Answer
+from be_runtime.errors import ArgumentError
+from be_runtime.ship.locate import locate_package
 from be_runtime.ship.show import describe_file, render_description
 
 
@@ -18,5 +22,9 @@ def run(arguments: argparse.Namespace) -> Answer:
     LoadError
         It is damaged, or of a format that this release does not read.
     """
-    found = describe_file(arguments.file)
+    path = arguments.file
+    if not path.exists():
+        with contextlib.suppress(ArgumentError):
+            path = locate_package(str(path), Path.cwd()).root or path
+    found = describe_file(path)
     return Answer("\n".join(map(render_description, found)), {"bundles": found})

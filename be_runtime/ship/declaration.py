@@ -103,6 +103,7 @@ def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> De
             raise ArgumentError(f"{where}: kernels.{name} needs one of {', '.join(_KINDS)}, and has {len(given)}")
         if given == ["source"]:
             inside(row["source"], f"{where}: kernels.{name}")
+        _check_lists(row, f"{where}: kernels.{name}")
     if not modules and not kernels:
         hint = 'add a table, such as [modules.ops] with sources = "ops.cc"'
         raise ArgumentError(f"{where} declares no kernels", hints=(hint,))
@@ -131,7 +132,9 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
 def source_names(text: str, where: str) -> tuple[str, ...]:
     """List the paths that modules name as sources."""
     rows = _tables(read_toml(text, where), "modules", where)
-    return tuple(name for row in rows.values() for name in _sources(row.get("sources"), where))
+    return tuple(
+        path for name, row in rows.items() for path in _sources(row.get("sources"), f"{where}: modules.{name}")
+    )
 
 
 def inside(path: object, where: str) -> str:
@@ -164,8 +167,7 @@ def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Mapping[str
     language: Language = "cuda" if any(each.endswith(".cu") or has_cuda.get(each) for each in sources) else "cpp"
     options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
     _refuse_unknown(options, _OPTIONS[language], at)
-    for path in options.get("extra_include_paths", []):
-        inside(path, f"{at}.extra_include_paths")
+    _check_lists(options, at)
     return DeclaredModule(name, language, sources, row.get("functions"), options)
 
 
@@ -174,6 +176,12 @@ def _sources(value: object, where: str) -> tuple[str, ...]:
     if not isinstance(given, list) or not given:
         raise ArgumentError(f"{where} needs sources: a folder, a file or a list of files")
     return tuple(inside(each, where) for each in given)
+
+
+def _check_lists(row: Mapping[str, Any], where: str) -> None:
+    _texts(row.get("dtypes", []), f"{where}.dtypes")
+    for path in _texts(row.get("extra_include_paths", []), f"{where}.extra_include_paths"):
+        inside(path, f"{where}.extra_include_paths")
 
 
 def _texts(value: object, where: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,7 +125,7 @@ def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], sess
 
 
 def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> BuiltFunction:
-    dispatcher = check_dispatcher(imported(name, read))
+    dispatcher = _checked(check_dispatcher, name, read)
     prototype = numba_cuda.prototype_of(dispatcher, read.signature)
     record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
     numba_cuda_function(record, _not_yet)
@@ -158,7 +158,7 @@ def _launched(record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], 
 
 
 def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Session) -> BuiltFunction:
-    dispatcher = check_kernel(imported(name, read))
+    dispatcher = _checked(check_kernel, name, read)
     function = dispatcher.py_func
     parameters = tuple(inspect.signature(function).parameters)
     record = _described(read, function.__name__, parameters, function.__doc__, root, dispatcher)
@@ -174,6 +174,13 @@ def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Sess
         targets[target] = ImageTarget(digest, PLATFORMS["cpp"], {"execute": symbol})
         variants.append({**_rows(signature), "target": target})
     return BuiltFunction(record | {"variants": variants}, images, targets, {})
+
+
+def _checked(check: Callable[[object], Any], name: str, read: KernelTable) -> Any:
+    try:
+        return check(imported(name, read))
+    except TypeError as error:
+        raise ArgumentError(f"kernels.{name}: {read.source}: {error}") from error
 
 
 def _any_cpu() -> str:

@@ -180,4 +180,9 @@ def imported(name: str, read: KernelTable) -> Any:
     try:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise SourceNotFoundError(f"kernels.{name}: {read.source} can't be imported: {error}") from error
+        missing = (getattr(error, "name", None) or "").partition(".")[0]
+        is_other = isinstance(error, ImportError) and missing != module.partition(".")[0]
+        hints = (f"install {missing} where the kernels are built: for a wheel, add it to requires of [build-system]",)
+        raise SourceNotFoundError(
+            f"kernels.{name}: {read.source} can't be imported: {error}", hints=hints if is_other else ()
+        ) from error

@@ -22,7 +22,10 @@ def locate_package(asked: str | None, here: Path) -> Package:
         found = [path.parent for pattern in (f"*/{FILE}", f"src/*/{FILE}") for path in sorted(here.glob(pattern))]
         if len(found) != 1:
             names = ", ".join(str(path.relative_to(here)) for path in found) or "none"
-            raise ArgumentError(f"which package? with a {FILE}, below this folder: {names}", hints=("name one",))
+            raise ArgumentError(
+                f"which package? with a {FILE}, below this folder: {names}",
+                hints=('name it: python -m be_runtime build a.mykernels, or packages = ["a.mykernels"] for a wheel',),
+            )
         return package_in(found[0])
     folder = Path(asked)
     if folder.is_dir():

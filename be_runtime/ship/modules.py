@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from pathlib import Path
-from typing import Any
 
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.bundle.module_record import ModuleRecord
-from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.errors import ArgumentError, LoadError, RegistrationError
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.pipeline import open_bundled, register_module
 from be_runtime.load.process import PROCESS
@@ -17,7 +17,7 @@ from be_runtime.request.options import BuildRequest, LoadOptions, Unit
 from be_runtime.ship.declaration import DeclaredModule
 
 
-def request_of(package: str, root: Path, declared: DeclaredModule, **more: Any) -> tuple[BuildRequest, LoadOptions]:
+def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[BuildRequest, LoadOptions]:
     """Make the request for a declared module from its sources.
 
     Parameters
@@ -27,15 +27,13 @@ def request_of(package: str, root: Path, declared: DeclaredModule, **more: Any) 
     root : Path
         Folder of the package.
     declared : DeclaredModule
-    **more
-        Options of the load functions that replace declared ones.
 
     Raises
     ------
     ArgumentError, SourceNotFoundError
         An option has a bad value, or a source is missing.
     """
-    options = dict(declared.options) | more
+    options = dict(declared.options)
     paths = options.get("extra_include_paths")
     if paths is not None:
         options["extra_include_paths"] = [str(root / path) for path in paths]
@@ -72,12 +70,9 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
     ------
     LoadError
         It is damaged, or not for this machine.
-    RegistrationError
-        A target of its name is live with other content.
     """
     module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
-    register_module(module, f"{package}.{name}", PROCESS.registry)
-    return module
+    return _registered(module, f"{package}.{name}")
 
 
 def changed_source(root: Path, record: ModuleRecord) -> str:
@@ -92,10 +87,20 @@ def changed_source(root: Path, record: ModuleRecord) -> str:
     return ""
 
 
-def jit_module(package: str, root: Path, declared: DeclaredModule, **more: Any) -> CompiledModule:
+def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:
     """Compile a module from the package's sources, unless the cache has it; see `request_of`."""
-    request, options = request_of(package, root, declared, **more)
-    return PROCESS.load(request, options)
+    request, options = request_of(package, root, declared)
+    return _registered(PROCESS.load(request, options._replace(auto_register=False)), options.target_prefix)
+
+
+def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
+    """Register a module's targets; after an edit and a reload, the names stay with what the process loaded first."""
+    try:
+        register_module(module, prefix, PROCESS.registry)
+    except RegistrationError as error:
+        text = f"{prefix} has changed: its functions call the new code, jax.ffi.ffi_call by name the old"
+        warnings.warn(f"{text}: {error.message}", stacklevel=2)
+    return module
 
 
 def refusal(package: str, name: str, reason: str) -> LoadError:

@@ -153,7 +153,7 @@ class PackageKernels:
     def __dir__(self) -> list[str]:
         """The names of modules, kernels and functions."""
         with self._lock:
-            return sorted({*super().__dir__(), *self._names()})
+            return sorted(self._names())
 
     def __repr__(self) -> str:
         return f"package_kernels({self._package.name!r})"
@@ -210,7 +210,9 @@ class PackageKernels:
     def _load(self, name: str) -> Any:
         """Load a module or a kernel as it was built ahead of time, else compile it."""
         package, settings = self._package, PROCESS.settings()
-        reason = "there is none for it"
+        prebuilt = settings.prebuilt_dir
+        folders = [package.files / KERNELS, *([prebuilt / package.name] if prebuilt else ())]
+        reason = f"there is no {' or '.join(str(folder / INDEX) for folder in folders)}"
         for bundle in self._bundles():
             problem = _obstacle(package, name, bundle, self._devices)
             if not problem:

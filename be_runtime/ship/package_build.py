@@ -21,6 +21,7 @@ from be_runtime.bundle.run_paths import read_image
 from be_runtime.bundle.standalone import STANDALONE, refuse_launched, render_standalone
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry
+from be_runtime.compile.run.execute import stop_running
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.load.pipeline import library_image, use_module
@@ -147,7 +148,7 @@ Maker = tuple[str, str, Callable[[], Part]]
 
 
 def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[list[Part], list[PartReport]]:
-    """Make all parts, several at a time; the first failure ends it when those under way are done."""
+    """Make all parts, several at a time; a failure ends it when those under way are done, an interrupt now."""
 
     def make(maker: Maker) -> tuple[Part, PartReport]:
         name, language, run = maker
@@ -162,8 +163,11 @@ def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[l
         futures = [pool.submit(make, maker) for maker in makers]
         try:
             made = [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            while isinstance(error, KeyboardInterrupt) and any(future.running() for future in futures):
+                stop_running()
+                time.sleep(0.05)
             raise
     return [part for part, _ in made], [report for _, report in made]
 

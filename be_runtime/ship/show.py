@@ -36,7 +36,7 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
         raise ArgumentError(
             f"{path} has no kernels that were built ahead of time",
             hints=(
-                "pass an exported program, a wheel, or the folder of a package",
+                "pass an exported program, a wheel, or a package's name or folder",
                 "python -m be_runtime build makes them",
             ),
         )

@@ -36,6 +36,15 @@ https://www.gnu.org/software/libc/manual/html_node/Memory-Allocation-Tunables.ht
 """
 
 
+_RUNNING: set[subprocess.Popen[str]] = set()
+
+
+def stop_running() -> None:
+    """Ask the builds of all threads to end, after an interrupt: only the main thread is told of it."""
+    for process in tuple(_RUNNING):
+        process.terminate()
+
+
 class Step(NamedTuple):
     """One finished command.
 
@@ -217,9 +226,11 @@ def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterat
     if timer is not None:
         timer.daemon = True
         timer.start()
+    _RUNNING.add(process)
     try:
         yield timed_out
     finally:
+        _RUNNING.discard(process)
         if timer is not None:
             timer.cancel()
             timer.join()

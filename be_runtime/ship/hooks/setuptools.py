@@ -19,6 +19,8 @@ def finalize(distribution: Distribution) -> None:
     except OSError:
         return
     if asks:
-        from be_runtime.ship.hooks.setuptools_commands import add_commands
-
+        try:
+            from be_runtime.ship.hooks.setuptools_commands import add_commands
+        except ImportError as error:
+            raise SystemExit(f"error: {error}\nhint: kernels need setuptools>=77, as requires says") from None
         add_commands(distribution)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -91,11 +93,41 @@ def test_an_edited_source_is_compiled_again(package: Path):
     assert "include/factor.h changed since it was built" in done.stderr
 
 
+def test_an_edited_source_is_loaded_again_in_one_process(package: Path):
+    script = """
+import importlib, pathlib, warnings, jax, jax.numpy as jnp, shipped
+x = jnp.ones(2)
+print(shipped.ops.twice(x))
+pathlib.Path("shipped/include/factor.h").write_text("#define FACTOR 3\\n")
+print(shipped.ops.twice(x))
+importlib.reload(shipped)
+with warnings.catch_warnings(record=True) as told:
+    print(shipped.ops.twice(x), jax.ffi.ffi_call("shipped.scaling.twice", jax.ShapeDtypeStruct((2,), "float32"))(x))
+print(*[each.message for each in told])
+"""
+    done = run(package, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[2. 2.]\n[2. 2.]\n[3. 3.] [2. 2.]\nshipped.scaling has changed: its functions")
+
+
 def test_a_folder_of_prebuilt_packages_is_one_more_place(package: Path, tmp_path: Path):
     build(package, "--out", str(tmp_path / "prebuilt" / "shipped"))
     done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path / "prebuilt"), BE_JIT="never", PATH="/nowhere")
     assert done.returncode == 0, done.stderr
     assert str(tmp_path / "prebuilt" / "shipped" / "images") in done.stdout
+
+
+def test_where_it_looked_is_said(package: Path, tmp_path: Path):
+    done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path), BE_JIT="never")
+    assert f"there is no {package / '_kernels/index.json'} or {tmp_path / 'shipped/index.json'}\n" in done.stderr
+
+
+def test_show_takes_a_name(package: Path):
+    build(package)
+    assert "module   scaling: twice" in run(package, "-m", "be_runtime", "show", "shipped").stdout
+    done = run(package, "-m", "be_runtime", "show", "unshipped")
+    assert done.returncode == 1
+    assert "unshipped can't be read: No such file or directory" in done.stderr
 
 
 def test_it_loads_from_a_zip(package: Path, tmp_path: Path):
@@ -122,6 +154,24 @@ def test_always_compiles_although_it_was_built(package: Path):
     build(package)
     done = run(package, "-c", CALL, BE_JIT="always")
     assert "/cache/" in done.stdout
+
+
+def test_an_interrupt_ends_the_compilers_and_writes_nothing(package: Path):
+    """A build whose compiler takes a minute is interrupted, then done again."""
+    slow = package.parents[1] / "slow"
+    slow.write_text('#!/bin/sh\ncase "$*" in *-c*src/*) touch "$0.called"; exec sleep 60;; esac\nexec g++ "$@"\n')
+    slow.chmod(0o755)
+    known = environment(BE_CACHE_DIR=str(package.parents[1] / "cache"), CXX=str(slow))
+    command = (sys.executable, "-m", "be_runtime", "build", "shipped")
+    process = subprocess.Popen(command, env=known, cwd=package.parent, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not slow.with_name("slow.called").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=20)[1]
+    assert (process.returncode, said) == (130, "interrupted\n")
+    assert not list(package.glob("*_kernels*"))
+    build(package)
 
 
 def test_without_a_compiler_nothing_is_written(package: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from be_runtime.errors import ArgumentError
-from be_runtime.ship.declaration import parse_declaration
+from be_runtime.ship.declaration import parse_declaration, source_names
 
 GOOD = """
 archs = ["8.0", "9.0"]
@@ -49,6 +49,9 @@ def test_a_folder_with_cuda_files_is_a_cuda_module():
         ("[modules.a]\nsources = '../a.cc'", "'../a.cc' is outside the package"),
         ("[modules.a]\nsources = '/a.cc'", "'/a.cc' is outside the package"),
         ("[modules.a]\nsources = 'a.cc'\nextra_include_paths = ['../x']", "'../x' is outside the package"),
+        ("[modules.a]\nsources = 'a.cc'\nextra_include_paths = 'inc'", "modules.a.extra_include_paths must be a list"),
+        ("[kernels.a]\nsource = 'a.cu'\nextra_include_paths = ['../x']", "'../x' is outside the package"),
+        ("[kernels.a]\nnumba = 'p:a'\ndtypes = 'float32'", "kernels.a.dtypes must be a list of texts"),
         ("[modules.a]\nsources = 'a.cc'\nnative = true", "'native' is unknown"),
         ("[modules.a]\nsources = 'a.cc'\nextra_cuda_cflags = []", "'extra_cuda_cflags' is unknown"),
         ("archs = '9.0'\n[modules.a]\nsources = 'a.cc'", "archs must be a list of texts"),
@@ -62,3 +65,8 @@ def test_a_mistake_is_named(text: str, message: str):
     with pytest.raises(ArgumentError) as caught:
         parse_declaration(text, "p/kernels.toml", {})
     assert message in str(caught.value)
+
+
+def test_a_module_without_sources_is_named():
+    with pytest.raises(ArgumentError, match=r"p/kernels.toml: modules.a needs sources"):
+        source_names("[modules.a]\nsource = 'a.cc'", "p/kernels.toml")

@@ -58,5 +58,21 @@ def test_a_build_checks_a_kernel_before_it_compiles_it(tmp_path: Path):
     session: Any = None
     with pytest.raises(ArgumentError, match=r"kernels.scale is CUDA code, and no architecture is named"):
         build_function("scale", RAW, tmp_path, [], "", session)
+    with pytest.raises(ArgumentError, match=r"ordered must be True or False, not 'yes'"):
+        build_function("scale", RAW | {"ordered": "yes"}, tmp_path, ["9.0"], "", session)
     with pytest.raises(SpecError, match=r"has 'm', which is not an axis of an input"):
         build_function("scale", RAW | {"grid": "m"}, tmp_path, ["9.0"], "", session)
+
+
+def test_a_name_that_is_no_kernel_or_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("numba")
+    (tmp_path / "needing.py").write_text("import not_installed.part")
+    monkeypatch.syspath_prepend(tmp_path)
+    session: Any = None
+    with pytest.raises(ArgumentError, match=r"kernels.k: json:dumps: kernel must be a function decorated with @numba"):
+        build_function("k", {"numba": "json:dumps", "signature": "arg[n] ret[n]"}, tmp_path, [], "", session)
+    with pytest.raises(SourceNotFoundError, match=r"install not_installed where the kernels are built"):
+        build_function("k", {"numba": "needing:f", "signature": "arg[n] ret[n]"}, tmp_path, [], "", session)
+    with pytest.raises(SourceNotFoundError) as caught:
+        build_function("k", {"numba": "needless:f", "signature": "arg[n] ret[n]"}, tmp_path, [], "", session)
+    assert caught.value.hints == ()

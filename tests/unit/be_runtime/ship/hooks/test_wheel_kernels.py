@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,11 @@ def test_setuptools_projects_of_others_are_left_alone(tmp_path: Path, monkeypatc
 def test_an_error_ends_a_backend_with_its_text_and_hints():
     with pytest.raises(SystemExit, match="error: wrong\nhint: right"), leaving_as_text():
         raise ArgumentError("wrong", hints=("right",))
+
+
+def test_setuptools_that_is_too_old_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "pyproject.toml").write_text("[tool.be-runtime]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "be_runtime.ship.hooks.setuptools_commands", None)
+    with pytest.raises(SystemExit, match="kernels need setuptools>=77"):
+        hook.finalize(object())

@@ -29,13 +29,10 @@ class LoadedProgram:
 
     Parameters
     ----------
-    where : str
-        Its file, for messages.
     program : jax.export.Exported
     """
 
-    def __init__(self, where: str, program: Any) -> None:
-        self._where = where
+    def __init__(self, program: Any) -> None:
         self._program = program
         self.call: Callable[..., Any] = jax_export.callable_program(program)
         """The program, as a function of arrays; it may be called in jitted functions."""
@@ -107,8 +104,9 @@ def load_exported(
         data, where = _read(path), str(path)
     _accept(data, where, expected_sha256, verify)
     bundle, program = open_container(data, where)
+    read = jax_export.read_program(program, bundle.table.program)
     _register(bundle)
-    return LoadedProgram(where, jax_export.read_program(program))
+    return LoadedProgram(read)
 
 
 def _read(path: Path) -> bytes:

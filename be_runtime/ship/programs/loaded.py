@@ -10,6 +10,7 @@ from typing import Any
 
 from be_runtime.bundle.archs import lacking_arch
 from be_runtime.bundle.baseline import require_baseline, require_machine
+from be_runtime.bundle.index import reading
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.kernels.cuda.images import kernel_of, lacking
@@ -104,8 +105,9 @@ def load_exported(
         data, where = _read(path), str(path)
     _accept(data, where, expected_sha256, verify)
     bundle, program = open_container(data, where)
-    read = jax_export.read_program(program, bundle.table.program)
-    _register(bundle)
+    with reading(where):
+        read = jax_export.read_program(program, bundle.table.program)
+        _register(bundle)
     return LoadedProgram(read)
 
 

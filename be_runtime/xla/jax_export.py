@@ -104,10 +104,11 @@ def read_program(data: bytes, described: Mapping[str, Any]) -> Any:
     export = _jax_export()
     try:
         program = export.deserialize(bytearray(data))
-        with mlir.make_ir_context() as context:
-            stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
+        if described["jax"] != jax.__version__:  # it takes milliseconds, and JAX does it again when it compiles
+            with mlir.make_ir_context() as context:
+                stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
         problem = "" if program.nr_devices == described["devices"] else "it misreads its fields"
-    except (ValueError, NotImplementedError) as error:
+    except (ValueError, RuntimeError) as error:
         problem = str(error)
     if problem:
         raise LoadError(

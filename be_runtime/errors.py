@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from be_toolchain.terminal import printable
+
+_INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
+"""Packages whose frames are not a user's."""
 
 _SHORT_LINES, _WIDEST = 16, 240
 """The number of lines of output that an error's text shows whole, and the most characters of one."""
@@ -224,6 +229,14 @@ class GatherWarning(UserWarning):
 
 class StreamWarning(UserWarning):
     """A CUDA function launches kernels that are in no order with the rest of the program."""
+
+
+def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that calls this package, whatever is between; Python shows each text once."""
+    frame, level = sys._getframe(), 1  # noqa: SLF001  # inspect takes 10 ms to import
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 class ErrorCode(NamedTuple):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from be_runtime.abi import ABI, FFI_CLAIM, check_abi
-from be_runtime.errors import LoadError
+from be_runtime.errors import BeRuntimeError, LoadError
 
 INDEX, IMAGES = "index.json", "images"
 """Names of the index and of the folder of images in a bundle."""
@@ -20,6 +22,9 @@ HASH_DIGITS = 32
 
 Kind = Literal["library", "cubin", "ptx"]
 _ENDINGS: dict[Kind, str] = {"library": "so", "cubin": "cubin", "ptx": "ptx"}
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+T = TypeVar("T")
 
 
 class CodeImage(NamedTuple):
@@ -137,37 +142,65 @@ def parse_index(text: str | bytes, where: str) -> Index:
     LoadError
         It is damaged, or of a format or ABI that this release does not read.
     """
-    try:
+    with reading(where):
         document = json.loads(text)
-        number, abi = document["format"], document["abi"]
-        if not isinstance(number, int) or not isinstance(abi, int):
-            raise TypeError("its numbers are no numbers")  # noqa: TRY301 - caught below, as all damage is
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(where, error) from error
+        number, abi = _typed(int, document["format"]), _typed(int, document["abi"])
     if number != FORMAT:
         side = "update brainevent-toolchain here" if number > FORMAT else "build it again with this release"
         raise LoadError(f"{where} has format {number}, and this be_runtime reads format {FORMAT}", hints=(side,))
     check_abi(abi, where)
-    try:
+    with reading(where):
+        images = {digest: _image(digest, row) for digest, row in document["images"].items()}
         return Index(
-            machine=document["machine"],
-            images={digest: _image(row) for digest, row in document["images"].items()},
-            targets={name: ImageTarget(**row) for name, row in document["targets"].items()},
-            **{name: dict(document[name]) for name in ("kernels", "modules", "functions", "program")},
+            machine=_typed(str, document["machine"]),
+            images=images,
+            targets={name: _target(name, row, images) for name, row in document["targets"].items()},
+            **{name: _typed(dict, document[name]) for name in ("kernels", "modules", "functions", "program")},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(where, error) from error
 
 
-def _image(row: Mapping[str, Any]) -> CodeImage:
+def _image(digest: str, row: Mapping[str, Any]) -> CodeImage:
     image = CodeImage(**row)
-    if image.kind not in _ENDINGS:
-        raise ValueError(f"an image of kind {image.kind!r}")
+    _typed(int, image.size)
+    _texts(image.platform, image.baseline, *_typed(list, image.archs))
+    if image.kind not in _ENDINGS or not _DIGEST.fullmatch(digest):  # which is the name of a file
+        raise ValueError(f"an image {digest!r} of kind {image.kind!r}")
     return image._replace(archs=tuple(image.archs))
 
 
-def _damaged(where: str, error: Exception) -> LoadError:
-    return LoadError(
-        f"{where} has a damaged index: {type(error).__name__}: {error}",
-        hints=("copy, install or build it again",),
-    )
+def _target(name: str, row: Mapping[str, Any], images: Mapping[str, CodeImage]) -> ImageTarget:
+    target = ImageTarget(**row)
+    _texts(target.platform, target.stages["execute"], *target.stages.values())
+    if images[target.image].kind != "library" or not name.startswith(target_name(target.image, "")):
+        raise ValueError(f"the target {name!r} of the image {target.image!r}")
+    return target
+
+
+def _texts(*values: object) -> None:
+    for value in values:
+        _typed(str, value)
+
+
+def _typed(kind: type[T], value: object) -> T:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+@contextlib.contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Say that an index is damaged where a value in it means nothing.
+
+    Raises
+    ------
+    LoadError
+        For such a value; errors of ours pass.
+    """
+    try:
+        yield
+    except BeRuntimeError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise LoadError(
+            f"{where} has a damaged index: {type(error).__name__}: {error}", hints=("copy, install or build it again",)
+        ) from error

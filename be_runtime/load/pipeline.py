@@ -17,7 +17,7 @@ from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
-from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning
+from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning, warn_caller
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
 from be_runtime.load.identity import content_hash, module_key, origin_hash
 from be_runtime.load.module import BuiltLibrary, CompiledModule, open_library
@@ -345,16 +345,9 @@ def make_module(
 
 def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
     """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
-    texts = [f"{module}.{name} {handlers.warning}" for name, handlers in functions.items() if handlers.warning]
-    if not texts:
-        return
-    import warnings
-
-    frame, level = sys._getframe(), 1  # noqa: SLF001  # inspect takes 10 ms to import
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("be_runtime."):
-        frame, level = frame.f_back, level + 1
-    for text in texts:
-        warnings.warn(text, StreamWarning, stacklevel=level)
+    for name, handlers in functions.items():
+        if handlers.warning:
+            warn_caller(f"{module}.{name} {handlers.warning}", StreamWarning)
 
 
 def register_module(module: CompiledModule, prefix: str, registry: Registry, hints: tuple[str, ...] = ()) -> None:

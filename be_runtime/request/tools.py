@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, warn_caller
 from be_runtime.request.options import BuildRequest, arch_flags
 from be_runtime.settings import Settings
 from be_toolchain import Toolchain
@@ -23,10 +22,6 @@ _ON_PATH = ("as", "ld", "ld.gold", "ld.lld", "ld.mold")
 
 _GENERIC = Arch(7, 5)
 """The first architecture with all commonly used features of CUDA's headers; CUDA 12 and 13 support it."""
-
-
-_PUBLIC_CALL = 7
-"""Number of stack frames from a warning in `choose_archs` to the line that calls a load function."""
 
 
 class Tools(NamedTuple):
@@ -118,7 +113,7 @@ def choose_archs(
     if not archs:
         generic = max(_GENERIC, min(toolkit.archs, default=_GENERIC))
         known = no_architecture(f"CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use")
-        warnings.warn(str(known), stacklevel=_PUBLIC_CALL)
+        warn_caller(str(known))
         return (generic,)
     check_archs(archs, toolkit)
     return archs

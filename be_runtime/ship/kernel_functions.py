@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from be_runtime.bundle.index import reading
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, LoadError
@@ -103,9 +104,10 @@ class _Opened:
 
     def _read(self, identity: str) -> Obtained:
         target, bundle = self._record["launcher"], self._bundle
-        digest = bundle.table.targets[target].image
-        launcher = launcher_of(target, lambda: bundle.library(digest), PROCESS.registry)
-        return Obtained(kernel_of(identity, bundle.table.kernels[identity], bundle.image), launcher)
+        with reading(bundle.where):
+            digest = bundle.table.targets[target].image
+            launcher = launcher_of(target, lambda: bundle.library(digest), PROCESS.registry)
+            return Obtained(kernel_of(identity, bundle.table.kernels[identity], bundle.image), launcher)
 
 
 def cuda_function(record: Mapping[str, Any], obtain: Obtain) -> Callable[..., Any]:
@@ -136,7 +138,8 @@ def _host_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., A
         target = targets.get(signature)
         if target is None:
             raise _not_built(name, str(signature), [str(each) for each in targets])
-        register_image_target(target, bundle, PROCESS.registry)
+        with reading(bundle.where):
+            register_image_target(target, bundle, PROCESS.registry)
         return str(target)
 
     called = Called(name, tuple(record["parameters"]), record["doc"], target_for, lacking=LACKING)

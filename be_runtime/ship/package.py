@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.bundle.archs import lacking_arch
-from be_runtime.bundle.index import INDEX, parse_index
+from be_runtime.bundle.index import INDEX, parse_index, reading
 from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
@@ -186,8 +186,9 @@ class PackageKernels:
     def _listed(self) -> tuple[dict[str, list[str]], list[str]]:
         """List the functions of each module, and the kernels, without loading one."""
         for bundle in self._bundles():
-            modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.table.modules.items()}
-            return modules, list(bundle.table.functions)
+            with reading(bundle.where):
+                modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.table.modules.items()}
+                return modules, list(bundle.table.functions)
         from be_runtime.ship.discover import declared_functions
 
         declared = self._package.declaration()
@@ -214,10 +215,10 @@ class PackageKernels:
         folders = [package.files / KERNELS, *([prebuilt / package.name] if prebuilt else ())]
         reason = f"there is no {' or '.join(str(folder / INDEX) for folder in folders)}"
         for bundle in self._bundles():
-            problem = _obstacle(package, name, bundle, self._devices)
-            if not problem:
-                return _open(package, name, bundle)
-            reason = problem
+            with reading(bundle.where):
+                reason = _obstacle(package, name, bundle, self._devices)
+                if not reason:
+                    return _open(package, name, bundle)
         if settings.jit == "never":
             raise refusal(package.name, name, reason)
         try:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from be_runtime.bundle.index import INDEX, parse_index
+from be_runtime.bundle.index import INDEX, parse_index, reading
 from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError
@@ -76,20 +76,26 @@ def _describe(bundle: Bundle) -> dict[str, Any]:
     table = bundle.table
     for digest in table.images:
         bundle.image(digest)
-    return {
-        "where": bundle.where,
-        "machine": table.machine,
-        "program": dict(table.program),
-        "modules": {name: sorted(ModuleRecord(**row).contents()) for name, row in table.modules.items()},
-        "functions": sorted(table.functions),
-        "kernels": {row["name"]: list(archs_of(row)) for row in table.kernels.values()},
-        "targets": {name: target.platform for name, target in table.targets.items()},
-        "images": {digest: image._asdict() for digest, image in table.images.items()},
-    }
+    with reading(bundle.where):
+        return {
+            "where": bundle.where,
+            "machine": table.machine,
+            "program": dict(table.program),
+            "modules": {name: sorted(ModuleRecord(**row).contents()) for name, row in table.modules.items()},
+            "functions": sorted(table.functions),
+            "kernels": {row["name"]: list(archs_of(row)) for row in table.kernels.values()},
+            "targets": {name: target.platform for name, target in table.targets.items()},
+            "images": {digest: image._asdict() for digest, image in table.images.items()},
+        }
 
 
 def render_description(described: dict[str, Any]) -> str:
     """Write a description as text."""
+    with reading(described["where"]):
+        return "\n".join(_lines(described))
+
+
+def _lines(described: dict[str, Any]) -> list[str]:
     program, lines = described["program"], [described["where"]]
     if program:
         types = f"{program['function']}({', '.join(program['in'])}) -> ({', '.join(program['out'])})"
@@ -105,4 +111,4 @@ def render_description(described: dict[str, Any]) -> str:
     for digest, image in described["images"].items():
         what = " ".join(filter(None, (image["kind"], image["platform"], image["baseline"], ", ".join(image["archs"]))))
         lines.append(f"  image    {digest[:32]} {image['size'] / 1024:.1f} KiB, {what}")
-    return "\n".join(lines)
+    return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
-from be_runtime.errors import LoadError
+from be_runtime.errors import LoadError, RegistrationError
 from be_runtime.xla.jax_internals import mlir
 from be_runtime.xla.partition import TARGET as PARTITIONER
 
@@ -25,6 +25,9 @@ _KERNEL = "kernel"
 
 _NAME = re.compile(r'loc\("([^"]*)"[()]')
 """The location of an operation that has a name; that of a file has numbers after it."""
+
+_FOREIGN = re.compile(r"custom_call @([^(]+)\(")
+"""A call that JAX refuses to export, in its message."""
 
 _CONFIGS = ("backend_config", "mhlo.backend_config")
 """Where a call has its attributes; JAX writes the second one, which older JAX reads too."""
@@ -52,6 +55,8 @@ def export_program(
 
     Raises
     ------
+    RegistrationError
+        It calls what is neither ours nor JAX's.
     LoadError
         A package that ``jax.export`` needs is not installed.
     """
@@ -62,27 +67,34 @@ def export_program(
     while True:
         try:
             program = export.export(jitted, platforms=platforms, disabled_checks=_checks([*known, PARTITIONER]))(*args)
-        except ValueError:
+        except ValueError as error:
             if known == (known := list(targets())):  # no more were registered while it was lowered
-                raise
+                foreign = _FOREIGN.search(str(error))
+                raise (known_here_alone(repr(foreign[1])) if foreign else error) from None
+        except NotImplementedError:
+            raise known_here_alone("a Python function, of jax.pure_callback or jax.debug.print") from None
         else:
             return _renamed(program, rename)
 
 
-def write_program(program: Any) -> bytes:
-    """Return the bytes of an exported program.
+def known_here_alone(target: str) -> RegistrationError:
+    """Return the refusal of a program that calls a target whose code can't be carried."""
+    return RegistrationError(
+        f"{target} can't be exported: its code is known to this process alone",
+        hints=(
+            "kernels of load_*, package_kernels, cuda_kernel, numba_kernel and numba_cuda_kernel can",
+            "Python functions, Warp's kernels, and handlers given to register_ffi_target, can't",
+        ),
+    )
 
-    Raises
-    ------
-    LoadError
-        A package that ``jax.export`` needs is not installed.
-    """
-    _jax_export()
+
+def write_program(program: Any) -> bytes:
+    """Return the bytes of an exported program."""
     return bytes(program.serialize())
 
 
-def read_program(data: bytes) -> Any:
-    """Read what `write_program` wrote, and register what programs over several devices need.
+def read_program(data: bytes, described: Mapping[str, Any]) -> Any:
+    """Read what `write_program` wrote; `described` is what `describe_program` said of it.
 
     Raises
     ------
@@ -90,21 +102,19 @@ def read_program(data: bytes) -> Any:
         JAX can't read it, or a package that ``jax.export`` needs is not installed.
     """
     export = _jax_export()
-    problem: Exception | str = "it is of a later JAX"
     try:
         program = export.deserialize(bytearray(data))
-    except ValueError as error:
-        problem = error
-    else:
-        if program.nr_devices:  # older JAX reads nothing of newer fields
-            return program
-    raise LoadError(
-        f"JAX {jax.__version__} can't read the exported program: {problem}",
-        hints=(
-            "export it again with this JAX",
-            "or install its JAX, which python -m be_runtime show names",
-        ),
-    )
+        with mlir.make_ir_context() as context:
+            stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
+        problem = "" if program.nr_devices == described["devices"] else "it misreads its fields"
+    except (ValueError, NotImplementedError) as error:
+        problem = str(error)
+    if problem:
+        raise LoadError(
+            f"JAX {jax.__version__} can't read the program, which JAX {described['jax']} exported: {problem}",
+            hints=("export it with this JAX", f"or install jax=={described['jax']}"),
+        )
+    return program
 
 
 def callable_program(program: Any) -> Callable[..., Any]:
@@ -145,7 +155,7 @@ def _jax_export() -> Any:
     except ImportError as error:
         raise LoadError(
             f"jax.export needs the package {error.name}, which is not installed",
-            hints=(f"pip install {error.name}",),
+            hints=("pip install flatbuffers absl-py",),
         ) from error
     return jax.export
 
@@ -171,9 +181,9 @@ def _serialize(module: Any) -> bytes:
     month = stablehlo.StablehloCompatibilityRequirement.WEEK_4
     version = stablehlo.get_version_from_compatibility_requirement(month)
     try:
+        return bytes(stablehlo.serialize_portable_artifact(module, version, allow_other_dialects=True))  # Shardy's
+    except TypeError:  # older JAX, which has no such argument and no Shardy
         return bytes(stablehlo.serialize_portable_artifact(module, version))
-    except ValueError:  # it has operations of Shardy
-        return bytes(stablehlo.serialize_portable_artifact(module, version, allow_other_dialects=True))
 
 
 def _operations(operation: Any) -> Iterator[Any]:

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from be_runtime.errors import GatherWarning, TransformError
+from be_runtime.errors import GatherWarning, TransformError, warn_caller
 from be_runtime.xla.jax_internals import HloSharding, OpSharding, register_partitioner
 from be_runtime.xla.split import VMAPPED, Split
 
 TARGET = "be.partition.v1"
 """The name of split calls, also in exported programs."""
-
-_INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 
 
 class Placement:
@@ -109,7 +105,7 @@ def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequen
             )
             if split.on_gather == "error":
                 raise TransformError(text)
-            warnings.warn(text, GatherWarning, stacklevel=_callers_level())
+            warn_caller(text, GatherWarning)
 
 
 def _reason(split: Split, place: Placement, factor: str, count: int, extent: int) -> str:
@@ -126,14 +122,6 @@ def _reason(split: Split, place: Placement, factor: str, count: int, extent: int
     if not name.isidentifier():
         return "the arg_spec does not say that the kernel works on parts; see parallel[b] and reduce[k]"
     return f"the kernel needs all of it; parallel[{name}] in the arg_spec says that it can be split"
-
-
-def _callers_level() -> int:
-    """Return the level of the first caller outside of JAX and this package, for a warning of the calling function."""
-    frame, level = sys._getframe(1), 1  # noqa: SLF001
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _program(

@@ -64,7 +64,7 @@ class ExportedProgram(bytes):
 def export(
     function: Callable[..., Any],
     *args: Any,
-    platforms: Sequence[str] | None = None,
+    platforms: str | Sequence[str] | None = None,
     archs: str | Sequence[str] | None = None,
     baseline: str | None = None,
 ) -> ExportedProgram:
@@ -78,7 +78,7 @@ def export(
         Function, jitted by ``jax.jit`` or not.
     *args : array or ShapeDtypeStruct, or pytrees of them
         Arguments that have the shapes and dtypes that the program is for.
-    platforms : sequence of str, optional
+    platforms : str or sequence of str, optional
         ``"cpu"``, ``"cuda"`` or both; by default that of JAX's default backend. Their devices need not be here.
     archs : str or sequence of str, optional
         GPU architectures, such as ``"8.0,9.0"``; by default those for which each kernel was compiled here.
@@ -96,11 +96,11 @@ def export(
     ArgumentError
         A platform, an architecture or the level is unknown.
     RegistrationError
-        A kernel that it calls works in this process alone.
+        A kernel that it calls works in this process alone, or it calls back into Python.
     BeRuntimeError, ToolchainError
         A kernel can't be compiled as asked.
     ValueError
-        JAX can't export it: for example it calls back into Python, or a kernel that is not ours.
+        JAX can't export it.
     LoadError
         A package that ``jax.export`` needs is not installed.
 
@@ -114,7 +114,8 @@ def export(
     machine = platform.machine()
     level = default_baseline(machine) if baseline is None else check_baseline(baseline, machine)
     asked = () if archs is None else parse_archs(check_arch_list(archs, "archs") or "")
-    names = None if platforms is None else [_check_platform(name) for name in platforms]
+    listed = [platforms] if isinstance(platforms, str) else platforms
+    names = None if listed is None else [_check_platform(name) for name in listed]
     cargo = _Cargo(Demand(level, tuple(map(str, asked))), names)
     with PROCESS.also_for(asked):
         program = jax_export.export_program(function, args, names, PROCESS.registry.names, cargo.rename)
@@ -172,13 +173,7 @@ class _Cargo:
 
     def _take(self, target: Target, kernel: str) -> tuple[str, str]:
         if target.carry is None:
-            raise RegistrationError(
-                f"{target.name!r} can't be exported: its code is known to this process alone",
-                hints=(
-                    "kernels of load_*, package_kernels, cuda_kernel, numba_kernel and numba_cuda_kernel can",
-                    "Python functions, and handlers given to register_ffi_target, can't",
-                ),
-            )
+            raise jax_export.known_here_alone(repr(target.name))
         try:
             made = target.carry(self._wanted._replace(kernel=kernel))
         except BeRuntimeError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 from be_runtime.bundle.archs import lacking_arch
 from be_runtime.bundle.baseline import require_baseline, require_machine
+from be_runtime.bundle.index import reading
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.kernels.cuda.images import kernel_of, lacking
@@ -29,13 +30,10 @@ class LoadedProgram:
 
     Parameters
     ----------
-    where : str
-        Its file, for messages.
     program : jax.export.Exported
     """
 
-    def __init__(self, where: str, program: Any) -> None:
-        self._where = where
+    def __init__(self, program: Any) -> None:
         self._program = program
         self.call: Callable[..., Any] = jax_export.callable_program(program)
         """The program, as a function of arrays; it may be called in jitted functions."""
@@ -107,8 +105,10 @@ def load_exported(
         data, where = _read(path), str(path)
     _accept(data, where, expected_sha256, verify)
     bundle, program = open_container(data, where)
-    _register(bundle)
-    return LoadedProgram(where, jax_export.read_program(program))
+    with reading(where):
+        read = jax_export.read_program(program, bundle.table.program)
+        _register(bundle)
+    return LoadedProgram(read)
 
 
 def _read(path: Path) -> bytes:

@@ -180,3 +180,17 @@ def test_without_a_compiler_nothing_is_written(package: Path):
     assert json.loads(done.stdout)["problem"]["code"] == "TC301"
     assert not list(package.glob("*_kernels*"))
     assert not list(package.glob("._kernels*"))
+
+
+@pytest.mark.parametrize(("jit", "found"), [("missing", "cache"), ("never", "")])
+def test_code_for_another_gpu_is_compiled_again_or_named(package: Path, jit: str, found: str):
+    """The GPU is one that is pretended: what decides are the architectures in the index."""
+    index = build(package) / "index.json"
+    index.write_text(index.read_text().replace('"archs": []', '"archs": ["9.0a"]'))
+    pretended = "import be_runtime.ship.package as p; p.device_archs = lambda _: (p.Arch(8, 6),); "
+    done = run(package, "-c", pretended + CALL, BE_JIT=jit)
+    if found:
+        assert done.returncode == 0, done.stderr
+        assert f"/{found}/" in done.stdout
+    else:
+        assert "its code for sm_90a does not run on sm_86" in done.stderr

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -144,7 +146,7 @@ print(program.nr_devices, compiled.as_text().count("all-gather"))
 """
     devices = "--xla_force_host_platform_device_count=4"
     path = tmp_path / "sharded.be"
-    run_python(author, str(path), env=environment(XLA_FLAGS=devices))
+    assert not run_python(author, str(path), env=environment(XLA_FLAGS=devices)).stderr
     x = np.arange(64, dtype=np.float32).reshape(16, 4)
     found, said = use(path, x, loads, XLA_FLAGS=devices)
     np.testing.assert_array_equal(found, x.sum(1))
@@ -229,9 +231,14 @@ def test_what_can_not_be_exported_is_named(module: CompiledModule):
     with pytest.raises(RegistrationError, match="'bare_handler' can't be exported"):
         be_runtime.export(jax.ffi.ffi_call("bare_handler", out), X.reshape(8, 8))
     jax.ffi.register_ffi_target("not_ours", module.get_handler("sums"), platform="cpu")
-    with pytest.raises(ValueError, match="no compatibility guarantees"):
+    with pytest.raises(RegistrationError, match="'not_ours' can't be exported"):
         be_runtime.export(jax.ffi.ffi_call("not_ours", out), X.reshape(8, 8))
-    for options, message in (({"platforms": ["tpu"]}, "there are: cpu, cuda"), ({"baseline": "v9"}, "is not a level")):
+    with pytest.raises(RegistrationError, match=r"a Python function, of jax\.pure_callback"):
+        be_runtime.export(lambda x: module.smooth(jax.pure_callback(lambda y: y, x, x), by=1.0), X)
+    for options, message in (
+        ({"platforms": "tpu"}, "has 'tpu'; there are: cpu, cuda"),
+        ({"baseline": "v9"}, "is not a level"),
+    ):
         with pytest.raises(ArgumentError, match=message):
             be_runtime.export(module.sums, X.reshape(8, 8), **options)
 
@@ -242,7 +249,20 @@ def test_without_flatbuffers_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "flatbuffers", None)
     with pytest.raises(LoadError, match="needs the package flatbuffers") as caught:
         be_runtime.load_exported(program)
-    assert caught.value.hints == ("pip install flatbuffers",)
+    assert caught.value.hints == ("pip install flatbuffers absl-py",)
+
+
+@pytest.mark.parametrize("fields", [{"nr_devices": 0}, {"mlir_module_serialized": b"of a later StableHLO"}])
+def test_a_program_of_a_later_jax_is_refused_when_it_is_loaded(
+    module: CompiledModule, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+):
+    """JAX itself says so when it is called, or speaks of a number of devices that is not the program's."""
+    data = be_runtime.export(module.sums, X.reshape(8, 8))
+    read = jax.export.deserialize
+    monkeypatch.setattr(jax.export, "deserialize", lambda data: dataclasses.replace(read(data), **fields))
+    with pytest.raises(LoadError, match=r"can't read the program, which JAX .* exported") as caught:
+        be_runtime.load_exported(data)
+    assert f"or install jax=={jax.__version__}" in caught.value.hints
 
 
 def test_equal_functions_are_equal_files_that_name_no_places(module: CompiledModule, tmp_path: Path):

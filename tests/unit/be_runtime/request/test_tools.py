@@ -26,6 +26,7 @@ def test_a_module_and_a_kernel_are_told_the_same_where_no_gpu_is_visible():
     session = new_session()._replace(system=machine, settings=settings, archs=())
     with pytest.raises(ArgumentError, match="no GPU is visible, so the architecture") as raised:
         choose_archs_of_a_kernel(None, session)
+    assert warned[0].filename == __file__
     _, *hints = str(warned[0].message).split("\n")
     assert hints == [f"hint: {hint}" for hint in raised.value.hints]
     assert len(hints) == 2

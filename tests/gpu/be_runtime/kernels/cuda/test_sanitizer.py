@@ -13,7 +13,7 @@ import pytest
 
 import be_runtime
 from be_runtime.kernels.cuda.describe import Kernel
-from be_runtime.kernels.cuda.launcher import Launcher
+from be_runtime.kernels.cuda.launcher import Again, Launcher
 from tests.support import launch_frame
 from tests.support.kernel_calls import attributes, kernel_calls
 from tests.support.requirements import OPTIONAL
@@ -50,9 +50,9 @@ class Recorder:
         self.kernels: dict[str, Kernel] = {}
         define = Launcher.define
 
-        def noted(launcher: Launcher, kernel: Kernel) -> None:
+        def noted(launcher: Launcher, kernel: Kernel, again: Again | None = None) -> None:
             self.kernels[kernel.id] = kernel
-            define(launcher, kernel)
+            define(launcher, kernel, again)
 
         monkeypatch.setattr(Launcher, "define", noted)
 

@@ -359,10 +359,10 @@ from tests.support.kernel_calls import attributes, kernel_calls
 compiled = 0
 compile_numba = numba_cuda.compile_numba
 
-def counted(*arguments):
+def counted(*arguments, **options):
     global compiled
     compiled += 1
-    return compile_numba(*arguments)
+    return compile_numba(*arguments, **options)
 
 numba_cuda.compile_numba = counted
 SCALE = 2

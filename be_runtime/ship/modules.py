@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from pathlib import Path
 
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.bundle.module_record import ModuleRecord
-from be_runtime.errors import ArgumentError, LoadError, RegistrationError
+from be_runtime.errors import ArgumentError, LoadError, RegistrationError, warn_caller
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.pipeline import open_bundled, register_module
 from be_runtime.load.process import PROCESS
@@ -99,7 +98,7 @@ def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
         register_module(module, prefix, PROCESS.registry)
     except RegistrationError as error:
         text = f"{prefix} has changed: its functions call the new code, jax.ffi.ffi_call by name the old"
-        warnings.warn(f"{text}: {error.message}", stacklevel=2)
+        warn_caller(f"{text}: {error.message}")
     return module
 
 

@@ -104,6 +104,10 @@ def test_cmake_builds_standalone_kernels_and_knows_what_changed(tmp_path: Path):
     shutil.rmtree(tmp_path / "cache")
     assert _python(tmp_path, "-c", CALL, cwd=tmp_path / "site") == "[0.0, 1.0] False\n"
 
+    install = ("-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--target", "to", "-e", ".")
+    _python(tmp_path, *install, BE_CXX="/nowhere")
+    assert not list(tmp_path.rglob("to/**/_kernels"))
+
     root = _python(tmp_path, "-m", "be_runtime", "cmake-dir").strip()
     options = ("-G", "Ninja", f"-DBeRuntime_ROOT={root}", f"-DPython_EXECUTABLE={sys.executable}")
     _cmake(tmp_path, "-S", ".", "-B", "out", *options)

@@ -71,8 +71,10 @@ def export_program(
             if known == (known := list(targets())):  # no more were registered while it was lowered
                 foreign = _FOREIGN.search(str(error))
                 raise (known_here_alone(repr(foreign[1])) if foreign else error) from None
-        except NotImplementedError:
-            raise known_here_alone("a Python function, of jax.pure_callback or jax.debug.print") from None
+        except RuntimeError as error:
+            if "host_callbacks" not in str(error):
+                raise
+            raise known_here_alone("a function of Python, as in jax.pure_callback or jax.debug.print,") from None
         else:
             return _renamed(program, rename)
 
@@ -107,7 +109,7 @@ def read_program(data: bytes, described: Mapping[str, Any]) -> Any:
         with mlir.make_ir_context() as context:
             stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
         problem = "" if program.nr_devices == described["devices"] else "it misreads its fields"
-    except (ValueError, NotImplementedError) as error:
+    except (ValueError, RuntimeError) as error:
         problem = str(error)
     if problem:
         raise LoadError(

@@ -403,12 +403,14 @@ def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int
 
 def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
     known = ", ".join(f"{name} for {each}" for each, name in call.targets)
+    other = call.targets[0][0]
     makers = "load_cpp_* or numba_kernel" if platform == "cpu" else "load_cuda_*, cuda_kernel or numba_cuda_kernel"
     return RegistrationError(
         f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
         hints=(
             f"make a kernel for {platform} with {makers}",
-            f"or put the arrays on another device: jax.devices({call.targets[0][0]!r})",
+            f"or put the arrays on another device: jax.devices({other!r})",
+            f"or export the program for it: platforms={other!r}",
         ),
     )
 

@@ -71,8 +71,10 @@ def export_program(
             if known == (known := list(targets())):  # no more were registered while it was lowered
                 foreign = _FOREIGN.search(str(error))
                 raise (known_here_alone(repr(foreign[1])) if foreign else error) from None
-        except NotImplementedError:
-            raise known_here_alone("a Python function, of jax.pure_callback or jax.debug.print") from None
+        except RuntimeError as error:
+            if "host_callbacks" not in str(error):
+                raise
+            raise known_here_alone("a function of Python, as in jax.pure_callback or jax.debug.print,") from None
         else:
             return _renamed(program, rename)
 

@@ -85,7 +85,8 @@ def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequenc
 
     This holds for the only unit of a module that is linked with no library of the author's and exports nothing itself.
     """
-    closed = compiler.family == "gcc" and not ldflags and not any("visibility" in text for text in texts)
+    is_alone = not {*ldflags} - {"-rpath="}  # which names no library
+    closed = compiler.family == "gcc" and is_alone and not any("visibility" in text for text in texts)
     return ("-fwhole-program", "-DBE_INTERNAL_WHOLE_PROGRAM") if closed else ()
 
 

@@ -233,8 +233,11 @@ def test_what_can_not_be_exported_is_named(module: CompiledModule):
     jax.ffi.register_ffi_target("not_ours", module.get_handler("sums"), platform="cpu")
     with pytest.raises(RegistrationError, match="'not_ours' can't be exported"):
         be_runtime.export(jax.ffi.ffi_call("not_ours", out), X.reshape(8, 8))
-    with pytest.raises(RegistrationError, match=r"a Python function, of jax\.pure_callback"):
+    with pytest.raises(RegistrationError, match=r"a function of Python, as in jax\.pure_callback"):
         be_runtime.export(lambda x: module.smooth(jax.pure_callback(lambda y: y, x, x), by=1.0), X)
+    with pytest.raises(RegistrationError, match="sums has no kernel for cuda") as caught:
+        be_runtime.export(module.sums, X.reshape(8, 8), platforms="cuda", archs="9.0")
+    assert "or export the program for it: platforms='cpu'" in caught.value.hints
     for options, message in (
         ({"platforms": "tpu"}, "has 'tpu'; there are: cpu, cuda"),
         ({"baseline": "v9"}, "is not a level"),

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from be_runtime.bundle.carried import Demand
 from be_runtime.compile import graph
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, UnitBuild
 from be_runtime.compile.plan.unit_files import unit_files
 from be_runtime.generate.bind import bind
+from be_runtime.load.portable import portable_request
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.source_text import SourceText
@@ -138,6 +140,14 @@ def test_a_launcher_stands_before_compilers_only():
     plan = graph.with_compiler_launcher(plan_of("a"), ("ccache", "--quiet"))
     assert [edge.argv[0] for edge in plan.commands] == ["ccache", "ccache", "ld"]
     assert graph.with_compiler_launcher(plan_of("a"), ()) == plan_of("a")
+
+
+@pytest.mark.parametrize(("ldflags", "is_whole"), [((), True), (("-lfoo",), False)])
+def test_a_unit_is_the_whole_program_for_other_machines_too(ldflags: tuple[str, ...], *, is_whole: bool):
+    """So a call costs the same there. A library of the author's may call the unit."""
+    request = units_of("k")[0]._replace(compile=CompileOptions(ldflags=ldflags))
+    for each in (request, portable_request(request, Demand("x86-64-v3", ()))):
+        assert ("-fwhole-program" in graph.compile_command(each, TOOLS)) is is_whole
 
 
 def test_descriptions_tell_the_commands_apart():

@@ -81,7 +81,7 @@ def write_program(program: Any) -> bytes:
     return bytes(program.serialize())
 
 
-def read_program(data: bytes) -> Any:
+def read_program(data: bytes | memoryview) -> Any:
     """Read what `write_program` wrote, and register what programs over several devices need.
 
     Raises
@@ -92,7 +92,7 @@ def read_program(data: bytes) -> Any:
     export = _jax_export()
     try:
         return export.deserialize(bytearray(data))
-    except ValueError as error:
+    except Exception as error:
         raise LoadError(
             f"JAX {jax.__version__} can't read the exported program: {error}",
             hints=("export it again with this JAX", "or install the JAX that exported it; see show"),

@@ -22,9 +22,12 @@ from typing import NamedTuple
 from be_runtime.bundle.baseline import require_baseline, require_machine
 from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import INDEX, CodeImage, Index, image_file, parse_index
-from be_runtime.errors import LoadError
+from be_runtime.errors import BeRuntimeError, LoadError
 from be_toolchain.machine.folder_trust import distrust_entry, is_open, is_trusted_owner
 from be_toolchain.machine.forks import ThreadLock
+
+_MOST = 2**26
+"""Bytes of the largest index that is read: a few kilobytes of a zip may stand for more than there is memory."""
 
 _mapped: dict[str, ctypes.CDLL] = {}
 _mapping = ThreadLock()
@@ -66,11 +69,21 @@ class Bundle(NamedTuple):
         """
         return bytes(self._checked(digest))
 
+    def file(self, name: str) -> bytes | memoryview:
+        """Return the bytes of a file.
+
+        Raises
+        ------
+        LoadError
+            It is missing, or can't be read.
+        """
+        with self._reading(name):
+            return self.read(name)
+
     def _checked(self, digest: str) -> bytes | memoryview:
         """Return the bytes of an image, without a copy where there are bytes already."""
         file = image_file(digest, self.table.images[digest])
-        with self._reading(file):
-            data = self.read(file)
+        data = self.file(file)
         if not self.is_checked:
             self._require(hashlib.sha256(data).hexdigest() == digest, digest)
         return data
@@ -131,10 +144,10 @@ class Bundle(NamedTuple):
     def _reading(self, file: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, KeyError, zipfile.BadZipFile, EOFError) as error:
-            raise LoadError(
-                f"{self.where} is damaged: {file} can't be read: {error}", hints=("copy, install or build it again",)
-            ) from error
+        except BeRuntimeError:
+            raise
+        except Exception as error:
+            raise _damaged(self.where, file, error) from error
 
 
 def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
@@ -177,13 +190,34 @@ def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-        text = archive.read(INDEX)
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, RuntimeError) as error:
+    except Exception as error:
         raise LoadError(
             f"{where} is not an exported program, or only a part of one: {error}",
             hints=("be_runtime.export makes them", "copy it again"),
         ) from error
-    return Bundle(where, parse_index(text, where), archive.read), archive
+    return Bundle(where, parse_index(read_index(archive, INDEX, where), where), archive.read), archive
+
+
+def read_index(archive: zipfile.ZipFile, name: str, where: str) -> bytes:
+    """Read an index in a zip.
+
+    Raises
+    ------
+    LoadError
+        It can't be read, or is larger than any index.
+    """
+    try:
+        with archive.open(name) as file:
+            text = file.read(_MOST + 1)
+    except Exception as error:
+        raise _damaged(where, name, error) from error
+    if len(text) > _MOST:
+        raise _damaged(where, name, f"it has more than {_MOST} bytes")
+    return text
+
+
+def _damaged(where: str, file: str, problem: object) -> LoadError:
+    return LoadError(f"{where} is damaged: {file} can't be read: {problem}", hints=("copy or install it again",))
 
 
 def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:

@@ -1,15 +1,24 @@
-"""Bundles are written complete or not at all."""
+"""Bundles are written so that a reader always finds a whole one: images first, the index in one step, then order."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from be_runtime.bundle.index import IMAGES, INDEX, Index, image_file, render_index
 from be_runtime.errors import ArgumentError
+
+_NEW = f"{IMAGES}/.new"
+"""A file that is being written. There is one at most, which a killed process leaves and the next one replaces."""
+
+_OURS = frozenset([INDEX, IMAGES, "__init__.py", "__pycache__"])
+_OLD = re.compile(r"[0-9a-f]{64}\.\w+|\.new")
 
 
 def write_bundle(
@@ -31,36 +40,47 @@ def write_bundle(
     ArgumentError
         The folder holds something else, or can't be written.
     """
-    if folder.exists() and not (folder / INDEX).is_file() and any(folder.iterdir()):
-        raise ArgumentError(
-            f"{folder} holds something else than kernels built by this command", hints=("name another folder",)
-        )
-    sweep_remains(folder)
-    staging, old = (folder.with_name(f".{folder.name}.{os.getpid()}{end}") for end in ("", ".old"))
+    files = {image_file(digest, index.images[digest]): data for digest, data in images.items()}
     try:
-        (staging / IMAGES).mkdir(parents=True)
-        for digest, data in images.items():
-            path = staging / image_file(digest, index.images[digest])
-            path.write_bytes(data)
-            path.chmod(0o755 if path.suffix == ".so" else 0o644)
-        for name, text in {**texts, INDEX: render_index(index)}.items():
-            (staging / name).write_text(text, encoding="utf-8")
-            (staging / name).chmod(0o644)
-        for place in (staging, staging / IMAGES):
-            place.chmod(0o755)
-        if folder.exists():
-            folder.rename(old)
-        staging.rename(folder)
+        if folder.exists() and not _OURS.issuperset(path.name for path in folder.iterdir()):
+            raise ArgumentError(
+                f"{folder} holds something else than kernels built by this command", hints=("name another folder",)
+            )
+        (folder / IMAGES).mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            for place in (folder, folder / IMAGES):
+                place.chmod(0o755)
+            for name, data in files.items():
+                _write(folder, name, data, 0o755 if name.endswith(".so") else 0o644)
+            for name, text in {**texts, INDEX: render_index(index)}.items():
+                _write(folder, name, text.encode(), 0o644)
+            _remove_others(folder, {*files, *texts, INDEX})
     except OSError as error:
         raise ArgumentError(f"{error.filename or folder} can't be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait for other processes that write this folder, where its file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        os.close(descriptor)
 
 
-def sweep_remains(folder: Path) -> None:
-    """Remove what processes that were killed left beside the folder of a bundle."""
-    for path in folder.parent.glob(f".{folder.name}.*"):
-        pid = path.name.removeprefix(f".{folder.name}.").removesuffix(".old")
-        if pid.isdecimal() and not Path("/proc", pid).exists():
-            shutil.rmtree(path, ignore_errors=True)
+def _write(folder: Path, name: str, data: bytes, mode: int) -> None:
+    """Put a file in its place in one step: a library that a process has mapped is never changed."""
+    new = folder / _NEW
+    new.write_bytes(data)
+    new.chmod(mode)
+    new.replace(folder / name)
+
+
+def _remove_others(folder: Path, kept: set[str]) -> None:
+    for path in (folder / "__init__.py", *filter(lambda each: _OLD.fullmatch(each.name), (folder / IMAGES).iterdir())):
+        if str(path.relative_to(folder)) not in kept:
+            path.unlink(missing_ok=True)
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.bundle.index import INDEX, parse_index, reading
-from be_runtime.bundle.mapped_images import Bundle, open_folder
+from be_runtime.bundle.mapped_images import Bundle, open_folder, read_index
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.images import archs_of
@@ -57,15 +57,15 @@ def _bundles(path: Path, data: bytes) -> Iterator[Bundle]:
         return
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except zipfile.BadZipFile:
-        yield open_container(data, str(path))[0]  # which says what is wrong
+    except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
+        yield open_container(data, str(path))  # which says what is wrong
         return
     if PROGRAM in archive.namelist():
-        yield open_container(data, str(path))[0]
+        yield open_container(data, str(path))
     for name in (each for each in archive.namelist() if each.endswith(f"{KERNELS}/{INDEX}")):
         folder = name.rpartition("/")[0]
         where = f"{path}: {folder}"
-        yield Bundle(where, parse_index(archive.read(name), where), partial(_read_below, archive, folder))
+        yield Bundle(where, parse_index(read_index(archive, name, where), where), partial(_read_below, archive, folder))
 
 
 def _read_below(archive: zipfile.ZipFile, folder: str, name: str) -> bytes:

@@ -95,7 +95,7 @@ def write_program(program: Any) -> bytes:
     return bytes(program.serialize())
 
 
-def read_program(data: bytes, described: Mapping[str, Any]) -> Any:
+def read_program(data: bytes | memoryview, described: Mapping[str, Any]) -> Any:
     """Read what `write_program` wrote; `described` is what `describe_program` said of it.
 
     Raises
@@ -110,7 +110,7 @@ def read_program(data: bytes, described: Mapping[str, Any]) -> Any:
             with mlir.make_ir_context() as context:
                 stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
         problem = "" if program.nr_devices == described["devices"] else "it misreads its fields"
-    except (ValueError, RuntimeError) as error:
+    except Exception as error:
         problem = str(error)
     if problem:
         raise LoadError(

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from be_runtime.bundle.index import HASH_DIGITS
 from be_runtime.bundle.mapped_images import open_folder
-from be_runtime.bundle.write import sweep_remains
 from be_runtime.errors import ArgumentError, BeRuntimeError
 from be_runtime.ship.declaration import read_toml
 from be_runtime.ship.hooks.image_needs import Needs, read_needs
@@ -154,7 +153,6 @@ def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None
     ArgumentError, ToolchainError, BuildError
         See `build_package`.
     """
-    sweep_remains(kernels_folder(package))  # they would be files of the wheel
     built = build_package(package, archs=options.archs, out=folder, standalone=options.standalone)
     total = sum(image.size for image in built.table.images.values())
     say(f"{package.name}: {len(built.reports)} modules and kernels, {total / 2**20:.1f} MiB", sys.stderr)

@@ -48,13 +48,13 @@ def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -
         return data[:-_SEAL_BYTES] + _seal(archive, memoryview(data))
 
 
-def open_container(data: bytes, where: str) -> tuple[Bundle, bytes]:
+def open_container(data: bytes, where: str) -> Bundle:
     """Open the file of a program, whose hashes are checked first.
 
     Returns
     -------
-    tuple of (Bundle, bytes)
-        The bundle, and what JAX exported.
+    Bundle
+        Its file `PROGRAM` is what JAX exported.
 
     Raises
     ------
@@ -77,11 +77,13 @@ def open_container(data: bytes, where: str) -> tuple[Bundle, bytes]:
     bundle, archive = open_zip(data, where)
     if not bundle.table.program:
         raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
-    return bundle._replace(read=partial(_read, archive, view), is_checked=True), archive.read(PROGRAM)
+    return bundle._replace(read=partial(_read, archive, view), is_checked=True)
 
 
-def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> memoryview:
-    """Return an image without a copy."""
+def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> bytes | memoryview:
+    """Return a file, and an image without a copy."""
+    if name == PROGRAM:
+        return archive.read(name)
     start, end = _place(archive.getinfo(name), view)
     return view[start:end]
 
@@ -99,15 +101,16 @@ def _seal(archive: zipfile.ZipFile, view: memoryview) -> bytes:
     Raises
     ------
     ValueError
-        An image has another hash than its name says.
+        An image has another hash than its name says, or shares bytes with one before it.
     """
     rest, at = hashlib.sha256(), 0
     for info in archive.infolist():
         if info.filename.startswith(f"{IMAGES}/"):
             start, end = _place(info, view)
+            # Entries that share bytes would be hashed as often as they are named.
+            if start < at or hashlib.sha256(view[start:end]).hexdigest() != PurePosixPath(info.filename).stem:
+                raise ValueError(info.filename)
             rest.update(view[at:start])
             at = end
-            if hashlib.sha256(view[start:end]).hexdigest() != PurePosixPath(info.filename).stem:
-                raise ValueError(info.filename)
     rest.update(view[at:-_SEAL_BYTES])
     return _SEAL + rest.hexdigest().encode()

@@ -19,7 +19,7 @@ from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_path
-from be_runtime.ship.programs.container import open_container
+from be_runtime.ship.programs.container import PROGRAM, open_container
 from be_runtime.xla import jax_export
 from be_toolchain.arch import Arch, parse_archs
 from be_toolchain.machine.system import LocalSystem
@@ -104,9 +104,9 @@ def load_exported(
         path = check_path(data_or_path, "data_or_path")
         data, where = _read(path), str(path)
     _accept(data, where, expected_sha256, verify)
-    bundle, program = open_container(data, where)
+    bundle = open_container(data, where)
     with reading(where):
-        read = jax_export.read_program(program, bundle.table.program)
+        read = jax_export.read_program(bundle.file(PROGRAM), bundle.table.program)
         _register(bundle)
     return LoadedProgram(read)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.bundle.baseline import check_baseline, require_baseline
-from be_runtime.bundle.index import INDEX, CodeImage, Index
+from be_runtime.bundle.index import CodeImage, Index
 from be_runtime.bundle.mapped_images import Bundle, open_folder, open_zip
 from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError, LoadError
@@ -104,10 +104,3 @@ def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):
 def test_a_file_that_is_no_zip_is_no_program(data: bytes):
     with pytest.raises(LoadError, match="is not an exported program"):
         open_zip(data, "a.bex")
-
-
-def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path):
-    (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(ArgumentError, match="holds something else"):
-        write_bundle(tmp_path, Index("x86_64", {}), {})
-    assert not (tmp_path / INDEX).exists()

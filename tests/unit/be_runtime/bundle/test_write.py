@@ -1,31 +1,110 @@
-"""A bundle is there as a whole, and what a killed process left goes away."""
+"""A bundle is there as a whole, whoever else writes it, and whenever a process is killed."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import multiprocessing
 import os
-import subprocess
+import signal
+import stat
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from be_runtime.bundle.index import Index
+from be_runtime.bundle.index import CodeImage, Index
+from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError
 
-
-def test_the_remains_of_killed_builds_are_removed_and_those_of_others_stay(tmp_path: Path):
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    names = [f"._kernels.{ended.pid}", f"._kernels.{ended.pid}.old", f"._kernels.{os.getppid()}", "._kernels.mine"]
-    for name in names:
-        (tmp_path / name / "images").mkdir(parents=True)
-    write_bundle(tmp_path / "_kernels", Index("x86_64", {}), {}, {"__init__.py": "x = 1\n"})
-    assert sorted(os.listdir(tmp_path)) == sorted([*names[2:], "_kernels"])
-    assert (tmp_path / "_kernels" / "__init__.py").read_text() == "x = 1\n"
+FORK = multiprocessing.get_context("fork")
 
 
-def test_a_folder_of_somebody_else_is_kept(tmp_path: Path):
-    (tmp_path / "notes.txt").write_text("mine")
+def write(folder: Path, number: int) -> None:
+    images = {hashlib.sha256(data).hexdigest(): data for data in (b"shared", b"%d" % number * 200_000)}
+    write_bundle(
+        folder, Index("x86_64", {key: CodeImage("library", "cpu", len(images[key])) for key in images}), images
+    )
+
+
+def write_slowly(folder: Path, number: int) -> None:
+    """Write again and again, with a pause at each step that others can meet."""
+    sys.addaudithook(lambda event, _args: time.sleep(0.002 if event == "os.rename" else 0))
+    for _ in range(20):
+        write(folder, number)
+
+
+def write_until(folder: Path, number: int, last: int) -> None:
+    """Write, and be killed before a call of the system."""
+    calls = itertools.count(1)
+    sys.addaudithook(lambda _event, _args: os.kill(os.getpid(), signal.SIGKILL) if next(calls) == last else None)
+    write(folder, number)
+
+
+def run(function: Callable[..., None], *args: object) -> Any:
+    process = FORK.Process(target=function, args=args)
+    process.start()
+    return process
+
+
+def require_whole(folder: Path) -> None:
+    bundle = open_folder(folder)
+    assert bundle is not None
+    for digest in bundle.table.images:
+        bundle.image(digest)
+
+
+def test_processes_that_write_one_bundle_wait_for_each_other(tmp_path: Path):
+    writers = [run(write_slowly, tmp_path / "_kernels", number) for number in range(3)]
+    for each in writers:
+        each.join()
+    assert [each.exitcode for each in writers] == [0, 0, 0]
+    require_whole(tmp_path / "_kernels")
+    assert len(os.listdir(tmp_path / "_kernels" / "images")) == 2
+
+
+def test_a_killed_build_leaves_the_bundle_whole_and_nothing_that_the_next_one_does_not_remove(tmp_path: Path):
+    folder = tmp_path / "_kernels"
+    write(folder, 0)
+    for number in itertools.count(1):
+        writer = run(write_until, folder, number, number)
+        writer.join()
+        require_whole(folder)
+        if writer.exitcode == 0:
+            break
+    assert number > 10
+    assert os.listdir(tmp_path) == ["_kernels"]
+    assert len(os.listdir(folder / "images")) == 2
+
+
+def test_every_user_can_read_it_and_files_of_another_build_go(tmp_path: Path):
+    folder = tmp_path / "_kernels"
+    before = os.umask(0o077)
+    try:
+        write_bundle(folder, Index("x86_64", {}), {}, {"__init__.py": "x = 1\n"})
+        assert (folder / "__init__.py").read_text() == "x = 1\n"
+        write(folder, 1)
+    finally:
+        os.umask(before)
+    modes = {path.name[-5:]: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+    assert set(modes.values()) == {0o755, 0o644}
+    assert sorted(os.listdir(folder)) == ["images", "index.json"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "index.html"])
+def test_a_folder_of_somebody_else_is_kept(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "index.json").write_text("{}")
     with pytest.raises(ArgumentError, match="holds something else"):
         write_bundle(tmp_path, Index("x86_64", {}), {})
-    assert os.listdir(tmp_path) == ["notes.txt"]
+    assert sorted(os.listdir(tmp_path)) == sorted([name, "index.json"])
+
+
+def test_a_file_in_its_place_is_an_error(tmp_path: Path):
+    (tmp_path / "_kernels").write_text("mine")
+    with pytest.raises(ArgumentError, match="can't be written: Not a directory"):
+        write_bundle(tmp_path / "_kernels", Index("x86_64", {}), {})

@@ -1,0 +1,63 @@
+"""Files of exported programs that were made to harm: each is refused, at little cost."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Callable
+
+import pytest
+
+from be_runtime.bundle.index import CodeImage, Index, image_file, render_index
+from be_runtime.bundle.mapped_images import _MOST
+from be_runtime.errors import LoadError
+from be_runtime.ship.programs.container import _SEAL_BYTES, PROGRAM, _seal, open_container, write_container
+from be_runtime.xla.jax_export import read_program
+
+CODE = b"code" * 2**18
+DIGEST = hashlib.sha256(CODE).hexdigest()
+INDEX = Index("x86_64", {DIGEST: CodeImage("library", "cpu", len(CODE))}, program={"function": "f"})
+
+
+def sealed(index: str, change: Callable[[zipfile.ZipFile], None] = lambda _archive: None) -> bytes:
+    """Return a file with a right seal, if it can be sealed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(image_file(DIGEST, INDEX.images[DIGEST]), CODE, zipfile.ZIP_STORED)
+        archive.writestr(PROGRAM, b"program")
+        archive.writestr("index.json", index)
+        change(archive)
+        archive.comment = b" " * _SEAL_BYTES
+    data = out.getvalue()
+    with zipfile.ZipFile(out) as archive:
+        return data[:-_SEAL_BYTES] + _seal(archive, memoryview(data))
+
+
+def test_what_was_written_is_opened():
+    bundle = open_container(write_container(INDEX, b"program", {DIGEST: CODE}), "here")
+    assert (bundle.file(PROGRAM), bundle.image(DIGEST)) == (b"program", CODE)
+
+
+def test_an_index_that_unpacks_to_more_than_any_index_is_not_unpacked():
+    with pytest.raises(LoadError, match=r"index\.json can't be read: it has more than"):
+        open_container(sealed(" " * (_MOST + 1)), "here")
+
+
+def test_entries_that_share_bytes_are_not_hashed_again_and_again():
+    with pytest.raises(ValueError, match=DIGEST):
+        sealed(render_index(INDEX), lambda archive: archive.filelist.append(archive.filelist[0]))
+
+
+def test_a_program_that_can_not_be_unpacked_is_damage():
+    def encrypt(archive: zipfile.ZipFile) -> None:
+        archive.getinfo(PROGRAM).flag_bits |= 1
+
+    with pytest.raises(LoadError, match=r"program\.stablehlo can't be read: File .* is encrypted"):
+        open_container(sealed(render_index(INDEX), encrypt), "here").file(PROGRAM)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"\0" * 4096])
+def test_a_program_that_is_none_is_an_error_of_ours(data: bytes):
+    with pytest.raises(LoadError, match="can't read the exported program"):
+        read_program(data)

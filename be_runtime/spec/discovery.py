@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
 from be_runtime.source_text import SourceText
-from be_runtime.spec.check import complete, contradiction, infer, is_untyped
+from be_runtime.spec.contradiction import contradiction
 from be_runtime.spec.cpp.functions import Function
 from be_runtime.spec.cpp.places import Places
 from be_runtime.spec.cpp.program import Annotation, Program
 from be_runtime.spec.cpp.streams import launches_out_of_order
 from be_runtime.spec.grammar import Locate, is_identifier, parse_spec
+from be_runtime.spec.infer import complete, infer
+from be_runtime.spec.mapping import is_untyped
 from be_runtime.spec.model import RULES, EntryPoint, Param, Role
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None

@@ -107,10 +107,10 @@ def _run(
     made = kernel.make_target(resolved, dict(converted))
     results = None
     if made.computed is None and not resolved.scratch:
-        from be_runtime.xla import jax_call
+        from be_runtime.xla.kernel_call.explicit_mesh import on_explicit_parts
 
         again = partial(_run_parts, kernel, options._replace(outs=None), scalars, converted)
-        results = jax_call.on_explicit_parts(again, resolved.split, resolved.operands)
+        results = on_explicit_parts(again, resolved.split, resolved.operands)
     if results is None:
         results = bind_call(kernel.label, resolved, options, made.targets, made.attributes, computed=made.computed)
     return results[0] if resolved.is_single else restore(results)

@@ -1,7 +1,5 @@
 """JAX for most of the package: the location of its headers, registration of handlers, and arrays.
 
-Only this module, `jax_primitive` and `jax_call` import jax.
-
 Nothing here starts a JAX backend.
 """
 

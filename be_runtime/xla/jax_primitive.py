@@ -1,4 +1,4 @@
-"""JAX's interface for new primitives, for `be_runtime.kernels.operation`. With `jax_port`, the only module with jax.
+"""JAX's interface for new primitives, for `be_runtime.kernels.operation`.
 
 It uses ``jax``, ``jax.extend`` and ``jax.interpreters``.
 

@@ -1,0 +1,119 @@
+"""Lowering of calls to StableHLO: to a target itself, or to a call that is split over devices when it is compiled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxlib.mlir import ir
+
+from be_runtime.errors import RegistrationError, TransformError
+from be_runtime.xla import jax_internals, partition
+from be_runtime.xla.arrays import Layouts
+from be_runtime.xla.attribute_values import as_jax
+from be_runtime.xla.jax_internals import mlir
+from be_runtime.xla.kernel_call.call_primitive import EFFECTS, KernelCall, kernel_call
+from be_runtime.xla.split import Split, encode
+
+
+def lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence[Any]:
+    """Emit a call for a platform."""
+    is_for_several = len(ctx.module_context.platforms) > 1  # branches for one platform are lowered for all of them
+    target = dict(call.targets).get(platform, call.targets[0][1] if is_for_several else None)
+    if target is None:
+        raise _not_registered(call, platform)
+    if call.effect != "ordered" and not jax_internals.is_local(ctx.module_context.axis_context):
+        return _lower_split(target, ctx, operands, call)
+    ordered = call.effect == "ordered"
+    if call.split.merged:
+        return mlir.lower_fun(functools.partial(_flat, call), multiple_results=True)(ctx, *operands)  # type: ignore[no-any-return]
+    rule = jax.ffi.ffi_lowering(
+        target,
+        operand_layouts=_minor_to_major(call.input_layouts, ordered=ordered),
+        result_layouts=_minor_to_major(call.output_layouts, ordered=ordered),
+        has_side_effect=call.effect != "none",
+        operand_output_aliases=dict(call.aliases),
+    )
+    attributes = {name: as_jax(value) for name, value in call.attributes}
+    if not ordered:
+        return rule(ctx, *operands, **attributes)
+    effect, token = EFFECTS["ordered"], jax_internals.abstract_token
+    inner = ctx.replace(avals_in=[*ctx.avals_in, token], avals_out=[*ctx.avals_out, token])
+    *results, done = rule(inner, *operands, ctx.tokens_in.get(effect), **attributes)
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: done})))
+    return results
+
+
+def _flat(call: KernelCall, *arrays: Any) -> Sequence[Any]:
+    """Call a kernel with the batches as more elements along its first axis."""
+    split, shown = call.split, len(call.split.results)
+    given = [a.reshape(split.kernel_shape(each, a.shape)) for each, a in zip(split.operands, arrays, strict=True)]
+    structs = zip(split.results, call.results[:shown], strict=True)
+    made = [jax.ShapeDtypeStruct(split.kernel_shape(each, result.shape), result.dtype) for each, result in structs]
+    scratch = split.scratch_shapes([a.shape for a in given], ())
+    hidden = [jax.ShapeDtypeStruct(shape, jnp.uint8) for shape in scratch]
+    alone = Split(tuple(() for _ in given), tuple(() for _ in made))
+    found = kernel_call.bind(*given, call=call._replace(results=(*made, *hidden), split=alone))
+    results = [each.reshape(result.shape) for each, result in zip(found, call.results[:shown], strict=False)]
+    return [*results, *(jnp.zeros(each.shape, each.dtype) for each in call.results[shown:])]
+
+
+def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
+    """Emit a call for `be_runtime.xla.partition`, with the rule by which Shardy finds the shardings of its results."""
+    split = call.split if jax_internals.sums_parts() else call.split.without_sums()
+    shown, hidden = ctx.avals_out[: len(split.results)], ctx.avals_out[len(split.results) :]
+    types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in shown]
+    if split.computed is None and split.free:
+        raise TransformError(
+            f"{call.label} has a launch that Python functions compute, so XLA can't split the call over devices",
+            hints=("write the sizes as arithmetic, as in grid='ceil(n/256)'", "or call it within jax.shard_map"),
+        )
+    attributes = {name: mlir.ir_attribute(as_jax(value)) for name, value in call.attributes}
+    op = mlir.custom_call(
+        partition.TARGET,
+        result_types=types,
+        operands=operands,
+        api_version=2,
+        has_side_effect=call.effect != "none",
+        backend_config=encode(
+            label=call.label,
+            target=target,
+            attributes={name: str(value) for name, value in attributes.items()},
+            split=split.to_json(),
+            aliases=call.aliases,
+            has_side_effect=call.effect != "none",
+            elements=[_elements([value.type for value in operands]), _elements(types)],
+            layouts=[call.input_layouts, call.output_layouts],
+            mesh=jax_internals.manual_axes(ctx.module_context.axis_context),
+        ),
+    )
+    op.attributes["sdy.sharding_rule"] = jax_internals.sharding_rule(split, [each.type for each in operands], types)
+    results = [mlir.lower_with_sharding_in_types(ctx, each, aval) for each, aval in zip(op.results, shown, strict=True)]
+    return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in hidden)]
+
+
+def _elements(types: Sequence[Any]) -> list[str]:
+    return [str(ir.RankedTensorType(each).element_type) for each in types]
+
+
+def _minor_to_major(layouts: Layouts | None, *, ordered: bool) -> list[tuple[int, ...] | None] | None:
+    if layouts is None:
+        return None
+    return [None if each is None else each[::-1] for each in layouts] + [None] * ordered
+
+
+def _not_registered(call: KernelCall, platform: str) -> RegistrationError:
+    known = ", ".join(f"{name} for {each}" for each, name in call.targets)
+    other = call.targets[0][0]
+    makers = "load_cpp_* or numba_kernel" if platform == "cpu" else "load_cuda_*, cuda_kernel or numba_cuda_kernel"
+    return RegistrationError(
+        f"{call.label} has no kernel for {platform}, which the program is compiled for; registered is {known}",
+        hints=(
+            f"make a kernel for {platform} with {makers}",
+            f"or put the arrays on another device: jax.devices({other!r})",
+            f"or export the program for it: platforms={other!r}",
+        ),
+    )

@@ -110,7 +110,7 @@ def read_program(data: bytes | memoryview, described: Mapping[str, Any]) -> Any:
             with mlir.make_ir_context() as context:
                 stablehlo.deserialize_portable_artifact(context, program.mlir_module_serialized)
         problem = "" if program.nr_devices == described["devices"] else "it misreads its fields"
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - flatbuffers and MLIR raise anything
         problem = str(error)
     if problem:
         raise LoadError(

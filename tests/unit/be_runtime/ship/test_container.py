@@ -57,7 +57,7 @@ def test_a_program_that_can_not_be_unpacked_is_damage():
         open_container(sealed(render_index(INDEX), encrypt), "here").file(PROGRAM)
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"\0" * 4096])
+@pytest.mark.parametrize("data", [b"", b"hello", b"\0" * 4096], ids=["empty", "text", "zeros"])
 def test_a_program_that_is_none_is_an_error_of_ours(data: bytes):
-    with pytest.raises(LoadError, match="can't read the exported program"):
-        read_program(data)
+    with pytest.raises(LoadError, match="can't read the program, which JAX 0.6.0 exported"):
+        read_program(data, {"jax": "0.6.0", "devices": 1})

@@ -22,6 +22,10 @@ from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError
 
 FORK = multiprocessing.get_context("fork")
+pytestmark = [  # JAX may be there, by other tests; the children do not use it
+    pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
 
 
 def write(folder: Path, number: int) -> None:

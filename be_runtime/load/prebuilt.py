@@ -271,7 +271,7 @@ def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | N
     for relative, digest in record.sources.items():
         number, _, rest = relative.partition("/")
         path = wanted.folders[int(number)] / rest if number else Path(relative)
-        if _sha256(path) not in (None, digest):
+        if file_sha256(path) not in (None, digest):
             return f"{path} changed since {name} was built"
     return None
 
@@ -281,7 +281,7 @@ def _difference(other: CacheKey, key: CacheKey) -> str:
     return f"{key.name} is there with other {', '.join(labels)}"
 
 
-def _sha256(path: Path) -> str | None:
+def file_sha256(path: Path) -> str | None:
     """Hash a file; None if it is missing or not a regular file. A pipe in its place does not block."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor

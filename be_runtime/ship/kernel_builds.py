@@ -25,6 +25,7 @@ from be_runtime.kernels.numba.gpu.numba_calls import takes_batches
 from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispatcher
 from be_runtime.load.pipeline import Session
 from be_runtime.request.options import check_arch_list
+from be_runtime.ship.changes import record_sources
 from be_runtime.ship.kernel_functions import cuda_function, numba_cuda_function
 from be_runtime.ship.kernel_tables import (
     KernelTable,
@@ -118,10 +119,15 @@ def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], sess
         "label": prototype.label,
         "doc": None,
         "parameters": [each._asdict() | {"dtype": each.dtype and each.dtype.name} for each in prototype.params],
-        "sources": _sources(root, root / read.source),
+        "sources": record_sources(root, [root / read.source, *_headers(include_paths(read, root))]),
     }
     cuda_function(record, _not_yet)  # its checks come before the compiler
     return _launched(record, [([], raw.build_raw(kernel, archs, session, with_ptx=True))], session)
+
+
+def _headers(folders: Sequence[str]) -> Iterator[Path]:
+    """List the files that a raw kernel may include; which it does include, its compiler does not always say."""
+    return (path for folder in folders for path in Path(folder).rglob("*"))
 
 
 def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> BuiltFunction:
@@ -202,15 +208,8 @@ def _described(
         "label": name,
         "doc": doc,
         "parameters": list(parameters),
-        "sources": _sources(root, Path(file or "")),
+        "sources": record_sources(root, [Path(file)] if file else []),
     }
-
-
-def _sources(root: Path, file: Path) -> dict[str, str]:
-    """Return the hash of the file that a kernel is in, by its name below the package's folder."""
-    if not file.resolve().is_relative_to(root.resolve()) or not file.is_file():
-        return {}
-    return {str(file.resolve().relative_to(root.resolve())): hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
 def _variants(name: str, read: KernelTable, parameters: Sequence[str]) -> list[Arrays]:

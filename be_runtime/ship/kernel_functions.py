@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from be_runtime.kernels.numba.cpu.signature import LACKING, Parameter, Signature
 from be_runtime.kernels.numba.gpu.numba_calls import NumbaPrototype, numba_function, types_text
 from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
+from be_runtime.ship.changes import changed_source
 from be_runtime.ship.kernel_tables import call_options
 from be_runtime.xla.arrays import ArraySpec
 from be_toolchain.arch import Arch
@@ -43,10 +43,9 @@ def obstacle(record: Mapping[str, Any], bundle: Bundle, root: Path | None, devic
     devices : sequence of Arch
         Architectures of the devices; empty if there are none.
     """
-    for name, digest in record["sources"].items() if root is not None else ():
-        path = Path(root or "", name)
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            return f"{name} changed since it was built"
+    changed = changed_source(root, record["sources"])
+    if changed:
+        return f"{changed} changed since it was built"
     rows = [bundle.table.kernels[each["kernel"]] for each in record["variants"] if "kernel" in each]
     return next(filter(None, (lacking(row, tuple(devices)) for row in rows)), "")
 

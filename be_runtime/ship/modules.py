@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from be_runtime.bundle.mapped_images import Bundle
@@ -72,18 +71,6 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
     """
     module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
     return _registered(module, f"{package}.{name}")
-
-
-def changed_source(root: Path, record: ModuleRecord) -> str:
-    """Return the first file of the package that is there and not as it was built; empty if there is none."""
-    for name, digest in record.sources.items():
-        try:
-            data = (root / name).read_bytes()
-        except OSError:
-            continue
-        if hashlib.sha256(data).hexdigest() != digest:
-            return name
-    return ""
 
 
 def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:

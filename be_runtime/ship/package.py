@@ -14,9 +14,10 @@ from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.load.process import PROCESS
+from be_runtime.ship.changes import changed_source
 from be_runtime.ship.declaration import FILE, Declaration, parse_declaration, source_names
 from be_runtime.ship.kernel_tables import declared_function
-from be_runtime.ship.modules import changed_source, jit_module, open_module, refusal
+from be_runtime.ship.modules import jit_module, open_module, refusal
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
@@ -187,12 +188,20 @@ class PackageKernels:
         """List the functions of each module, and the kernels, without loading one."""
         for bundle in self._bundles():
             with reading(bundle.where):
+                if self._is_old(bundle):
+                    break
                 modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.table.modules.items()}
                 return modules, list(bundle.table.functions)
         from be_runtime.ship.discover import declared_functions
 
         declared = self._package.declaration()
         return declared_functions(self._package.name, _root(self._package), declared), list(declared.kernels)
+
+    def _is_old(self, bundle: Bundle) -> bool:
+        """Return whether other functions may be declared now than are in a bundle."""
+        rows = (*bundle.table.modules.values(), *bundle.table.functions.values())
+        is_wanted = PROCESS.settings().jit != "never" and (self._package.files / FILE).is_file()
+        return is_wanted and any(changed_source(self._package.root, row["sources"]) for row in rows)
 
     def _devices(self) -> tuple[Arch, ...]:
         """Return the architectures of the GPUs here; the driver is asked once."""
@@ -276,7 +285,7 @@ def _obstacle(package: Package, name: str, bundle: Bundle, devices: Callable[[],
     if row is None:
         return "it was not built"
     record = ModuleRecord(**row)
-    changed = changed_source(package.root, record) if package.root is not None else ""
+    changed = changed_source(package.root, record.sources)
     if changed:
         return f"{changed} changed since it was built"
     archs = bundle.table.images[record.image].archs

@@ -27,7 +27,9 @@ from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.load.pipeline import library_image, use_module
 from be_runtime.load.portable import portable_request
 from be_runtime.load.process import PROCESS
+from be_runtime.request.arguments import SUFFIXES
 from be_runtime.request.options import BuildRequest
+from be_runtime.ship.changes import MISSING, record_sources
 from be_runtime.ship.declaration import Declaration, DeclaredModule
 from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.modules import request_of
@@ -251,7 +253,7 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
             language=declared.language,
             image=digest,
             functions=contents,
-            sources=dict(sorted(_sources(request, entry, root))),
+            sources=dict(sorted(_sources(request, declared, entry, root))),
             captures_graphs=options.allow_cuda_graph,
         )
         return Part(
@@ -271,11 +273,16 @@ def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs:
     return targets
 
 
-def _sources(request: BuildRequest, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:
-    """List the files of the package that a module was made from, by names below its folder."""
+def _sources(request: BuildRequest, declared: DeclaredModule, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:
+    """List the files of the package that a module was made from, those that would be, and folders of sources."""
     units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
+    found = record_sources(root, map(Path, entry.manifest.dependencies.paths))
     for path, text in units:
-        yield str(path.relative_to(root)), hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-    for file in entry.manifest.dependencies.records:
-        if Path(file.path).is_relative_to(root):
-            yield str(Path(file.path).relative_to(root)), file.sha256
+        found[str(path.relative_to(root))] = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    yield from found.items()
+    names = {Path(name).name for name in found}
+    for path in (Path(row.folder, name) for row in entry.manifest.absent for name in row.names):
+        if path.is_relative_to(root) and path.name in names:
+            yield str(path.relative_to(root)), MISSING
+    suffixes = " ".join(sorted({*SUFFIXES[declared.language], *SUFFIXES["cuda"]}))
+    yield from ((f"{source}/", suffixes) for source in declared.sources if (root / source).is_dir())

@@ -110,6 +110,32 @@ print(*[each.message for each in told])
     assert done.stdout.startswith("[2. 2.]\n[2. 2.]\n[3. 3.] [2. 2.]\nshipped.scaling has changed: its functions")
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("kernels.toml", None),  # such as another option
+        ("other/factor.h", "#define FACTOR 4"),  # which is found before include/factor.h
+        ("other/c.cc", SOURCE.replace("NAME", "third")),
+        ("other/c.cu", ""),
+    ],
+)
+def test_whatever_would_change_a_module_is_noticed(package: Path, file: str, text: str | None):
+    build(package)
+    with (package / file).open("a") as to:
+        to.write("# an edit" if text is None else text)
+    done = run(package, "-c", "import shipped; shipped.ops.other.first", BE_JIT="never")
+    assert done.returncode == 1
+    assert f"{file} changed since it was built" in done.stderr
+
+
+def test_a_function_that_was_added_since_is_found(package: Path):
+    build(package)
+    (package / "other" / "c.cc").write_text(SOURCE.replace("NAME", "third"))
+    done = run(package, "-c", "import shipped; print(shipped.ops.third, sorted(vars(shipped.ops)['_made']))")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("['other', 'third']\n")
+
+
 def test_a_folder_of_prebuilt_packages_is_one_more_place(package: Path, tmp_path: Path):
     build(package, "--out", str(tmp_path / "prebuilt" / "shipped"))
     done = run(package, "-c", CALL, BE_PREBUILT_DIR=str(tmp_path / "prebuilt"), BE_JIT="never", PATH="/nowhere")

@@ -128,8 +128,24 @@ class Bundle(NamedTuple):
             return map_bytes(self._checked(digest), digest, self.where)
         path = self.path(digest)
         self._check_file(path, digest)
+        self._require_trusted(self.folder, path.parent, path)
+        return _open(str(path), self.where)
+
+    def require_trusted(self) -> None:
+        """Check that nobody else can change what the index of a folder says.
+
+        Raises
+        ------
+        LoadError
+            Another user can.
+        """
+        if self.folder is not None:
+            above = () if self.vouched is not None else (self.folder.parent,)
+            self._require_trusted(*above, self.folder, self.folder / INDEX)
+
+    def _require_trusted(self, *places: Path) -> None:
         vouched = None if self.vouched is None else self.vouched.stat()
-        for place in (self.folder, path.parent, path):
+        for place in places:
             problem = _distrust(place.stat(), vouched)
             if problem:
                 raise LoadError(
@@ -138,7 +154,6 @@ class Bundle(NamedTuple):
                         f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",
                     ),
                 )
-        return _open(str(path), self.where)
 
     @contextlib.contextmanager
     def _reading(self, file: str) -> Iterator[None]:

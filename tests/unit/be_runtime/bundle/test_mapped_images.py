@@ -79,6 +79,17 @@ def test_what_others_may_write_is_not_mapped(tmp_path: Path, level: str):
         bundle.library(DIGEST)
 
 
+@pytest.mark.parametrize("level", ["", "index.json", ".."])
+def test_an_index_that_others_may_write_is_not_believed(tmp_path: Path, level: str):
+    bundle = written(tmp_path / "packages" / "b")
+    bundle.require_trusted()
+    (tmp_path / "packages" / "b" / level).chmod(0o666 if level.endswith("json") else 0o777)
+    with pytest.raises(LoadError, match="can be written by other users"):
+        bundle.require_trusted()
+    if level == "..":  # which is as safe as the package that is imported anyway
+        bundle._replace(vouched=tmp_path / "packages").require_trusted()
+
+
 @needs_root
 def test_what_another_user_owns_is_not_mapped_unless_their_package_is_run_anyway(tmp_path: Path):
     folder = tmp_path / "package" / "_kernels"

@@ -23,7 +23,7 @@ from be_runtime.bundle.baseline import require_baseline, require_machine
 from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import INDEX, CodeImage, Index, image_file, parse_index
 from be_runtime.errors import BeRuntimeError, LoadError
-from be_toolchain.machine.folder_trust import distrust_entry, is_open, is_trusted_owner
+from be_toolchain.machine.folder_trust import distrust, distrust_entry, is_open, is_trusted_owner
 from be_toolchain.machine.forks import ThreadLock
 
 _MOST = 2**26
@@ -128,8 +128,24 @@ class Bundle(NamedTuple):
             return map_bytes(self._checked(digest), digest, self.where)
         path = self.path(digest)
         self._check_file(path, digest)
+        self._require_trusted(self.folder, path.parent, path)
+        return _open(str(path), self.where)
+
+    def require_trusted(self) -> None:
+        """Check that nobody else can change what the index of a folder says.
+
+        Raises
+        ------
+        LoadError
+            Another user can.
+        """
+        if self.folder is not None:
+            above = () if self.vouched is not None else (self.folder.parent,)
+            self._require_trusted(*above, self.folder, self.folder / INDEX)
+
+    def _require_trusted(self, *places: Path) -> None:
         vouched = None if self.vouched is None else self.vouched.stat()
-        for place in (self.folder, path.parent, path):
+        for place in places:
             problem = _distrust(place.stat(), vouched)
             if problem:
                 raise LoadError(
@@ -138,7 +154,6 @@ class Bundle(NamedTuple):
                         f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",
                     ),
                 )
-        return _open(str(path), self.where)
 
     @contextlib.contextmanager
     def _reading(self, file: str) -> Iterator[None]:
@@ -225,21 +240,36 @@ def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
 
     The file's descriptor stays open: glibc tells libraries apart by name first, and a closed number is used again.
     """
-    try:
+    with contextlib.suppress(OSError, LoadError):
         descriptor = os.memfd_create(f"be-{digest[:16]}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(data)
-        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-        return _open(f"/proc/self/fd/{descriptor}", where)
-    except (OSError, LoadError):
-        with _private_file(data, digest) as path:
-            return _open(path, where)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+            return _open(f"/proc/self/fd/{descriptor}", where)
+        except (OSError, LoadError):
+            os.close(descriptor)  # nothing is mapped by its name
+            raise
+    with _private_file(data, digest) as path:
+        return _open(path, where)
 
 
 @contextlib.contextmanager
 def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
-    """Write a file in a folder of mode 0700, for as long as it takes to map it."""
+    """Write a file in a folder of mode 0700, for as long as it takes to map it.
+
+    Raises
+    ------
+    LoadError
+        Another user could replace that folder.
+    """
+    above = tempfile.gettempdir()
+    problem = distrust(Path(above).stat(), os.geteuid())
+    if problem:
+        raise LoadError(
+            f"code is not written to {above}, which {problem}", hints=("name a folder of your own in TMPDIR",)
+        )
     with tempfile.TemporaryDirectory(prefix="be-") as folder:
         path = Path(folder, f"{digest}.so")
         path.write_bytes(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def portable_request(request: BuildRequest, wanted: Demand, names: Mapping[Path,
     flags = [f"-ffile-prefix-map={folder}={name}" for folder, name in renamed.items()]
     flags += [f"-march={wanted.baseline}"] if wanted.baseline else []
     if request.language == "cuda":
-        flags = [part for flag in flags for part in ("-Xcompiler", flag)]
+        flags = [part for flag in flags for part in ("-Xcompiler", shlex.quote(flag))]  # a shell of nvcc's reads them
         if wanted.archs:
             request = request._replace(compute_capability=",".join(wanted.archs))
     # An author's libraries are not searched where they lie here; without any, the module stays one that is closed.

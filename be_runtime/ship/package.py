@@ -76,7 +76,9 @@ class Package(NamedTuple):
         prebuilt = PROCESS.settings().prebuilt_dir
         if prebuilt is not None:
             found.append(open_folder(prebuilt / self.name))
-        yield from (bundle for bundle in found if bundle is not None)
+        for bundle in filter(None, found):
+            bundle.require_trusted()
+            yield bundle
 
 
 def _open_part(folder: Traversable, where: str) -> Bundle | None:

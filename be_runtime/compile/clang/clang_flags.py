@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from be_runtime.errors import ArgumentError
@@ -134,7 +135,7 @@ def translate(flags: Sequence[str]) -> tuple[str, ...]:
 def _with_value(flag: str, name: str, value: str) -> Iterator[str]:
     """An option of nvcc's and its value."""
     if name in _LISTS:
-        for word in value.split(","):
+        for word in _words(flag, name, value):
             yield from (_LISTS[name], word)
     elif name in _SPELT:
         option = _SPELT[name]
@@ -147,6 +148,14 @@ def _with_value(flag: str, name: str, value: str) -> Iterator[str]:
         if value not in _VALUES[name]:
             raise _refused(flag, name)
         yield from _VALUES[name][value]
+
+
+def _words(flag: str, name: str, value: str) -> list[str]:
+    """The words that nvcc passes on, which its shell reads."""
+    try:
+        return shlex.split(value.replace(",", " "))
+    except ValueError:
+        raise _refused(flag, name) from None
 
 
 def _archs(flag: str, value: str) -> Iterator[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from be_runtime.bundle.baseline import check_baseline, require_baseline
 from be_runtime.bundle.index import CodeImage, Index
-from be_runtime.bundle.mapped_images import Bundle, open_folder, open_zip
+from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder, open_zip
 from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError, LoadError
 from tests.support.accounts import STRANGER, needs_root
@@ -79,6 +80,17 @@ def test_what_others_may_write_is_not_mapped(tmp_path: Path, level: str):
         bundle.library(DIGEST)
 
 
+@pytest.mark.parametrize("level", ["", "index.json", ".."])
+def test_an_index_that_others_may_write_is_not_believed(tmp_path: Path, level: str):
+    bundle = written(tmp_path / "packages" / "b")
+    bundle.require_trusted()
+    (tmp_path / "packages" / "b" / level).chmod(0o666 if level.endswith("json") else 0o777)
+    with pytest.raises(LoadError, match="can be written by other users"):
+        bundle.require_trusted()
+    if level == "..":  # which is as safe as the package that is imported anyway
+        bundle._replace(vouched=tmp_path / "packages").require_trusted()
+
+
 @needs_root
 def test_what_another_user_owns_is_not_mapped_unless_their_package_is_run_anyway(tmp_path: Path):
     folder = tmp_path / "package" / "_kernels"
@@ -93,6 +105,30 @@ def test_what_another_user_owns_is_not_mapped_unless_their_package_is_run_anyway
     os.chown(folder.parent, STRANGER, STRANGER)
     with pytest.raises(LoadError, match="can't be loaded: "):
         bundle._replace(vouched=folder.parent).library(DIGEST)
+
+
+def test_bytes_that_are_no_library_leave_nothing_open():
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(LoadError, match="can't be loaded"):
+        map_bytes(DATA, DIGEST, "here")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@needs_root
+def test_without_files_in_memory_no_code_is_written_where_others_could_replace_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_args: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(LoadError, match="can't be loaded"):
+        map_bytes(DATA, DIGEST, "here")
+    os.chown(tmp_path, STRANGER, STRANGER)
+    with pytest.raises(LoadError, match=r"code is not written to .* belongs to another user"):
+        map_bytes(DATA, DIGEST, "here")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):

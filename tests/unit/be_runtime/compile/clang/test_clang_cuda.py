@@ -101,6 +101,12 @@ def test_each_side_is_told_what_is_its_own(toolkit: CudaToolkit):
     assert device_id == host_id
 
 
+def test_the_host_is_told_words_as_nvccs_shell_reads_them():
+    assert translate(["-Xcompiler", "'-D A=/my folder',-g"]) == ("-Xarch_host", "-D A=/my folder", "-Xarch_host", "-g")
+    with pytest.raises(ArgumentError, match="-Xcompiler"):
+        translate(["-Xcompiler", "'-g"])
+
+
 def test_a_level_for_ptxas_wins(toolkit: CudaToolkit):
     ptxas = next(edge for edge in split(toolkit, cflags=("-Xptxas=-O1",)).edges if edge.tool == "ptxas")
     assert [word for word in ptxas.argv if word.startswith("-O")] == ["-O1"]

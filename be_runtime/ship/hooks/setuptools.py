@@ -5,6 +5,7 @@ Setuptools calls `finalize` in each build of an environment that has this distri
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 def finalize(distribution: Distribution) -> None:
     """Add our commands to the build of a project that asks for them."""
     try:
-        asks = b"[tool.be-runtime]" in Path("pyproject.toml").read_bytes()
-    except OSError:
+        data = Path("pyproject.toml").read_bytes()
+        asks = b"be-runtime" in data and "be-runtime" in tomllib.loads(data.decode()).get("tool", {})
+    except (OSError, ValueError):  # setuptools says what is wrong with the file
         return
     if asks:
         try:

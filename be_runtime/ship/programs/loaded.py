@@ -130,7 +130,7 @@ def _accept(data: bytes, where: str, expected_sha256: str | None, verify: Callab
     """Check a program's bytes as the caller asks, before anything is read of them."""
     if expected_sha256 is not None:
         found = hashlib.sha256(data).hexdigest()
-        if found != expected_sha256.lower():
+        if found != str(expected_sha256).lower():
             raise LoadError(f"{where} is not the expected program: its sha256 is {found}, and not {expected_sha256}")
     if verify is not None and verify(data) is False:
         raise LoadError(f"{where} is refused: verify returned False")

@@ -113,6 +113,8 @@ def load_exported(
 
 def _read(path: Path) -> bytes:
     """Read a file that nobody else can write or replace."""
+    if not path.is_dir() and path.exists() and not path.is_file():
+        raise ArgumentError(f"{path} is no file, such as a pipe")  # which would be waited for
     try:
         with path.open("rb") as file:
             problem = LocalSystem().distrust(path.absolute())

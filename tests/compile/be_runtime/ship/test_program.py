@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -380,3 +381,9 @@ def test_show_lists_what_is_inside(
     (tmp_path / "empty").mkdir()
     assert main(["show", str(tmp_path / "empty")]) == 1
     assert "has no kernels that were built ahead of time" in capsys.readouterr().err
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "program.be")
+    with pytest.raises(ArgumentError, match="is no file, such as a pipe"):
+        be_runtime.load_exported(tmp_path / "program.be")

@@ -220,3 +220,69 @@ def test_code_for_another_gpu_is_compiled_again_or_named(package: Path, jit: str
         assert f"/{found}/" in done.stdout
     else:
         assert "its code for sm_90a does not run on sm_86" in done.stderr
+
+
+def test_packages_with_modules_of_one_name_live_beside_each_other(package: Path):
+    """One is the same but for its name, which no code has, so both have one image; another has other code."""
+    for name, factor in (("same", 2), ("other", 5)):
+        copy = package.with_name(name)
+        shutil.copytree(package, copy)
+        (copy / "include" / "factor.h").write_text(f"#define FACTOR {factor}\n")
+    for path in package.parent.rglob("*.cc"):
+        path.write_text(path.read_text().replace('BE_CHECK(x.numel() < 100, "too long");', ""))
+    for name in ("shipped", "same", "other"):
+        done = run(package, "-m", "be_runtime", "build", name)
+        assert done.returncode == 0, done.stderr
+    script = """
+import jax.numpy as jnp, be_runtime, shipped, same, other
+print(*[each.ops.twice(jnp.ones(2)).tolist() for each in (shipped, same, other)], sep="; ")
+names = be_runtime.list_registered_targets()
+print([name for name in names if name.endswith("twice") and not name.startswith("be.")])
+print(len([name for name in names if name.startswith("be.")]))
+"""
+    done = run(package, "-c", script, BE_JIT="never", PATH="/nowhere")
+    assert done.returncode == 0, done.stderr
+    values, targets, count = done.stdout.splitlines()
+    assert values == "[2.0, 2.0]; [2.0, 2.0]; [5.0, 5.0]"
+    assert targets == "['other.scaling.twice', 'same.scaling.twice', 'shipped.scaling.twice']"
+    assert count == "2"
+
+
+TWO_OF_ONE_NAME = """
+[modules.a]
+sources = ["one.cc", "two.cc"]
+[modules."a.one"]
+sources = "one.cc"
+"""
+"""Functions of one name in several files have the file's name before theirs."""
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "message"),
+    [
+        (None, (), "the package shipped has no kernels.toml"),
+        ('[modules.a]\nsources = "scaling.cc"', ("--archs", "9.9x"), "'9.9x' is not a GPU architecture"),
+        ('[modules.a]\nsources = ["other", "other/a.cc"]', (), "modules.a: sources name other/a.cc twice"),
+        ('[modules.a]\nsources = "missing.cc"', (), "no such file: "),
+        (TWO_OF_ONE_NAME, (), "modules.a and modules.a.one both have a target shipped.a.one.c"),
+    ],
+)
+def test_what_can_not_be_built_is_named_and_nothing_is_written(
+    package: Path, text: str | None, argv: tuple[str, ...], message: str
+):
+    (package / "kernels.toml").unlink()
+    if text is not None:
+        (package / "kernels.toml").write_text(text)
+    plain = SOURCE.replace("NAME", "c").replace("FACTOR *", "")
+    for name in ("one.cc", "two.cc"):
+        (package / name).write_text(plain.replace('#include "factor.h"', ""))
+    done = run(package, "-m", "be_runtime", "build", "shipped", *argv)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not list(package.glob("*_kernels*"))
+
+
+def test_a_package_without_kernels_is_told_what_to_add(package: Path):
+    (package / "kernels.toml").unlink()
+    done = run(package, "-c", "import shipped")
+    assert "the package shipped has no kernels: neither kernels.toml nor _kernels/index.json" in done.stderr

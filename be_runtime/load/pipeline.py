@@ -337,7 +337,7 @@ def make_module(
         captures_graphs=captures_graphs and made.language == "cuda",
         origin=made.origin,
         library=library,
-        capsule=jax_port.capsule,
+        wrap=jax_port.stage_capsules,
         register=register,
         build=build,
     )

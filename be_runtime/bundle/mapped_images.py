@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import fcntl
 import hashlib
-import io
 import os
 import platform
 import stat
@@ -193,24 +192,6 @@ def open_folder(folder: Path, vouched: Path | None = None) -> Bundle | None:
     return Bundle(
         str(folder), parse_index(text, str(folder)), lambda file: (folder / file).read_bytes(), folder, vouched
     )
-
-
-def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
-    """Open a bundle of one file.
-
-    Raises
-    ------
-    LoadError
-        It is no bundle, or a damaged one; see `parse_index`.
-    """
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except Exception as error:
-        raise LoadError(
-            f"{where} is not an exported program, or only a part of one: {error}",
-            hints=("be_runtime.export makes them", "copy it again"),
-        ) from error
-    return Bundle(where, parse_index(read_index(archive, INDEX, where), where), archive.read), archive
 
 
 def read_index(archive: zipfile.ZipFile, name: str, where: str) -> bytes:

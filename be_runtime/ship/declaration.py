@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -76,7 +76,7 @@ class Declaration(NamedTuple):
     kernels: Mapping[str, Mapping[str, Any]]
 
 
-def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> Declaration:
+def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) -> Declaration:
     """Read a declaration.
 
     Parameters
@@ -85,8 +85,8 @@ def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> De
         TOML.
     where : str
         Its place, for messages.
-    has_cuda : mapping of str to bool
-        For each folder that the file names as sources: whether CUDA files are in it.
+    has_cuda : callable
+        Function that says whether a path is a folder with CUDA files.
 
     Raises
     ------
@@ -129,14 +129,6 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
         raise ArgumentError(f"{where} is not TOML: {error}") from None
 
 
-def source_names(text: str, where: str) -> tuple[str, ...]:
-    """List the paths that modules name as sources."""
-    rows = _tables(read_toml(text, where), "modules", where)
-    return tuple(
-        path for name, row in rows.items() for path in _sources(row.get("sources"), f"{where}: modules.{name}")
-    )
-
-
 def inside(path: object, where: str) -> str:
     """Check that a path is one below the package's folder.
 
@@ -161,10 +153,10 @@ def inside(path: object, where: str) -> str:
     return str(pure)
 
 
-def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Mapping[str, bool]) -> DeclaredModule:
+def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[str], bool]) -> DeclaredModule:
     at = f"{where}: modules.{name}"
     sources = _sources(row.get("sources"), at)
-    language: Language = "cuda" if any(each.endswith(".cu") or has_cuda.get(each) for each in sources) else "cpp"
+    language: Language = "cuda" if any(each.endswith(".cu") or has_cuda(each) for each in sources) else "cpp"
     options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
     _refuse_unknown(options, _OPTIONS[language], at)
     _check_lists(options, at)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime.bundle.carried import Carried, carried_library
+from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, Entry, make_key
 from be_runtime.compile.inputs.dependencies import read_from_outside
@@ -36,9 +39,6 @@ from be_runtime.xla import jax_port
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.model import HostCompiler
 
-BASELINE = "x86-64-v3"
-"""CPU that code is made for unless the caller names another one."""
-
 _ORDER, _OBJECT = "kernel.pickle", "kernel.o"
 _SOURCE, _HANDLER = "frame.cc", UnitFiles("frame", "frame.cc", "frame.o", "frame.d")
 
@@ -58,8 +58,8 @@ def handler_symbol(name: str, signature: Signature) -> str:
     return "_".join(("be_ffi", name, *(each.dtype.name for each in arrays)))
 
 
-def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: str = BASELINE) -> bytes:
-    """Build the library of a kernel for a signature; its handler is `handler_symbol`.
+def build_host_kernel(kernel: Any, signature: Signature, session: Session, baseline: str) -> Carried:
+    """Build the library of a kernel for a signature.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
     signature : Signature
     session : Session
         Session that finds the compiler, and whose cache keeps the library.
-    cpu : str
-        CPU as LLVM names it.
+    baseline : str
+        Level of CPU instructions, see `be_runtime.bundle.baseline`; LLVM has CPUs of these names.
 
     Raises
     ------
@@ -85,9 +85,10 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
         raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    layout = host_layout(session)
+    layout, symbol = host_layout(session), handler_symbol(name, signature)
+    cpu = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
     plan = _plan(name, signature, cpu, toolchain.cxx)
-    order = partial(write_order, Order(kernel, signature, layout, handler_symbol(name, signature)))
+    order = partial(write_order, Order(kernel, signature, layout, symbol))
     key = make_key(
         "host-kernel",
         ("name", name),
@@ -104,7 +105,9 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
             key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
         )
 
-    return use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
+    data = use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
+    image = CodeImage("library", jax_port.PLATFORMS["cpp"], len(data), (), baseline)
+    return carried_library(image, data, {"execute": symbol})
 
 
 def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> BuildPlan:

@@ -94,7 +94,7 @@ def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) ->
         It is no TOML, declares nothing, or has an unknown key or a bad value.
     """
     document = read_toml(text, where)
-    _refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
+    refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
     modules = {name: _module(name, row, where, has_cuda) for name, row in _tables(document, "modules", where).items()}
     kernels = _tables(document, "kernels", where)
     for name, row in kernels.items():
@@ -111,7 +111,7 @@ def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) ->
     if twice:
         raise ArgumentError(f"{where}: {twice[0]} is declared as a module and as a kernel", hints=("rename one",))
     return Declaration(
-        _texts(document.get("archs", []), f"{where}: archs"), document.get("baseline", ""), modules, kernels
+        texts(document.get("archs", []), f"{where}: archs"), document.get("baseline", ""), modules, kernels
     )
 
 
@@ -158,7 +158,7 @@ def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[s
     sources = _sources(row.get("sources"), at)
     language: Language = "cuda" if any(each.endswith(".cu") or has_cuda(each) for each in sources) else "cpp"
     options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
-    _refuse_unknown(options, _OPTIONS[language], at)
+    refuse_unknown(options, _OPTIONS[language], at)
     _check_lists(options, at)
     return DeclaredModule(name, language, sources, row.get("functions"), options)
 
@@ -171,12 +171,13 @@ def _sources(value: object, where: str) -> tuple[str, ...]:
 
 
 def _check_lists(row: Mapping[str, Any], where: str) -> None:
-    _texts(row.get("dtypes", []), f"{where}.dtypes")
-    for path in _texts(row.get("extra_include_paths", []), f"{where}.extra_include_paths"):
+    texts(row.get("dtypes", []), f"{where}.dtypes")
+    for path in texts(row.get("extra_include_paths", []), f"{where}.extra_include_paths"):
         inside(path, f"{where}.extra_include_paths")
 
 
-def _texts(value: object, where: str) -> tuple[str, ...]:
+def texts(value: object, where: str) -> tuple[str, ...]:
+    """Check that a value is a list of texts, and return them."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(each, str) for each in value):
         raise ArgumentError(f"{where} must be a list of texts, not {value!r}")
     return tuple(value)
@@ -189,7 +190,8 @@ def _tables(document: Mapping[str, Any], name: str, where: str) -> dict[str, dic
     return tables
 
 
-def _refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], where: str) -> None:
+def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], where: str) -> None:
+    """Check that a table has known keys alone."""
     unknown = sorted(set(row) - set(known))
     if unknown:
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=(f"known are: {', '.join(sorted(known))}",))

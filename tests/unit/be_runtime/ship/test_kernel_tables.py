@@ -27,14 +27,14 @@ def test_a_table_has_the_options_of_the_public_function(tmp_path: Path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (RAW | {"gird": 1}, "kernels.k has the unknown key 'gird'"),
+        (RAW | {"gird": 1}, "kernels.k: 'gird' is unknown\nhint: known are: block, cluster"),
         (RAW | {"block": 1.5}, "block must be numbers or arithmetic"),
         (RAW | {"block": [32, True]}, "block must be numbers or arithmetic"),
         ({"source": "a.cu", "grid": 1, "block": 1}, "kernels.k has no signature"),
         ({"source": "a.cu", "signature": "arg ret", "block": 1}, "kernels.k has no grid"),
         ({"numba": "module.function", "signature": "arg ret"}, "must be 'module:function'"),
         ({"numba": "m:f", "signature": "arg ret", "dtypes": ["float31"]}, "dtypes has 'float31'"),
-        ({"numba": "m:f", "signature": "arg ret", "grid": 1}, "unknown key 'grid'"),
+        ({"numba": "m:f", "signature": "arg ret", "grid": 1}, "'grid' is unknown"),
     ],
 )
 def test_a_bad_table_is_refused_with_its_name(table: dict[str, Any], message: str):

@@ -62,7 +62,7 @@ def build_function(
     Raises
     ------
     ArgumentError, SpecError
-        The table is wrong, or there is CUDA code and no architecture.
+        The table is wrong.
     BuildError, ToolchainError
         It can't be compiled, or not ahead of time.
     """
@@ -70,17 +70,9 @@ def build_function(
     call_options(read.call)
     if read.language == "numba":
         return _host(name, read, root, baseline, session)
-    wanted = _archs(name, read, archs)
-    return (_raw if read.language == "cuda" else _numba_cuda)(name, read, root, wanted, session)
-
-
-def _archs(name: str, read: KernelTable, archs: Sequence[str]) -> tuple[Arch, ...]:
     given = check_arch_list(read.compiling.get("compute_capability"), "compute_capability")
-    if not given and not archs:
-        raise ArgumentError(
-            f"kernels.{name} is CUDA code, and no architecture is named", hints=("pass --archs 8.0,9.0,12.0",)
-        )
-    return parse_archs(given or ",".join(archs))
+    wanted = parse_archs(given or ",".join(archs))
+    return (_raw if read.language == "cuda" else _numba_cuda)(name, read, root, wanted, session)
 
 
 def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:

@@ -15,14 +15,10 @@ from be_runtime.bundle.carried import Carried, carried_library
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, Entry, make_key
-from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.compile.plan.edges import compile_edge, link_edge
 from be_runtime.compile.plan.unit_files import UnitFiles
-from be_runtime.compile.run.execute import Runner
-from be_runtime.compile.run.programs import resolve_ninja
-from be_runtime.compile.run.progress import Progress
 from be_runtime.errors import BuildError
 from be_runtime.generate.contents import LIBRARY
 from be_runtime.kernels.numba.cpu import baseline_object
@@ -32,6 +28,7 @@ from be_runtime.kernels.numba.cpu.compiler import check_kernel, versions
 from be_runtime.kernels.numba.cpu.needed_functions import UNUSED, refusal
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.function_content import function_content
+from be_runtime.load.native_library import build_library
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.load.pipeline import Session, use_entry
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
@@ -137,14 +134,10 @@ def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> 
 
 def _build(name: str, plan: BuildPlan, order: Any, session: Session, staging: Path) -> BuildOutput:
     (staging / _ORDER).write_bytes(order())
-    system, timeout_s = session.system, session.settings.compile_timeout_s
-    runner = Runner(staging, ninja=resolve_ninja(system), jobs=2, environ=system.environ, timeout_s=timeout_s)
     try:
-        with Progress(name, plan.commands) as progress:
-            runner.run(plan, progress=progress)
+        return build_library(name, plan, _HANDLER.depfile, session, staging)
     except BuildError as error:
         raise _refused(error) or error from None
-    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((_HANDLER.depfile,), staging))
 
 
 def _refused(error: BuildError) -> BuildError | None:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from be_runtime import BuildError
+from be_runtime import BuildError, LoadError
 from be_runtime.dtypes import BY_NAME
 from be_runtime.kernels.numba.cpu.host_library import build_host_kernel
 from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
@@ -162,3 +162,9 @@ def test_a_kernel_that_needs_numba_when_it_runs_is_refused_by_name(kernel: Any, 
     with pytest.raises(BuildError, match=f"the kernel {name} can't be built ahead of time: it .*{reason}") as caught:
         build_host_kernel(kernel, UNARY, PROCESS.session(), "x86-64-v3")
     assert caught.value.hints
+
+
+def test_nothing_is_compiled_where_that_is_forbidden(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_JIT", "never")
+    with pytest.raises(LoadError, match="decay was not built ahead of time, and BE_JIT=never forbids to compile it"):
+        build_host_kernel(decay, UNARY, PROCESS.session(), "x86-64-v4")

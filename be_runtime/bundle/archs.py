@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from be_toolchain.arch import Arch, parse_archs
+from be_toolchain.arch import Arch
 
 
 def runs_on(arch: Arch, device: Arch, *, is_ptx: bool = False) -> bool:
@@ -30,9 +30,9 @@ def serves(built: Sequence[Arch], wanted: Sequence[Arch]) -> bool:
 
     Examples
     --------
-    >>> serves(parse_archs("8.0,9.0a"), parse_archs("8.6"))
+    >>> serves([Arch(8, 0), Arch(9, 0, "a")], [Arch(8, 6)])
     True
-    >>> serves(parse_archs("9.0a"), parse_archs("10.0"))
+    >>> serves([Arch(9, 0, "a")], [Arch(10, 0)])
     False
     """
     ptx = [max(generic)] if (generic := [arch for arch in built if not arch.suffix]) else []
@@ -48,7 +48,7 @@ def lacking_arch(archs: Sequence[str], wanted: Sequence[Arch]) -> str:
     >>> lacking_arch(["8.0"], [Arch.parse("9.0a")])
     'its code for sm_80 does not run on sm_90a'
     """
-    built = parse_archs(",".join(archs)) if archs else ()
+    built = tuple(map(Arch.parse, archs))
     if not built or serves(built, wanted):
         return ""
     have, want = ("/".join(arch.sm for arch in each) for each in (built, wanted))

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from be_runtime.bundle.index import CodeImage, target_name
+from be_runtime.bundle.index import CodeImage, ImageTarget, target_name
 
 
 class Demand(NamedTuple):
@@ -57,6 +57,11 @@ class Carried(NamedTuple):
     def target(self) -> str:
         """The name of the target."""
         return target_name(self.library, self.symbol or self.stages["execute"])
+
+    @property
+    def row(self) -> ImageTarget:
+        """The row of the target in an index."""
+        return ImageTarget(self.library, self.images[self.library][0].platform, self.stages)
 
 
 Carry = Callable[[Demand], Carried]

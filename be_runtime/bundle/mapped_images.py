@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import fcntl
 import hashlib
-import io
 import os
 import platform
 import stat
@@ -89,9 +88,9 @@ class Bundle(NamedTuple):
         return data
 
     def _check_file(self, path: Path, digest: str) -> None:
-        """Check a file that is mapped in place: beside code that is run as it is, its size, else its hash."""
+        """Check a file that is mapped in place: its hash, once; beside code that is run as it is, only its size."""
         with self._reading(image_file(digest, self.table.images[digest])):
-            if self.vouched is None:
+            if self.vouched is None and not self.is_checked:
                 with path.open("rb") as file:
                     self._require(hashlib.file_digest(file, "sha256").hexdigest() == digest, digest)
             else:
@@ -193,24 +192,6 @@ def open_folder(folder: Path, vouched: Path | None = None) -> Bundle | None:
     return Bundle(
         str(folder), parse_index(text, str(folder)), lambda file: (folder / file).read_bytes(), folder, vouched
     )
-
-
-def open_zip(data: bytes, where: str) -> tuple[Bundle, zipfile.ZipFile]:
-    """Open a bundle of one file.
-
-    Raises
-    ------
-    LoadError
-        It is no bundle, or a damaged one; see `parse_index`.
-    """
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except Exception as error:
-        raise LoadError(
-            f"{where} is not an exported program, or only a part of one: {error}",
-            hints=("be_runtime.export makes them", "copy it again"),
-        ) from error
-    return Bundle(where, parse_index(read_index(archive, INDEX, where), where), archive.read), archive
 
 
 def read_index(archive: zipfile.ZipFile, name: str, where: str) -> bytes:

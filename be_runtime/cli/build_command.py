@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> Answer:
     """
     package = locate_package(arguments.package, Path.cwd())
     archs = None if arguments.archs is None else arguments.archs.split(",")
-    tell = _ignore if arguments.json else _tell
+    tell = (lambda _report: None) if arguments.json else _tell
     built = build_package(package, archs=archs, out=arguments.out, standalone=arguments.standalone, tell=tell)
     return Answer(_summary(built), _data(built))
 
@@ -32,10 +32,6 @@ def run(arguments: argparse.Namespace) -> Answer:
 def _tell(report: PartReport) -> None:
     """Say on standard error that a part is ready."""
     say(f"{report.name:<24} {report.language:<6} {report.seconds:6.1f} s {_size(report.size):>10}", sys.stderr)
-
-
-def _ignore(_report: PartReport) -> None:
-    """Say nothing."""
 
 
 def _summary(built: Built) -> str:

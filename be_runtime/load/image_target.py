@@ -21,12 +21,9 @@ def register_image_target(name: str, bundle: Bundle, registry: Registry) -> None
     target = bundle.table.targets[name]
     image, library = bundle.table.images[target.image], bundle.library(target.image)
     symbols = {stage: getattr(library, symbol) for stage, symbol in target.stages.items()}
-    wrap = (
-        partial(jax_port.stage_capsules, symbols) if len(symbols) > 1 else partial(jax_port.capsule, *symbols.values())
-    )
 
     def carry(wanted: Demand) -> Carried:
         return carried_library(image, mapped_bytes(image, library, name, wanted), target.stages)
 
     content = f"{target.image}:{target.stages['execute']}"
-    registry.add([Target(name, target.platform, content, carry)], {name: wrap})
+    registry.add([Target(name, target.platform, content, carry)], {name: partial(jax_port.stage_capsules, symbols)})

@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from be_runtime.bundle.carried import Carried, Carry, Demand, carried_library
-from be_runtime.bundle.index import CodeImage
+from be_runtime.bundle.index import CodeImage, target_name
 from be_runtime.errors import LoadError
 from be_runtime.generate.contents import Handlers
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
-
-_HASH_DIGITS = 32
-"""Hexadecimal digits of a module's hash in its targets' names."""
 
 
 def open_library(path: Path) -> ctypes.CDLL:
@@ -74,8 +71,8 @@ class LoadedModule:
     origin : str
         Hash of what each function was made from, the same in a module that has more functions of the same source.
     library : ctypes.CDLL
-    capsule : callable
-        Function that wraps a handler for registration with JAX.
+    wrap : callable
+        Function that wraps the handlers of a function's stages for registration with JAX.
     register : callable
         Function that registers a target for the module's platform: name, content, a function that makes the handler,
         and one that makes its code for exported programs. It returns the name of JAX's platform.
@@ -94,7 +91,7 @@ class LoadedModule:
         captures_graphs: bool,
         origin: str,
         library: ctypes.CDLL,
-        capsule: Callable[[object], object],
+        wrap: Callable[[Mapping[str, object]], object],
         register: Callable[[str, str, Callable[[], object], Carry], str],
         build: Callable[[Demand], BuiltLibrary],
     ) -> None:
@@ -106,7 +103,7 @@ class LoadedModule:
         self._symbols = {name: each.graph if captures_graphs else each.plain for name, each in handlers.items()}
         self._origin = origin
         self._library = library
-        self._capsule = capsule
+        self._wrap = wrap
         self._register = register
         self._captures_graphs = captures_graphs
         self._build = build
@@ -132,13 +129,11 @@ class LoadedModule:
         KeyError
             The module has no such function.
         """
-        if name not in self._symbols:
+        handlers = self._handlers.get(name)
+        if handlers is None:
             raise self._lacks(name)
-        execute = self._capsule(getattr(self._library, self._symbols[name]))
-        instantiate = self._handlers[name].instantiate
-        if not instantiate:
-            return execute
-        return {"instantiate": self._capsule(getattr(self._library, instantiate)), "execute": execute}
+        symbols = handlers.stages(captures_graphs=self._captures_graphs)
+        return self._wrap({stage: getattr(self._library, symbol) for stage, symbol in symbols.items()})
 
     def carry(self, name: str, wanted: Demand) -> Carried:
         """Return what an exported program carries of a function.
@@ -186,7 +181,7 @@ class LoadedModule:
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
         """Register a function's target under a name that its content determines."""
         content = f"{self.content_hash}:{self._symbols[name]}"
-        target = f"be.{self.content_hash[:_HASH_DIGITS]}.{self._symbols[name]}"
+        target = target_name(self.content_hash, self._symbols[name])
         platform = self._register(target, content, partial(self.get_handler, name), partial(self.carry, name))
         return ((platform, target),)
 

@@ -65,7 +65,7 @@ def _use(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Pa
     def find() -> Entry:
         return session.toolchain_store.get_or_build(
             _key(name, plan, toolchain),
-            lambda staging: _build(name, plan, session, staging),
+            lambda staging: build_library(f"the library {name} of be_runtime", plan, _DEPFILE, session, staging),
             lock_timeout_s=session.settings.lock_timeout_s,
         )
 
@@ -88,10 +88,12 @@ def _key(name: str, plan: BuildPlan, toolchain: Toolchain) -> CacheKey:
     return make_key("native", ("name", name), ("commands", commands), ("toolchain", toolchain.fingerprint))
 
 
-def _build(name: str, plan: BuildPlan, session: Session, staging: Path) -> BuildOutput:
-    require_jit(session.settings, f"the library {name} of be_runtime")
+def build_library(name: str, plan: BuildPlan, depfile: str, session: Session, staging: Path) -> BuildOutput:
+    """Build a library by a plan in an empty folder, all of its objects at once, unless ``BE_JIT`` forbids it."""
+    require_jit(session.settings, name)
     system, timeout_s = session.system, session.settings.compile_timeout_s
-    runner = Runner(staging, ninja=resolve_ninja(system), jobs=1, environ=system.environ, timeout_s=timeout_s)
+    ninja, jobs = resolve_ninja(system), len(plan.edges)
+    runner = Runner(staging, ninja=ninja, jobs=jobs, environ=system.environ, timeout_s=timeout_s)
     with Progress(name, plan.commands) as progress:
         runner.run(plan, progress=progress)
-    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((_DEPFILE,), staging))
+    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((depfile,), staging))

@@ -27,7 +27,7 @@ from be_runtime.request.tools import Tools, gather_tools
 from be_runtime.settings import Settings, require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
-from be_toolchain.arch import Arch, parse_archs
+from be_toolchain.arch import Arch
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import printable
 
@@ -119,7 +119,7 @@ def build_portable(request: BuildRequest, options: LoadOptions, session: Session
 
 def library_image(language: Language, data: bytes, key: CacheKey, baseline: str) -> CodeImage:
     """Describe a library that was built."""
-    archs = tuple(str(arch) for arch in parse_archs(",".join(key.texts("archs")))) if key.texts("archs") else ()
+    archs = tuple(str(Arch.parse(arch)) for arch in key.texts("archs"))
     return CodeImage("library", jax_port.PLATFORMS[language], len(data), archs, baseline)
 
 
@@ -337,7 +337,7 @@ def make_module(
         captures_graphs=captures_graphs and made.language == "cuda",
         origin=made.origin,
         library=library,
-        capsule=jax_port.capsule,
+        wrap=jax_port.stage_capsules,
         register=register,
         build=build,
     )

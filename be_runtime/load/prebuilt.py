@@ -100,7 +100,7 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> Prebuilt | None:
     _require_safe(root)
     for found in _variants(root, wanted.key):
         if _obstacle(found, wanted, archs) is None:
-            return found
+            return found._replace(bundle=found.bundle._replace(is_checked=True))
     return None
 
 

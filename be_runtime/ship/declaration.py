@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -76,7 +76,7 @@ class Declaration(NamedTuple):
     kernels: Mapping[str, Mapping[str, Any]]
 
 
-def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> Declaration:
+def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) -> Declaration:
     """Read a declaration.
 
     Parameters
@@ -85,8 +85,8 @@ def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> De
         TOML.
     where : str
         Its place, for messages.
-    has_cuda : mapping of str to bool
-        For each folder that the file names as sources: whether CUDA files are in it.
+    has_cuda : callable
+        Function that says whether a path is a folder with CUDA files.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> De
         It is no TOML, declares nothing, or has an unknown key or a bad value.
     """
     document = read_toml(text, where)
-    _refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
+    refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
     modules = {name: _module(name, row, where, has_cuda) for name, row in _tables(document, "modules", where).items()}
     kernels = _tables(document, "kernels", where)
     for name, row in kernels.items():
@@ -111,7 +111,7 @@ def parse_declaration(text: str, where: str, has_cuda: Mapping[str, bool]) -> De
     if twice:
         raise ArgumentError(f"{where}: {twice[0]} is declared as a module and as a kernel", hints=("rename one",))
     return Declaration(
-        _texts(document.get("archs", []), f"{where}: archs"), document.get("baseline", ""), modules, kernels
+        texts(document.get("archs", []), f"{where}: archs"), document.get("baseline", ""), modules, kernels
     )
 
 
@@ -127,14 +127,6 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ArgumentError(f"{where} is not TOML: {error}") from None
-
-
-def source_names(text: str, where: str) -> tuple[str, ...]:
-    """List the paths that modules name as sources."""
-    rows = _tables(read_toml(text, where), "modules", where)
-    return tuple(
-        path for name, row in rows.items() for path in _sources(row.get("sources"), f"{where}: modules.{name}")
-    )
 
 
 def inside(path: object, where: str) -> str:
@@ -161,12 +153,12 @@ def inside(path: object, where: str) -> str:
     return str(pure)
 
 
-def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Mapping[str, bool]) -> DeclaredModule:
+def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[str], bool]) -> DeclaredModule:
     at = f"{where}: modules.{name}"
     sources = _sources(row.get("sources"), at)
-    language: Language = "cuda" if any(each.endswith(".cu") or has_cuda.get(each) for each in sources) else "cpp"
+    language: Language = "cuda" if any(each.endswith(".cu") or has_cuda(each) for each in sources) else "cpp"
     options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
-    _refuse_unknown(options, _OPTIONS[language], at)
+    refuse_unknown(options, _OPTIONS[language], at)
     _check_lists(options, at)
     return DeclaredModule(name, language, sources, row.get("functions"), options)
 
@@ -179,12 +171,13 @@ def _sources(value: object, where: str) -> tuple[str, ...]:
 
 
 def _check_lists(row: Mapping[str, Any], where: str) -> None:
-    _texts(row.get("dtypes", []), f"{where}.dtypes")
-    for path in _texts(row.get("extra_include_paths", []), f"{where}.extra_include_paths"):
+    texts(row.get("dtypes", []), f"{where}.dtypes")
+    for path in texts(row.get("extra_include_paths", []), f"{where}.extra_include_paths"):
         inside(path, f"{where}.extra_include_paths")
 
 
-def _texts(value: object, where: str) -> tuple[str, ...]:
+def texts(value: object, where: str) -> tuple[str, ...]:
+    """Check that a value is a list of texts, and return them."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(each, str) for each in value):
         raise ArgumentError(f"{where} must be a list of texts, not {value!r}")
     return tuple(value)
@@ -197,7 +190,8 @@ def _tables(document: Mapping[str, Any], name: str, where: str) -> dict[str, dic
     return tables
 
 
-def _refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], where: str) -> None:
+def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], where: str) -> None:
+    """Check that a table has known keys alone."""
     unknown = sorted(set(row) - set(known))
     if unknown:
         raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=(f"known are: {', '.join(sorted(known))}",))

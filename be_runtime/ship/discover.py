@@ -10,11 +10,6 @@ from be_runtime.ship.declaration import Declaration
 from be_runtime.ship.modules import request_of
 
 
-def declared_functions(package: str, root: Path, declaration: Declaration) -> dict[str, list[str]]:
-    """List the functions of each declared module; see `declared_signatures`."""
-    return {name: list(found) for name, found in declared_signatures(package, root, declaration).items()}
-
-
 def declared_signatures(package: str, root: Path, declaration: Declaration) -> dict[str, dict[str, CallSignature]]:
     """Read how the functions of each declared module are called.
 

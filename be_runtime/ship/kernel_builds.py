@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from be_runtime.bundle.index import CodeImage, ImageTarget, target_name
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda import raw
 from be_runtime.kernels.cuda.describe import Kernel
 from be_runtime.kernels.cuda.images import Images, kernel_record
-from be_runtime.kernels.cuda.launcher import STAGES, SYMBOL, launcher_image
+from be_runtime.kernels.cuda.launcher import carried_launcher, launcher_image
 from be_runtime.kernels.numba.cpu.compiler import check_kernel
-from be_runtime.kernels.numba.cpu.host_library import build_host_kernel, handler_symbol
+from be_runtime.kernels.numba.cpu.host_library import build_host_kernel
 from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signature_of
 from be_runtime.kernels.numba.gpu import numba_cuda
 from be_runtime.kernels.numba.gpu.numba_calls import takes_batches
@@ -35,36 +32,19 @@ from be_runtime.ship.kernel_tables import (
     read_source,
     read_table,
 )
+from be_runtime.ship.part import Part
 from be_runtime.spec.axes import LEADING
 from be_runtime.spec.model import Param, Role
 from be_runtime.xla.arrays import ArraySpec
-from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch, parse_archs
 
 Arrays = tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]
 """Inputs, and outputs with scratch memory; of the shapes only the number of axes counts."""
 
 
-class BuiltFunction(NamedTuple):
-    """A kernel that was built.
-
-    Parameters
-    ----------
-    record : dict
-        Its row of ``functions`` in an index, for `open_function`.
-    images, targets, kernels : dict
-        What it adds to the index, see `Index`; images with their bytes.
-    """
-
-    record: dict[str, Any]
-    images: Images
-    targets: dict[str, ImageTarget]
-    kernels: dict[str, Any]
-
-
 def build_function(
     name: str, table: Mapping[str, Any], root: Path, archs: Sequence[str], baseline: str, session: Session
-) -> BuiltFunction:
+) -> Part:
     """Build a declared kernel.
 
     Parameters
@@ -82,7 +62,7 @@ def build_function(
     Raises
     ------
     ArgumentError, SpecError
-        The table is wrong, or there is CUDA code and no architecture.
+        The table is wrong.
     BuildError, ToolchainError
         It can't be compiled, or not ahead of time.
     """
@@ -90,20 +70,12 @@ def build_function(
     call_options(read.call)
     if read.language == "numba":
         return _host(name, read, root, baseline, session)
-    wanted = _archs(name, read, archs)
+    given = check_arch_list(read.compiling.get("compute_capability"), "compute_capability")
+    wanted = parse_archs(given or ",".join(archs))
     return (_raw if read.language == "cuda" else _numba_cuda)(name, read, root, wanted, session)
 
 
-def _archs(name: str, read: KernelTable, archs: Sequence[str]) -> tuple[Arch, ...]:
-    given = check_arch_list(read.compiling.get("compute_capability"), "compute_capability")
-    if not given and not archs:
-        raise ArgumentError(
-            f"kernels.{name} is CUDA code, and no architecture is named", hints=("pass --archs 8.0,9.0,12.0",)
-        )
-    return parse_archs(given or ",".join(archs))
-
-
-def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> BuiltFunction:
+def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     options = read.compiling
     kernel = raw.raw_kernel(
         read_source(name, read, root),
@@ -122,7 +94,7 @@ def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], sess
         "sources": record_sources(root, [root / read.source, *_headers(include_paths(read, root))]),
     }
     cuda_function(record, _not_yet)  # its checks come before the compiler
-    return _launched(record, [([], raw.build_raw(kernel, archs, session, with_ptx=True))], session)
+    return _launched(name, record, [([], raw.build_raw(kernel, archs, session, with_ptx=True))], session)
 
 
 def _headers(folders: Sequence[str]) -> Iterator[Path]:
@@ -130,7 +102,7 @@ def _headers(folders: Sequence[str]) -> Iterator[Path]:
     return (path for folder in folders for path in Path(folder).rglob("*"))
 
 
-def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> BuiltFunction:
+def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], session: Session) -> Part:
     dispatcher = _checked(check_dispatcher, name, read)
     prototype = numba_cuda.prototype_of(dispatcher, read.signature)
     record = _described(read, prototype.name, prototype.parameters, prototype.doc, root, dispatcher)
@@ -140,30 +112,28 @@ def _numba_cuda(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...
     for each in kernels:
         numba_cuda.check_arrays(each)
     made = [(each.types_text(), numba_cuda.build_numba(each, archs, session, with_ptx=True)) for each in kernels]
-    return _launched(record, made, session)
+    return _launched(name, record, made, session)
 
 
 def _not_yet(*_arrays: object) -> Any:
     raise AssertionError("nothing calls a kernel while it is built")
 
 
-def _launched(record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], session: Session) -> BuiltFunction:
+def _launched(name: str, record: dict[str, Any], made: Sequence[tuple[list[str], Kernel]], session: Session) -> Part:
     """Add the kernels of the variants, and the launcher."""
-    data = launcher_image(session)
-    digest = hashlib.sha256(data).hexdigest()
-    target = target_name(digest, SYMBOL)
-    images: Images = {digest: (CodeImage("library", PLATFORMS["cuda"], len(data)), data)}
+    launcher = carried_launcher(launcher_image(session))
+    images: Images = {**launcher.images}
     kernels, variants = {}, []
     for types, kernel in made:
         identity, row, own = kernel_record(kernel)
         images |= own
         kernels[identity] = row
         variants.append({"types": types, "kernel": identity})
-    record |= {"launcher": target, "variants": variants}
-    return BuiltFunction(record, images, {target: ImageTarget(digest, PLATFORMS["cuda"], STAGES)}, kernels)
+    record |= {"launcher": launcher.target, "variants": variants}
+    return Part(images, {launcher.target: launcher.row}, kernels, functions={name: record})
 
 
-def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Session) -> BuiltFunction:
+def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Session) -> Part:
     dispatcher = _checked(check_kernel, name, read)
     function = dispatcher.py_func
     parameters = tuple(inspect.signature(function).parameters)
@@ -173,13 +143,11 @@ def _host(name: str, read: KernelTable, root: Path, baseline: str, session: Sess
     for inputs, outputs in _variants(name, read, parameters):
         signature = signature_of(inputs, outputs)
         check_count(function, function.__name__, signature)
-        data = build_host_kernel(dispatcher, signature, session, baseline or _any_cpu())
-        digest, symbol = hashlib.sha256(data).hexdigest(), handler_symbol(function.__name__, signature)
-        target = target_name(digest, symbol)
-        images[digest] = CodeImage("library", PLATFORMS["cpp"], len(data), (), baseline), data
-        targets[target] = ImageTarget(digest, PLATFORMS["cpp"], {"execute": symbol})
-        variants.append({**_rows(signature), "target": target})
-    return BuiltFunction(record | {"variants": variants}, images, targets, {})
+        made = build_host_kernel(dispatcher, signature, session, baseline)
+        images |= made.images
+        targets[made.target] = made.row
+        variants.append({**_rows(signature), "target": made.target})
+    return Part(images, targets, functions={name: record | {"variants": variants}})
 
 
 def _checked(check: Callable[[object], Any], name: str, read: KernelTable) -> Any:
@@ -187,11 +155,6 @@ def _checked(check: Callable[[object], Any], name: str, read: KernelTable) -> An
         return check(imported(name, read))
     except TypeError as error:
         raise ArgumentError(f"kernels.{name}: {read.source}: {error}") from error
-
-
-def _any_cpu() -> str:
-    """Return LLVM's name of the oldest CPU of this kind."""
-    return "x86-64" if platform.machine() == "x86_64" else "generic"
 
 
 def _rows(signature: Signature) -> dict[str, list[list[str | int]]]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from be_runtime.bundle.index import reading
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.dtypes import BY_NAME
-from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import Obtained
 from be_runtime.kernels.cuda.describe import KernelParam
 from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS
-from be_runtime.kernels.cuda.images import kernel_of, lacking
+from be_runtime.kernels.cuda.images import kernel_of
 from be_runtime.kernels.cuda.launcher import launcher_of
 from be_runtime.kernels.cuda.raw_calls import RawPrototype, raw_function
 from be_runtime.kernels.numba.cpu.caller import Called, host_array_function
@@ -21,58 +20,22 @@ from be_runtime.kernels.numba.cpu.signature import LACKING, Parameter, Signature
 from be_runtime.kernels.numba.gpu.numba_calls import NumbaPrototype, numba_function, types_text
 from be_runtime.load.image_target import register_image_target
 from be_runtime.load.process import PROCESS
-from be_runtime.ship.changes import changed_source
 from be_runtime.ship.kernel_tables import call_options
 from be_runtime.xla.arrays import ArraySpec
-from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 
 Obtain = Callable[[Sequence[ArraySpec], Sequence[ArraySpec]], Obtained]
 
 
-def obstacle(record: Mapping[str, Any], bundle: Bundle, root: Path | None, devices: Sequence[Arch]) -> str:
-    """Return why a kernel that was built can't be used; empty if it can.
-
-    Parameters
-    ----------
-    record : mapping
-        Its row of ``functions``.
-    bundle : Bundle
-    root : Path or None
-        Folder of the package, whose sources may have changed.
-    devices : sequence of Arch
-        Architectures of the devices; empty if there are none.
-    """
-    changed = changed_source(root, record["sources"])
-    if changed:
-        return f"{changed} changed since it was built"
-    rows = [bundle.table.kernels[each["kernel"]] for each in record["variants"] if "kernel" in each]
-    return next(filter(None, (lacking(row, tuple(devices)) for row in rows)), "")
-
-
-def open_function(
-    name: str, record: Mapping[str, Any], bundle: Bundle, devices: Sequence[Arch] = ()
-) -> Callable[..., Any]:
+def open_function(record: Mapping[str, Any], bundle: Bundle) -> Callable[..., Any]:
     """Make the function of a kernel that was built; nothing is mapped before its first call.
 
     Parameters
     ----------
-    name : str
-        Name in the package, for messages.
     record : mapping
         Its row of ``functions``, as `build_function` made it.
     bundle : Bundle
-    devices : sequence of Arch
-        Architectures of the devices, on one of which it must run; empty if there are none.
-
-    Raises
-    ------
-    LoadError
-        The row is damaged, or no code is for these devices.
     """
-    problem = obstacle(record, bundle, None, devices)
-    if problem:
-        raise LoadError(f"{bundle.where}: {name} can't run here: {problem}", hints=("build it for this GPU too",))
     if record["language"] == "numba":
         return _host_function(record, bundle)
     opened = _Opened(record, bundle)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from be_runtime.call.call_options import Options, check_options
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, SourceNotFoundError
+from be_runtime.ship.declaration import refuse_unknown
 
 KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
 
@@ -77,10 +78,7 @@ def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
     """
     where = f"kernels.{name}"
     language: KernelLanguage = "numba" if "numba" in table else "numba_cuda" if "numba_cuda" in table else "cuda"
-    known = _CALL | _LAUNCH[language] | _MORE[language] | {"signature"}
-    for key in table:
-        if key not in known:
-            raise ArgumentError(f"{where} has the unknown key {key!r}; it may have {', '.join(sorted(known))}")
+    refuse_unknown(table, _CALL | _LAUNCH[language] | _MORE[language] | {"signature"}, where)
     source = table.get("source" if language == "cuda" else language)
     if not isinstance(source, str) or (language != "cuda" and source.count(":") != 1):
         form = "a path" if language == "cuda" else "'module:function'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.changes import changed_source
-from be_runtime.ship.declaration import FILE, Declaration, parse_declaration, source_names
+from be_runtime.ship.declaration import FILE, Declaration, parse_declaration
 from be_runtime.ship.kernel_tables import declared_function
 from be_runtime.ship.modules import jit_module, open_module, refusal
 from be_toolchain.arch import Arch
@@ -55,16 +55,16 @@ class Package(NamedTuple):
             It declares nothing, or something that can't be understood.
         """
         file = self.files / FILE
-        where = f"{self.name}/{FILE}"
         if not file.is_file():
             raise ArgumentError(
                 f"the package {self.name} has no {FILE}",
                 hints=(f"add one beside {self.name}/__init__.py; see docs/packages.md",),
             )
-        text = file.read_text(encoding="utf-8")
-        folders = [name for name in source_names(text, where) if (self.files / name).is_dir()]
-        has_cuda = {name: any(each.name.endswith(".cu") for each in (self.files / name).iterdir()) for name in folders}
-        return parse_declaration(text, where, has_cuda)
+        return parse_declaration(file.read_text(encoding="utf-8"), f"{self.name}/{FILE}", self._has_cuda)
+
+    def _has_cuda(self, source: str) -> bool:
+        folder = self.files / source
+        return folder.is_dir() and any(each.name.endswith(".cu") for each in folder.iterdir())
 
     def bundles(self) -> Iterator[Bundle]:
         """Find what was built ahead of time: in the package, then in the folder of BE_PREBUILT_DIR."""
@@ -186,18 +186,18 @@ class PackageKernels:
             self._owners = owners | {name: [name] for name in (*modules, *kernels)}
         return self._owners
 
-    def _listed(self) -> tuple[dict[str, list[str]], list[str]]:
+    def _listed(self) -> tuple[Mapping[str, Iterable[str]], Iterable[str]]:
         """List the functions of each module, and the kernels, without loading one."""
         for bundle in self._bundles():
             with reading(bundle.where):
                 if self._is_old(bundle):
                     break
-                modules = {name: list(ModuleRecord(**row).contents()) for name, row in bundle.table.modules.items()}
-                return modules, list(bundle.table.functions)
-        from be_runtime.ship.discover import declared_functions
+                modules = {name: ModuleRecord(**row).contents() for name, row in bundle.table.modules.items()}
+                return modules, bundle.table.functions
+        from be_runtime.ship.discover import declared_signatures
 
         declared = self._package.declaration()
-        return declared_functions(self._package.name, _root(self._package), declared), list(declared.kernels)
+        return declared_signatures(self._package.name, _root(self._package), declared), declared.kernels
 
     def _is_old(self, bundle: Bundle) -> bool:
         """Return whether other functions may be declared now than are in a bundle."""
@@ -278,20 +278,20 @@ def package_of(kernels: PackageKernels) -> Package:
 
 def _obstacle(package: Package, name: str, bundle: Bundle, devices: Callable[[], tuple[Arch, ...]]) -> str:
     """Return why a bundle's code for a module or kernel can't be used here; empty if it can."""
-    row, function = bundle.table.modules.get(name), bundle.table.functions.get(name)
-    if function is not None:
-        from be_runtime.ship.kernel_functions import obstacle
-
-        is_for_gpu = function["language"] != "numba"
-        return obstacle(function, bundle, package.root, devices() if is_for_gpu else ())
+    table = bundle.table
+    row = {**table.functions, **table.modules}.get(name)
     if row is None:
         return "it was not built"
-    record = ModuleRecord(**row)
-    changed = changed_source(package.root, record.sources)
+    changed = changed_source(package.root, row["sources"])
     if changed:
         return f"{changed} changed since it was built"
-    archs = bundle.table.images[record.image].archs
-    return lacking_arch(archs, devices()) if archs else ""
+    if name in table.modules:
+        archs = table.images[row["image"]].archs
+        return lacking_arch(archs, devices()) if archs else ""
+    from be_runtime.kernels.cuda.images import lacking
+
+    kernels = [table.kernels[each["kernel"]] for each in row["variants"] if "kernel" in each]
+    return next(filter(None, (lacking(each, devices()) for each in kernels)), "")
 
 
 def _open(package: Package, name: str, bundle: Bundle) -> Any:
@@ -300,7 +300,7 @@ def _open(package: Package, name: str, bundle: Bundle) -> Any:
         return open_module(package.name, name, ModuleRecord(**row), bundle)
     from be_runtime.ship.kernel_functions import open_function
 
-    return open_function(name, bundle.table.functions[name], bundle)
+    return open_function(bundle.table.functions[name], bundle)
 
 
 def _compile(package: Package, name: str) -> Any:

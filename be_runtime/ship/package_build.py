@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.bundle.baseline import check_baseline
 from be_runtime.bundle.carried import Demand
-from be_runtime.bundle.index import CodeImage, ImageTarget, Index, target_name
+from be_runtime.bundle.index import ImageTarget, Index, target_name
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.bundle.standalone import STANDALONE, refuse_launched, render_standalone
@@ -34,25 +34,8 @@ from be_runtime.ship.declaration import Declaration, DeclaredModule
 from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
+from be_runtime.ship.part import Part
 from be_toolchain.arch import parse_archs
-
-
-class Part(NamedTuple):
-    """The share of one module or kernel in a bundle.
-
-    Parameters
-    ----------
-    images : dict of str to (CodeImage, bytes)
-    targets : dict of str to ImageTarget
-    kernels, modules, functions : dict
-        See `Index`.
-    """
-
-    images: Mapping[str, tuple[CodeImage, bytes]]
-    targets: Mapping[str, ImageTarget] = {}
-    kernels: Mapping[str, Any] = {}
-    modules: Mapping[str, Any] = {}
-    functions: Mapping[str, Any] = {}
 
 
 class PartReport(NamedTuple):
@@ -120,9 +103,8 @@ def build_package(
     if root is None:
         raise ArgumentError(f"{package.name} is not a folder, so nothing can be built in it")
     declared = package.declaration()
-    chosen = (
-        tuple(str(arch) for arch in parse_archs(",".join(archs or declared.archs))) if archs or declared.archs else ()
-    )
+    asked = archs or declared.archs
+    chosen = tuple(map(str, parse_archs(",".join(asked)))) if asked else ()
     baseline = check_baseline(declared.baseline, platform.machine())
     _check(package, declared, chosen)
     if standalone:
@@ -218,11 +200,10 @@ def _kernel_maker(
         from be_runtime.ship.kernel_builds import build_function
 
         try:
-            built = build_function(name, table, root, archs, baseline, PROCESS.session())
+            return build_function(name, table, root, archs, baseline, PROCESS.session())
         except BeRuntimeError as error:
             error.hints = (*error.hints, f"it is declared as kernels.{name} of {package}/kernels.toml")
             raise
-        return Part(built.images, built.targets, built.kernels, functions={name: built.record})
 
     return name, read_table(name, table).language, make
 

@@ -101,9 +101,8 @@ class Launcher:
         """
         kernel = _for_archs(*self._known[wanted.kernel], tuple(map(Arch.parse, wanted.archs)))
         name, row, images = kernel_record(kernel)
-        data = self._read()
-        made = carried_library(CodeImage("library", jax_port.PLATFORMS["cuda"], len(data)), data, STAGES)
-        return made._replace(images={**made.images, **images}, symbol=SYMBOL, kernel=name, kernels={name: row})
+        made = carried_launcher(self._read())
+        return made._replace(images={**made.images, **images}, kernel=name, kernels={name: row})
 
 
 class _Launchers:
@@ -171,6 +170,12 @@ def launcher_image(session: Session) -> bytes:
     from be_runtime.load.native_library import native_image
 
     return native_image(_NATIVE, session, _LDFLAGS)
+
+
+def carried_launcher(data: bytes) -> Carried:
+    """Return a launcher's library as bundles carry it."""
+    image = CodeImage("library", jax_port.PLATFORMS["cuda"], len(data))
+    return carried_library(image, data, STAGES)._replace(symbol=SYMBOL)
 
 
 def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> Kernel:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from be_runtime.bundle.index import HASH_DIGITS
 from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.errors import ArgumentError, BeRuntimeError
-from be_runtime.ship.declaration import read_toml
+from be_runtime.ship.declaration import read_toml, refuse_unknown, texts
 from be_runtime.ship.hooks.image_needs import Needs, read_needs
 from be_runtime.ship.hooks.platform_tags import platform_tag, read_policies
 from be_runtime.ship.locate import locate_package
@@ -65,16 +65,9 @@ def parse_options(table: Mapping[str, Any], where: str) -> WheelOptions:
     options = dict(table)
     if "package" in options:
         options.setdefault("packages", [options.pop("package")])
-    unknown = sorted(options.keys() - set(WheelOptions._fields))
-    if unknown:
-        raise ArgumentError(
-            f"{where}: {unknown[0]!r} is unknown", hints=(f"known are: package, {', '.join(WheelOptions._fields)}",)
-        )
+    refuse_unknown(options, {"package", *WheelOptions._fields}, where)
     for name in options.keys() - {"standalone"}:
-        value = options[name]
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise ArgumentError(f"{where}: {name} must be a list of texts, not {value!r}")
-        options[name] = tuple(value)
+        options[name] = texts(options[name], f"{where}: {name}")
     if not isinstance(options.get("standalone", False), bool):
         raise ArgumentError(f"{where}: standalone must be true or false, not {options['standalone']!r}")
     return WheelOptions(**options)

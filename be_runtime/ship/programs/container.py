@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
-from be_runtime.bundle.index import IMAGES, INDEX, Index, image_file, render_index
-from be_runtime.bundle.mapped_images import Bundle, open_zip
+from be_runtime.bundle.index import IMAGES, INDEX, Index, image_file, parse_index, render_index
+from be_runtime.bundle.mapped_images import Bundle, read_index
 from be_runtime.errors import LoadError
 
 PROGRAM = "program.stablehlo"
@@ -68,16 +68,16 @@ def open_container(data: bytes, where: str) -> Bundle:
             hints=("be_runtime.export makes them", "copy it again"),
         )
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as sealed:
-            is_whole = bytes(view[-_SEAL_BYTES:]) == _seal(sealed, view)
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        is_whole = bytes(view[-_SEAL_BYTES:]) == _seal(archive, view)
     except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
         is_whole = False
     if not is_whole:
         raise LoadError(f"{where} is damaged: its bytes are not those that were saved", hints=("copy it again",))
-    bundle, archive = open_zip(data, where)
-    if not bundle.table.program:
+    index = parse_index(read_index(archive, INDEX, where), where)
+    if not index.program:
         raise LoadError(f"{where} holds kernels, and no program", hints=("be_runtime.export makes programs",))
-    return bundle._replace(read=partial(_read, archive, view), is_checked=True)
+    return Bundle(where, index, partial(_read, archive, view), is_checked=True)
 
 
 def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> bytes | memoryview:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.bundle.baseline import check_baseline, default_baseline
-from be_runtime.bundle.carried import Carried, Demand
+from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index
 from be_runtime.errors import ArgumentError, BeRuntimeError, RegistrationError
 from be_runtime.load.process import PROCESS
@@ -179,13 +179,10 @@ class _Cargo:
         except BeRuntimeError as error:
             error.hints = (*error.hints, f"it is exported since the program calls {target.name}")
             raise
-        return self._add(made, target.platform), made.kernel or kernel
-
-    def _add(self, made: Carried, platform_name: str) -> str:
-        self._targets[made.target] = ImageTarget(made.library, platform_name, made.stages)
+        self._targets[made.target] = made.row
         self._images.update(made.images)
         self._kernels.update(made.kernels)
-        return made.target
+        return made.target, made.kernel or kernel
 
     def data(self) -> dict[str, bytes]:
         """Return the images' bytes by hash."""

@@ -21,7 +21,7 @@ from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_path
 from be_runtime.ship.programs.container import PROGRAM, open_container
 from be_runtime.xla import jax_export
-from be_toolchain.arch import Arch, parse_archs
+from be_toolchain.arch import Arch
 from be_toolchain.machine.system import LocalSystem
 
 
@@ -144,7 +144,7 @@ def _register(bundle: Bundle) -> None:
     here = {name: target for name, target in index.targets.items() if target.platform in archs}
     kernels = index.kernels if any(target.stages == STAGES for target in here.values()) else {}
     used = {target.image for target in here.values()}
-    _check(bundle, used, kernels, parse_archs(",".join(archs.get("CUDA", ()))) if archs.get("CUDA") else ())
+    _check(bundle, used, kernels, tuple(sorted({Arch.parse(each) for each in archs.get("CUDA", ())})))
     for name, target in here.items():
         if target.stages != STAGES:
             register_image_target(name, bundle, PROCESS.registry)

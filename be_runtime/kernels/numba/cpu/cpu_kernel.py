@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from be_runtime.bundle.carried import Carried, Demand, carried_library
-from be_runtime.bundle.index import CodeImage
+from be_runtime.bundle.carried import Carried, Demand
 from be_runtime.call.call_options import check_options
 from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
@@ -17,7 +16,6 @@ from be_runtime.kernels.numba.cpu.compiler import check_kernel, compile_entry, v
 from be_runtime.kernels.numba.cpu.signature import LACKING, Signature
 from be_runtime.kernels.numba.function_content import function_content
 from be_runtime.load.process import PROCESS
-from be_runtime.xla.jax_port import PLATFORMS
 
 _PREFIX = "be_runtime.numba"
 """Start of the names of the targets."""
@@ -115,8 +113,6 @@ def numba_kernel(
 
 def _carry(dispatcher: Any, signature: Signature, wanted: Demand) -> Carried:
     """Return what an exported program carries of a kernel for a signature."""
-    from be_runtime.kernels.numba.cpu.host_library import build_host_kernel, handler_symbol  # few kernels are exported
+    from be_runtime.kernels.numba.cpu.host_library import build_host_kernel  # few kernels are exported
 
-    data = build_host_kernel(dispatcher, signature, PROCESS.session(), wanted.baseline or "generic")
-    image = CodeImage("library", PLATFORMS["cpp"], len(data), (), wanted.baseline)
-    return carried_library(image, data, {"execute": handler_symbol(dispatcher.py_func.__name__, signature)})
+    return build_host_kernel(dispatcher, signature, PROCESS.session(), wanted.baseline)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from be_runtime.bundle.carried import Carried, carried_library
+from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, Entry, make_key
-from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.compile.plan.edges import compile_edge, link_edge
 from be_runtime.compile.plan.unit_files import UnitFiles
-from be_runtime.compile.run.execute import Runner
-from be_runtime.compile.run.programs import resolve_ninja
-from be_runtime.compile.run.progress import Progress
 from be_runtime.errors import BuildError
 from be_runtime.generate.contents import LIBRARY
 from be_runtime.kernels.numba.cpu import baseline_object
@@ -29,15 +28,13 @@ from be_runtime.kernels.numba.cpu.compiler import check_kernel, versions
 from be_runtime.kernels.numba.cpu.needed_functions import UNUSED, refusal
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.function_content import function_content
+from be_runtime.load.native_library import build_library
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.load.pipeline import Session, use_entry
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.xla import jax_port
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.model import HostCompiler
-
-BASELINE = "x86-64-v3"
-"""CPU that code is made for unless the caller names another one."""
 
 _ORDER, _OBJECT = "kernel.pickle", "kernel.o"
 _SOURCE, _HANDLER = "frame.cc", UnitFiles("frame", "frame.cc", "frame.o", "frame.d")
@@ -58,8 +55,8 @@ def handler_symbol(name: str, signature: Signature) -> str:
     return "_".join(("be_ffi", name, *(each.dtype.name for each in arrays)))
 
 
-def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: str = BASELINE) -> bytes:
-    """Build the library of a kernel for a signature; its handler is `handler_symbol`.
+def build_host_kernel(kernel: Any, signature: Signature, session: Session, baseline: str) -> Carried:
+    """Build the library of a kernel for a signature.
 
     Parameters
     ----------
@@ -67,8 +64,8 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
     signature : Signature
     session : Session
         Session that finds the compiler, and whose cache keeps the library.
-    cpu : str
-        CPU as LLVM names it.
+    baseline : str
+        Level of CPU instructions, see `be_runtime.bundle.baseline`; LLVM has CPUs of these names.
 
     Raises
     ------
@@ -85,9 +82,10 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
         raise refusal(name, "it runs in threads of Numba", "compile it without parallel=True")
     toolchain = resolve(ToolchainRequest(), system=session.system, record_dir=session.record_dir)
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
-    layout = host_layout(session)
+    layout, symbol = host_layout(session), handler_symbol(name, signature)
+    cpu = baseline or ("x86-64" if platform.machine() == "x86_64" else "generic")
     plan = _plan(name, signature, cpu, toolchain.cxx)
-    order = partial(write_order, Order(kernel, signature, layout, handler_symbol(name, signature)))
+    order = partial(write_order, Order(kernel, signature, layout, symbol))
     key = make_key(
         "host-kernel",
         ("name", name),
@@ -104,7 +102,9 @@ def build_host_kernel(kernel: Any, signature: Signature, session: Session, cpu: 
             key, partial(_build, name, plan, order, session), lock_timeout_s=session.settings.lock_timeout_s
         )
 
-    return use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
+    data = use_entry(find, lambda entry: read_image(entry.output(LIBRARY)), session)
+    image = CodeImage("library", jax_port.PLATFORMS["cpp"], len(data), (), baseline)
+    return carried_library(image, data, {"execute": symbol})
 
 
 def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> BuildPlan:
@@ -134,14 +134,10 @@ def _plan(name: str, signature: Signature, cpu: str, compiler: HostCompiler) -> 
 
 def _build(name: str, plan: BuildPlan, order: Any, session: Session, staging: Path) -> BuildOutput:
     (staging / _ORDER).write_bytes(order())
-    system, timeout_s = session.system, session.settings.compile_timeout_s
-    runner = Runner(staging, ninja=resolve_ninja(system), jobs=2, environ=system.environ, timeout_s=timeout_s)
     try:
-        with Progress(name, plan.commands) as progress:
-            runner.run(plan, progress=progress)
+        return build_library(name, plan, _HANDLER.depfile, session, staging)
     except BuildError as error:
         raise _refused(error) or error from None
-    return BuildOutput(outputs=(LIBRARY,), dependencies=read_from_outside((_HANDLER.depfile,), staging))
 
 
 def _refused(error: BuildError) -> BuildError | None:

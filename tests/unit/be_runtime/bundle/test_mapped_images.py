@@ -12,7 +12,7 @@ import pytest
 
 from be_runtime.bundle.baseline import check_baseline, require_baseline
 from be_runtime.bundle.index import CodeImage, Index
-from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder, open_zip
+from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder
 from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError, LoadError
 from tests.support.accounts import STRANGER, needs_root
@@ -134,9 +134,3 @@ def test_without_files_in_memory_no_code_is_written_where_others_could_replace_i
 def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):
     assert open_folder(tmp_path) is None
     assert open_folder(tmp_path / "nowhere") is None
-
-
-@pytest.mark.parametrize("data", [b"", b"PK\3\4", b"no zip at all"])
-def test_a_file_that_is_no_zip_is_no_program(data: bytes):
-    with pytest.raises(LoadError, match="is not an exported program"):
-        open_zip(data, "a.bex")

@@ -39,6 +39,12 @@ def test_what_was_written_is_opened():
     assert (bundle.file(PROGRAM), bundle.image(DIGEST)) == (b"program", CODE)
 
 
+@pytest.mark.parametrize("data", [b"", b"PK\3\4", b"no zip at all"])
+def test_a_file_that_is_no_zip_is_no_program(data: bytes):
+    with pytest.raises(LoadError, match="is not an exported program"):
+        open_container(data, "a.bex")
+
+
 def test_an_index_that_unpacks_to_more_than_any_index_is_not_unpacked():
     with pytest.raises(LoadError, match=r"index\.json can't be read: it has more than"):
         open_container(sealed(" " * (_MOST + 1)), "here")

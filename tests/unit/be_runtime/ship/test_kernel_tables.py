@@ -11,6 +11,8 @@ from be_runtime import ArgumentError, SpecError
 from be_runtime.errors import SourceNotFoundError
 from be_runtime.ship.kernel_builds import build_function
 from be_runtime.ship.kernel_tables import call_options, declared_function, read_table
+from be_runtime.ship.package import Package
+from be_runtime.ship.package_build import build_package
 
 RAW: dict[str, Any] = {"source": "scale.cu", "signature": "arg[n] ret[n]:like(0)", "grid": "ceil(n/256)", "block": 256}
 
@@ -27,14 +29,14 @@ def test_a_table_has_the_options_of_the_public_function(tmp_path: Path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (RAW | {"gird": 1}, "kernels.k has the unknown key 'gird'"),
+        (RAW | {"gird": 1}, "kernels.k: 'gird' is unknown\nhint: known are: block, cluster"),
         (RAW | {"block": 1.5}, "block must be numbers or arithmetic"),
         (RAW | {"block": [32, True]}, "block must be numbers or arithmetic"),
         ({"source": "a.cu", "grid": 1, "block": 1}, "kernels.k has no signature"),
         ({"source": "a.cu", "signature": "arg ret", "block": 1}, "kernels.k has no grid"),
         ({"numba": "module.function", "signature": "arg ret"}, "must be 'module:function'"),
         ({"numba": "m:f", "signature": "arg ret", "dtypes": ["float31"]}, "dtypes has 'float31'"),
-        ({"numba": "m:f", "signature": "arg ret", "grid": 1}, "unknown key 'grid'"),
+        ({"numba": "m:f", "signature": "arg ret", "grid": 1}, "'grid' is unknown"),
     ],
 )
 def test_a_bad_table_is_refused_with_its_name(table: dict[str, Any], message: str):
@@ -56,12 +58,18 @@ def test_sources_are_files_of_the_package(tmp_path: Path):
 def test_a_build_checks_a_kernel_before_it_compiles_it(tmp_path: Path):
     (tmp_path / "scale.cu").write_text("__global__ void scale(const float* x, float* y) {}")
     session: Any = None
-    with pytest.raises(ArgumentError, match=r"kernels.scale is CUDA code, and no architecture is named"):
-        build_function("scale", RAW, tmp_path, [], "", session)
     with pytest.raises(ArgumentError, match=r"ordered must be True or False, not 'yes'"):
         build_function("scale", RAW | {"ordered": "yes"}, tmp_path, ["9.0"], "", session)
     with pytest.raises(SpecError, match=r"has 'm', which is not an axis of an input"):
         build_function("scale", RAW | {"grid": "m"}, tmp_path, ["9.0"], "", session)
+
+
+def test_cuda_code_is_not_built_for_no_architecture(tmp_path: Path):
+    (tmp_path / "kernels.toml").write_text(
+        '[kernels.scale]\nsource = "scale.cu"\nsignature = "arg[n] ret[n]"\ngrid = 1\nblock = 32'
+    )
+    with pytest.raises(ArgumentError, match=r"p declares CUDA code \(scale\) and no architecture to build it for"):
+        build_package(Package("p", tmp_path))
 
 
 def test_a_name_that_is_no_kernel_or_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

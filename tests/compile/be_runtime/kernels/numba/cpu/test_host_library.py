@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import math
 import subprocess
 from pathlib import Path
@@ -16,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from be_runtime import BuildError
+from be_runtime import BuildError, LoadError
 from be_runtime.dtypes import BY_NAME
-from be_runtime.kernels.numba.cpu.host_library import build_host_kernel, handler_symbol
+from be_runtime.kernels.numba.cpu.host_library import build_host_kernel
 from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
 from be_runtime.load.process import PROCESS
 from tests.support.runtime import call, environment, run_python
@@ -90,11 +89,11 @@ def needs_scipy(x, y):
 
 def register(kernel: Any, folder: Path) -> tuple[str, bytes]:
     """Build a kernel's library, load it, and register its handler under a target named after its content."""
-    data = build_host_kernel(kernel, UNARY, PROCESS.session())
-    target = f"be.{hashlib.sha256(data).hexdigest()[:32]}"
+    made = build_host_kernel(kernel, UNARY, PROCESS.session(), "x86-64-v3")
+    target, (_, data) = made.target, made.images[made.library]
     path = folder / "kernel.so"
     path.write_bytes(data)
-    handler = getattr(ctypes.CDLL(str(path)), handler_symbol(kernel.py_func.__name__, UNARY))
+    handler = getattr(ctypes.CDLL(str(path)), made.stages["execute"])
     jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(handler), platform="cpu")
     return target, data
 
@@ -119,10 +118,9 @@ def test_a_library_runs_batches_and_keeps_the_text_of_what_a_kernel_raises(tmp_p
 
 def test_two_builds_in_other_caches_are_the_same_bytes(tmp_path: Path):
     program = (
-        "import hashlib\n"
         "from tests.compile.be_runtime.kernels.numba.cpu import test_host_library as t\n"
         "if {0}: t.sums(t.np.ones(2), t.np.ones(2))\n"
-        "print(hashlib.sha256(t.build_host_kernel(t.decay, t.UNARY, t.PROCESS.session())).hexdigest())"
+        "print(t.build_host_kernel(t.decay, t.UNARY, t.PROCESS.session(), 'x86-64-v3').library)"
     )
     made = {
         run_python(program.format(first), env=environment(BE_CACHE_DIR=str(tmp_path / str(first)))).stdout.strip()
@@ -162,5 +160,11 @@ def test_results_have_the_bits_of_a_process_whose_cpu_is_the_baseline(tmp_path: 
 def test_a_kernel_that_needs_numba_when_it_runs_is_refused_by_name(kernel: Any, reason: str):
     name = kernel.py_func.__name__
     with pytest.raises(BuildError, match=f"the kernel {name} can't be built ahead of time: it .*{reason}") as caught:
-        build_host_kernel(kernel, UNARY, PROCESS.session())
+        build_host_kernel(kernel, UNARY, PROCESS.session(), "x86-64-v3")
     assert caught.value.hints
+
+
+def test_nothing_is_compiled_where_that_is_forbidden(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_JIT", "never")
+    with pytest.raises(LoadError, match="decay was not built ahead of time, and BE_JIT=never forbids to compile it"):
+        build_host_kernel(decay, UNARY, PROCESS.session(), "x86-64-v4")

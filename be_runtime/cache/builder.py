@@ -13,8 +13,9 @@ from be_runtime.cache.output import BuildOutput
 from be_runtime.cache.publish import open_stage, publish, trim
 from be_runtime.cache.upkeep.staging import builder_of, make_staging, remove_tree
 from be_runtime.cache.validity.lookup import Lookup, look_up, variant_folders
+from be_runtime.errors import CacheError
 
-Build = Callable[[Path], BuildOutput]
+Build = Callable[[Path], BuildOutput | None]
 
 
 def build_once(
@@ -51,21 +52,31 @@ def build_once(
         flock=flock,
     ):
         found = Lookup(problem="a rebuild was requested") if force else look_up(base, key.digest)
-        return (_build(base, key, build, found), True) if found.manifest is None else (found, False)
+        return _build(base, key, build, found) if found.manifest is None else (found, False)
 
 
-def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> Lookup:
+def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> tuple[Lookup, bool]:
     """Build, publish, and remove superseded entries. The staging folder is removed in any case."""
     with cache_errors(base):
         folder = make_staging(base, key.digest)
     try:
         with cache_errors(base):
-            stage = open_stage(folder)
+            stage = open_stage(folder, found.problem)
         with disk_errors(stage.work):
             output = build(Path(stage.work))
+        if output is None:
+            return _come(base, key), False
         with cache_errors(base):
             path, manifest = publish(base, key, stage, output)
     finally:
         remove_tree(folder)
     trim(base, key.digest, found.damaged)
-    return Lookup(folder=path, manifest=manifest, problem=found.problem)
+    return Lookup(folder=path, manifest=manifest, problem=found.problem), True
+
+
+def _come(base: str, key: CacheKey) -> Lookup:
+    """Return the entry that another host has put into this folder, as the build found."""
+    found = look_up(base, key.digest)
+    if found.manifest is None:
+        raise CacheError(f"{key.name or key.kind} was built by another machine, but not for this one: {found.problem}")
+    return found

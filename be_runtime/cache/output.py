@@ -46,6 +46,8 @@ class BuildOutput(NamedTuple):
         Records taken so far, if the build began before the staging folder was made.
     unknown : tuple of str
         Descriptions of inputs that can't be named as files. If there are any, only this build uses the outputs.
+    source : str
+        Where the outputs were fetched from, such as ``"process 0 of the job"``; empty if they were made here.
     """
 
     outputs: tuple[str, ...]
@@ -54,3 +56,4 @@ class BuildOutput(NamedTuple):
     absent: tuple[Path | str, ...] = ()
     recorded: Recorded | None = None
     unknown: tuple[str, ...] = ()
+    source: str = ""

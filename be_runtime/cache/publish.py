@@ -26,7 +26,7 @@ from be_runtime.cache.upkeep.staging import discard
 from be_runtime.cache.validity.absent import group_absent
 from be_runtime.cache.validity.examine import has_stat, record_file, record_stat
 from be_runtime.cache.validity.lookup import read_manifest, variant_folders, write_private
-from be_runtime.cache.validity.manifest import FileRecord, Files, Manifest, render_manifest
+from be_runtime.cache.validity.manifest import FileRecord, Files, Making, Manifest, render_manifest
 from be_runtime.errors import CacheError
 
 MOST_VARIANTS = 4
@@ -37,16 +37,19 @@ GRACE_NS = 60_000_000_000
 
 
 class Stage(NamedTuple):
-    """A build's two folders and its start time."""
+    """A build's two folders, the reason for the build, and its start time by two clocks."""
 
     work: str
     entry: str
+    reason: str
     began_ns: int
+    began_s: float
 
 
-def open_stage(folder: str) -> Stage:
+def open_stage(folder: str, reason: str) -> Stage:
     """Make the folders for the build and for the entry inside a staging folder."""
-    stage = Stage(work=f"{folder}/build", entry=f"{folder}/entry", began_ns=build_began(folder, time.time_ns()))
+    began_ns = build_began(folder, time.time_ns())
+    stage = Stage(f"{folder}/build", f"{folder}/entry", reason, began_ns, time.monotonic())
     os.mkdir(stage.work, 0o700)
     os.mkdir(stage.entry, 0o700)
     return stage
@@ -109,6 +112,7 @@ def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
 def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Manifest:
     """Collect the outputs, hash everything, and note the files that changed meanwhile."""
     known = output.recorded or Recorded(stage.began_ns, time.time_ns(), {})
+    seconds = time.monotonic() - stage.began_s + (stage.began_ns - known.began_ns) / 1e9
     if not output.outputs:
         raise CacheError(f"the build of {key.name or key.kind} produced no outputs")
     outputs = [_collect(stage, name) for name in dict.fromkeys(output.outputs)]
@@ -131,6 +135,7 @@ def _describe(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> Ma
         others=Files.of(filter(None, others.values())),
         absent=absent,
         uncertain=tuple(uncertain),
+        made=Making(os.uname().nodename, round(max(seconds, 0.0), 3), stage.reason, output.source),
     )
 
 

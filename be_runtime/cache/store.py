@@ -25,7 +25,7 @@ from be_runtime.errors import CacheError
 if TYPE_CHECKING:
     from be_runtime.cache.upkeep.entries import EntryInfo
 
-Build = Callable[[Path], BuildOutput]
+Build = Callable[[Path], BuildOutput | None]
 
 
 class Entry(NamedTuple):
@@ -103,7 +103,8 @@ class Store(NamedTuple):
             Key of the request.
         build : callable
             Called with an empty folder to work in, at most once, while no other process builds the same key.
-            If it raises, the exception is passed on and the folder is removed.
+            If it raises, the exception is passed on and the folder is removed. None means that the entry has come
+            meanwhile: another machine has put it into this folder.
         force : bool
             Build even if a valid entry exists.
         lock_timeout_s : float, optional
@@ -114,7 +115,8 @@ class Store(NamedTuple):
         Raises
         ------
         CacheError
-            The cache's folder can't be used, the wait was too long, or the build did not make its outputs.
+            The cache's folder can't be used, the wait was too long, the build did not make its outputs, or the entry
+            that has come is not valid here.
         """
         entry = None if force else self.get(key)
         if entry is not None:

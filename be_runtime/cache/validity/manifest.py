@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-SCHEMA = 3
+SCHEMA = 4
 
 RACY_MARGIN_NS = 2_000_000_000
 """A file that changed less than this before it was recorded may change again and keep its stat, so it is hashed.
@@ -101,6 +102,27 @@ class AbsentNames(NamedTuple):
     names: tuple[str, ...]
 
 
+class Making(NamedTuple):
+    """The record of how an entry was made, for people who ask.
+
+    Parameters
+    ----------
+    host : str
+        Name of the machine that published it in this cache.
+    seconds : float
+        Time that the build took, or the fetching.
+    reason : str
+        Reason that there was no valid entry, such as ``"/home/me/x.cuh changed"``.
+    source : str
+        Where it was fetched from; empty if it was built here.
+    """
+
+    host: str = ""
+    seconds: float = 0.0
+    reason: str = ""
+    source: str = ""
+
+
 class Manifest(NamedTuple):
     """The record beside an entry's outputs by which they are validated.
 
@@ -122,6 +144,8 @@ class Manifest(NamedTuple):
     uncertain : tuple of str
         Dependencies that changed while the build read them, so that the outputs may be made from the old content or
         the new, and inputs that can't be named. Only the builder's own process uses such outputs.
+    made : Making
+        Who made it, how long that took, and why.
     """
 
     digest: str
@@ -134,6 +158,7 @@ class Manifest(NamedTuple):
     others: Files = Files()
     absent: tuple[AbsentNames, ...] = ()
     uncertain: tuple[str, ...] = ()
+    made: Making = Making()
 
     @property
     def size_bytes(self) -> int:
@@ -155,6 +180,7 @@ def render_manifest(manifest: Manifest) -> str:
         "others": manifest.others,
         "absent": manifest.absent,
         "uncertain": manifest.uncertain,
+        "made": manifest.made,
     }
     return json.dumps(document, separators=(",", ":"))
 
@@ -176,6 +202,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
         document["others"] = _files(document["others"])
         document["absent"] = tuple(_absent(*row) for row in document["absent"])
         document["uncertain"] = _texts(document["uncertain"])
+        document["made"] = _making(*document["made"])
         manifest = Manifest(**document)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a manifest: {error!r}") from error
@@ -199,6 +226,14 @@ def _absent(folder: str, mtime_ns: int, ctime_ns: int, inode: int, names: Any) -
     if type(folder) is not str or not _are(int, (mtime_ns, ctime_ns, inode)) or not _are(str, row.names):
         raise ValueError("damaged names of absent files")
     return row
+
+
+def _making(host: str, seconds: float, reason: str, source: str) -> Making:
+    """Check the record of the making from JSON."""
+    _texts((host, reason, source))
+    if type(seconds) is not float or not math.isfinite(seconds):
+        raise ValueError("a duration is a number")
+    return Making(host, seconds, reason, source)
 
 
 def _are(kind: type, *columns: tuple[Any, ...]) -> bool:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.cache import BuildOutput, CacheKey, Recorded, Store, make_key
 from be_runtime.cache.folder.layout import variant_name
 from be_runtime.cache.publish import GRACE_NS, superseded
 from be_runtime.errors import CacheError
@@ -219,3 +221,49 @@ def test_long_unused_entries_are_marked_as_used(store: Store, key: CacheKey, bui
     os.utime(entry.path / "manifest.json", (1e9, 1e9))
     assert store.get(key) is not None
     assert (entry.path / "manifest.json").stat().st_mtime > 1.5e9
+
+
+def test_an_entry_says_who_made_it_how_long_that_took_and_why(
+    store: Store, key: CacheKey, build: Callable[[Path], BuildOutput], header: Path
+):
+    def slow(staging: Path) -> BuildOutput:
+        time.sleep(0.05)
+        return build(staging)
+
+    made = store.get_or_build(key, slow).manifest.made
+    assert (made.host, made.reason, made.source) == (os.uname().nodename, "it is not in the cache", "")
+    assert 0.05 <= made.seconds < 5
+    header.write_bytes(b"two")
+    again = store.get_or_build(key, lambda staging: build(staging)._replace(source="process 0 of the job"))
+    assert again.manifest.made.reason == f"{header} changed"
+    assert again.manifest.made.source == "process 0 of the job"
+
+
+def test_the_time_of_a_build_begins_where_its_records_do(store: Store, key: CacheKey):
+    def hand_over(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(b"m")
+        now_ns = time.time_ns()
+        return BuildOutput(outputs=("m.so",), recorded=Recorded(now_ns - 7_000_000_000, now_ns, {}))
+
+    assert 7 <= store.get_or_build(key, hand_over).manifest.made.seconds < 12
+
+
+def test_a_build_may_find_that_the_entry_has_come(
+    store: Store, key: CacheKey, build: Callable[[Path], BuildOutput], tmp_path: Path, tree: Tree
+):
+    other = Store(tmp_path / "other")
+    other.get_or_build(key, build)
+
+    def come(_staging: Path) -> None:
+        shutil.copytree(
+            other.root / "kernels-v1" / key.digest[:2], store.root / "kernels-v1" / key.digest[:2], dirs_exist_ok=True
+        )
+
+    entry = store.get_or_build(key, come)
+    assert (entry.built, entry.reason, entry.output("m.so").read_bytes()) == (False, "", b"one")
+    assert not [name for name in tree(store.root) if "staging" in name]
+
+
+def test_an_entry_that_has_not_come_is_an_error(store: Store, key: CacheKey):
+    with pytest.raises(CacheError, match="add was built by another machine, .*: it is not in the cache"):
+        store.get_or_build(key, lambda _: None)

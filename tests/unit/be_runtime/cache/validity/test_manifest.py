@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_runtime.cache.validity.manifest import AbsentNames, FileRecord, Files, Manifest, parse_manifest, render_manifest
+from be_runtime.cache.validity.manifest import (
+    AbsentNames,
+    FileRecord,
+    Files,
+    Making,
+    Manifest,
+    parse_manifest,
+    render_manifest,
+)
 
 RECORDS = st.lists(
     st.builds(FileRecord, st.text(), st.integers(), st.integers(), st.integers(), st.integers(), st.text()), max_size=3
@@ -28,6 +36,7 @@ MANIFESTS = st.builds(
     others=RECORDS,
     absent=ABSENT,
     uncertain=NAMES,
+    made=st.builds(Making, st.text(), st.floats(allow_nan=False, allow_infinity=False), st.text(), st.text()),
 )
 
 
@@ -73,6 +82,11 @@ def test_every_truncation_is_a_value_error(manifest: Manifest, data: st.DataObje
         ("digest", 5),
         ("recorded_ns", "now"),
         ("recorded_ns", 1.5),
+        ("made", None),
+        ("made", ["host", 1.5, "", 7]),
+        ("made", ["host", "1.5", "", ""]),
+        ("made", ["host", float("nan"), "", ""]),
+        ("made", ["host", 1.5, ""]),
         ("surprise", 1),
     ],
 )
@@ -82,7 +96,9 @@ def test_a_damaged_field_is_a_value_error(field: str, value: object):
         parse_manifest(json.dumps({**_document(), field: value}))
 
 
-@pytest.mark.parametrize("field", ["schema", "outputs", "dependencies", "absent", "uncertain", "digest", "created_ns"])
+@pytest.mark.parametrize(
+    "field", ["schema", "outputs", "dependencies", "absent", "uncertain", "digest", "created_ns", "made"]
+)
 def test_a_missing_field_is_a_value_error(field: str):
     document = _document()
     del document[field]

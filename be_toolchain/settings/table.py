@@ -171,6 +171,7 @@ def _parse_jit(text: str, _: Mapping[str, str]) -> str:
     return text
 
 
+_TEXT = SettingKind("text", _parse_text)
 _PATH = SettingKind("path", _parse_path)
 _JIT = SettingKind("mode", _parse_jit)
 _FLAG = SettingKind("flag", _parse_flag)
@@ -236,6 +237,39 @@ RUNTIME = {
         variables=("BE_COMPILER_LAUNCHER",),
         kind=_COMMAND,
         meaning="Put before every compiler command, such as `ccache` or `sccache`.",
+        default_text="none",
+    ),
+    "cluster": Setting(
+        variables=("BE_CLUSTER",),
+        kind=_FLAG,
+        meaning="Let one process of a `jax.distributed` job [build for all](cluster.md).",
+    ),
+    "remote_cache": Setting(
+        variables=("BE_REMOTE_CACHE",),
+        kind=_TEXT,
+        meaning="The URL of a [remote cache](remote-cache.md), asked before anything is compiled.",
+        default_text="none",
+    ),
+    "remote_cache_write": Setting(
+        variables=("BE_REMOTE_CACHE_WRITE",),
+        kind=_FLAG,
+        meaning="Put what is compiled here into the remote cache, too.",
+    ),
+    "remote_cache_timeout_s": Setting(
+        variables=("BE_REMOTE_CACHE_TIMEOUT",),
+        kind=_SECONDS,
+        meaning="Longest time for one answer of the remote cache.",
+    ),
+    "remote_cache_public_key": Setting(
+        variables=("BE_REMOTE_CACHE_PUBLIC_KEY",),
+        kind=_TEXT,
+        meaning="Take only entries that are signed by this key, or by one of several with commas between.",
+        default_text="none",
+    ),
+    "remote_cache_private_key": Setting(
+        variables=("BE_REMOTE_CACHE_PRIVATE_KEY",),
+        kind=_PATH,
+        meaning="Sign what is shared by the key in this file.",
         default_text="none",
     ),
     "verbose": Setting(

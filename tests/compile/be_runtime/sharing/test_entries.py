@@ -17,7 +17,12 @@ from be_runtime.sharing.entries import Shareable, pack_entry, unpack_entry
 from be_runtime.sharing.roots import key_roots, movable_key
 from be_toolchain.machine.system import LocalSystem
 
-SOURCE = '#include "brainevent/common.h"\n#include "near.h"\n#include <far.h>\n// @BE f\nvoid f(BE::Tensor y) {{ {body} }}\n'
+SOURCE = """#include "brainevent/common.h"
+#include "near.h"
+#include <far.h>
+// @BE f
+void f(BE::Tensor y) {{ {body} }}
+"""
 OUTPUTS = ("module.so", "module.json")
 
 
@@ -96,14 +101,14 @@ def test_a_header_that_a_build_would_find_first_is_named(machines: tuple[bytes, 
     (second / "include/near.h").write_text("")
     unpack_entry(data, there, staging, "the archive")  # <far.h> is not searched there, and "near.h" is found before
     (second / "include/cassert").write_text("")
-    with pytest.raises(ArchiveError, match="where there is no .*include/cassert"):
+    with pytest.raises(ArchiveError, match=r"where there is no .*include/cassert"):
         unpack_entry(data, there, staging, "the archive")
 
 
 def test_a_missing_header_is_named(machines: tuple[bytes, Shareable, Path], staging: Path):
     data, there, second = machines
     (second / "include/far.h").unlink()
-    with pytest.raises(ArchiveError, match="another .*far.h than the one here"):
+    with pytest.raises(ArchiveError, match=r"another .*far.h than the one here"):
         unpack_entry(data, there, staging, "the archive")
 
 
@@ -116,5 +121,5 @@ def test_an_archive_under_another_name_is_refused(machines: tuple[bytes, Shareab
 
 def test_code_that_names_its_folder_is_not_packed(tmp_path: Path, tmp_cache: Path):
     entry = built(project(tmp_path / "first", "check(y.numel() > 0);"))
-    with pytest.raises(ArchiveError, match="module.so names the folder .*include"):
+    with pytest.raises(ArchiveError, match=r"module.so names the folder .*include"):
         pack_entry(entry.path, entry.manifest, share(entry))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import zlib
+from typing import Any
 
 import pytest
 
 from be_runtime.sharing import archive
-from be_runtime.sharing.archive import MAGIC, ArchiveError, Head, pack, resigned, unpack
+from be_runtime.sharing.archive import MAGIC, ArchiveError, Head, Sign, pack, resigned, unpack
 
 OUTPUTS = {"module.so": b"\x7fELF" * 100, "module.json": b"{}"}
 HEAD = Head(
@@ -68,7 +69,9 @@ def test_each_shorter_or_longer_archive_is_noticed():
 @pytest.mark.parametrize(
     ("sign", "words"), [(None, "is not signed$"), (lambda _: b"x" * 64, "not signed by a key that is trusted here")]
 )
-def test_an_untrusted_archive_is_refused_before_its_head_is_read(monkeypatch: pytest.MonkeyPatch, sign, words: str):
+def test_an_untrusted_archive_is_refused_before_its_head_is_read(
+    monkeypatch: pytest.MonkeyPatch, sign: Sign, words: str
+):
     data = pack(HEAD, OUTPUTS, sign)
     monkeypatch.setattr(archive, "_read_head", pytest.fail)
     with pytest.raises(ArchiveError, match=words):
@@ -95,7 +98,7 @@ def test_an_output_stays_in_its_folder(name: str):
         {"host": None},
     ],
 )
-def test_a_head_of_other_types_is_refused(change):
+def test_a_head_of_other_types_is_refused(change: dict[str, Any]):
     with pytest.raises(ArchiveError, match="head can't be read"):
         unpack(pack(HEAD._replace(**change), {**OUTPUTS, "a": b""}))
 

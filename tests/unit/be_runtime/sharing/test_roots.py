@@ -19,7 +19,7 @@ def module(home: str, *, source: str = "void f();", cflags: tuple[str, ...] = ()
         ("include_paths", [f"{home}/more"]),
         ("cflags", cflags),
         ("tools", ["/usr/bin/g++", f"{home}/env/bin/ld"]),
-        ("toolchain", ["cuda.root", f"{home}/env/cu13", "cuda.component.cicc", f"13.0.1 {home}/env/cu13/nvvm/bin/cicc"]),
+        ("toolchain", ["cuda.root", f"{home}/env/cu13", "cuda.component.cicc", f"13.0.1 {home}/env/cu13/bin/cicc"]),
     )
 
 

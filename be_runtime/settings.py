@@ -30,6 +30,11 @@ class Settings(NamedTuple):
     lock_timeout_s: float | None = None
     max_jobs: int | None = None
     compiler_launcher: tuple[str, ...] = ()
+    remote_cache: str | None = None
+    remote_cache_write: bool = False
+    remote_cache_timeout_s: float = 10.0
+    remote_cache_public_key: str | None = None
+    remote_cache_private_key: Path | None = None
     verbose: bool = False
 
     @classmethod

@@ -1,4 +1,4 @@
-"""An archive of one entry of the cache: what was built, and what it was built from by content. Pure.
+r"""An archive of one entry of the cache: what was built, and what it was built from by content. Pure.
 
 ::
 
@@ -126,26 +126,30 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 def _read_head(text: bytes) -> Head:
     try:
         inflate = zlib.decompressobj()
-        plain = inflate.decompress(text, _LARGEST_HEAD)
-        if not inflate.eof or inflate.unused_data:
-            raise ValueError("its head does not end")
-        fields: dict[str, Any] = json.loads(plain.decode("utf-8", "surrogatepass"))
+        fields: dict[str, Any] = json.loads(inflate.decompress(text, _LARGEST_HEAD).decode("utf-8", "surrogatepass"))
         rows = {name: tuple(map(tuple, fields[name])) for name in ("outputs", "dependencies", "others")}
-        head = Head(**{**fields, **rows, "absent": tuple((at, same, tuple(names)) for at, same, names in fields["absent"])})
-        names = (name for folder, _, found in head.absent for name in (folder, *found))
-        if not all(_is_text(part) for part in (head.digest, head.kind, head.name, head.host, *names)):
-            raise ValueError("its names are text")
-        if not all(_is_text(path) and _is_text(digest) for path, digest in (*head.dependencies, *head.others)):
-            raise ValueError("its files are named by text")
-        if not all(type(size) is int and size >= 0 and _is_text(digest) for _, size, digest in head.outputs):
-            raise ValueError("its outputs have sizes and hashes")
-        problem = next(filter(None, (output_problem(name) for name, *_ in head.outputs)), None)
-        if problem or len({name for name, *_ in head.outputs}) < len(head.outputs):
-            raise ValueError(f"the name of an output is {problem or 'there twice'}")
-        return head._replace(seconds=float(head.seconds))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as error:
-        raise ArchiveError(f"is damaged: {error}") from None
+        absent = tuple((folder, same, tuple(names)) for folder, same, names in fields["absent"])
+        head = Head(**{**fields, **rows, "absent": absent})
+        is_whole = inflate.eof and not inflate.unused_data and _is_well_formed(head)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error):
+        is_whole = False
+    if not is_whole:
+        raise ArchiveError("is damaged: its head can't be read")
+    problem = next(filter(None, (output_problem(name) for name, *_ in head.outputs)), None)
+    if problem:
+        raise ArchiveError(f"is damaged: the name of an output is {problem}")
+    return head
 
 
-def _is_text(value: object) -> bool:
-    return type(value) is str
+def _is_well_formed(head: Head) -> bool:
+    """Return whether everything in a head is of its type."""
+    sizes, folders = [size for _, size, _ in head.outputs], [at for _, at, _ in head.absent]
+    texts = [head.digest, head.kind, head.name, head.host]
+    texts += [text for name, _, digest in head.outputs for text in (name, digest)]
+    texts += [text for pair in (*head.dependencies, *head.others) for text in pair]
+    texts += [text for folder, _, names in head.absent for text in (folder, *names)]
+    are_pairs = all(len(pair) == len(("path", "hash")) for pair in (*head.dependencies, *head.others))
+    are_counts = all(type(count) is int and count >= 0 for count in (*sizes, *folders))
+    are_texts = all(type(text) is str for text in texts)
+    are_once = len({name for name, *_ in head.outputs}) == len(head.outputs)
+    return are_pairs and are_counts and are_texts and are_once and type(head.seconds) in (int, float)

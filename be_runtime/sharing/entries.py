@@ -1,4 +1,4 @@
-"""Entries of the cache as archives: packed here, and taken from elsewhere after everything they depend on was compared."""
+"""Entries of the cache as archives: packed here, or taken from elsewhere if what they depend on is the same here."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
     return pack(head, outputs, sign)
 
 
-def unpack_entry(data: bytes, share: Shareable, staging: Path, source: str, verify: Verify | None = None) -> BuildOutput:
+def unpack_entry(
+    data: bytes, share: Shareable, staging: Path, source: str, verify: Verify | None = None
+) -> BuildOutput:
     """Write the outputs of an archive into a folder, if a build here would read what its build has read.
 
     Parameters
@@ -123,7 +125,7 @@ def _found(named: str, roots: Roots) -> str:
 def _absent(rows: Sequence[AbsentNames], roots: Roots) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Return what was not found, with the first row that is the same folder."""
     first = {row.inode: at for at, row in reversed([*enumerate(rows)])}
-    for row in rows:
+    for row in rows:  # each is of a folder that exists, so it has an inode
         yield roots.name(row.folder), first[row.inode], row.names
 
 
@@ -135,7 +137,9 @@ def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots)
     folders = [path for named, *_ in rows for path in roots.paths(named)[:1]]
     if len(folders) < len(rows):
         raise ArchiveError("was built with folders that are not here")
-    paths = [f"{folder.rstrip('/')}/{name}" for folder, row in zip(folders, rows, strict=True) for name in (*row[2], ".")]
+    paths = [
+        f"{folder.rstrip('/')}/{name}" for folder, row in zip(folders, rows, strict=True) for name in (*row[2], ".")
+    ]
     present = group_absent(paths)[1]
     if present:
         raise ArchiveError(f"was built where there is no {present[0]}")
@@ -149,6 +153,6 @@ def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots)
 def _inode(folder: str) -> int:
     """Return the inode of a folder; 0 if it does not exist."""
     try:
-        return os.stat(folder).st_ino
+        return Path(folder).stat().st_ino
     except (OSError, ValueError):
         return 0

@@ -23,6 +23,11 @@ class HttpCache:
     def __init__(self, server: HttpServer, timeout_s: float) -> None:
         self._server, self._timeout_s = server, timeout_s
 
+    @property
+    def is_open(self) -> bool:
+        """Whether others could read, and change, what goes over the network."""
+        return not self._server.is_tls and not self._server.is_local
+
     def get(self, digest: str) -> bytes | None:
         """Return the file of a digest, None if there is none.
 

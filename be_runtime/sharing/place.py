@@ -17,7 +17,7 @@ class Wanted(NamedTuple):
     Parameters
     ----------
     key : CacheKey
-        The movable key, see `be_runtime.sharing.roots.movable_key`. Its digest is the entry's name outside this machine.
+        The movable key, see `be_runtime.sharing.roots.movable_key`. Its digest names the entry outside this machine.
     name : str
         Name for messages.
     has_come : callable

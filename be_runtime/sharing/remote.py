@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
+from be_runtime.sharing.archive import Sign, Verify
 from be_runtime.sharing.http_cache import HttpCache
 from be_runtime.sharing.place import Wanted
 from be_toolchain.machine.http_exchange import parse_server
@@ -141,14 +142,28 @@ def finish(uploads: list[threading.Thread], timeout_s: float) -> None:
         thread.join(max(0.0, until - time.monotonic()))
 
 
-def open_remote(settings: Settings, system: System, say: Say) -> RemoteCache | None:
-    """Open the remote cache that settings name; None if there is none.
+def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:
+    """Return the remote cache, and the keys, that settings name, in the environment or in files.
+
+    Raises
+    ------
+    PreferenceError
+        A file of settings is not valid.
+    """
+    source = find_remote(system, settings.remote_cache, settings.remote_cache_public_key)
+    if source.problem:
+        tell_once(_passed_over(), source.problem, say)
+    return source
+
+
+def open_remote(source: RemoteSource, settings: Settings, say: Say) -> RemoteCache | None:
+    """Open a remote cache; None if there is none.
 
     Parameters
     ----------
+    source : RemoteSource
+        Its URL, and the keys that sign its entries.
     settings : Settings
-    system : System
-        The machine, whose files may name one.
     say : callable
         Function that tells the user something.
 
@@ -156,32 +171,26 @@ def open_remote(settings: Settings, system: System, say: Say) -> RemoteCache | N
     ------
     ArgumentError
         The URL means nothing, or a package for it is missing.
-    PreferenceError
-        A file of settings is not valid.
     """
-    source = find_remote(system, settings.remote_cache, settings.remote_cache_public_key)
-    if source.problem:
-        tell_once(_passed_over(), source.problem, say)
     if not source.url:
         return None
     timeout_s = settings.remote_cache_timeout_s
     link = _link(source.url, source.named_by, timeout_s)
-    if source.url.startswith("http://") and not parse_server(source.url).is_local:
+    if isinstance(link.carrier, HttpCache) and link.carrier.is_open:
         signed = "" if source.keys else ", and send others, since no key is set"
         tell_once(link.said, f"{source.label} is not encrypted: who is on the way can read entries{signed}", say)
     writes = settings.remote_cache_write and source.may_write
     return RemoteCache(source, link, say, writes=writes, timeout_s=timeout_s)
 
 
-def open_verifier(settings: Settings, system: System) -> Callable[[bytes, bytes], bool] | None:
-    """Return the function that checks signatures, by the keys that the environment or the user's own file names.
+def open_verifier(source: RemoteSource) -> Verify | None:
+    """Return the function that checks signatures; None if no key is set.
 
     Raises
     ------
     ArgumentError
         One is no key, or the package cryptography is missing.
     """
-    source = find_remote(system, settings.remote_cache, settings.remote_cache_public_key)
     if not source.keys:
         return None
     from be_runtime.sharing.signing import read_verifier
@@ -189,7 +198,7 @@ def open_verifier(settings: Settings, system: System) -> Callable[[bytes, bytes]
     return read_verifier(source.keys, source.keys_named_by)
 
 
-def open_signer(settings: Settings) -> Callable[[bytes], bytes] | None:
+def open_signer(settings: Settings) -> Sign | None:
     """Return the function that signs entries, by the key that ``BE_REMOTE_CACHE_PRIVATE_KEY`` names.
 
     Raises
@@ -206,18 +215,20 @@ def open_signer(settings: Settings) -> Callable[[bytes], bytes] | None:
 
 @functools.lru_cache(maxsize=8)
 def _link(url: str, named_by: str, timeout_s: float) -> Link:
-    """Return the process's way to a remote cache: what its faults were is known to the next load."""
-    try:
-        carrier: Carrier
-        if url.startswith(("http://", "https://")):
-            carrier = HttpCache(parse_server(url), timeout_s)
-        else:
-            from be_runtime.sharing.fsspec_cache import FsspecCache
+    """Return the process's way to a remote cache, so that the next load knows of its faults."""
+    return Link(_carrier(url, named_by, timeout_s), Health(), Health(), set(), [])
 
-            carrier = FsspecCache(url, timeout_s)
+
+def _carrier(url: str, named_by: str, timeout_s: float) -> Carrier:
+    """Return the protocol for a URL."""
+    if not url.startswith(("http://", "https://")):
+        from be_runtime.sharing.fsspec_cache import FsspecCache
+
+        return FsspecCache(url, timeout_s)
+    try:
+        return HttpCache(parse_server(url), timeout_s)
     except ValueError as error:
         raise ArgumentError(f"{named_by} is {without_credentials(url)!r}: {error}") from None
-    return Link(carrier, Health(), Health(), set(), [])
 
 
 @functools.lru_cache(maxsize=1)

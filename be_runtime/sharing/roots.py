@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.cache import CacheKey
@@ -19,6 +20,13 @@ _COMMON = frozenset({"", "/", "/usr", "/usr/local", "/opt"})
 _FOLDER_FLAGS = ("-I", "-L", "-isystem", "-iquote", "-idirafter")
 _DEBUG_FLAG = re.compile(r"-g(gdb|dwarf)?[-\d]*|-G|-lineinfo|--device-debug|--generate-line-info|-pg|--coverage")
 """Flags by which compiled code names the folders of its sources."""
+
+
+_OWN_PATH = re.compile(r"(?<![\w>.])/(?!usr/|lib|bin/|sbin/|etc/|opt/)[\w.+-]+/")
+"""A path that is not below a folder that all machines have."""
+
+_AUTHORS = ("sources", "source", "expression")
+"""Labels of an author's texts."""
 
 
 class Roots(NamedTuple):
@@ -64,29 +72,33 @@ class Roots(NamedTuple):
         return found[0].decode("utf-8", "replace") if found else ""
 
 
-def module_roots(key: CacheKey, machine: Iterable[tuple[str, str]]) -> Roots:
-    """Return the roots of a module's key: the author's folders, the toolkit, and those of the machine.
+def key_roots(key: CacheKey, machine: Iterable[tuple[str, str]], folders: Iterable[Path] = ()) -> Roots:
+    """Return the roots of a key: the author's folders, the toolkit, the compiler, and those of the machine.
 
     Parameters
     ----------
     key : CacheKey
+        A key with the fields of a module's, or some of them.
     machine : iterable of (str, str)
-        Paths and names that do not depend on the module.
+        Paths and names that do not depend on the key.
+    folders : iterable of Path
+        Folders of headers, besides those in the key.
     """
     if any(_DEBUG_FLAG.fullmatch(flag) for flag in key.texts("cflags")):
         return Roots(())
-    folders = [(folder, f"<include {at}>") for at, folder in enumerate(key.texts("include_paths"))]
+    headers = [*key.texts("include_paths"), *map(str, folders)]
+    named = [(folder, f"<include {at}>") for at, folder in enumerate(headers)]
     sources = dict.fromkeys(path.rpartition("/")[0] for path in key.texts("sources")[1::4])
-    folders += [(folder, f"<source {at}>") for at, folder in enumerate(filter(None, sources))]
+    named += [(folder, f"<source {at}>") for at, folder in enumerate(filter(None, sources))]
     texts = key.texts("toolchain")
     toolchain = dict(zip(texts[::2], texts[1::2], strict=True))
-    folders.append((toolchain.get("cuda.root", ""), "<toolkit>"))
+    named.append((toolchain.get("cuda.root", ""), "<toolkit>"))
     hosts = (toolchain.get(f"{label}.path", "") for label in ("cxx", "cuda.host"))
-    folders += [(path.removesuffix(path[path.rfind("/bin/") :]), "<compiler>") for path in hosts if "/bin/" in path]
-    return Roots(tuple(distinct((*folders, *machine))))
+    named += [(path[: path.rfind("/bin/")], "<compiler>") for path in hosts if "/bin/" in path]
+    return Roots(tuple(_distinct((*named, *machine))))
 
 
-def distinct(folders: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _distinct(folders: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Return each folder once, with the first of its names; without those that are on every machine."""
     seen = set(_COMMON)
     for folder, name in folders:
@@ -119,12 +131,6 @@ def naming_flags(roots: Roots, *, is_cuda: bool) -> tuple[str, ...]:
 
 
 def unnamed_paths(key: CacheKey) -> tuple[str, ...]:
-    """Return lines about what keeps the entry of a movable key on machines with the same paths."""
-    return tuple(
-        f"{label}: {text}"
-        for label, _ in key.fields
-        if label in ("cflags", "ldflags", "include_paths", "toolchain", "tools")
-        for text in key.texts(label)
-        if "=/" in text or text.startswith(("/home/", "/root/", "/tmp/", "/scratch/"))
-    )
-
+    """Return lines about paths in a movable key: only machines that have the same share its entry."""
+    fields = ((label, text) for label, _ in key.fields if label not in _AUTHORS for text in key.texts(label))
+    return tuple(dict.fromkeys(f"{label}: {text}" for label, text in fields if _OWN_PATH.search(text)))

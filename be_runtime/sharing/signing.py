@@ -1,4 +1,4 @@
-"""Signatures of entries: keys are made, read and used. Ed25519 by the package cryptography, imported for a key alone."""
+"""Signatures of entries: keys are made, read and used. Ed25519 by the package cryptography, imported for keys alone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def read_signer(path: Path, named_by: str) -> Callable[[bytes], bytes]:
     raw = _decoded(text.removeprefix(_PRIVATE)) if text.startswith(_PRIVATE) else None
     if raw is None:
         raise ArgumentError(
-            f"{named_by} is {str(path)!r}, a file without a private key", hints=("python -m be_runtime cache keygen makes one",)
+            f"{named_by} is {str(path)!r}, a file without a private key",
+            hints=("python -m be_runtime cache keygen makes one",),
         )
     return Ed25519PrivateKey.from_private_bytes(raw).sign
 

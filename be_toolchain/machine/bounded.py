@@ -1,4 +1,4 @@
-"""Limits in time for what has none of its own, such as the look-up of a name, and a socket that gets a byte at a time."""
+"""Limits in time for what has none of its own, such as the look-up of a name or a socket that gets single bytes."""
 
 from __future__ import annotations
 

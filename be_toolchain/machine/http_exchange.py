@@ -1,4 +1,4 @@
-"""One HTTP exchange with the standard library, bounded in time and in bytes. It follows no redirect and uses no proxy."""
+"""One HTTP exchange by the standard library, bounded in time and bytes. It follows no redirect and uses no proxy."""
 
 from __future__ import annotations
 
@@ -152,7 +152,9 @@ def _read(method: str, response: http.client.HTTPResponse) -> HttpReply:
     """Read an answer as far as it is wanted."""
     text = f"{response.status} {response.reason}"
     if 300 <= response.status < 400:
-        raise ValueError(f"{text}: it leads to {response.headers.get('Location', 'nowhere')!r}, and no redirect is followed")
+        raise ValueError(
+            f"{text}: it leads to {response.headers.get('Location', 'nowhere')!r}, and no redirect is followed"
+        )
     if method != "GET" or response.status != 200:
         return HttpReply(response.status, text, b"")
     size = response.length

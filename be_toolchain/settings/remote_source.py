@@ -40,15 +40,15 @@ class RemoteSource(NamedTuple):
         return without_credentials(self.url)
 
 
-def find_remote(system: System, url: str | None, keys: str | None) -> RemoteSource:
+def find_remote(system: System, url: str, keys: str) -> RemoteSource:
     """Find the remote cache that settings name; files are read if the variables don't say all.
 
     Parameters
     ----------
     system : System
         The machine.
-    url, keys : str, optional
-        Values of ``BE_REMOTE_CACHE`` and ``BE_REMOTE_CACHE_PUBLIC_KEY``.
+    url, keys : str
+        Values of ``BE_REMOTE_CACHE`` and ``BE_REMOTE_CACHE_PUBLIC_KEY``, empty where they are not set.
 
     Raises
     ------

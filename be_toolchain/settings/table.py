@@ -249,6 +249,11 @@ RUNTIME = {
         meaning="Put before every compiler command, such as `ccache` or `sccache`.",
         default_text="none",
     ),
+    "cluster": Setting(
+        variables=("BE_CLUSTER",),
+        kind=_FLAG,
+        meaning="Let one process of a `jax.distributed` job [build for all](cluster.md).",
+    ),
     "remote_cache": Setting(
         variables=("BE_REMOTE_CACHE",),
         kind=_URL,

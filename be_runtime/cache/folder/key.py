@@ -80,10 +80,9 @@ class CacheKey:
         for label, value in self.fields:
             found = _decode(value)
             if isinstance(found, str):
-                value = _encode(label, change(label, (found,))[0])
-            elif found is not None:
-                value = _encode(label, list(change(label, found)))
-            fields.append((label, value))
+                fields.append((label, _encode(label, change(label, (found,))[0])))
+            else:
+                fields.append((label, value if found is None else _encode(label, list(change(label, found)))))
         return CacheKey(self.kind, tuple(fields))
 
     def explain(self, other: CacheKey) -> tuple[str, ...]:

@@ -43,7 +43,9 @@ def find_or_build(
     def obtain(staging: Path) -> BuildOutput | None:
         from be_runtime.sharing.places import open_exchange
 
-        exchange = open_exchange(share, key.name, lambda: store.get(key) is not None, session.settings, say)
+        exchange = open_exchange(
+            share, key.name, lambda: store.get(key) is not None, session.settings, session.system, say
+        )
         if exchange is None:
             return build(staging)
         opened.append(exchange)

@@ -8,6 +8,8 @@ from be_runtime.settings import Settings
 from be_runtime.sharing.entries import Shareable
 from be_runtime.sharing.exchange import Exchange
 from be_runtime.sharing.place import Place, Wanted
+from be_runtime.sharing.remote import name_remote, open_remote, open_signer, open_verifier
+from be_toolchain.machine.system import System
 
 
 def open_exchange(
@@ -15,6 +17,7 @@ def open_exchange(
     name: str,
     has_come: Callable[[], bool],
     settings: Settings,
+    system: System,
     say: Callable[[str], object],
 ) -> Exchange | None:
     """Open the places that may have an entry; None if there are none.
@@ -28,12 +31,21 @@ def open_exchange(
     has_come : callable
         Returns whether the entry is in this machine's cache by now.
     settings : Settings
+    system : System
     say : callable
         Function that tells the user something.
     """
-    places: list[Place] = []
+    source = name_remote(settings, system, say)
+    places: list[Place] = [*filter(None, (open_remote(source, settings, say),))]
     if not places:
         return None
     shared = share()
-    wanted = Wanted(shared.key, name, has_come)
-    return Exchange(wanted, shared, places, offers=settings.shares, sign=None, verify=None, say=say)
+    return Exchange(
+        Wanted(shared.key, name, has_come),
+        shared,
+        places,
+        offers=settings.shares,
+        sign=open_signer(settings),
+        verify=open_verifier(source),
+        say=say,
+    )

@@ -56,7 +56,7 @@ def find_or_build(
         entry = store.get_or_build(key, obtain, force=force, lock_timeout_s=patience_s, on_wait=on_wait)
     except BaseException as error:
         for exchange in opened:
-            exchange.abandon(f"{type(error).__name__}: {error}")
+            exchange.abandon(f"{type(error).__name__}: {error}".partition("\n")[0])
         raise
     for exchange in opened:
         exchange.offer(entry)

@@ -41,6 +41,8 @@ def opened(url: str, said: list[str], **settings: object) -> RemoteCache:
 class Memory:
     """A carrier in memory, which fails when told to."""
 
+    is_open = False
+
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.error: Exception | None = None

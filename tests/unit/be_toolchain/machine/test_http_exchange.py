@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from be_toolchain.machine.bounded import run_bounded
-from be_toolchain.machine.http_exchange import FIRST_S, HttpReply, exchange, parse_server
+from be_toolchain.machine.bounded import FIRST_S, run_bounded
+from be_toolchain.machine.http_exchange import HttpReply, exchange, parse_server
 from tests.support.faulty_server import FAULTS, GOOD, FaultyServer, closed_port, faulty_server, full_backlog
 
 WHOLE_S = 0.4

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from be_runtime.errors import ArgumentError
-from be_runtime.sharing.place import FOLDER
 from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
+from be_toolchain.settings.remote_source import FOLDER
 
 try:
     import fsspec

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from be_runtime.sharing.place import FOLDER
 from be_toolchain.machine.http_exchange import HttpServer, exchange
+from be_toolchain.settings.remote_source import FOLDER
 
 _MISSES = (404, 410)
 

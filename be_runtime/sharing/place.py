@@ -7,9 +7,6 @@ from typing import NamedTuple, Protocol
 
 from be_runtime.cache import CacheKey
 
-FOLDER = "be-1/ac"
-"""Folder of the entries in a remote cache. Servers for Bazel take files named by 64 digits in a folder ``ac``."""
-
 COME = b""
 """The answer of a place that has found out that the entry is in this machine's cache by now."""
 

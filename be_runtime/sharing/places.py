@@ -40,7 +40,8 @@ def open_exchange(
     """
     source = name_remote(settings, system, say)
     job = _open_job(say, settings.compile_timeout_s, verbose=settings.verbose) if settings.cluster else None
-    places: list[Place] = [*filter(None, (job, open_remote(source, settings, say)))]
+    remote = open_remote(source, settings, say)
+    places: list[Place] = [place for place in (job, remote) if place is not None]
     if not places:
         return None
     shared = share()

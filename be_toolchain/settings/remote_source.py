@@ -12,6 +12,10 @@ from be_toolchain.settings.table import RUNTIME, parse_url
 from be_toolchain.terminal import without_credentials
 
 
+FOLDER = "be-1/ac"
+"""Folder of the entries below the URL. Servers for Bazel take files named by 64 digits in a folder ``ac``."""
+
+
 class RemoteSource(NamedTuple):
     """The URL of a remote cache, and the keys of those who may sign its entries, each with the setting's name.
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+import venv
 from pathlib import Path
 
 from tests.support.runtime import ROOT, environment
@@ -45,17 +45,19 @@ class Prefix:
     ----------
     folder : Path
         The folder, made here.
-    packages : iterable of str
-        Folders of this environment's packages that it has copies of, besides ours.
+    whole : bool
+        Whether it has copies of all packages of this environment, compilers too, rather than of ours alone.
     """
 
-    def __init__(self, folder: Path, packages: Iterable[str] = ()) -> None:
-        self.folder, self.site = folder, folder / "lib/site-packages"
-        self.site.mkdir(parents=True)
+    def __init__(self, folder: Path, *, whole: bool = False) -> None:
+        self.folder, self.python = folder, Path(sys.executable)
+        self.site = folder / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+        if whole:
+            venv.create(folder, symlinks=True)
+            self.python = folder / "bin/python"
+            shutil.copytree(SITE, self.site, copy_function=_link, symlinks=True, dirs_exist_ok=True, ignore=_ours)
         for name in ("be_runtime", "be_toolchain"):
             shutil.copytree(ROOT / name, self.site / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in packages:
-            shutil.copytree(SITE / name, self.site / name, copy_function=_link, symlinks=True)
         (folder / "kernels").mkdir()
         for name, text in {"twice.h": HEADER, "k.cc": CPP, "k.cu": CUDA}.items():
             (folder / "kernels" / name).write_text(text)
@@ -71,10 +73,13 @@ class Prefix:
         )
         env = environment(BE_CACHE_DIR=str(self.folder / "cache"), PYTHONPATH=str(self.site), **variables)
         done = subprocess.run(
-            [sys.executable, "-c", code], env=env, cwd=self.folder, capture_output=True, text=True, check=False
+            [self.python, "-c", code], env=env, cwd=self.folder, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return [json.loads(done.stdout)[3], done.stderr]
+
+
+_ours = shutil.ignore_patterns("__pycache__", "be_runtime", "be_toolchain", "brainevent_toolchain*", "__editable__*")
 
 
 def _link(source: str, target: str) -> None:

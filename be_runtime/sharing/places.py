@@ -39,9 +39,12 @@ def open_exchange(
         Function that tells the user something.
     """
     source = name_remote(settings, system, say)
-    job = _open_job(say, settings.compile_timeout_s, verbose=settings.verbose) if settings.cluster else None
+    places: list[Place] = []
+    if settings.cluster:
+        places.append(_open_job(say, settings.compile_timeout_s, verbose=settings.verbose))
     remote = open_remote(source, settings, say)
-    places: list[Place] = [place for place in (job, remote) if place is not None]
+    if remote is not None:
+        places.append(remote)
     if not places:
         return None
     shared = share()

@@ -220,7 +220,7 @@ def test_the_environment_comes_before_the_users_file_and_that_before_the_project
 @pytest.mark.parametrize(
     ("url", "key", "says"),
     [
-        ("https://project", "", "counts only with BE_REMOTE_CACHE_PUBLIC_KEY"),
+        ("https://project", "", "set BE_REMOTE_CACHE_PUBLIC_KEY, or BE_REMOTE_CACHE"),
         ("http://project", "k", "has to begin with https://"),
         ("s3://project/x", "k", "has to begin with https://"),
     ],

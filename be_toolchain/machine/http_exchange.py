@@ -10,13 +10,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from be_toolchain import __version__
-from be_toolchain.machine.bounded import Watch, run_bounded
-
-LARGEST = 1 << 30
-"""Most bytes of an answer."""
-
-FIRST_S = 1.0
-"""Longest time until an answer begins, or until a server takes what is sent to it."""
+from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
 
 Connect = Callable[[tuple[str, int], float], socket.socket]
 
@@ -42,7 +36,7 @@ class HttpServer(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine."""
+        """True if it is this machine."""
         return self.host in ("localhost", "127.0.0.1", "::1")
 
 

@@ -77,7 +77,9 @@ def running(
     finally:
         for process in job.processes:
             process.kill()
-            process.wait()
+        for process in job.processes:
+            with process:
+                pass
 
 
 def wait_for(folder: Path, pattern: str, patience_s: float = 60.0) -> Path:

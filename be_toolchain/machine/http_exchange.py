@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from be_toolchain import __version__
 from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
 
 Connect = Callable[[tuple[str, int], float], socket.socket]
@@ -116,7 +115,7 @@ def exchange(
             if server.is_tls:
                 connection.sock = _secured(sock, server.host, watch)
             connection.sock.settimeout(whole_s)
-            headers = {"Accept-Encoding": "identity", "User-Agent": f"brainevent-toolchain/{__version__}"}
+            headers = {"Accept-Encoding": "identity", "User-Agent": "brainevent-toolchain"}
             if server.authorization:
                 headers["Authorization"] = server.authorization
             if body is not None:

@@ -11,7 +11,6 @@ from be_toolchain.settings.configuration import find_configuration, parse_config
 from be_toolchain.settings.table import RUNTIME, parse_url
 from be_toolchain.terminal import without_credentials
 
-
 FOLDER = "be-1/ac"
 """Folder of the entries below the URL. Servers for Bazel take files named by 64 digits in a folder ``ac``."""
 

@@ -6,7 +6,6 @@ compilers is a row of `SEARCH`. The page docs/settings.md shows both tables.
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -178,13 +177,15 @@ def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
     """Check that a text looks like the URL of a remote cache; a ValueError says what is expected."""
     from urllib.parse import urlsplit
 
-    with contextlib.suppress(ValueError):
+    try:
         parts = urlsplit(text)
         is_web = parts.scheme in ("http", "https")
-        names_one = parts.hostname and parts.port != 0 if is_web else parts.netloc + parts.path
-        if names_one and text.startswith(f"{parts.scheme}://") and not set(text) & set(" ?#"):
-            return text
-    raise ValueError("a URL such as https://cache.example.org/kernels or s3://bucket/kernels")
+        is_one = bool(parts.hostname and parts.port != 0 if is_web else parts.netloc + parts.path)
+    except ValueError:
+        is_one = False
+    if not is_one or not text.startswith(f"{parts.scheme}://") or set(text) & set(" ?#"):
+        raise ValueError("a URL such as https://cache.example.org/kernels or s3://bucket/kernels")
+    return text
 
 
 _URL = SettingKind("URL", parse_url)

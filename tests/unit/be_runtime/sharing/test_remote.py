@@ -178,8 +178,17 @@ def test_a_url_that_means_nothing_names_its_variable():
 
 @pytest.mark.parametrize(
     "text",
-    ["cache.example.org", "https:/x", "u:secret@host", "https://a b", "x::s3://b/k", "https://u:secret@host:port/"]
-    + ["https://u:secret@", "http:///x", "https://host:0", "https://host/?x", "s3://", "https://[u:secret@host"],
+    [
+        *(
+            "cache.example.org",
+            "https:/x",
+            "u:secret@host",
+            "https://a b",
+            "x::s3://b/k",
+            "https://u:secret@host:port/",
+        ),
+        *("https://u:secret@", "http:///x", "https://host:0", "https://host/?x", "s3://", "https://[u:secret@host"),
+    ],
 )
 def test_what_is_no_url_is_refused_by_each_load(text: str):
     with pytest.raises(ArgumentError, match=r"^BE_REMOTE_CACHE is .*, expected a URL such as") as caught:

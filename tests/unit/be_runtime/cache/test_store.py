@@ -265,5 +265,5 @@ def test_a_build_may_find_that_the_entry_has_come(
 
 
 def test_an_entry_that_has_not_come_is_an_error(store: Store, key: CacheKey):
-    with pytest.raises(CacheError, match="add was built by another machine, .*: it is not in the cache"):
+    with pytest.raises(CacheError, match=r"add was built by another machine, .*: it is not in the cache"):
         store.get_or_build(key, lambda _: None)

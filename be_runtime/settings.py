@@ -30,7 +30,18 @@ class Settings(NamedTuple):
     lock_timeout_s: float | None = None
     max_jobs: int | None = None
     compiler_launcher: tuple[str, ...] = ()
+    cluster: bool = False
+    remote_cache: str = ""
+    remote_cache_write: bool = False
+    remote_cache_timeout_s: float = 10.0
+    remote_cache_public_key: str = ""
+    remote_cache_private_key: Path | None = None
     verbose: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether what is compiled here goes to other processes or machines."""
+        return self.cluster or self.remote_cache_write
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:

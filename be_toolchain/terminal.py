@@ -37,6 +37,18 @@ def printable_line(text: str) -> str:
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
+def without_credentials(text: str) -> str:
+    """A URL, or what was meant to be one, without the user and the password in it.
+
+    Examples
+    --------
+    >>> without_credentials("https://ci:secret@cache.example.org/kernels")
+    'https://...@cache.example.org/kernels'
+    """
+    before, mark, after = text.rpartition("@")
+    return f"{before[: before.find('://') + 3] if '://' in before else ''}...@{after}" if mark else text
+
+
 def say(text: object, file: TextIO | None = None) -> None:
     """Print a text for people."""
     print(f"{printable(str(text))}\n", end="", file=file)  # at once: other threads may print too

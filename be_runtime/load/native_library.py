@@ -18,8 +18,10 @@ from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.compile.run.progress import Progress
 from be_runtime.generate.contents import LIBRARY
+from be_runtime.load.find_or_build import find_or_build, shareable
 from be_runtime.load.module import open_library
-from be_runtime.load.pipeline import Session, use_entry
+from be_runtime.load.pipeline import use_entry
+from be_runtime.load.session import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
@@ -62,11 +64,15 @@ def _use(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Pa
     assert toolchain.cxx is not None, "resolve() raises when there is no host compiler"
     plan = _plan(name, toolchain.cxx, ldflags)
 
+    key = _key(name, plan, toolchain)
+
     def find() -> Entry:
-        return session.toolchain_store.get_or_build(
-            _key(name, plan, toolchain),
+        return find_or_build(
+            session,
+            session.toolchain_store,
+            key,
             lambda staging: build_library(f"the library {name} of be_runtime", plan, _DEPFILE, session, staging),
-            lock_timeout_s=session.settings.lock_timeout_s,
+            lambda: shareable(key, session),
         )
 
     return use_entry(find, lambda entry: read(entry.output(LIBRARY)), session)
@@ -85,7 +91,8 @@ def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPla
 
 def _key(name: str, plan: BuildPlan, toolchain: Toolchain) -> CacheKey:
     commands = [part for edge in plan.commands for part in (*edge.argv, "")]
-    return make_key("native", ("name", name), ("commands", commands), ("toolchain", toolchain.fingerprint))
+    texts = [part for pair in toolchain.key_fields() for part in pair]
+    return make_key("native", ("name", name), ("commands", commands), ("toolchain", texts))
 
 
 def build_library(name: str, plan: BuildPlan, depfile: str, session: Session, staging: Path) -> BuildOutput:

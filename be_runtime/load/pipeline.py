@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,20 +15,20 @@ from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
-from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store
+from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning, warn_caller
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
+from be_runtime.load.find_or_build import find_or_build, machine_roots, say, shareable
 from be_runtime.load.identity import content_hash, module_key, origin_hash
 from be_runtime.load.module import BuiltLibrary, CompiledModule, open_library
 from be_runtime.load.registry import Registry, Target
+from be_runtime.load.session import Session
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
 from be_runtime.request.tools import Tools, gather_tools
-from be_runtime.settings import Settings, require_jit
+from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
-from be_toolchain.machine.system import System
-from be_toolchain.terminal import printable
 
 T = TypeVar("T")
 
@@ -41,41 +40,6 @@ _TRIES = 5
 
 _PRUNING_S = 0.02
 """Time that a build may spend on the removal of old entries."""
-
-
-class Session(NamedTuple):
-    """The process state for a load, passed in rather than looked up.
-
-    Parameters
-    ----------
-    system : System
-        The machine.
-    settings : Settings
-        Settings from the environment.
-    cache : Store
-        Cache.
-    module_store : Store
-        Store of modules: the cache, or the folder that the caller named.
-    record_dir : Path
-        Folder of the toolchain's record and of its store.
-    registry : Registry
-        Targets of the process.
-    archs : tuple of Arch
-        Architectures from ``set_compute_capabilities``; empty if it was not called.
-    """
-
-    system: System
-    settings: Settings
-    cache: Store
-    module_store: Store
-    record_dir: Path
-    registry: Registry
-    archs: tuple[Arch, ...] = ()
-
-    @property
-    def toolchain_store(self) -> Store:
-        """The store of entries that belong to the toolchain, such as the compiled handler."""
-        return Store(self.record_dir)
 
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
@@ -101,6 +65,9 @@ def use_module(request: BuildRequest, options: LoadOptions, session: Session, us
         record_dir=session.record_dir,
     )
     key = module_key(request, tools, toolchain)
+    if session.settings.shares:
+        request = _nameable(request, key, session)
+        key = module_key(request, tools, toolchain)
     make = _maker(request, options, session, tools, toolchain)
     return use_entry(lambda: _find(request, options, session, key, make), lambda entry: use(entry, key), session)
 
@@ -180,21 +147,30 @@ def _find(
     request: BuildRequest, options: LoadOptions, session: Session, key: CacheKey, make: Callable[[Path], BuildOutput]
 ) -> Entry:
     """Return the entry of a module, from the cache or built now."""
-    settings = session.settings
-    entry = session.module_store.get_or_build(
+    entry = find_or_build(
+        session,
+        session.module_store,
         key,
         make,
+        partial(shareable, key, session, (LIBRARY, CONTENTS)),
         force=options.force_rebuild,
-        lock_timeout_s=settings.lock_timeout_s,
         on_wait=partial(say_waiting, request.name),
     )
-    verbose = options.verbose or settings.verbose
+    verbose = options.verbose or session.settings.verbose
     if verbose and not entry.built:
-        _say(f"{request.name}: from the cache, {entry.path}")
+        say(f"{request.name}: from the cache, {entry.path}")
     elif verbose and entry.reason:
         differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
-        _say(f"{request.name}: built, since {entry.reason}{differs}")
+        say(f"{request.name}: built, since {entry.reason}{differs}")
     return entry
+
+
+def _nameable(request: BuildRequest, key: CacheKey, session: Session) -> BuildRequest:
+    """Return the request with flags by which its library names no folder of this machine."""
+    from be_runtime.sharing.roots import key_roots, naming_flags
+
+    flags = naming_flags(key_roots(key, machine_roots(session.system)), is_cuda=request.language == "cuda")
+    return request._replace(compile=request.compile._replace(cflags=(*flags, *request.compile.cflags)))
 
 
 def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
@@ -380,18 +356,14 @@ def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
     return (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",)
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(printable(f"be_runtime: {text}\n"))
-
-
 def say_waiting(name: str, seconds: float, builder: str) -> None:
     """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
     if builder != THIS_PROCESS or seconds >= _LONG_S:
-        _say(f"{name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
+        say(f"{name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
 
 
 def say_output(error: BuildError) -> None:
     """Write the command that failed, and all its output, to standard error."""
     import shlex  # few builds fail
 
-    _say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")
+    say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")

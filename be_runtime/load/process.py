@@ -13,8 +13,8 @@ from be_runtime.cache import Store, toolchain_dir, usable_cache_dir
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.load import pipeline
 from be_runtime.load.module import CompiledModule
-from be_runtime.load.pipeline import Session
 from be_runtime.load.registry import Registry
+from be_runtime.load.session import Session
 from be_runtime.request.options import BuildRequest, LoadOptions
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings

@@ -20,7 +20,7 @@ from be_runtime.kernels.numba.cpu.signature import Signature, check_count, signa
 from be_runtime.kernels.numba.gpu import numba_cuda
 from be_runtime.kernels.numba.gpu.numba_calls import takes_batches
 from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispatcher
-from be_runtime.load.pipeline import Session
+from be_runtime.load.session import Session
 from be_runtime.request.options import check_arch_list
 from be_runtime.ship.changes import record_sources
 from be_runtime.ship.kernel_functions import cuda_function, numba_cuda_function

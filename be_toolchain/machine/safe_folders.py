@@ -6,17 +6,12 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Any
 
-from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.store_paths import user_file
 from be_toolchain.machine.system import System
 
 ENV_SAFE = "BE_SAFE_FOLDERS"
 """The variable that lists them, with ``:`` between; ``*`` stands for every folder, ``/folder/*`` for all below one."""
-
-KEY = "safe"
-"""The key of the user's own file that lists them too."""
 
 
 def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
@@ -27,7 +22,7 @@ def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
     PreferenceError
         The user's own file is not valid.
     """
-    entries = (*_listed(system), *_read_own(system))
+    entries = (*_listed(system), *_own(system))
     return all(any(_covers(system, entry, folder) for entry in entries) for folder in folders)
 
 
@@ -38,8 +33,8 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
     ways = [f"export {ENV_SAFE}={shlex.quote(every)}"] if not any(os.pathsep in text for text in texts) else []
     if file is not None and not (ways and _own_problem(system, file)):
-        own = dict.fromkeys((*_read_own(system), *texts))
-        ways.append(f"{KEY} = {json.dumps(list(own), ensure_ascii=False)} in {file}")
+        own = dict.fromkeys((*_own(system), *texts))
+        ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
     return f"if you trust whoever can write there: {', or '.join(ways)}"
 
 
@@ -53,25 +48,11 @@ def _listed(system: System) -> tuple[str, ...]:
     return tuple(filter(None, system.environ.get(ENV_SAFE, "").split(os.pathsep)))
 
 
-def _read_own(system: System) -> tuple[str, ...]:
-    """Read the entries in the user's own file; none if it does not exist or is not trusted."""
-    path = user_file(system.environ)
-    if path is None or not system.is_file(path) or system.distrust(path):
-        return ()
-    import tomllib
+def _own(system: System) -> tuple[str, ...]:
+    """Return the entries in the user's own file."""
+    from be_toolchain.machine.own_settings import read_own_settings  # few loads need it
 
-    try:
-        table: dict[str, Any] = tomllib.loads(system.read_text(path) or "")
-    except tomllib.TOMLDecodeError as error:
-        raise PreferenceError(f"{path} is no TOML: {error}", hints=("correct the file",)) from None
-    entries = table.get(KEY, [])
-    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-        raise PreferenceError(f"{KEY} in {path} is {entries!r}", hints=("it has to be a list of folders",))
-    unknown = [key for key in table if key != KEY]
-    if unknown:
-        hint = f"its only key is {KEY}; a project's file has the others"
-        raise PreferenceError(f"{path} has unknown keys: {', '.join(unknown)}", hints=(hint,))
-    return tuple(entries)
+    return read_own_settings(system).safe
 
 
 def _covers(system: System, entry: str, folder: Path) -> bool:

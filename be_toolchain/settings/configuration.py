@@ -21,7 +21,7 @@ _TABLE = re.compile(r"""^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*["']?be-toolchain["']?[
 PATHS = ("nvcc", "cxx", "host-cxx", "cuda-home")
 """Keys whose value is a program or folder: a name for PATH, or a path, relative ones from the file's folder."""
 
-KEYS = (*PATHS, "prefer", "allow-unsupported-compiler")
+KEYS = (*PATHS, "prefer", "allow-unsupported-compiler", "remote-cache")
 """All keys of the table."""
 
 
@@ -78,6 +78,8 @@ class Configuration(NamedTuple):
         Groups of places for nvcc, see `preferences.GROUPS`.
     allow_unsupported_compiler : bool, optional
         None when the file does not say.
+    remote_cache : str
+        URL of a remote cache.
     """
 
     path: Path | None = None
@@ -87,6 +89,7 @@ class Configuration(NamedTuple):
     cuda_home: str = ""
     prefer: tuple[str, ...] = ()
     allow_unsupported_compiler: bool | None = None
+    remote_cache: str = ""
 
     def label(self, key: str) -> str:
         """Return the name of a key in messages.
@@ -226,6 +229,7 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
         cuda_home=_place(file, table, "cuda-home"),
         prefer=_words(file, table),
         allow_unsupported_compiler=_switch(file, table),
+        remote_cache=_text(file, table, "remote-cache").strip(),
     )
 
 
@@ -234,11 +238,17 @@ def _refuse(file: ConfigurationFile, key: str, value: object, wanted: str) -> Pr
     return PreferenceError(f"{key} in {file.path} is {value!r}", hints=(f"it has to be {wanted}",))
 
 
-def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
-    """Read a program or folder, made absolute where it is a path."""
+def _text(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
+    """Read a text; empty without one."""
     value = table.get(key, "")
     if not isinstance(value, str):
         raise _refuse(file, key, value, "a text")
+    return value
+
+
+def _place(file: ConfigurationFile, table: dict[str, Any], key: str) -> str:
+    """Read a program or folder, made absolute where it is a path."""
+    value = _text(file, table, key)
     relative = ("/" in value and not value.startswith("/")) or (key == "cuda-home" and value and value[0] != "/")
     return str((file.real or file.path).parent / value) if relative else value
 

@@ -16,6 +16,7 @@ from be_toolchain.errors import ArchError, PreferenceError
 from be_toolchain.known import catalog
 from be_toolchain.machine.safe_folders import ENV_SAFE
 from be_toolchain.machine.store_paths import ENV_STORE, STORE_VARIABLES
+from be_toolchain.terminal import without_credentials
 
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
@@ -94,7 +95,8 @@ def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
             return setting.kind.parse(text, environ)
         except ValueError as error:
             hints = (f"unset {name} to use the default",)
-            raise PreferenceError(f"{name} is {text!r}, expected {error}", hints=hints) from None
+            shown = without_credentials(text)
+            raise PreferenceError(f"{name} is {shown!r}, expected {error}", hints=hints) from None
     return None
 
 
@@ -171,6 +173,15 @@ def _parse_jit(text: str, _: Mapping[str, str]) -> str:
     return text
 
 
+def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
+    """Check that a text looks like the URL of a remote cache; a ValueError says what is expected."""
+    scheme, mark, rest = text.partition("://")
+    if mark and rest and scheme.isascii() and scheme.replace("+", "").isalnum() and not set(text) & set(" ?#"):
+        return text
+    raise ValueError("a URL such as https://cache.example.org/kernels or s3://bucket/kernels")
+
+
+_URL = SettingKind("URL", parse_url)
 _PATH = SettingKind("path", _parse_path)
 _JIT = SettingKind("mode", _parse_jit)
 _FLAG = SettingKind("flag", _parse_flag)
@@ -178,8 +189,8 @@ _COUNT = SettingKind("count", _parse_count)
 _SECONDS = SettingKind("seconds", _parse_seconds)
 _CAPABILITIES = SettingKind("list", _parse_capabilities)
 _COMMAND = SettingKind("command", _parse_command)
-_PROGRAM, _FOLDER, _LIST = (SettingKind(name, _parse_text) for name in ("program", "folder", "list"))
-"""Kinds of texts that mean something to the search alone."""
+_PROGRAM, _FOLDER, _LIST, _KEYS = (SettingKind(name, _parse_text) for name in ("program", "folder", "list", "keys"))
+"""Kinds of texts that are understood where they are used."""
 
 RUNTIME = {
     "cache_dir": Setting(
@@ -236,6 +247,39 @@ RUNTIME = {
         variables=("BE_COMPILER_LAUNCHER",),
         kind=_COMMAND,
         meaning="Put before every compiler command, such as `ccache` or `sccache`.",
+        default_text="none",
+    ),
+    "cluster": Setting(
+        variables=("BE_CLUSTER",),
+        kind=_FLAG,
+        meaning="Let one process of a `jax.distributed` job [build for all](cluster.md).",
+    ),
+    "remote_cache": Setting(
+        variables=("BE_REMOTE_CACHE",),
+        kind=_URL,
+        meaning="A [remote cache](remote-cache.md) that is asked before a kernel is compiled.",
+        default_text="none",
+    ),
+    "remote_cache_write": Setting(
+        variables=("BE_REMOTE_CACHE_WRITE",),
+        kind=_FLAG,
+        meaning="Also put into the remote cache what is compiled here.",
+    ),
+    "remote_cache_timeout_s": Setting(
+        variables=("BE_REMOTE_CACHE_TIMEOUT",),
+        kind=_SECONDS,
+        meaning="Longest time for one exchange with the remote cache, which also has to answer within a second.",
+    ),
+    "remote_cache_public_key": Setting(
+        variables=("BE_REMOTE_CACHE_PUBLIC_KEY",),
+        kind=_KEYS,
+        meaning="Only entries signed by one of these keys are used: keys or files of keys, with commas between.",
+        default_text="none",
+    ),
+    "remote_cache_private_key": Setting(
+        variables=("BE_REMOTE_CACHE_PRIVATE_KEY",),
+        kind=_PATH,
+        meaning="The file with the key by which entries that are compiled here are signed.",
         default_text="none",
     ),
     "verbose": Setting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 _FORMAT = b"be-cache-key-1"
 _TEXT, _BYTES, _ITEMS = b"s", b"b", b"l"
@@ -70,6 +70,20 @@ class CacheKey:
         """Return the text or texts of a field; empty if the key has no such field or the field has no text."""
         found = _decode(dict(self.fields).get(label, b""))
         return (found,) if isinstance(found, str) else found or ()
+
+    def with_texts(self, change: Callable[[str, tuple[str, ...]], Sequence[str]]) -> CacheKey:
+        """Return a key whose texts are replaced by what `change` makes of a field's label and texts.
+
+        A field with one text gets the first; a field without text stays.
+        """
+        fields = []
+        for label, value in self.fields:
+            found = _decode(value)
+            if isinstance(found, str):
+                fields.append((label, _encode(label, change(label, (found,))[0])))
+            else:
+                fields.append((label, value if found is None else _encode(label, list(change(label, found)))))
+        return CacheKey(self.kind, tuple(fields))
 
     def explain(self, other: CacheKey) -> tuple[str, ...]:
         """Describe the changes from this key to `other`: one line per field, beginning with the field's label."""

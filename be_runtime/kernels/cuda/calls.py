@@ -10,8 +10,8 @@ from be_runtime.call.compiled_function import Converted
 from be_runtime.call.tracing import KernelTarget
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, LaunchParam, encode_params
 from be_runtime.kernels.cuda.launcher import Again, Launcher
-from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
+from be_runtime.load.session import Session
 from be_runtime.request.tools import no_architecture, wanted_archs
 from be_runtime.xla.attribute_values import Numbers
 from be_toolchain.arch import Arch

@@ -7,17 +7,22 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.bundle.archs import runs_on
 from be_runtime.bundle.index import CodeImage
 from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.errors import BuildError
 from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Kernel, KernelImage, content_id
-from be_runtime.load.pipeline import Session, say_output, say_waiting, use_entry
+from be_runtime.load.find_or_build import find_or_build, shareable
+from be_runtime.load.pipeline import say_output, say_waiting, use_entry
+from be_runtime.load.session import Session
 from be_runtime.settings import require_jit
 from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
+
+if TYPE_CHECKING:
+    from be_runtime.sharing.entries import Shareable
 
 _LIST = "images.json"
 
@@ -54,10 +59,13 @@ class Origin(NamedTuple):
         Everything it is compiled from, except the files that are read.
     folders : tuple of Path
         Folders in which the author's headers are searched, in order.
+    compilers : callable
+        Returns what the compilers are by content, where the cache's key has their paths.
     """
 
     key: CacheKey
     folders: tuple[Path, ...] = ()
+    compilers: Callable[[], Sequence[str]] = tuple
 
 
 def obtain_kernel(
@@ -92,9 +100,13 @@ def obtain_kernel(
         return BuildOutput(names, compiled.dependencies, absent=compiled.absent, unknown=compiled.unknown)
 
     def find() -> Entry:
-        return session.module_store.get_or_build(
-            key, build, lock_timeout_s=session.settings.lock_timeout_s, on_wait=partial(say_waiting, key.name)
-        )
+        on_wait = partial(say_waiting, key.name)
+        return find_or_build(session, session.module_store, key, build, share, on_wait=on_wait)
+
+    def share() -> Shareable:
+        compilers = make_key(key.kind, ("compilers", [*origin.compilers()]))
+        fields = {**dict(key.fields), **dict(origin.key.fields), **dict(compilers.fields)}
+        return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, folders=origin.folders)
 
     def read(entry: Entry) -> Kernel:
         listed = json.loads(entry.output(_LIST).read_bytes())

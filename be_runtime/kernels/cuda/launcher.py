@@ -12,9 +12,9 @@ from be_runtime.bundle.mapped_images import library_bytes
 from be_runtime.errors import KernelError
 from be_runtime.kernels.cuda.describe import Kernel, KernelImage
 from be_runtime.kernels.cuda.images import kernel_record
-from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Target
+from be_runtime.load.session import Session
 from be_runtime.xla import jax_port
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock

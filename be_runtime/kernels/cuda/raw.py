@@ -18,7 +18,7 @@ from be_runtime.kernels.cuda.raw_calls import RawPrototype, raw_function
 from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origin
 from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_runtime.kernels.cuda.sizes import Size
-from be_runtime.load.pipeline import Session
+from be_runtime.load.session import Session
 from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths
 from be_toolchain.arch import Arch
@@ -198,7 +198,7 @@ def build_raw(kernel: RawKernel, archs: tuple[Arch, ...], session: Session, *, w
     """
     return obtain_kernel(
         raw_key(kernel, archs, session, with_ptx=with_ptx),
-        raw_origin(kernel, archs),
+        raw_origin(kernel, archs, session),
         lambda staging: compile_raw(kernel, archs, session, staging, with_ptx=with_ptx),
         kernel.name.expression,
         session,

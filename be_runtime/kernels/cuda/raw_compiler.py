@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from be_runtime.cache import CacheKey, make_key, shadowing_paths
+from be_runtime.cache.validity.examine import record_file
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.compile.plan.unit_files import SOURCES
@@ -21,7 +22,7 @@ from be_runtime.kernels.cuda.raw_headers import Search, find_headers, named_path
 from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated, placeless
 from be_runtime.load.identity import Field
 from be_runtime.load.own_code import own_code_digest
-from be_runtime.load.pipeline import Session
+from be_runtime.load.session import Session
 from be_toolchain import ToolchainRequest, probe_devices, resolve
 from be_toolchain.arch import Arch, check_archs
 from be_toolchain.errors import CudaNotFoundError, ToolchainError
@@ -53,10 +54,18 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_
     )
 
 
-def raw_origin(kernel: RawKernel, archs: Sequence[Arch]) -> Origin:
+def raw_origin(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Origin:
     """Make the part of the kernel's id that is about its source, without paths of headers and compilers."""
     options, places = placeless(kernel.options())
-    return Origin(make_key("kernel", *_fields(kernel, archs), ("options", options)), places)
+    key = make_key("kernel", *_fields(kernel, archs), ("options", options))
+    return Origin(key, places, partial(_compiler_contents, session))
+
+
+def _compiler_contents(session: Session) -> list[str]:
+    """Describe the compilers in `raw_key` by their contents."""
+    found = map(str, _candidates(session.system))
+    contents = [record_file(path, path).sha256 for path in found]
+    return contents or [part for pair in _toolchain(session).key_fields() for part in pair]
 
 
 def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:

@@ -11,9 +11,9 @@ from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
 from be_runtime.kernels.numba.cpu.llvm_handler import HandlerLayout, at_addresses, compile_handler
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.load.native_library import native_library
-from be_runtime.load.pipeline import Session
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Target
+from be_runtime.load.session import Session
 from be_runtime.xla import jax_port
 from be_toolchain.machine.forks import ThreadLock
 

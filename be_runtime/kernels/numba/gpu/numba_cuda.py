@@ -21,7 +21,7 @@ from be_runtime.kernels.numba.gpu.numba_compiler import NumbaKernel, check_dispa
 from be_runtime.kernels.numba.numba_source import check_count, direct_writes, parameter_names
 from be_runtime.load.identity import Field
 from be_runtime.load.own_code import own_code_digest
-from be_runtime.load.pipeline import Session
+from be_runtime.load.session import Session
 from be_runtime.xla.arrays import ArraySpec
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock

@@ -15,7 +15,7 @@ from be_runtime.kernels.cuda.images import Compiled, obtain_kernel
 from be_runtime.kernels.cuda.prototype import parse_name
 from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origin
 from be_runtime.kernels.cuda.raw_source import RawKernel
-from be_runtime.load.pipeline import Session
+from be_runtime.load.session import Session
 from be_toolchain.arch import Arch
 from be_toolchain.machine.system import LocalSystem
 from tests.support.kernel_calls import attributes, kernel_calls
@@ -124,7 +124,7 @@ class Cached:
             self.compiled += 1
             return compile_raw(kernel, ARCHS[1:], self.session, staging)
 
-        key, origin = raw_key(kernel, ARCHS[1:], self.session), raw_origin(kernel, ARCHS[1:])
+        key, origin = raw_key(kernel, ARCHS[1:], self.session), raw_origin(kernel, ARCHS[1:], self.session)
         return obtain_kernel(key, origin, compile_now, "f", self.session).id
 
 

@@ -1,0 +1,155 @@
+r"""An archive of one entry of the cache: what was built, and what it was built from by content. Pure.
+
+::
+
+    "be-entry-1\n"   11 bytes
+    signature        64 bytes, Ed25519 of all of the head with its length; zeros without one
+    length           8 bytes, little endian, of the head
+    head             JSON, compressed by zlib: the fields of `Head`
+    outputs          one after the other
+
+The head has the hash of each output, so a signature of the head is one of everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from be_runtime.cache.folder.layout import output_problem
+
+MAGIC = b"be-entry-1\n"
+_SIGNATURE, _LENGTH = 64, 8
+_UNSIGNED = bytes(_SIGNATURE)
+_LARGEST_HEAD = 1 << 26
+
+Sign = Callable[[bytes], bytes]
+"""Function that returns the 64 bytes of a signature."""
+
+Verify = Callable[[bytes, bytes], bool]
+"""Function of data and a signature; returns whether somebody who is trusted signed it."""
+
+
+class ArchiveError(Exception):
+    """An archive can't be used; the text says why, and stands after the archive's name."""
+
+
+class Head(NamedTuple):
+    """The description of an entry.
+
+    Parameters
+    ----------
+    digest, kind, name : str
+        Digest of the movable key, its kind and name.
+    outputs : tuple of (str, int, str)
+        Name, size and SHA-256 of each file that was made.
+    dependencies, others : tuple of (str, str)
+        Files that it was made from, see `Manifest`: the path by the names of roots, and its hash.
+    absent : tuple of (str, int, tuple of str)
+        Folders by the names of roots, and the names that were looked for in each and not found. The number is the
+        position of the first row that is the same folder.
+    host : str
+        Machine that built it.
+    seconds : float
+        Duration of the build.
+    """
+
+    digest: str
+    kind: str
+    name: str
+    outputs: tuple[tuple[str, int, str], ...]
+    dependencies: tuple[tuple[str, str], ...]
+    others: tuple[tuple[str, str], ...]
+    absent: tuple[tuple[str, int, tuple[str, ...]], ...]
+    host: str
+    seconds: float
+
+
+def pack(head: Head, outputs: Mapping[str, bytes], sign: Sign | None = None) -> bytes:
+    """Make an archive; `unpack` is the inverse."""
+    text = zlib.compress(json.dumps(head._asdict(), separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    framed = len(text).to_bytes(_LENGTH, "little") + text
+    return b"".join((MAGIC, sign(framed) if sign else _UNSIGNED, framed, *(outputs[name] for name, *_ in head.outputs)))
+
+
+def resigned(data: bytes, sign: Sign) -> bytes:
+    """Return an archive with a signature in the place of the one that it has.
+
+    Raises
+    ------
+    ArchiveError
+        It is damaged.
+    """
+    framed, rest = _split(data)
+    return b"".join((MAGIC, sign(framed), framed, rest))
+
+
+def unpack(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, bytes]]:
+    """Read an archive, after its signature if one is asked for, and check the hash of each output.
+
+    Raises
+    ------
+    ArchiveError
+        It is damaged, of another format, or not signed by somebody who is trusted.
+    """
+    framed, rest = _split(data)
+    if verify is not None and not verify(framed, data[len(MAGIC) : len(MAGIC) + _SIGNATURE]):
+        unsigned = data[len(MAGIC) : len(MAGIC) + _SIGNATURE] == _UNSIGNED
+        raise ArchiveError("is not signed" if unsigned else "is not signed by a key that is trusted here")
+    head = _read_head(framed[_LENGTH:])
+    outputs, at = {}, 0
+    for name, size, digest in head.outputs:
+        outputs[name] = rest[at : at + size]
+        at += size
+        if hashlib.sha256(outputs[name]).hexdigest() != digest:
+            raise ArchiveError(f"is damaged: {name} has another hash than it says")
+    if at != len(rest):
+        raise ArchiveError("is damaged: it is longer than it says")
+    return head, outputs
+
+
+def _split(data: bytes) -> tuple[bytes, bytes]:
+    """Return the head with its length, and the outputs."""
+    at = len(MAGIC) + _SIGNATURE
+    if not data.startswith(MAGIC):
+        known = data.startswith(MAGIC.rstrip(b"1\n"))
+        raise ArchiveError("is of another release's format" if known else "is no archive of an entry")
+    end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
+    if end > len(data):
+        raise ArchiveError("is damaged: it is cut off")
+    return data[at:end], data[end:]
+
+
+def _read_head(text: bytes) -> Head:
+    try:
+        inflate = zlib.decompressobj()
+        fields: dict[str, Any] = json.loads(inflate.decompress(text, _LARGEST_HEAD).decode("utf-8", "surrogatepass"))
+        rows = {name: tuple(map(tuple, fields[name])) for name in ("outputs", "dependencies", "others")}
+        absent = tuple((folder, same, tuple(names)) for folder, same, names in fields["absent"])
+        head = Head(**{**fields, **rows, "absent": absent})
+        is_whole = inflate.eof and not inflate.unused_data and _is_well_formed(head)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error):
+        is_whole = False
+    if not is_whole:
+        raise ArchiveError("is damaged: its head can't be read")
+    problem = next(filter(None, (output_problem(name) for name, *_ in head.outputs)), None)
+    if problem:
+        raise ArchiveError(f"is damaged: the name of an output is {problem}")
+    return head
+
+
+def _is_well_formed(head: Head) -> bool:
+    """Return whether everything in a head is of its type."""
+    sizes, folders = [size for _, size, _ in head.outputs], [at for _, at, _ in head.absent]
+    texts = [head.digest, head.kind, head.name, head.host]
+    texts += [text for name, _, digest in head.outputs for text in (name, digest)]
+    texts += [text for pair in (*head.dependencies, *head.others) for text in pair]
+    texts += [text for folder, _, names in head.absent for text in (folder, *names)]
+    are_pairs = all(len(pair) == len(("path", "hash")) for pair in (*head.dependencies, *head.others))
+    are_counts = all(type(count) is int and count >= 0 for count in (*sizes, *folders))
+    are_texts = all(type(text) is str for text in texts)
+    are_once = len({name for name, *_ in head.outputs}) == len(head.outputs)
+    return are_pairs and are_counts and are_texts and are_once and type(head.seconds) in (int, float)

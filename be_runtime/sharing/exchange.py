@@ -1,0 +1,92 @@
+"""One miss of the cache: the places that may have the entry are asked in order, and are given what is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from be_runtime.cache import BuildOutput, Entry
+from be_runtime.sharing.archive import ArchiveError, Sign, Verify
+from be_runtime.sharing.entries import Shareable, pack_entry, unpack_entry
+from be_runtime.sharing.place import COME, Place, Wanted
+
+Build = Callable[[Path], BuildOutput]
+
+
+class Exchange:
+    """The way of one entry between this machine and others.
+
+    Parameters
+    ----------
+    wanted : Wanted
+    share : Shareable
+    places : sequence of Place
+        Places in the order in which they are asked.
+    offers : bool
+        Whether one of them takes what is made here.
+    sign : callable, optional
+        Signs archives that are made here.
+    verify : callable, optional
+        Checks the signature of each archive that comes.
+    say : callable
+        Function that tells the user why an archive is not used.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        share: Shareable,
+        places: Sequence[Place],
+        *,
+        offers: bool,
+        sign: Sign | None,
+        verify: Verify | None,
+        say: Callable[[str], object],
+    ) -> None:
+        self._wanted, self._share, self._places, self._offers = wanted, share, places, offers
+        self._sign, self._verify, self._say = sign, verify, say
+        self._asked: list[Place] = []
+        self._data: bytes | None = None
+
+    def obtain(self, staging: Path, build: Build, *, force: bool) -> BuildOutput | None:
+        """Return the entry's outputs from the first place that has them, else from a build; by `force`, from a build.
+
+        Returns
+        -------
+        BuildOutput or None
+            None if the entry is in the cache by now.
+        """
+        if force:
+            self._asked = [*self._places]
+            return build(staging)
+        for place in self._places:
+            data = place.fetch(self._wanted)
+            if data == COME:
+                return None
+            if data:
+                try:
+                    output = unpack_entry(data, self._share, staging, place.label, self._verify)
+                except ArchiveError as problem:
+                    self._say(f"{self._wanted.name}: the archive from {place.label} {problem}; it is not used")
+                else:
+                    self._data = data
+                    return output
+            self._asked.append(place)
+        return build(staging)
+
+    def offer(self, entry: Entry) -> None:
+        """Give an entry that was published here to the places that had none."""
+        if not self._offers:
+            return
+        try:
+            data = self._data or pack_entry(entry.path, entry.manifest, self._share, self._sign)
+        except (ArchiveError, OSError) as problem:
+            self.abandon(f"{self._wanted.name} {problem}")
+            return
+        for place in self._asked:
+            place.offer(self._wanted, data)
+
+    def abandon(self, problem: str) -> None:
+        """Tell the places that were asked that nothing will come from here."""
+        for place in self._asked:
+            place.abandon(self._wanted, problem)

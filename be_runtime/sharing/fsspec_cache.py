@@ -1,0 +1,87 @@
+"""A remote cache in whatever fsspec reaches, such as S3. It is imported when settings name one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from be_runtime.errors import ArgumentError
+from be_runtime.sharing.http_cache import FOLDER
+from be_toolchain.machine.bounded import Watch, run_bounded
+from be_toolchain.machine.http_exchange import FIRST_S, LARGEST
+
+try:
+    import fsspec
+except ImportError as error:
+    raise ArgumentError(
+        f"the remote cache needs the package fsspec: {error}", hints=("pip install 'brainevent-toolchain[s3]'",)
+    ) from None
+
+
+T = TypeVar("T")
+
+
+class FsspecCache:
+    """Entries as files of a file system of fsspec's, which has settings of its own, such as ``AWS_PROFILE``.
+
+    Parameters
+    ----------
+    url : str
+    timeout_s : float
+        Longest time of one exchange.
+
+    Raises
+    ------
+    ArgumentError
+        The scheme is unknown, or its package is not installed.
+    """
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._scheme, _, self._folder = url.rstrip("/").partition("://")
+        self._timeout_s = timeout_s
+        try:
+            fsspec.get_filesystem_class(self._scheme)
+        except (ImportError, ValueError) as error:
+            raise ArgumentError(f"the remote cache {self._scheme}:// can't be used: {error}") from None
+
+    def get(self, digest: str) -> bytes | None:
+        """Return the file of a digest, None if there is none; raises whatever the file system raises."""
+
+        def read(watch: Watch, system: fsspec.AbstractFileSystem) -> bytes | None:
+            try:
+                size = system.info(self._path(digest))["size"]
+            except FileNotFoundError:
+                return None
+            watch.has_begun.set()
+            if size is None or size > LARGEST:
+                raise ValueError(f"a file of {size} bytes")
+            return cast("bytes", system.cat_file(self._path(digest)))
+
+        return self._bounded(read)
+
+    def put(self, digest: str, data: bytes) -> None:
+        """Write the file of a digest; raises whatever the file system raises."""
+
+        def write(watch: Watch, system: fsspec.AbstractFileSystem) -> None:
+            watch.has_begun.set()
+            system.pipe_file(self._path(digest), data)
+
+        self._bounded(write)
+
+    def _path(self, digest: str) -> str:
+        return f"{self._folder}/{FOLDER}/{digest}"
+
+    def _bounded(self, use: Callable[[Watch, fsspec.AbstractFileSystem], T]) -> T:
+        """Call a function with the file system. To set that up takes time too, before any server is asked."""
+        until = time.monotonic() + self._timeout_s
+        system = run_bounded(lambda _: self._connected(), self._timeout_s, self._timeout_s)
+        return run_bounded(lambda watch: use(watch, system), FIRST_S, max(0.0, until - time.monotonic()))
+
+    def _connected(self) -> fsspec.AbstractFileSystem:
+        """Return the file system; fsspec keeps one for each process, since none survives a fork."""
+        options = {"auto_mkdir": True} if self._scheme in ("file", "local") else {}
+        system = fsspec.filesystem(self._scheme, **options)
+        if hasattr(system, "connect"):
+            system.connect()  # else the first question pays for it: 0.2 s for S3
+        return system

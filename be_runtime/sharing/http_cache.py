@@ -1,0 +1,56 @@
+"""A remote cache on a web server: one GET or PUT for each entry."""
+
+from __future__ import annotations
+
+from be_toolchain.machine.http_exchange import HttpServer, exchange
+
+FOLDER = "be-1/ac"
+"""Folder of the entries below the URL. Servers for Bazel take files named by 64 digits in a folder ``ac``."""
+
+_MISSES = (404, 410)
+
+
+class HttpCache:
+    """Entries as files of a web server.
+
+    Parameters
+    ----------
+    server : HttpServer
+    timeout_s : float
+        Longest time of one exchange.
+    """
+
+    def __init__(self, server: HttpServer, timeout_s: float) -> None:
+        self._server, self._timeout_s = server, timeout_s
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others could read, and change, what goes over the network."""
+        return not self._server.is_tls and not self._server.is_local
+
+    def get(self, digest: str) -> bytes | None:
+        """Return the file of a digest, None if there is none.
+
+        Raises
+        ------
+        OSError, http.client.HTTPException, ValueError
+            The server does not answer as it should.
+        """
+        reply = exchange(self._server, "GET", f"{FOLDER}/{digest}", whole_s=self._timeout_s)
+        if reply.status in _MISSES:
+            return None
+        if reply.status != 200:
+            raise ValueError(reply.text)
+        return reply.body
+
+    def put(self, digest: str, data: bytes) -> None:
+        """Write the file of a digest.
+
+        Raises
+        ------
+        OSError, http.client.HTTPException, ValueError
+            The server does not take it.
+        """
+        reply = exchange(self._server, "PUT", f"{FOLDER}/{digest}", data, whole_s=self._timeout_s)
+        if not 200 <= reply.status < 300:
+            raise ValueError(reply.text)

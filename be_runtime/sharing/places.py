@@ -1,0 +1,51 @@
+"""The places that the settings name, opened at a miss of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from be_runtime.settings import Settings
+from be_runtime.sharing.entries import Shareable
+from be_runtime.sharing.exchange import Exchange
+from be_runtime.sharing.place import Place, Wanted
+from be_runtime.sharing.remote import name_remote, open_remote, open_signer, open_verifier
+from be_toolchain.machine.system import System
+
+
+def open_exchange(
+    share: Callable[[], Shareable],
+    name: str,
+    has_come: Callable[[], bool],
+    settings: Settings,
+    system: System,
+    say: Callable[[str], object],
+) -> Exchange | None:
+    """Open the places that may have an entry; None if there are none.
+
+    Parameters
+    ----------
+    share : callable
+        Returns the part of the entry that is shared; called only if there is a place.
+    name : str
+        Name for messages.
+    has_come : callable
+        Returns whether the entry is in this machine's cache by now.
+    settings : Settings
+    system : System
+    say : callable
+        Function that tells the user something.
+    """
+    source = name_remote(settings, system, say)
+    places: list[Place] = [*filter(None, (open_remote(source, settings, say),))]
+    if not places:
+        return None
+    shared = share()
+    return Exchange(
+        Wanted(shared.key, name, has_come),
+        shared,
+        places,
+        offers=settings.shares,
+        sign=open_signer(settings),
+        verify=open_verifier(source),
+        say=say,
+    )

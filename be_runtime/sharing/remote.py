@@ -1,0 +1,237 @@
+"""A remote cache as a place for entries: opened as settings say, asked within limits, left alone when it fails."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from be_runtime.errors import ArgumentError
+from be_runtime.settings import Settings
+from be_runtime.sharing.archive import Sign, Verify
+from be_runtime.sharing.http_cache import HttpCache
+from be_runtime.sharing.place import Wanted
+from be_toolchain.machine.http_exchange import parse_server
+from be_toolchain.machine.system import System
+from be_toolchain.settings.remote_source import RemoteSource, find_remote
+from be_toolchain.settings.table import RUNTIME
+from be_toolchain.terminal import printable_line, without_credentials
+
+Say = Callable[[str], object]
+
+_FAULTS, _REST_S = 2, 60.0
+"""After so many faults in a row the server is left alone for so long."""
+
+_LONGEST = 300
+"""Most characters of somebody else's message."""
+
+
+class Carrier(Protocol):
+    """The protocol of a remote cache. Both functions may raise anything, and take no longer than they were told."""
+
+    def get(self, digest: str) -> bytes | None:
+        """Return the file of a digest, None if there is none."""
+
+    def put(self, digest: str, data: bytes) -> None:
+        """Write the file of a digest."""
+
+
+class Health:
+    """The faults of a server in a row, of reading or of writing."""
+
+    def __init__(self) -> None:
+        self._faults, self._rests_until = 0, 0.0
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the server is left alone."""
+        return time.monotonic() < self._rests_until
+
+    def note(self, *, is_fault: bool) -> None:
+        """Count a fault, or forget those before an answer."""
+        self._faults = self._faults + 1 if is_fault else 0
+        if self._faults >= _FAULTS:
+            self._rests_until = time.monotonic() + _REST_S
+
+
+class Link(NamedTuple):
+    """The process's way to one remote cache."""
+
+    carrier: Carrier
+    reading: Health
+    writing: Health
+    said: set[str]
+    uploads: list[threading.Thread]
+
+
+class RemoteCache:
+    """A remote cache as a `Place`.
+
+    Parameters
+    ----------
+    source : RemoteSource
+    link : Link
+    say : callable
+        Function that tells the user of a fault; each is told once in a process.
+    writes : bool
+        Whether entries that are made here are put there.
+    timeout_s : float
+        Longest wait for uploads when the process ends.
+    """
+
+    def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
+        self.label = source.label
+        self._link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
+
+    def fetch(self, wanted: Wanted) -> bytes | None:
+        """See `Place.fetch`."""
+        found: list[bytes | None] = []
+        self._try("reading", self._link.reading, lambda: found.append(self._link.carrier.get(wanted.key.digest)))
+        return found[0] or None if found else None
+
+    def offer(self, wanted: Wanted, data: bytes) -> None:
+        """See `Place.offer`. The upload runs beside the load, and the process waits for it when it ends."""
+        if not self._writes or self._link.writing.is_resting:
+            return
+        put = functools.partial(self._link.carrier.put, wanted.key.digest, data)
+        thread = threading.Thread(target=self._try, args=("writing", self._link.writing, put), daemon=True)
+        uploads = self._link.uploads
+        if not uploads:
+            atexit.register(finish, uploads, self._timeout_s)
+        uploads[:] = [*filter(threading.Thread.is_alive, uploads), thread]
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads, or the process ends
+            uploads.remove(thread)
+
+    def abandon(self, wanted: Wanted, problem: str) -> None:
+        """See `Place.abandon`."""
+
+    def _try(self, what: str, health: Health, exchange: Callable[[], object]) -> None:
+        """Run an exchange, unless the server is left alone; tell of a fault."""
+        if health.is_resting:
+            return
+        try:
+            exchange()
+        except Exception as error:  # noqa: BLE001 - whatever a plug-in raises, a cache never fails a build
+            health.note(is_fault=True)
+            text = without_credentials(str(error)) if "://" in str(error) else str(error)
+            rest = f"; it is left alone for {_REST_S:g} s" if health.is_resting else ""
+            self._tell(f"{what} {self.label}: {printable_line(text)[:_LONGEST] or type(error).__name__}{rest}")
+        else:
+            health.note(is_fault=False)
+
+    def _tell(self, text: str) -> None:
+        tell_once(self._link.said, text, self._say)
+
+
+def tell_once(said: set[str], text: str, say: Say) -> None:
+    """Tell something that was not told yet."""
+    if text not in said:
+        said.add(text)
+        say(f"remote cache: {text}")
+
+
+def finish(uploads: list[threading.Thread], timeout_s: float) -> None:
+    """Wait for uploads, no longer than one may take."""
+    until = time.monotonic() + timeout_s
+    for thread in tuple(uploads):
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:
+    """Return the remote cache, and the keys, that settings name, in the environment or in files.
+
+    Raises
+    ------
+    PreferenceError
+        A file of settings is not valid.
+    """
+    source = find_remote(system, settings.remote_cache, settings.remote_cache_public_key)
+    if source.problem:
+        tell_once(_passed_over(), source.problem, say)
+    return source
+
+
+def open_remote(source: RemoteSource, settings: Settings, say: Say) -> RemoteCache | None:
+    """Open a remote cache; None if there is none.
+
+    Parameters
+    ----------
+    source : RemoteSource
+        Its URL, and the keys that sign its entries.
+    settings : Settings
+    say : callable
+        Function that tells the user something.
+
+    Raises
+    ------
+    ArgumentError
+        The URL means nothing, or a package for it is missing.
+    """
+    if not source.url:
+        return None
+    timeout_s = settings.remote_cache_timeout_s
+    link = _link(source.url, source.named_by, timeout_s)
+    if isinstance(link.carrier, HttpCache) and link.carrier.is_open:
+        signed = "" if source.keys else ", and send others, since no key is set"
+        tell_once(link.said, f"{source.label} is not encrypted: who is on the way can read entries{signed}", say)
+    writes = settings.remote_cache_write and source.may_write
+    return RemoteCache(source, link, say, writes=writes, timeout_s=timeout_s)
+
+
+def open_verifier(source: RemoteSource) -> Verify | None:
+    """Return the function that checks signatures; None if no key is set.
+
+    Raises
+    ------
+    ArgumentError
+        One is no key, or the package cryptography is missing.
+    """
+    if not source.keys:
+        return None
+    from be_runtime.sharing.signing import read_verifier
+
+    return read_verifier(source.keys, source.keys_named_by)
+
+
+def open_signer(settings: Settings) -> Sign | None:
+    """Return the function that signs entries, by the key that ``BE_REMOTE_CACHE_PRIVATE_KEY`` names.
+
+    Raises
+    ------
+    ArgumentError
+        It is no key, or the package cryptography is missing.
+    """
+    if settings.remote_cache_private_key is None:
+        return None
+    from be_runtime.sharing.signing import read_signer
+
+    return read_signer(settings.remote_cache_private_key, RUNTIME["remote_cache_private_key"].variable)
+
+
+@functools.lru_cache(maxsize=8)
+def _link(url: str, named_by: str, timeout_s: float) -> Link:
+    """Return the process's way to a remote cache, so that the next load knows of its faults."""
+    return Link(_carrier(url, named_by, timeout_s), Health(), Health(), set(), [])
+
+
+def _carrier(url: str, named_by: str, timeout_s: float) -> Carrier:
+    """Return the protocol for a URL."""
+    if not url.startswith(("http://", "https://")):
+        from be_runtime.sharing.fsspec_cache import FsspecCache
+
+        return FsspecCache(url, timeout_s)
+    try:
+        return HttpCache(parse_server(url), timeout_s)
+    except ValueError as error:
+        raise ArgumentError(f"{named_by} is {without_credentials(url)!r}: {error}") from None
+
+
+@functools.lru_cache(maxsize=1)
+def _passed_over() -> set[str]:
+    """Return what was told of projects' files in this process."""
+    return set()

@@ -1,7 +1,8 @@
 """The build cache: keys that can be compared, and entries that are validated before each use."""
 
+from be_runtime.cache.folder.guard import own_folder
 from be_runtime.cache.folder.key import CacheKey, make_key
-from be_runtime.cache.folder.location import CacheWarning, toolchain_dir, usable_cache_dir
+from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
 from be_runtime.cache.folder.lock import THIS_PROCESS
 from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.store import Entry, Store
@@ -20,7 +21,7 @@ __all__ = [
     "Recorded",
     "Store",
     "make_key",
+    "own_folder",
     "shadowing_paths",
-    "toolchain_dir",
     "usable_cache_dir",
 ]

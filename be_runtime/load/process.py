@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar, cast
 
-from be_runtime.cache import Store, toolchain_dir, usable_cache_dir
+from be_runtime.cache import Store, own_folder, usable_cache_dir
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.load import pipeline
 from be_runtime.load.module import CompiledModule
@@ -94,7 +94,7 @@ class Process:
             settings=settings,
             cache=Store(cache),
             module_store=Store(build_directory or cache),
-            record_dir=toolchain_dir(cache),
+            record_dir=Path(own_folder(str(cache)), "toolchain"),
             registry=self.registry,
             archs=_ALSO.get() or self._archs,
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from be_runtime.cache.folder.guard import find_base, own_folder, unusable
+from be_runtime.cache.folder.guard import find_base, unusable
 from be_runtime.errors import CacheError
 from be_toolchain.machine.folder_trust import against_libraries, distrust_own_part
 from be_toolchain.machine.store_paths import CACHE, usual_cache
@@ -60,11 +60,6 @@ def usable_cache_dir(
     if settings.cache_dir is not None:
         raise unusable(str(facts.path), problem)
     return _fall_back(facts.path, problem, (fallbacks or temporary_dirs)(), system, warn)
-
-
-def toolchain_dir(cache_dir: Path) -> Path:
-    """Return the part of a cache that belongs to the toolchain: its record and its store, see `guard.own_folder`."""
-    return Path(own_folder(str(cache_dir)), "toolchain")
 
 
 def temporary_dirs() -> tuple[Path, ...]:

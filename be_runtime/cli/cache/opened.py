@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.cache import CacheKey, Store, toolchain_dir, usable_cache_dir
+from be_runtime.cache import CacheKey, Store
 from be_runtime.cache.folder.guard import find_base
 from be_runtime.cache.upkeep.entries import EntryInfo, read_key
 from be_runtime.errors import ArgumentError
-from be_runtime.settings import Settings
-from be_toolchain.machine.system import LocalSystem
-from be_toolchain.terminal import say
+from be_runtime.load.process import PROCESS
+from be_runtime.load.session import Session
 
 KERNELS = ("module", "kernel", "numba-cuda", "host-kernel")
 """The kinds of what users load; entries of the other kinds save work in builds."""
@@ -28,28 +25,25 @@ class OpenCache(NamedTuple):
 
     Parameters
     ----------
-    folder : Path
-        Its folder, which need not exist.
-    settings : Settings
-        Settings of the environment.
+    session : Session
+        The session of a load in this environment.
     """
 
-    folder: Path
-    settings: Settings
+    session: Session
 
     @property
-    def kernels(self) -> Store:
-        """The store of modules, kernels and parts of them."""
-        return Store(self.folder)
+    def folder(self) -> Path:
+        """The cache's folder, which need not exist."""
+        return self.session.cache.root
 
     @property
-    def toolchain(self) -> Store:
-        """The store of what belongs to the toolchain."""
-        return Store(toolchain_dir(self.folder))
+    def stores(self) -> tuple[Store, Store]:
+        """The store of modules, kernels and parts of them, and that of what belongs to the toolchain."""
+        return self.session.cache, self.session.toolchain_store
 
     def stored(self, *, toolchain: bool) -> list[EntryInfo]:
         """List every entry, newest first, also those of the toolchain if they are asked for."""
-        stores = (self.kernels, self.toolchain) if toolchain else (self.kernels,)
+        stores = self.stores if toolchain else self.stores[:1]
         found = [info for store in stores for info in store.entries()]
         return sorted(found, key=lambda info: info.created_ns, reverse=True)
 
@@ -92,7 +86,7 @@ class OpenCache(NamedTuple):
         """Remove entries, and return those that were still there."""
         doomed = [*entries]
         removed = []
-        for store in (self.kernels, self.toolchain):
+        for store in self.stores:
             base = find_base(str(store.root))
             below = [info for info in doomed if info.path.startswith(f"{base}/")]
             removed += store.remove(below) if below else []
@@ -114,8 +108,7 @@ def open_cache() -> OpenCache:
     CacheError
         It can't be used.
     """
-    settings = Settings.from_environ(os.environ)
-    return OpenCache(usable_cache_dir(settings, LocalSystem(), warn=lambda text: say(text, sys.stderr)), settings)
+    return OpenCache(PROCESS.session())
 
 
 def key_of(info: EntryInfo) -> CacheKey | None:

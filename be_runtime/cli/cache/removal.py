@@ -14,11 +14,10 @@ from be_runtime.cli.cache.text import entry_json, many, now
 def prune(arguments: argparse.Namespace) -> Answer:
     """Remove what is old or too much, from each part of the cache."""
     cache = open_cache()
-    settings = cache.settings
+    settings = cache.session.settings
     size_mib = settings.cache_max_size_mib if arguments.max_size is None else arguments.max_size
     age_days = settings.cache_max_age_days if arguments.max_age is None else arguments.max_age
-    stores = (cache.kernels, cache.toolchain)
-    doomed = [beyond_limits(store.entries(), size_mib << 20, age_days, now_s=now()) for store in stores]
+    doomed = [beyond_limits(store.entries(), size_mib << 20, age_days, now_s=now()) for store in cache.stores]
     return _remove(cache, [info for infos in doomed for info in infos], is_dry=arguments.dry_run)
 
 
@@ -36,7 +35,7 @@ def clear(arguments: argparse.Namespace) -> Answer:
         return _remove(cache, cache.named(arguments.name, doomed), is_dry=arguments.dry_run)
     answer = _remove(cache, doomed, is_dry=arguments.dry_run)
     if not arguments.dry_run:
-        cache.kernels.clear()  # what killed builds left
+        cache.session.cache.clear()  # what killed builds left
     return answer
 
 

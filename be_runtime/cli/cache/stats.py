@@ -18,11 +18,12 @@ _USES = (("today", 1), ("this week", 7), ("this month", 30))
 def stats(_arguments: argparse.Namespace) -> Answer:
     """Count entries and bytes of each part of the cache; hits can't be counted, since a load writes nothing."""
     cache = open_cache()
-    limit = cache.settings.cache_max_size_mib << 20
-    parts = {"modules and kernels": cache.kernels, "toolchain": cache.toolchain}
-    counted = {name: _count([*store.entries()], limit) for name, store in parts.items()}
+    settings = cache.session.settings
+    limit = settings.cache_max_size_mib << 20
+    parts = zip(("modules and kernels", "toolchain"), cache.stores, strict=True)
+    counted = {name: _count([*store.entries()], limit) for name, store in parts}
     lines = [f"{cache.folder}", *(_part_text(name, part) for name, part in counted.items())]
-    data = {"folder": str(cache.folder), "limit_bytes": limit, "max_age_days": cache.settings.cache_max_age_days}
+    data = {"folder": str(cache.folder), "limit_bytes": limit, "max_age_days": settings.cache_max_age_days}
     return Answer("\n\n".join(lines), {**data, "parts": counted})
 
 

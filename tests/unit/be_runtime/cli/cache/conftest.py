@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import BuildOutput, Entry, Store, make_key, toolchain_dir
+from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.cli import main as cli
 
 Json = Callable[..., dict[str, Any]]
@@ -40,7 +40,7 @@ def put(cache: Path, header: Path) -> Callable[..., Entry]:
             (staging / "m.so").write_bytes(content)
             return BuildOutput(outputs=("m.so",), dependencies=(header,))
 
-        store = Store(toolchain_dir(cache) if kind == "handler" else cache)
+        store = Store(cache / "toolchain" if kind == "handler" else cache)
         fields = (("name", name), ("flags", flags), ("sources", sources), ("archs", ["sm_80", "sm_90"]))
         return store.get_or_build(make_key(kind, *fields), build)
 

@@ -10,6 +10,8 @@ from be_runtime.cli.answer import Answer
 
 COMMANDS = {
     "clear": ("removal", "clear"),
+    "export": ("carry", "export"),
+    "import": ("carry", "import_file"),
     "list": ("listing", "list_entries"),
     "path": ("listing", "path"),
     "prune": ("removal", "prune"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
@@ -16,7 +17,7 @@ def add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
         description="Work with the cache of compiled kernels.",
     )
     below = cache.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
-    for add in (_add_looks, _add_checks, _add_removals):
+    for add in (_add_looks, _add_checks, _add_removals, _add_carriers):
         add(below)
     return tuple(below.choices.values())
 
@@ -73,6 +74,32 @@ def _add_removals(commands: _Commands) -> None:
     _add_all(clear, "remove what belongs to the toolchain too")
     for parser in (prune, clear):
         parser.add_argument("--dry-run", action="store_true", help="say what would be removed")
+
+
+def _add_carriers(commands: _Commands) -> None:
+    """``export`` and ``import``."""
+    export = _add(
+        commands,
+        "export",
+        "write entries to a file for other machines",
+        "Write compiled modules and kernels to one file. A machine with the same compilers imports it, and compiles "
+        "none of them.",
+    )
+    export.add_argument("file", type=Path, metavar="FILE", help="the file to write")
+    export.add_argument("names", nargs="*", metavar="NAME", help="modules and kernels (default: all)")
+    imported = _add(
+        commands,
+        "import",
+        "read what export wrote",
+        "Keep the entries of a file for the next load that would compile them. Their code runs in your programs: "
+        "import only files that you trust.",
+    )
+    imported.add_argument("file", type=Path, metavar="FILE", help="a file that export wrote")
+    imported.add_argument(
+        "--public-key",
+        metavar="KEY",
+        help="the key, or a file with keys, that has to have signed it (default: BE_REMOTE_CACHE_PUBLIC_KEY)",
+    )
 
 
 def _add(commands: _Commands, name: str, short: str, long: str) -> argparse.ArgumentParser:

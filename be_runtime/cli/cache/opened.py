@@ -13,6 +13,7 @@ from be_runtime.cache.upkeep.entries import EntryInfo, read_key
 from be_runtime.errors import ArgumentError
 from be_runtime.load.process import PROCESS
 from be_runtime.load.session import Session
+from be_runtime.sharing.imported import Imported
 
 KERNELS = ("module", "kernel", "numba-cuda", "host-kernel")
 """The kinds of what users load; entries of the other kinds save work in builds."""
@@ -40,6 +41,11 @@ class OpenCache(NamedTuple):
     def stores(self) -> tuple[Store, Store]:
         """The store of modules, kernels and parts of them, and that of what belongs to the toolchain."""
         return self.session.cache, self.session.toolchain_store
+
+    @property
+    def imported(self) -> Imported:
+        """The imported archives."""
+        return Imported(self.folder)
 
     def stored(self, *, toolchain: bool) -> list[EntryInfo]:
         """List every entry, newest first, also those of the toolchain if they are asked for."""

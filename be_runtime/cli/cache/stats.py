@@ -22,9 +22,14 @@ def stats(_arguments: argparse.Namespace) -> Answer:
     limit = settings.cache_max_size_mib << 20
     parts = zip(("modules and kernels", "toolchain"), cache.stores, strict=True)
     counted = {name: _count([*store.entries()], limit) for name, store in parts}
+    sizes = [status.st_size for _, status in cache.imported.archives()]
     lines = [f"{cache.folder}", *(_part_text(name, part) for name, part in counted.items())]
+    if sizes:
+        lines.append(f"imported: {many(len(sizes), 'archive')}, {size_text(sum(sizes))}")
     data = {"folder": str(cache.folder), "limit_bytes": limit, "max_age_days": settings.cache_max_age_days}
-    return Answer("\n\n".join(lines), {**data, "parts": counted})
+    return Answer(
+        "\n\n".join(lines), {**data, "parts": counted, "imported": {"archives": len(sizes), "size_bytes": sum(sizes)}}
+    )
 
 
 def _count(entries: Sequence[EntryInfo], limit: int) -> dict[str, Any]:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
+from be_runtime.cache import Manifest
 from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cache.validity.examine import examine
 from be_runtime.cache.validity.lookup import NOT_CACHED
 from be_runtime.cli.answer import Answer
 from be_runtime.cli.cache.opened import key_of, open_cache
+from be_runtime.cli.cache.shared import share_of
 from be_runtime.cli.cache.show import manifest_of
 from be_runtime.cli.cache.text import ago, by, now
+from be_runtime.load.session import Session
+from be_runtime.sharing.archive import ArchiveError
+from be_runtime.sharing.entries import pack_entry
+from be_runtime.sharing.roots import unnamed_paths
 from be_toolchain.terminal import printable_line
 
 
@@ -20,7 +27,9 @@ def why(arguments: argparse.Namespace) -> Answer:
     cache = open_cache()
     info = cache.chosen(arguments.name)
     differs = _differences(info, cache.entries(everything=True))
-    problem = examine(info.path, manifest_of(info)).problem
+    manifest = manifest_of(info)
+    problem = examine(info.path, manifest).problem
+    elsewhere, paths = _elsewhere(info, manifest, cache.session)
     came = f"{'fetched' if info.made.source else 'built'} {ago(info.created_ns / 1e9, now())}"
     lines = [
         printable_line(f"{info.name} ({info.kind}) was {came} by {by(info.made)},"),
@@ -31,6 +40,7 @@ def why(arguments: argparse.Namespace) -> Answer:
     elif info.made.reason == NOT_CACHED:
         lines.append("no entry before it is left to compare with")
     lines.append(printable_line(f"the next load builds again: {problem}" if problem else "it is valid now"))
+    lines += [printable_line(elsewhere), *(f"  {printable_line(line)}" for line in paths)]
     return Answer(
         "\n".join(lines),
         {
@@ -41,8 +51,23 @@ def why(arguments: argparse.Namespace) -> Answer:
             "differs": list(differs),
             "is_valid": not problem,
             "problem_now": problem,
+            "elsewhere": elsewhere,
+            "paths_elsewhere": list(paths),
         },
     )
+
+
+def _elsewhere(info: EntryInfo, manifest: Manifest, session: Session) -> tuple[str, tuple[str, ...]]:
+    """Say which other machines can use an entry, and the paths that they need to have."""
+    try:
+        share = share_of(info, session)
+        pack_entry(Path(info.path), manifest, share)
+    except (ArchiveError, OSError) as problem:
+        return f"other machines can't use it: it {problem}", ()
+    paths = unnamed_paths(share.key)
+    if not paths:
+        return "other machines with the same components can use it", ()
+    return "other machines can use it only if they have the same paths:", paths
 
 
 def _differences(info: EntryInfo, newest_first: Sequence[EntryInfo]) -> tuple[str, ...]:

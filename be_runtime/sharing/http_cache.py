@@ -25,7 +25,7 @@ class HttpCache:
 
     @property
     def is_open(self) -> bool:
-        """Whether others could read, and change, what goes over the network."""
+        """True if others could read, and change, what goes over the network."""
         return not self._server.is_tls and not self._server.is_local
 
     def get(self, digest: str) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from be_runtime.settings import Settings
 from be_runtime.sharing.entries import Shareable
 from be_runtime.sharing.exchange import Exchange
 from be_runtime.sharing.imported import Imported
+from be_runtime.sharing.job import Job
 from be_runtime.sharing.place import Place, Wanted
 from be_runtime.sharing.remote import name_remote, open_remote, open_signer, open_verifier
+from be_runtime.xla.coordination import find_job_store
 from be_toolchain.machine.system import System
 
 
@@ -44,6 +47,8 @@ def open_exchange(
     imported = Imported(cache_dir)
     places: list[Place] = [imported] if imported.is_there else []
     places += filter(None, (open_remote(source, settings, say),))
+    job = _open_job(say, settings.compile_timeout_s, verbose=settings.verbose) if settings.cluster else None
+    places: list[Place] = [*filter(None, (job, open_remote(source, settings, say)))]
     if not places:
         return None
     shared = share()
@@ -56,3 +61,9 @@ def open_exchange(
         verify=open_verifier(source),
         say=say,
     )
+
+
+@functools.lru_cache(maxsize=2)
+def _open_job(say: Callable[[str], object], patience_s: float, *, verbose: bool) -> Job:
+    """Return the process's way to the others of its job, which remembers what it was asked for."""
+    return Job(find_job_store, say, say if verbose else lambda _: None, patience_s=patience_s)

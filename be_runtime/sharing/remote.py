@@ -47,7 +47,7 @@ class Health:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the server is left alone."""
+        """True while the server is left alone."""
         return time.monotonic() < self._rests_until
 
     def note(self, *, is_fault: bool) -> None:

@@ -22,7 +22,7 @@ _DEBUG_FLAG = re.compile(r"-g(gdb|dwarf)?[-\d]*|-G|-lineinfo|--device-debug|--ge
 """Flags by which compiled code names the folders of its sources."""
 
 
-_OWN_PATH = re.compile(r"(?<![\w>.])/(?!usr/|lib|bin/|sbin/|etc/|opt/)[\w.+-]+/")
+_OWN_PATH = re.compile(r"(?:^--?[A-Za-z]+|(?<![\w>.]))/(?!usr/|lib|bin/|sbin/|etc/|opt/)[\w.+-]+/")
 """A path that is not below a folder that all machines have."""
 
 _AUTHORS = ("sources", "source", "expression")
@@ -115,7 +115,8 @@ def movable_key(key: CacheKey, roots: Roots) -> CacheKey:
         if label == "cflags" and texts[: len(own)] == own:
             texts = texts[len(own) :]
         if label == "toolchain":  # a component is its version and its path
-            return [" ".join(map(roots.name, text.split(" "))) for text in texts]
+            parts = (text.partition(" ") if text[:1].isdigit() else ("", "", text) for text in texts)
+            return [f"{version}{space}{roots.name(path)}" for version, space, path in parts]
         return [roots.name(text) for text in texts]
 
     return key.with_texts(named)

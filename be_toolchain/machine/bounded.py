@@ -64,8 +64,8 @@ def run_bounded(function: Callable[[Watch], T], first_s: float, whole_s: float) 
     def run() -> None:
         try:
             results.append(function(watch))
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
-            errors.append(error)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+            errors.append(error if isinstance(error, Exception) else RuntimeError(repr(error)))
         finally:
             watch.has_begun.set()
 
@@ -76,10 +76,10 @@ def run_bounded(function: Callable[[Watch], T], first_s: float, whole_s: float) 
         if not watch.has_begun.wait(min(first_s, whole_s)):
             raise TimeoutError(f"no answer within {min(first_s, whole_s):g} s")
         thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            raise TimeoutError(f"not done within {whole_s:g} s")
     finally:
         watch.leave()
     if errors:
         raise errors[0]
-    if not results:
-        raise TimeoutError(f"not done within {whole_s:g} s")
     return results[0]

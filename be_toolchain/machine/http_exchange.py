@@ -42,7 +42,7 @@ class HttpServer(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine."""
+        """True if it is this machine."""
         return self.host in ("localhost", "127.0.0.1", "::1")
 
 

@@ -15,6 +15,7 @@ from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.errors import BuildError
 from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Kernel, KernelImage, content_id
 from be_runtime.load.find_or_build import find_or_build, shareable
+from be_runtime.load.identity import Field
 from be_runtime.load.pipeline import say_output, say_waiting, use_entry
 from be_runtime.load.session import Session
 from be_runtime.settings import require_jit
@@ -60,12 +61,12 @@ class Origin(NamedTuple):
     folders : tuple of Path
         Folders in which the author's headers are searched, in order.
     compilers : callable
-        Returns what the compilers are by content, where the cache's key has their paths.
+        Returns fields that say what the compilers are by content; the cache's key has their paths in ``compilers``.
     """
 
     key: CacheKey
     folders: tuple[Path, ...] = ()
-    compilers: Callable[[], Sequence[str]] = tuple
+    compilers: Callable[[], tuple[Field, ...]] = tuple
 
 
 def obtain_kernel(
@@ -112,8 +113,8 @@ def obtain_kernel(
 
 def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
     """Return the part of a kernel's entry that other machines can use."""
-    compilers = make_key(key.kind, ("compilers", [*origin.compilers()]))
-    fields = {**dict(key.fields), **dict(origin.key.fields), **dict(compilers.fields)}
+    contents = make_key(key.kind, ("compilers", ""), *origin.compilers())
+    fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
     return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, folders=origin.folders)
 
 

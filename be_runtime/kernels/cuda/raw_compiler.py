@@ -71,11 +71,12 @@ def _compiler_files(session: Session) -> list[str]:
     return found or [part for pair in _toolchain(session).key_fields() for part in pair]
 
 
-def _compiler_contents(session: Session) -> list[str]:
-    """Describe the compilers in `raw_key` by their contents."""
-    found = map(str, _candidates(session.system))
-    contents = [record_file(path, path).sha256 for path in found]
-    return contents or [part for pair in _toolchain(session).key_fields() for part in pair]
+def _compiler_contents(session: Session) -> tuple[Field, ...]:
+    """Return fields for the compilers in `raw_key` by their contents."""
+    contents = [record_file(path, path).sha256 for path in map(str, _candidates(session.system))]
+    if contents:
+        return (("nvrtc", contents),)
+    return (("toolchain", [part for pair in _toolchain(session).key_fields() for part in pair]),)
 
 
 def _fields(kernel: RawKernel, archs: Sequence[Arch]) -> tuple[Field, ...]:

@@ -13,8 +13,8 @@ import be_runtime
 from be_runtime import BeRuntimeError, BuildError
 from be_runtime.cache import Store
 from be_runtime.load import pipeline
-from be_runtime.load.session import Session
 from be_runtime.load.registry import Registry
+from be_runtime.load.session import Session
 from be_runtime.request.arguments import cuda_request, inline_units, load_options
 from be_runtime.settings import Settings
 from be_toolchain.errors import ArchError, CudaNotFoundError, ToolchainError

@@ -1,0 +1,109 @@
+"""Jobs of jax.distributed on this machine: processes that run a program and print an object of JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.runtime import ROOT, environment
+
+
+class JobUnderTest:
+    """The processes of a job, by their numbers.
+
+    Parameters
+    ----------
+    program : str
+        A module that is run with the process's number, their count, a port, and the process's own arguments.
+    arguments : sequence of sequence of str
+        For each process its own.
+    variables : sequence of mapping, optional
+        For each process its own.
+    """
+
+    def __init__(
+        self, program: str, arguments: Sequence[Sequence[str]], variables: Sequence[Mapping[str, str]] = ()
+    ) -> None:
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        count = len(arguments)
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", program, *map(str, (number, count, port)), *arguments[number]],
+                cwd=ROOT,
+                env=environment(
+                    TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", **(variables[number] if variables else {})
+                ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(count)
+        ]
+
+    def answers(self, *numbers: int, patience_s: float = 120.0) -> list[dict[str, Any]]:
+        """What processes print, in the order of their numbers: all of them, if none is named."""
+        deadline = time.monotonic() + patience_s
+        chosen = [self.processes[number] for number in numbers] if numbers else self.processes
+        return [_answer(process, deadline - time.monotonic()) for process in chosen]
+
+    def end(self) -> None:
+        """Kill all."""
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.communicate()
+
+
+@contextlib.contextmanager
+def running(
+    program: str, arguments: Sequence[Sequence[str]], variables: Sequence[Mapping[str, str]] = ()
+) -> Generator[JobUnderTest]:
+    """A job that ends with the block."""
+    job = JobUnderTest(program, arguments, variables)
+    try:
+        yield job
+    finally:
+        job.end()
+
+
+def wait_for(folder: Path, pattern: str, patience_s: float = 60.0) -> Path:
+    """The first file of a pattern that processes make."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        found = sorted(folder.glob(pattern))
+        if found and found[0].read_text():
+            return found[0]
+        time.sleep(0.01)
+    raise AssertionError(f"no {pattern} came in {patience_s} s")
+
+
+def stop_for(pid: int, seconds: float) -> None:
+    """Stop a process as a debugger does, and wake it."""
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGCONT)
+
+
+def _answer(process: subprocess.Popen[str], patience_s: float) -> dict[str, Any]:
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        line = process.stdout.readline() if selector.select(max(0.0, patience_s)) else ""
+    if not line:
+        process.kill()
+        raise AssertionError(f"a process said nothing: {process.communicate()[1][-3000:]}")
+    found: dict[str, Any] = json.loads(line)
+    return found

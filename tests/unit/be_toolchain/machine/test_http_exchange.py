@@ -1,0 +1,156 @@
+"""Exchanges with servers that fail: never a wrong file, and never longer than allowed."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from be_toolchain.machine.bounded import run_bounded
+from be_toolchain.machine.http_exchange import FIRST_S, HttpReply, exchange, parse_server
+from tests.support.faulty_server import FAULTS, GOOD, FaultyServer, closed_port, faulty_server, full_backlog
+
+WHOLE_S = 0.4
+SLACK_S = 3.0
+"""A bound is checked, not a speed: other processes have the machine as well."""
+
+FAULT = (OSError, http.client.HTTPException, ValueError)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultyServer]:
+    with faulty_server() as found:
+        yield found
+
+
+def get(url: str, whole_s: float = WHOLE_S) -> HttpReply:
+    return exchange(parse_server(url), "GET", "name", whole_s=whole_s)
+
+
+def test_a_file_is_got_and_a_missing_one_is_an_answer(server: FaultyServer):
+    assert get(f"{server.url}/good", 10) == HttpReply(200, "200 OK", GOOD)
+    assert get(f"{server.url}/miss", 10) == HttpReply(404, "404 Not Found", b"")
+    assert exchange(parse_server(f"{server.url}/good/"), "PUT", "a/b", GOOD, whole_s=10).status == 200
+    assert server.asked[-1] == ("PUT", "/good/a/b", "")
+
+
+@pytest.mark.parametrize("how", FAULTS)
+def test_a_fault_is_an_error_within_the_limit(server: FaultyServer, how: str):
+    began = time.monotonic()
+    try:
+        reply = get(f"{server.url}/{how}")
+    except FAULT as error:
+        assert FAULTS[how] in f"{type(error).__name__} {error}"
+    else:
+        assert (reply.body, reply.text[:3]) == (b"", FAULTS[how])
+    assert time.monotonic() - began < WHOLE_S + SLACK_S
+
+
+@pytest.mark.parametrize("how", ["silent", "drip_head", "hangs_up", "redirect"])
+def test_a_fault_of_an_upload_is_an_error_within_the_limit(server: FaultyServer, how: str):
+    began = time.monotonic()
+    with pytest.raises(FAULT):
+        exchange(parse_server(f"{server.url}/{how}"), "PUT", "name", bytes(1 << 24), whole_s=WHOLE_S)
+    assert time.monotonic() - began < WHOLE_S + SLACK_S
+
+
+def test_a_redirect_is_named_and_not_followed(server: FaultyServer):
+    server.asked.clear()
+    with pytest.raises(ValueError, match=f"it leads to '{server.url}/good'"):
+        get(f"{server.url}/redirect", 10)
+    assert [path for _, path, _ in server.asked] == ["/redirect/name"]
+
+
+def test_where_nobody_answers():
+    with pytest.raises(ConnectionRefusedError):
+        get(closed_port())
+    with full_backlog() as url, pytest.raises(TimeoutError):
+        get(url)
+
+
+@pytest.mark.parametrize("how", ["silent", "drip_head"])
+def test_the_first_byte_has_a_limit_of_its_own(server: FaultyServer, how: str):
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=f"no answer within {FIRST_S:g} s"):
+        get(f"{server.url}/{how}", 60)
+    assert FIRST_S <= time.monotonic() - began < FIRST_S + SLACK_S
+
+
+def test_the_look_up_of_a_name_counts():
+    asked, over = threading.Event(), threading.Event()
+
+    def connect(_address: tuple[str, int], _timeout_s: float) -> socket.socket:
+        asked.set()
+        over.wait(60)
+        raise OSError("late")
+
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        exchange(parse_server("https://slow.example.org"), "GET", "x", whole_s=WHOLE_S, connect=connect)
+    assert asked.is_set()
+    assert time.monotonic() - began < WHOLE_S + SLACK_S
+    over.set()
+
+
+def test_who_waits_no_more_ends_what_the_thread_does(server: FaultyServer):
+    """A server that drips for ever would keep a thread for ever, and the file that it writes."""
+    before = threading.active_count()
+    with pytest.raises(TimeoutError):
+        get(f"{server.url}/drip_body")
+    until = time.monotonic() + SLACK_S
+    while any(thread.name == "be-bounded" for thread in threading.enumerate()) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not [thread for thread in threading.enumerate() if thread.name == "be-bounded"], before
+
+
+def test_a_socket_that_comes_when_nobody_waits_any_more_is_not_used(server: FaultyServer):
+    over, connected = threading.Event(), []
+
+    def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        over.wait(60)
+        connected.append(socket.create_connection(address, timeout_s))
+        return connected[0]
+
+    server.asked.clear()
+    with pytest.raises(TimeoutError):
+        exchange(parse_server(f"{server.url}/good"), "GET", "late", whole_s=0.05, connect=connect)
+    over.set()
+    until = time.monotonic() + SLACK_S
+    while not (connected and connected[0].fileno() == -1) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert connected[0].fileno() == -1
+    assert server.asked == []
+
+
+def test_a_function_that_ends_the_thread_is_a_fault():
+    def leaves(_watch: object) -> None:
+        raise SystemExit
+
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        run_bounded(leaves, 1, 1)
+
+
+def test_credentials_go_into_a_header(server: FaultyServer):
+    url = server.url.replace("://", "://ci:p%40ss@")
+    get(f"{url}/good", 10)
+    assert server.asked[-1] == ("GET", "/good/name", "Basic Y2k6cEBzcw==")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://", "https:///x", "ftp://h", "https://h:port/", "https://h/?a", "https://h/#a", "https://h/ü"]
+)
+def test_what_is_no_server(url: str):
+    with pytest.raises(ValueError):
+        parse_server(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local"),
+    [("http://localhost", True), ("http://[::1]:80", True), ("http://127.0.0.1", True), ("http://127.evil.org", False)],
+)
+def test_this_machine(url: str, is_local: bool):
+    assert parse_server(url).is_local == is_local

@@ -45,10 +45,9 @@ def open_exchange(
     """
     source = name_remote(settings, system, say)
     imported = Imported(cache_dir)
-    places: list[Place] = [imported] if imported.is_there else []
-    places += filter(None, (open_remote(source, settings, say),))
     job = _open_job(say, settings.compile_timeout_s, verbose=settings.verbose) if settings.cluster else None
-    places: list[Place] = [*filter(None, (job, open_remote(source, settings, say)))]
+    places: list[Place] = [imported] if imported.is_there else []
+    places += filter(None, (job, open_remote(source, settings, say)))
     if not places:
         return None
     shared = share()

@@ -17,7 +17,7 @@ def add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
         description="Work with the cache of compiled kernels.",
     )
     below = cache.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
-    for add in (_add_looks, _add_checks, _add_removals, _add_carriers):
+    for add in (_add_looks, _add_checks, _add_removals, _add_carriers, _add_keys):
         add(below)
     return tuple(below.choices.values())
 
@@ -100,6 +100,20 @@ def _add_carriers(commands: _Commands) -> None:
         metavar="KEY",
         help="the key, or a file with keys, that has to have signed it (default: BE_REMOTE_CACHE_PUBLIC_KEY)",
     )
+
+
+def _add_keys(commands: _Commands) -> None:
+    """``keygen`` and ``sign``."""
+    keygen = _add(
+        commands,
+        "keygen",
+        "make a pair of keys",
+        "Make a key that signs entries, in a file, and print the public key that checks them.",
+    )
+    keygen.add_argument("--out", type=Path, metavar="FILE", help="the private key's file (default: be-cache.key)")
+    sign = _add(commands, "sign", "sign a file of entries", "Sign what export wrote, or one file of a remote cache.")
+    sign.add_argument("file", type=Path, metavar="FILE", help="the file, which is replaced by a signed one")
+    sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="the private key's file")
 
 
 def _add(commands: _Commands, name: str, short: str, long: str) -> argparse.ArgumentParser:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cli import cache_keys
 from be_runtime.errors import ArgumentError
 from be_runtime.sharing.archive import ArchiveError, Head, pack, unpack
 
 signing = pytest.importorskip("be_runtime.sharing.signing", exc_type=ArgumentError)
+cache_keys = pytest.importorskip("be_runtime.cli.cache.keys", exc_type=ArgumentError)
 HEAD = Head("digest", "module", "name", (("a", 3, ""),), (), (), (), "host", 1.0)
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from be_runtime.cli.cache.grammar import add_cache
+from be_runtime.cli.cache.cache_parser import add_cache
 from be_toolchain import __version__
 from be_toolchain.cli.parser import Parser
 

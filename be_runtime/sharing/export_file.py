@@ -74,7 +74,7 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
             for member in members:
                 if member.filename != _MARK:
                     yield _read(opened, member, verify, path)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except (OSError, zipfile.BadZipFile, RuntimeError, EOFError) as error:
         raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 

@@ -33,7 +33,7 @@ class Imported:
 
     @property
     def is_there(self) -> bool:
-        """Whether anything was imported."""
+        """True if anything was imported."""
         return self.folder.is_dir()
 
     def fetch(self, wanted: Wanted) -> bytes | None:

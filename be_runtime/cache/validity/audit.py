@@ -10,7 +10,7 @@ from be_runtime.cache.validity.manifest import Manifest
 
 
 class Audit(NamedTuple):
-    """What was found out about an entry.
+    """Findings about an entry.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cli.answer import Answer, size_text
 from be_runtime.cli.cache.opened import KERNELS, OpenCache, key_of, open_cache
 from be_runtime.cli.cache.shared import share_of
-from be_runtime.cli.cache.show import manifest_of
+from be_runtime.cli.cache.show_entry import manifest_of
 from be_runtime.cli.cache.text import SHORT, many, with_progress
 from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.load.find_or_build import say

@@ -16,10 +16,10 @@ COMMANDS = {
     "list": ("listing", "list_entries"),
     "path": ("listing", "path"),
     "prune": ("removal", "prune"),
-    "show": ("show", "show"),
+    "show": ("show_entry", "show"),
     "sign": ("keys", "sign"),
     "stats": ("stats", "stats"),
-    "verify": ("verify", "verify"),
+    "verify": ("verify_entries", "verify"),
     "why": ("why", "why"),
 }
 """The module and the function of each command."""

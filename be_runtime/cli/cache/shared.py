@@ -1,4 +1,4 @@
-"""What other machines can use of an entry in the cache, by its kind."""
+"""The part of an entry in the cache that other machines can use, by its kind."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from be_runtime.cache.validity.lookup import NOT_CACHED
 from be_runtime.cli.answer import Answer
 from be_runtime.cli.cache.opened import key_of, open_cache
 from be_runtime.cli.cache.shared import share_of
-from be_runtime.cli.cache.show import manifest_of
+from be_runtime.cli.cache.show_entry import manifest_of
 from be_runtime.cli.cache.text import ago, by, now
 from be_runtime.load.session import Session
 from be_runtime.sharing.archive import ArchiveError

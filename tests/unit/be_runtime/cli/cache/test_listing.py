@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,8 @@ import pytest
 
 from be_runtime.cache import Entry
 from be_runtime.cli import main as cli
+from be_runtime.cli.cache.command import COMMANDS
+from be_runtime.cli.parser import build_parser
 
 Put = Callable[..., Entry]
 Told = Callable[..., dict[str, Any]]
@@ -107,3 +111,10 @@ def test_the_commands_command_is_required(capsys: pytest.CaptureFixture[str]):
         cli.main(["cache"])
     assert left.value.code == 64
     assert "required: COMMAND" in capsys.readouterr().err
+
+
+def test_the_page_shows_every_command():
+    page = (Path(__file__).parents[5] / "docs" / "caching.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^python -m be_runtime (cache .*)", page, re.MULTILINE)
+    shown = [build_parser().parse_args(shlex.split(line, comments=True)).subcommand for line in lines]
+    assert sorted(shown) == sorted(COMMANDS)

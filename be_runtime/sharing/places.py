@@ -45,9 +45,12 @@ def open_exchange(
     """
     source = name_remote(settings, system, say)
     imported = Imported(cache_dir)
-    job = _open_job(say, settings.compile_timeout_s, verbose=settings.verbose) if settings.cluster else None
     places: list[Place] = [imported] if imported.is_there else []
-    places += filter(None, (job, open_remote(source, settings, say)))
+    if settings.cluster:
+        places.append(_open_job(say, settings.compile_timeout_s, verbose=settings.verbose))
+    remote = open_remote(source, settings, say)
+    if remote is not None:
+        places.append(remote)
     if not places:
         return None
     shared = share()

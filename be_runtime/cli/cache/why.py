@@ -75,7 +75,6 @@ def _differences(info: EntryInfo, newest_first: Sequence[EntryInfo]) -> tuple[st
     if info.made.reason != NOT_CACHED:
         return ()
     older = [other for other in newest_first if other.created_ns < info.created_ns]
-    siblings = (other for other in older if (other.kind, other.name) == (info.kind, info.name))
-    before = next((other for other in siblings if other.digest != info.digest), None)
+    before = next((other for other in older if (other.kind, other.name) == (info.kind, info.name)), None)
     keys = key_of(info), before and key_of(before)
     return keys[1].explain(keys[0]) if keys[0] and keys[1] else ()

@@ -124,7 +124,13 @@ def test_a_folder_that_cannot_be_looked_into_is_no_defect(tmp_path: Path, below:
 def test_the_doctor_counts_the_cache_and_names_the_remote():
     machine = MemorySystem(environ={"BE_CACHE_DIR": "/c", "BE_REMOTE_CACHE": "https://ada:secret@x.org/k"})
     entry = f"/c/kernels-v1/ab/{'ab' * 32}"
-    for path in (f"{entry}/1-2/m.so", f"{entry}/1-2/manifest.json", f"{entry}/3-4/m.so", f"{entry}.lock", "/c/x/y/z/w"):
+    for path in (
+        f"{entry}/1-2/m.so",
+        f"{entry}/1-2/manifest.json",
+        f"{entry}/3-4/m.so",
+        f"{entry}.lock",
+        "/c/kernels-v1/staging/x/build/m.so",
+    ):
         machine.write(path, "x" * 2**19)
     assert probe_surroundings(machine).cached == (2, 3 * 2**19, 4096)
     lines = {each.subject: each.message for each in examine_machine(machine).findings}

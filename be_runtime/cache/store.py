@@ -10,7 +10,7 @@ import fcntl
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -147,6 +147,14 @@ class Store(NamedTuple):
         base = find_base(str(self.root))
         with cache_errors(base):
             return clear(base, name)
+
+    def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
+        """Remove entries, and return those that were still there."""
+        from be_runtime.cache.upkeep.entries import remove
+
+        base = find_base(str(self.root))
+        with cache_errors(base):
+            return remove(base, entries)
 
     def entries(self) -> Iterator[EntryInfo]:
         """Iterate over all entries, valid or not, in no particular order."""

@@ -161,7 +161,8 @@ def _find(
         say(f"{request.name}: from the cache, {entry.path}")
     elif verbose and entry.reason:
         differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
-        say(f"{request.name}: built, since {entry.reason}{differs}")
+        source = entry.manifest.made.source
+        say(f"{request.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
     return entry
 
 

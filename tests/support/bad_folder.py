@@ -114,15 +114,15 @@ class BadFolder:
         return self.backing + path
 
     @faulty
-    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
-        status = os.lstat(self._at(path)) if fh is None else os.fstat(fh)
+    def getattr(self, path: str, handle: Any = None) -> dict[str, int]:
+        status = os.lstat(self._at(path)) if handle is None else os.fstat(handle.fh)
         ahead_ns = int(self.rules().clock_s * 1e9)
         names = ("st_mode", "st_nlink", "st_size", "st_uid", "st_gid", "st_ino", "st_blocks")
         times = {f"st_{kind}": getattr(status, f"st_{kind}_ns") + ahead_ns for kind in ("atime", "mtime", "ctime")}
         return {name: getattr(status, name) for name in names} | times
 
     @faulty
-    def readdir(self, path: str, _fh: int) -> list[tuple[str, dict[str, int], int]]:
+    def readdir(self, path: str, _handle: Any) -> list[tuple[str, dict[str, int], int]]:
         until, rows = self.listed.get(path, (0.0, []))
         if until < time.monotonic():
             with os.scandir(self._at(path)) as items:
@@ -174,48 +174,50 @@ class BadFolder:
         os.utime(self._at(path), ns=ours, follow_symlinks=False)
 
     @faulty
-    def open(self, path: str, flags: int) -> int:
-        return os.open(self._at(path), flags & ~os.O_APPEND)  # the kernel says where to write
+    def open(self, path: str, handle: Any) -> None:
+        handle.fh = os.open(self._at(path), handle.flags & ~os.O_APPEND)  # the kernel says where to write
 
     @faulty
-    def create(self, path: str, mode: int, flags: int) -> int:
-        return os.open(self._at(path), (flags & ~os.O_APPEND) | os.O_CREAT, mode)
+    def create(self, path: str, mode: int, handle: Any) -> None:
+        handle.fh = os.open(self._at(path), (handle.flags & ~os.O_APPEND) | os.O_CREAT, mode)
 
     @faulty
-    def read(self, _path: str, size: int, offset: int, fh: int) -> bytes:
-        return os.pread(fh, size, offset)
+    def read(self, _path: str, size: int, offset: int, handle: Any) -> bytes:
+        return os.pread(handle.fh, size, offset)
 
     @faulty
-    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+    def write(self, path: str, data: bytes, offset: int, handle: Any) -> int:
         rules = self.rules()
         if rules.space is not None and self._written + len(data) > rules.space:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if rules.only in path and len(data) > 1 and self.happens(rules.short_write):
+        # What a program has mapped is written by the kernel, which takes half a page for a whole one.
+        is_meant = rules.only in path and len(data) > 1 and not handle.writepage
+        if is_meant and self.happens(rules.short_write):
             data = data[: len(data) // 2]
         self._written += len(data)
-        return os.pwrite(fh, data, offset)
+        return os.pwrite(handle.fh, data, offset)
 
     @faulty
-    def truncate(self, path: str, size: int, fh: int | None = None) -> None:
-        os.truncate(self._at(path) if fh is None else fh, size)
+    def truncate(self, path: str, size: int, handle: Any = None) -> None:
+        os.truncate(self._at(path) if handle is None else handle.fh, size)
 
     @faulty
-    def fsync(self, _path: str, _is_data: int, fh: int) -> None:
-        os.fsync(fh)
+    def fsync(self, _path: str, _is_data: int, handle: Any) -> None:
+        os.fsync(handle.fh)
 
     @faulty
-    def release(self, _path: str, fh: int) -> None:
-        os.close(fh)
+    def release(self, _path: str, handle: Any) -> None:
+        os.close(handle.fh)
 
     def statfs(self, _path: str) -> dict[str, int]:
         found = os.statvfs(self.backing)
         return {name: value for name in dir(found) if name.startswith("f_") and (value := getattr(found, name)) >= 0}
 
-    def _flock(self, _path: str, fh: int, operation: int) -> None:
+    def _flock(self, _path: str, handle: Any, operation: int) -> None:
         if self.first.flock != "works":
             code = getattr(errno, self.first.flock)
             raise OSError(code, os.strerror(code))
-        fcntl.flock(fh, operation)
+        fcntl.flock(handle.fh, operation)
 
 
 def main(backing: str, mount: str, rules_file: str) -> None:
@@ -225,7 +227,7 @@ def main(backing: str, mount: str, rules_file: str) -> None:
     folder = BadFolder(backing, rules_file)
     late = {f"{kind}_timeout": folder.first.late_s for kind in ("entry", "negative", "attr")}
     os.umask(0)
-    FUSE(folder, mount, foreground=True, use_ino=True, fsname="bad_folder", **late)
+    FUSE(folder, mount, raw_fi=True, foreground=True, use_ino=True, fsname="bad_folder", **late)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ class Worker:
             value, built = self._real(number) if what == "real" else self._quick(number)
         except (BuildError, CacheError, LoadError) as error:
             text = getattr(error, "first_error", "") or error.message
-            return f"{type(error).__name__}: {' '.join(text.replace(self.plan.cache, 'CACHE').split())[:300]}"
+            return f"{type(error).__name__}: {' '.join(text.replace(self.plan.cache, 'CACHE').split())[:500]}"
         except Exception as error:  # noqa: BLE001 - it is reported
             return f"other {traceback.format_exc()}"
         possible = self.headers.values(number)[max(0, before - 2) :]

@@ -42,13 +42,14 @@ class Mount:
         path.mkdir()
         self.change()
         argv = (sys.executable, "-m", "tests.support.bad_folder", str(backing), str(path), str(self._file))
-        self._server = subprocess.Popen(argv, env=environment(), stderr=subprocess.PIPE, text=True)
+        said = path.with_suffix(".said")
+        with said.open("w") as stderr:
+            self._server = subprocess.Popen(argv, env=environment(), stderr=stderr)
         give_up = time.monotonic() + _STARTS_WITHIN_S
         while not os.path.ismount(path):
             if self._server.poll() is not None or time.monotonic() > give_up:
                 self.close()
-                assert self._server.stderr is not None
-                pytest.skip(f"FUSE can't be used: {' '.join(self._server.stderr.read().split())[-300:]}")
+                pytest.skip(f"FUSE can't be used: {' '.join(said.read_text().split())[-300:]}")
             time.sleep(0.02)
 
     def change(self, **rules: Any) -> None:

@@ -25,8 +25,8 @@ from tests.support.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Work
 __all__ = ["bad_mount"]
 
 FORM = os.environ.get("BE_FAULTS", "")
-LOADS = {"": 40, "minutes": 200, "full": 2500}[FORM]
-REAL = {"": 0.05, "minutes": 0.1, "full": 0.1}[FORM]
+LOADS = {"": 40, "minutes": 100, "full": 1000}[FORM]
+REAL = 0.05
 pytestmark = pytest.mark.timeout(7200 if FORM else 300)
 
 LOCKS: dict[str, dict[str, Any]] = {

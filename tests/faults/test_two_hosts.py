@@ -51,9 +51,7 @@ def _host(tmp_path: Path, name: str, *argv: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.needs("unshare", "hostname")
-def test_hosts_give_what_their_headers_say(
-    tmp_path: Path, bad_mount: MakeMount, record_property: Any, *, fails: bool
-):
+def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount, record_property: Any, *, fails: bool):
     tried = subprocess.run(
         _host(tmp_path, "try", "cat", "/proc/sys/kernel/hostname"), capture_output=True, text=True, check=False
     )

@@ -1,7 +1,7 @@
-"""A folder that misbehaves as network file systems do, by FUSE: `python -m tests.support.bad_folder BACKING MOUNT RULES`.
+"""A folder that misbehaves as network file systems do, by FUSE: `python -m tests.support.bad_folder BACKING MOUNT FILE`.
 
-What is in BACKING is seen at MOUNT. Two mounts of one folder are two machines. RULES is a file of JSON, read again when
-it changes; `Rules` says what may be in it.
+What is in BACKING is seen at MOUNT. Two mounts of one folder are two machines. FILE has the `Rules` as JSON; it is read
+again when it changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
@@ -50,8 +50,8 @@ class Rules(NamedTuple):
 
     late_s: float = 0.0
     flock: str = "works"
-    fails: dict[str, tuple[str, float]] = {}
-    lost: dict[str, float] = {}
+    fails: Mapping[str, tuple[str, float]] = {}
+    lost: Mapping[str, float] = {}
     short_write: float = 0.0
     space: int | None = None
     clock_s: float = 0.0
@@ -93,6 +93,7 @@ class BadFolder:
         self.backing, self._file = backing, rules_file
         self.listed: dict[str, tuple[float, list[tuple[str, dict[str, int], int]]]] = {}
         self._seen, self._rules, self._lock = -1, Rules(), threading.Lock()
+        self._written, self._dice = 0, random.Random()  # noqa: S311 - faults, no secrets
         self.first = self.rules()
         if self.first.flock != "local":  # without the operation, the kernel locks for this mount alone
             self.flock = self._flock
@@ -103,7 +104,8 @@ class BadFolder:
             if changed != self._seen:
                 with open(self._file, encoding="utf-8") as file:
                     self._rules = Rules(**json.load(file))
-                self._seen, self._written, self._dice = changed, 0, random.Random(self._rules.seed)  # noqa: S311 - faults, no secrets
+                self._seen, self._written = changed, 0
+                self._dice.seed(self._rules.seed)
             return self._rules
 
     def happens(self, rate: float) -> bool:
@@ -170,8 +172,8 @@ class BadFolder:
     @faulty
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> None:
         ahead_ns = int(self.rules().clock_s * 1e9)
-        ours = (times[0] - ahead_ns, times[1] - ahead_ns) if times else None
-        os.utime(self._at(path), ns=ours, follow_symlinks=False)
+        ours = [when - ahead_ns for when in times or [time.time_ns() + ahead_ns] * 2]
+        os.utime(self._at(path), ns=(ours[0], ours[1]), follow_symlinks=False)
 
     @faulty
     def open(self, path: str, handle: Any) -> None:

@@ -78,7 +78,10 @@ MakeMount = Callable[..., Mount]
 @pytest.fixture
 def bad_mount(tmp_path: Path) -> Iterator[MakeMount]:
     """A function that mounts the test's shared folder once more, with rules of the mount's own."""
-    pytest.importorskip("mfusepy", exc_type=(ImportError, OSError))  # OSError: there is no libfuse
+    try:
+        import mfusepy  # noqa: F401
+    except (ImportError, OSError) as error:  # OSError: there is no libfuse
+        pytest.skip(f"FUSE can't be used: {error}")
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         pytest.skip("/dev/fuse can't be opened: docker run --device /dev/fuse --cap-add SYS_ADMIN")
     numbers = itertools.count()

@@ -150,7 +150,7 @@ class Worker:
         except (BuildError, CacheError, LoadError) as error:
             text = getattr(error, "first_error", "") or error.message
             return f"{type(error).__name__}: {' '.join(text.replace(self.plan.cache, 'CACHE').split())[:500]}"
-        except Exception as error:  # noqa: BLE001 - it is reported
+        except Exception:  # noqa: BLE001 - it is reported
             return f"other {traceback.format_exc()}"
         possible = self.headers.values(number)[max(0, before - 2) :]
         return ("built" if built else "found") if value in possible else f"WRONG {value} of {possible}"
@@ -227,7 +227,7 @@ def tally(found: Iterable[list[Any]]) -> Counter[str]:
 def main(plan: Plan) -> None:
     """Keep the processes running until each has made its loads: a killed one is replaced."""
     os.environ["BE_CACHE_DIR"] = plan.cache
-    import be_runtime  # noqa: F401 - forked processes have it
+    import be_runtime
     import be_runtime.cache.builder
     import be_runtime.load.process  # noqa: F401
 

@@ -176,7 +176,8 @@ def disk_errors(path: str) -> Iterator[None]:
 
 
 def _from(error: OSError, path: str) -> CacheError:
-    found = unusable(str(error.filename or path), error.strerror or repr(error))
+    name = str(error.filename or "")
+    found = unusable(name if name.startswith("/") else path, error.strerror or repr(error))
     if error.errno in _FULL:
         found.hints = _HINTS_FULL
     return found

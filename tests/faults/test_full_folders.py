@@ -102,8 +102,6 @@ for pages in LEVELS:
         assert not list(disk.glob("**/staging/*")), "nothing is left behind"
         free()
         assert real() == value, pages
-        write(value + 1)
-        assert real() == value + 1, pages
 print(failed, worked)
 """
 _CLOSED = """
@@ -150,7 +148,7 @@ def test_at_every_stage_of_a_publication(tmp_path: Path):
 
 @pytest.mark.timeout(900)
 def test_at_every_stage_of_a_build(tmp_path: Path):
-    levels = [*range(0, 40, 2), *range(40, 120, 4)] if FORM else [1, 12, 40]
+    levels = [*range(0, 40, 2), *range(40, 120, 4)] if FORM else [2, 12, 40]
     failed, worked = _counts(tmp_path, f"LEVELS = {levels}\n{_REAL}")
     assert failed > 0
     assert worked > 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.cache.folder.guard import cache_errors, find_base, prepare_base
 from be_runtime.cache.folder.key import CacheKey
+from be_runtime.cache.folder.layout import MANIFEST
 from be_runtime.cache.folder.lock import Flock, OnWait
 from be_runtime.cache.output import BuildOutput
 from be_runtime.cache.validity.lookup import Lookup, look_up
@@ -59,6 +60,14 @@ class Entry(NamedTuple):
         if name not in self.manifest.outputs.paths:
             raise KeyError(name)
         return self.path / name
+
+    def is_there(self) -> bool:
+        """Return whether the entry can be opened: on network file systems, a removed one may still have its stat."""
+        try:
+            os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
 
 
 class Store(NamedTuple):

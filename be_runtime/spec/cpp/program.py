@@ -10,7 +10,7 @@ from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp.cpp_params import Shape
 from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader, Header, MacroCall
 from be_runtime.spec.cpp.doc_comments import doc_above
-from be_runtime.spec.cpp.functions import Function, parse_function
+from be_runtime.spec.cpp.functions import Declarators, Function, find_declarators, parse_function
 from be_runtime.spec.cpp.lexer import Kind, Token, closing
 from be_runtime.spec.cpp.macros import Macros, parse_define, undefined_name
 from be_runtime.spec.cpp.outline import Branch, Outline, outline
@@ -42,7 +42,7 @@ class Annotation(NamedTuple):
         Place of each word.
     start, end : int
         Extent of the comment.
-    branch : Branch
+    branch : Branch or None
         Conditional branches around it.
     """
 
@@ -50,7 +50,7 @@ class Annotation(NamedTuple):
     starts: tuple[int, ...]
     start: int
     end: int
-    branch: Branch
+    branch: Branch | None
 
 
 class Program:
@@ -74,6 +74,8 @@ class Program:
         self.using_be = any(_USING_BE.search(view.code) or _IN_BE.search(view.code) for view in self.outlines)
         self.macros = Macros()
         self._headers: dict[str, list[Header]] | None = None
+        self._declarators: dict[int, Declarators] = {}
+        self._functions: dict[str, tuple[Function, ...]] = {}
         self._types: CppTypes | None = None
 
     def annotations(self) -> tuple[Annotation, ...]:
@@ -97,9 +99,17 @@ class Program:
 
     def functions(self, name: str) -> tuple[Function, ...]:
         """Return every declaration of a function called `name`, in order."""
-        headers = self.headers().get(name, ())
-        parsed = (parse_function(header, name, using_be=self.using_be) for header in headers)
-        return tuple(function for function in parsed if function is not None)
+        if name not in self._functions:
+            headers = self.headers().get(name, ())
+            parsed = (self._function(header, name) for header in headers)
+            self._functions[name] = tuple(function for function in parsed if function is not None)
+        return self._functions[name]
+
+    def _function(self, header: Header, name: str) -> Function | None:
+        found = self._declarators.get(id(header))
+        if found is None:
+            found = self._declarators[id(header)] = find_declarators(header)
+        return parse_function(header, name, using_be=self.using_be, found=found)
 
     def typed(self, function: Function) -> Function:
         """Return a function with what the sources say of its parameters' types."""
@@ -210,7 +220,7 @@ def _end_of_block(code: str, start: int) -> int:
     return len(code)
 
 
-def _annotation(text: str, start: int, end_of_marker: int, branch: Branch) -> Annotation:
+def _annotation(text: str, start: int, end_of_marker: int, branch: Branch | None) -> Annotation:
     """Parse the words of an annotation's comment."""
     flat = re.sub(_CONTINUED, lambda match: " " * len(match[0]), text)
     matches = list(_WORD.finditer(flat, end_of_marker))

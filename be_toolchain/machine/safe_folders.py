@@ -62,7 +62,7 @@ def _read_own(system: System) -> tuple[str, ...]:
 
     try:
         table: dict[str, Any] = tomllib.loads(system.read_text(path) or "")
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers and nests that Python gives up
         raise PreferenceError(f"{path} is no TOML: {error}", hints=("correct the file",)) from None
     entries = table.get(KEY, [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):

@@ -1,4 +1,4 @@
-"""Arg_specs that nobody would write: each is taken, and then written and read back as it is, or refused by our error."""
+"""Arg_specs that nobody would write: each is taken and read back as it was written, or refused by our error."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ def newest_key(base: str, key: CacheKey) -> CacheKey | None:
     ]
     for info in sorted(siblings, key=lambda info: info.created_ns, reverse=True):
         with contextlib.suppress(OSError, ValueError), open(f"{info.path}/{KEY}", encoding="utf-8") as file:
-            return CacheKey.from_json(file.read())
+            found = CacheKey.from_json(file.read())
+            if found.digest == info.digest:  # else it is damaged
+                return found
     return None
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-SCHEMA = 3
+from be_toolchain.machine.sealed_json import seal, unseal
+
+SCHEMA = 4
 
 RACY_MARGIN_NS = 2_000_000_000
 """A file that changed less than this before it was recorded may change again and keep its stat, so it is hashed.
@@ -156,7 +157,7 @@ def render_manifest(manifest: Manifest) -> str:
         "absent": manifest.absent,
         "uncertain": manifest.uncertain,
     }
-    return json.dumps(document, separators=(",", ":"))
+    return seal(document)
 
 
 def parse_manifest(text: str | bytes) -> Manifest:
@@ -168,7 +169,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
         The text is damaged, or of another schema.
     """
     try:
-        document = json.loads(text)
+        document = unseal(text)
         if document.pop("schema") != SCHEMA:
             raise ValueError("a manifest of another schema")
         document["outputs"] = _files(document["outputs"])

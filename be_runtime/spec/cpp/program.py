@@ -22,7 +22,6 @@ _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _CONTINUED = r"\\[ \t]*\r?\n"
 _WORD = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|\([^)]*\)|\S)+")
 """A word of an annotation, which may have spaces in brackets."""
-_NOT_SPACE = re.compile(r"\S+")
 # Both patterns begin with a literal, which the engine finds fast.
 _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*(?:Tensors?|Span|DType)\b)")
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
@@ -131,8 +130,7 @@ class Program:
         index = self.places.source_index(offset)
         base = self.places.bases[index]
         code = self.outlines[index].code
-        following = _NOT_SPACE.search(code, offset - base)
-        match = _CALLED.match(code, following.start()) if following else None
+        match = _CALLED.match(code, _past_blanks(code, offset - base))
         if match is None or match[1] in self.macros.names:
             return None
         return Token(Kind.WORD, match[1], base + match.start())
@@ -171,8 +169,8 @@ class Program:
         index = self.places.source_index(offset)
         text, code = self.places.sources[index].text, self.outlines[index].code
         local = offset - self.places.bases[index]
-        first = _NOT_SPACE.search(code, max(code.rfind(mark, 0, local) for mark in ";{})") + 1)
-        return doc_above(text, local) or (doc_above(text, first.start()) if first else "")
+        first = _past_blanks(code, max(code.rfind(mark, 0, local) for mark in ";{})") + 1)
+        return doc_above(text, local) or (doc_above(text, first) if first < len(code) else "")
 
     def _read(self, base: int, view: Outline) -> list[Header]:
         """Read the headers of one source; each macro is known from its definition on."""
@@ -208,6 +206,11 @@ class Program:
         while pending:
             define_next()
         return reader.found
+
+
+def _past_blanks(code: str, start: int) -> int:
+    """Return the first place from `start` on that is not blank; a page of comments is a long blank."""
+    return len(code) - len(code[start:].lstrip())
 
 
 def _end_of_block(code: str, start: int) -> int:

@@ -119,7 +119,7 @@ def _read(base: str) -> Round:
             now = Round(**json.load(file))
             sizes = {str(int(minute)): int(size) for minute, size in now.sizes.items()}
             return Round(str(now.done), sizes, int(now.used_before_s), float(now.ended_s))
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return Round()
 
 

@@ -247,7 +247,7 @@ def _read(path: Path, selected: str) -> ManagedToolchain | None:
             wheels=wheels,
             selected=path.name == selected,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -21,6 +21,9 @@ from be_toolchain.terminal import without_credentials
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
 
+CACHE_LIMIT_MIB = 4096
+"""The default of `BE_CACHE_MAX_SIZE_MIB`."""
+
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
@@ -137,7 +140,7 @@ def _parse_flag(text: str, _: Mapping[str, str]) -> bool:
 
 
 def _parse_count(text: str, _: Mapping[str, str]) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0:
         return int(text)
     raise ValueError("a whole number above 0")
 

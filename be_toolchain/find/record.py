@@ -91,6 +91,10 @@ class ObservingSystem(System):
         """See `System.folder_facts`."""
         return self._inner.folder_facts(path)
 
+    def ask_server(self, url: str, name: str) -> str:
+        """See `System.ask_server`."""
+        return self._inner.ask_server(url, name)
+
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
         return self._inner.distrust(path)

@@ -9,14 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from be_toolchain import __version__
-from be_toolchain.machine.bounded import Watch, run_bounded
-
-LARGEST = 1 << 30
-"""Most bytes of an answer."""
-
-FIRST_S = 1.0
-"""Longest time until an answer begins, or until a server takes what is sent to it."""
+from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
 
 Connect = Callable[[tuple[str, int], float], socket.socket]
 
@@ -122,7 +115,7 @@ def exchange(
             if server.is_tls:
                 connection.sock = _secured(sock, server.host, watch)
             connection.sock.settimeout(whole_s)
-            headers = {"Accept-Encoding": "identity", "User-Agent": f"brainevent-toolchain/{__version__}"}
+            headers = {"Accept-Encoding": "identity", "User-Agent": "brainevent-toolchain"}
             if server.authorization:
                 headers["Authorization"] = server.authorization
             if body is not None:

@@ -13,6 +13,7 @@ from be_toolchain.machine.system import System
 from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain, ToolchainRequest
 from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.report.model import Finding, Report, Status
+from be_toolchain.report.remote_line import report_remote
 from be_toolchain.rules.coherence import (
     judge_archs,
     judge_cuda12_wheels,
@@ -74,6 +75,7 @@ def examine_machine(
     return Report(
         findings=(
             *_findings(found, seen, surroundings),
+            *report_remote(system),
             *map(_file_finding, passed),
             *map(_refusal, refused),
             *map(_smoke_finding, trials),

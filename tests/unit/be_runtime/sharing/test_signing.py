@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import stat
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import pytest
 from be_runtime.errors import ArgumentError
 from be_runtime.sharing.archive import ArchiveError, Head, pack, unpack
 
-signing = pytest.importorskip("be_runtime.sharing.signing", exc_type=ArgumentError)
-cache_keys = pytest.importorskip("be_runtime.cli.cache.keys", exc_type=ArgumentError)
+pytest.importorskip("cryptography")
+
+from be_runtime.cli.cache import keys as cache_keys
+from be_runtime.sharing import signing
+
 HEAD = Head("digest", "module", "name", (("a", 3, ""),), (), (), (), "host", 1.0)
 
 
@@ -63,11 +67,11 @@ def test_what_is_no_key(keys: tuple[Path, str], tmp_path: Path):
     file.write_text(public)
     (tmp_path / "empty").touch()
     for words in ("", ",", "short", str(tmp_path), str(tmp_path / "empty"), str(private), f"{public},short"):
-        with pytest.raises(ArgumentError, match="^SETTING is ") as caught:
+        with pytest.raises(ArgumentError, match=r"^SETTING is ") as caught:
             signing.read_verifier(words, "SETTING")
         assert private.read_text().strip().rpartition(":")[2] not in str(caught.value)
     for path in (tmp_path / "none", file, tmp_path):
-        with pytest.raises(ArgumentError, match="^SETTING is "):
+        with pytest.raises(ArgumentError, match=r"^SETTING is "):
             signing.read_signer(path, "SETTING")
 
 
@@ -75,8 +79,6 @@ def test_an_archive_is_signed_afterwards(keys: tuple[Path, str], tmp_path: Path)
     private, public = keys
     archive = tmp_path / "archive"
     data = b"abc"
-    import hashlib
-
     archive.write_bytes(pack(HEAD._replace(outputs=(("a", 3, hashlib.sha256(data).hexdigest()),)), {"a": data}))
     verify = signing.read_verifier(public, "x")
     with pytest.raises(ArchiveError, match="is not signed"):

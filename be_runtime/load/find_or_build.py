@@ -44,7 +44,13 @@ def find_or_build(
         from be_runtime.sharing.places import open_exchange
 
         exchange = open_exchange(
-            share, key.name, lambda: store.get(key) is not None, session.settings, session.system, say
+            share,
+            key.name,
+            lambda: store.get(key) is not None,
+            session.settings,
+            session.system,
+            say,
+            session.cache.root,
         )
         if exchange is None:
             return build(staging)

@@ -244,6 +244,8 @@ class Job:
         generation = _Generation(store, wanted.key.digest, 0)
         while time.monotonic() < deadline:
             if generation.claim():
+                if generation.number:  # whoever asks later need not find out that the builder before is dead
+                    store.put(generation._replace(number=generation.number - 1).at("done"), b'{"dead": true}')
                 self._begin(generation, deadline)
                 return None
             if self._waited_in_vain(generation, wanted, deadline):
@@ -263,9 +265,6 @@ class Job:
             self._claims[generation.digest] = _Claim(generation, over, thread)
         if before:
             before.end()
-        if generation.number:  # whoever asks later need not find out that the builder before is dead
-            before_it = generation._replace(number=generation.number - 1)
-            generation.store.put(before_it.at("done"), b'{"dead": true}')
 
     def _waited_in_vain(self, generation: _Generation, wanted: Wanted, deadline: float) -> bool:
         """Wait until the builder is done, or the entry is here; return true if it seems to be dead."""

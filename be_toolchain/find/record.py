@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -168,7 +169,8 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
     }
     written = write_private(record_path(record_dir, key), json.dumps(data, separators=(",", ":")))
     if written:
-        prune_records(record_dir)
+        with contextlib.suppress(OSError):  # the next record tries again
+            prune_records(record_dir)
     return written
 
 
@@ -207,7 +209,8 @@ def write_private(path: Path, text: str) -> bool:
             file.write(text)
         Path(temporary).replace(path)
     except OSError:
-        Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
         return False
     return True
 

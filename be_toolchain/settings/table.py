@@ -21,6 +21,9 @@ from be_toolchain.terminal import without_credentials
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
 
+CACHE_LIMIT_MIB = 4096
+"""The default of `BE_CACHE_MAX_SIZE_MIB`."""
+
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 

@@ -59,12 +59,11 @@ class JobUnderTest:
         chosen = [self.processes[number] for number in numbers] if numbers else self.processes
         return [_answer(process, deadline - time.monotonic()) for process in chosen]
 
-    def end(self) -> None:
-        """Kill all."""
+    def end(self) -> list[str]:
+        """Kill all, and return what they wrote to standard error."""
         for process in self.processes:
             process.kill()
-        for process in self.processes:
-            process.communicate()
+        return [process.communicate()[1] for process in self.processes]
 
 
 @contextlib.contextmanager
@@ -76,7 +75,9 @@ def running(
     try:
         yield job
     finally:
-        job.end()
+        for process in job.processes:
+            process.kill()
+            process.wait()
 
 
 def wait_for(folder: Path, pattern: str, patience_s: float = 60.0) -> Path:

@@ -11,10 +11,10 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from be_runtime.cache.upkeep.entries import fans, remove_empty_folders, scan_fan
+from be_runtime.cache.upkeep.entries import EntryInfo, fans, remove_empty_folders, scan_fan
 from be_runtime.cache.upkeep.staging import discard, sweep
 from be_runtime.cache.validity.lookup import replace_private
 
@@ -95,6 +95,17 @@ def used_before_s(sizes: Mapping[str, int], max_size_bytes: int) -> int:
         if sizes[str(minute)] > max_size_bytes:
             return newer * _MINUTE_S
     return 0
+
+
+def beyond_limits(
+    entries: Iterable[EntryInfo], max_size_bytes: int, max_age_days: float, *, now_s: float
+) -> list[EntryInfo]:
+    """Return what a person who prunes expects to go: all that is damaged, old, or least recently used and too much."""
+    newest_first = sorted(entries, key=lambda info: (info.last_used_s, info.created_ns), reverse=True)
+    sizes = itertools.accumulate(info.size_bytes for info in newest_first)
+    oldest_s = now_s - max_age_days * _DAY_S
+    pairs = zip(newest_first, sizes, strict=True)
+    return [info for info, size in pairs if info.is_damaged or info.last_used_s < oldest_s or size > max_size_bytes]
 
 
 def _state_file(base: str) -> str:

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable
 
+from be_runtime.cache.folder.guard import make_folder, move
 from be_runtime.cache.folder.layout import MANIFEST, staging_root
 from be_runtime.cache.folder.lock import THIS_PROCESS
 
@@ -24,7 +25,7 @@ ANY_OWNER_AGE_S = 48 * 3600.0
 def make_staging(base: str, digest: str) -> str:
     """Make a folder for one build, to be removed with `remove_tree`."""
     path = f"{staging_root(base)}/{_new_name(digest)}"
-    os.mkdir(path, 0o700)
+    make_folder(path)
     return path
 
 
@@ -38,7 +39,7 @@ def discard(base: str, path: str, digest: str) -> bool:
     """
     aside = f"{staging_root(base)}/{_new_name(digest)}"
     try:
-        os.rename(path, aside)
+        move(path, aside)
     except OSError:
         if not os.path.isdir(path):
             return False
@@ -54,7 +55,11 @@ def remove_tree(path: str) -> None:
     """Delete a folder and its contents; files that can't be deleted now are swept later."""
     import shutil
 
-    shutil.rmtree(path, ignore_errors=True)
+    for _ in range(2):  # a network file system may fail once
+        with contextlib.suppress(OSError):  # which rmtree passes on for the folder itself
+            shutil.rmtree(path, ignore_errors=True)
+        if not os.path.lexists(path):
+            return
 
 
 def builder_of(base: str, digest: str) -> str:

@@ -14,7 +14,7 @@ from be_runtime.sharing.archive import ArchiveError, Head, pack, unpack
 
 pytest.importorskip("cryptography")
 
-from be_runtime.cli import cache_keys
+from be_runtime.cli.cache import keys as cache_keys
 from be_runtime.sharing import signing
 
 HEAD = Head("digest", "module", "name", (("a", 3, ""),), (), (), (), "host", 1.0)

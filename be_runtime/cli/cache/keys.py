@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from zipfile import is_zipfile
 
 from be_runtime.cli.answer import Answer
 from be_runtime.errors import ArgumentError
 from be_runtime.sharing.archive import ArchiveError, resigned
+from be_runtime.sharing.export_file import ExportWriter, read_export
 from be_runtime.sharing.signing import make_keys, read_signer, write_private_key
 
 KEY_FILE = Path("be-cache.key")
@@ -34,7 +36,7 @@ def keygen(arguments: argparse.Namespace) -> Answer:
 
 
 def sign(arguments: argparse.Namespace) -> Answer:
-    """Sign the archive `arguments.file` by the private key in the file `arguments.key`.
+    """Sign the export or archive `arguments.file` by the private key in the file `arguments.key`.
 
     Raises
     ------
@@ -43,6 +45,11 @@ def sign(arguments: argparse.Namespace) -> Answer:
     """
     path: Path = arguments.file
     signer = read_signer(arguments.key, "--key")
+    if is_zipfile(path):
+        with ExportWriter(path) as file:
+            for head, data in read_export(path):
+                file.add(head.digest, resigned(data, signer))
+        return _signed(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(resigned(path.read_bytes(), signer))
@@ -52,4 +59,8 @@ def sign(arguments: argparse.Namespace) -> Answer:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise ArgumentError(f"{path} can't be signed: {error.strerror}") from None
+    return _signed(path)
+
+
+def _signed(path: Path) -> Answer:
     return Answer(f"{path} is signed", {"file": str(path)})

@@ -1,0 +1,135 @@
+"""The cache in a folder that misbehaves as network file systems do, used by two machines at once.
+
+Whatever fails, a load gives what its header says, or one of our errors. The short form runs with the other tests;
+``make test-faults`` takes minutes, and with ``FULL=1`` hours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_runtime.cache.folder.layout import base_folder
+from be_runtime.cache.upkeep.staging import sweep
+from tests.support.bad_mounts import MakeMount, Mount, bad_mount
+from tests.support.runtime import ROOT, environment
+from tests.support.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Worker, make_headers, rows, tally
+
+__all__ = ["bad_mount"]
+
+FORM = os.environ.get("BE_FAULTS", "")
+LOADS = {"": 40, "minutes": 100, "full": 1000}[FORM]
+REAL = 0.05
+pytestmark = pytest.mark.timeout(7200 if FORM else 300)
+
+LOCKS: dict[str, dict[str, Any]] = {
+    "locks work": {},
+    "locks of each machine": {"flock": "local"},
+    "no locks left": {"flock": "ENOLCK"},
+    "locks not supported": {"flock": "EOPNOTSUPP"},
+    "locks unknown": {"flock": "ENOSYS"},
+    "seen late": {"flock": "local", "late_s": 1.5},
+}
+
+
+def _rates(code: str, **rates: float) -> dict[str, Any]:
+    return {"fails": {name: (code, rate) for name, rate in rates.items()}}
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "ESTALE": _rates("ESTALE", open=0.05, getattr=0.02, read=0.05, readdir=0.05),
+    "EIO": _rates("EIO", open=0.03, getattr=0.01, read=0.03, readdir=0.03, create=0.03),
+    "EIO of renames": _rates("EIO", rename=0.3),
+    "EIO of writes": _rates("EIO", write=0.05),
+    "ENOSPC of writes": _rates("ENOSPC", write=0.05),
+    "no space": {"space": 150_000},
+    "lost replies": {"lost": {"rename": 0.3, "mkdir": 0.2, "create": 0.05, "unlink": 0.1, "rmdir": 0.1}},
+    "lost renames": {"lost": {"rename": 0.5}},
+    "short writes": {"short_write": 0.5},
+    "clock ahead": {"clock_s": 40.0},
+    "clock behind": {"clock_s": -40.0},
+}
+SOUND = {"short writes", "clock ahead", "clock behind"}
+"""What a program need not notice."""
+
+SHORT = {"no locks left", "seen late", "ESTALE", "EIO", "no space", "lost replies"}
+
+
+def _some(cases: dict[str, dict[str, Any]]) -> list[str]:
+    return [name for name in cases if FORM or name in SHORT]
+
+
+class Share:
+    """Two machines' views of a folder with a cache, and headers on a sound disk."""
+
+    def __init__(self, tmp_path: Path, mounts: list[Mount], keys: int) -> None:
+        self.tmp_path, self.mounts, self.keys = tmp_path, mounts, keys
+        self.headers: Headers = make_headers(tmp_path / "headers", keys)
+
+    def plan(self, name: str, mount: Mount, seed: int, **fields: Any) -> Plan:
+        folder, log = str(mount.path / "cache"), str(self.tmp_path / f"{name}.{seed}")
+        return Plan(folder, self.headers.folder, log, seed=seed, keys=self.keys, **fields)
+
+    def load(self, name: str, **fields: Any) -> Counter[str]:
+        """Load on both machines at once."""
+        running = []
+        for seed, mount in enumerate(self.mounts):
+            plan = json.dumps(self.plan(name, mount, seed, **fields)._asdict())
+            argv = (sys.executable, "-m", "tests.support.shared_loads", plan)
+            running.append(subprocess.Popen(argv, cwd=ROOT, env=environment()))
+        codes = [process.wait(7200 if FORM else HANGS_AFTER_S * 2) for process in running]
+        assert codes == [0, 0]
+        return tally(rows(self.tmp_path.glob(f"{name}.*")))
+
+    def left(self) -> int:
+        """The number of staging folders that are left for a sweep, which removes them."""
+        base = base_folder(str(self.mounts[0].backing / "cache"))
+        found = len(os.listdir(f"{base}/staging"))
+        assert sweep(base, now_s=os.stat(base).st_mtime + 10 * DAY_S) == found
+        return found
+
+
+def _are_right(found: Counter[str], *, errors: bool) -> None:
+    """Nothing is wrong, hangs or ends a process; no error, or none but ours."""
+    right = {name for name in found if name.endswith((" found", " built", " done"))}
+    ours = {name for name in found if name.split(" ", 1)[1].startswith(("CacheError: ", "LoadError: ", "BuildError: "))}
+    ours |= {name for name in found if name.startswith("clear one CacheError: ")}
+    assert set(found) - right - (ours if errors else set()) == set(), found
+    assert sum(found[name] for name in right) > 0
+
+
+@pytest.mark.parametrize("name", _some(LOCKS))
+def test_without_a_lock_an_entry_is_built_at_most_twice(name: str, tmp_path: Path, bad_mount: MakeMount):
+    share = Share(tmp_path, [bad_mount(**LOCKS[name]) for _ in range(2)], keys=6)
+    found = share.load(name, loads=LOADS, workers=1)
+    _are_right(found, errors=False)
+    assert 6 <= found["quick built"] <= 12, found
+    assert share.left() == 0
+
+
+@pytest.mark.parametrize("name", _some(FAULTS))
+def test_a_load_is_right_or_an_error_of_ours(
+    name: str, tmp_path: Path, bad_mount: MakeMount, monkeypatch: pytest.MonkeyPatch, record_property: Any
+):
+    share = Share(tmp_path, [bad_mount(flock="local") for _ in range(2)], keys=4)
+    for mount in share.mounts:
+        mount.change(**FAULTS[name])
+    found = share.load("bad", loads=LOADS, workers=1 if not FORM else 2, real=REAL, edits=0.1, upkeep=0.02)
+    record_property(name, dict(found))
+    _are_right(found, errors=name not in SOUND)
+    for mount in share.mounts:
+        mount.change()
+    # What was left behind is used by nobody: on the same folder, now sound, all is right.
+    monkeypatch.setenv("BE_CACHE_DIR", str(share.mounts[0].path / "cache"))
+    monkeypatch.setattr("be_runtime.load.process.PROCESS._chosen_cache", None)
+    plan = share.plan("sound", share.mounts[0], 0, edits=0.2, workers=1)
+    Worker(plan, 0, 0).run(2 * share.keys)
+    _are_right(tally(rows(tmp_path.glob("sound.*"))), errors=False)
+    share.left()

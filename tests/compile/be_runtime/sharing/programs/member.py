@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -120,6 +121,7 @@ class Member:
 
 
 def main(number: int, count: int, port: int, folder: Path, plan: Plan) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     jax.distributed.initialize(f"localhost:{port}", count, number)
     member = Member(number, folder, plan)
     store = find_job_store()

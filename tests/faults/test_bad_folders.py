@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import Store
+from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.cache.folder.layout import base_folder
 from be_runtime.cache.upkeep.staging import sweep
+from be_runtime.load.pipeline import use_entry
+from be_runtime.load.process import PROCESS
 from tests.support.bad_mounts import MakeMount, Mount, bad_mount
 from tests.support.runtime import ROOT, environment
 from tests.support.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Worker, log_file, make_headers, rows, tally
@@ -146,6 +148,30 @@ def test_an_entry_that_another_machine_removed_is_built_again(tmp_path: Path, ba
     assert Store(here.path / "cache").clear() == 1
     assert output.exists(), "the other machine still has its stat"
     assert share.load_here("second", there, 2) == {"quick built": 1, "quick found": 1}
+
+
+def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(
+    tmp_path: Path, bad_mount: MakeMount, monkeypatch: pytest.MonkeyPatch
+):
+    here, there = Store(bad_mount().path / "cache"), Store(bad_mount(late_s=60.0).path / "cache")
+    monkeypatch.setenv("BE_CACHE_DIR", str(there.root))
+    built = []
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "copy.txt").write_text("right")
+        return BuildOutput(outputs=("copy.txt",))
+
+    def use(entry: Entry) -> str:
+        built.append(entry.built)
+        if len(built) == 1:
+            assert here.clear() == 1
+            assert entry.output("copy.txt").exists(), "as far as this machine knows"
+        return entry.output("copy.txt").read_text()
+
+    key = make_key("test", ("name", "removed"))
+    there.get_or_build(key, build)
+    assert use_entry(lambda: there.get_or_build(key, build), use, PROCESS.session()) == "right"
+    assert built == [False, True]
 
 
 def test_lost_replies_of_what_was_done_are_no_errors(tmp_path: Path, bad_mount: MakeMount):

@@ -22,7 +22,7 @@ from be_runtime.cache.upkeep.staging import sweep
 from be_runtime.load.pipeline import use_entry
 from be_runtime.load.process import PROCESS
 from tests.support.bad_mounts import MakeMount, Mount, bad_mount
-from tests.support.runtime import ROOT, environment
+from tests.support.runtime import ROOT, environment, run_python
 from tests.support.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Worker, log_file, make_headers, rows, tally
 
 __all__ = ["bad_mount"]
@@ -172,6 +172,45 @@ def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(
     there.get_or_build(key, build)
     assert use_entry(lambda: there.get_or_build(key, build), use, PROCESS.session()) == "right"
     assert built == [False, True]
+
+
+ASKS = """
+#include "brainevent/common.h"
+#if __has_include("later.h")
+#include "later.h"
+#else
+#define VALUE 1
+#endif
+extern "C" __attribute__((visibility("default"))) int answer() { return VALUE; }
+// @BE f
+void f(BE::Tensor out) { (void)out; }
+"""
+LOAD = """
+import ctypes, sys, be_runtime
+source, flag = sys.argv[1:]
+print(ctypes.CDLL(str(be_runtime.load_cpp_inline("asks", source, extra_cflags=[flag], auto_register=False).path)).answer())
+"""
+
+
+@pytest.mark.parametrize(
+    "rules", [_rates("EIO", open=1.0) | {"only": "/looked_at.so"}, _rates("ENOSPC", write=1.0) | {"only": ".looked_at"}]
+)
+def test_a_build_whose_inputs_could_not_be_recorded_is_for_nobody_else(
+    rules: dict[str, Any], tmp_path: Path, bad_mount: MakeMount
+):
+    mount, folder = bad_mount(), tmp_path / "headers"
+    folder.mkdir()
+
+    def answer(source: str) -> int:
+        environ = environment(BE_CACHE_DIR=str(mount.path / "cache"))
+        return int(run_python(LOAD, source, f"-I{folder}", env=environ).stdout)
+
+    assert answer(ASKS + "// another") == 1
+    mount.change(**rules)
+    assert answer(ASKS) == 1
+    mount.change()
+    (folder / "later.h").write_text("#define VALUE 2\n")
+    assert answer(ASKS) == 2
 
 
 def test_lost_replies_of_what_was_done_are_no_errors(tmp_path: Path, bad_mount: MakeMount):

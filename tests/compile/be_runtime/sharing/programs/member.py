@@ -93,6 +93,7 @@ class Member:
             except RuntimeError as error:
                 self.job.abandon(wanted, str(error))
                 data, how = b"", "failed"
+        assert how in ("come", "failed") or data.startswith(key.digest.encode()), "what came is whole"
         self.results.append([name, how, hashlib.sha256(data).hexdigest()[:8], time.monotonic() - began])
 
     def build(self, name: str, digest: str) -> bytes:

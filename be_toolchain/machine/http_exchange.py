@@ -6,12 +6,15 @@ import base64
 import http.client
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
 
 Connect = Callable[[tuple[str, int], float], socket.socket]
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class HttpServer(NamedTuple):
@@ -113,8 +116,10 @@ def exchange(
         try:
             watch.hold(sock)
             if server.is_tls:
-                connection.sock = _secured(sock, server.host, watch)
-            connection.sock.settimeout(whole_s)
+                connection.sock = secured = _wrapped(sock, server.host)
+                watch.hold(secured)
+                secured.do_handshake()
+            connection.sock.settimeout(whole_s + FIRST_S)  # the watch ends it before, and says so
             headers = {"Accept-Encoding": "identity", "User-Agent": "brainevent-toolchain"}
             if server.authorization:
                 headers["Authorization"] = server.authorization
@@ -130,15 +135,12 @@ def exchange(
     return run_bounded(talk, FIRST_S, whole_s)
 
 
-def _secured(sock: socket.socket, host: str, watch: Watch) -> socket.socket:
-    """Return the socket with TLS."""
+def _wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
+    """Return the socket with TLS, before the handshake."""
     import ssl
 
     # The file that SSL_CERT_FILE names has other authorities, as everywhere with OpenSSL.
-    secured = ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-    watch.hold(secured)
-    secured.do_handshake()
-    return secured
+    return ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
 
 
 def _read(method: str, response: http.client.HTTPResponse) -> HttpReply:

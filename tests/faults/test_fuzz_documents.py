@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - texts of tools are as they are
 """Every other text and file that is read from outside, damaged: it is read, passed over or refused by our error."""
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ Damage = Callable[[random.Random, Any], Any]
 
 
 class Reader(NamedTuple):
-    """What reads something from outside: sound examples, the damage that suits them, and the errors that it may raise."""
+    """A reader of something from outside: sound examples, the damage that suits them, the errors that it may raise."""
 
     examples: Sequence[Any]
     damage: Damage
@@ -419,7 +420,7 @@ def test_the_manifest_of_a_managed_toolchain(seed: int, tally: Callable[[str, in
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_the_users_own_file(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
-    from be_toolchain.machine.safe_folders import user_file
+    from be_toolchain.machine.store_paths import user_file
 
     environ = {"HOME": str(tmp_path)}
     path = user_file(environ)

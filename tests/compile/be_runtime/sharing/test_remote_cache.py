@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.support.faulty_server import closed_port
+from tests.support.faulty_server import closed_port, faulty_server
 from tests.support.nginx import nginx
 from tests.support.runtime import environment, forwarding_compiler, run_python
 
@@ -122,6 +123,19 @@ def test_without_its_server_a_load_builds(machines: Machine):
     assert compiled
     assert "Connection refused" in said
     assert said.count("reading") <= 2
+
+
+def test_a_server_that_says_nothing_delays_a_load_and_its_process_within_limits(machines: Machine):
+    with faulty_server() as server:
+        began = time.monotonic()
+        compiled, _, said = machines.load("a", f"{server.url}/silent", **WRITES, BE_REMOTE_CACHE_TIMEOUT="1")
+        took = time.monotonic() - began
+    assert compiled
+    assert [line.partition(" http")[0] for line in said.splitlines()] == [
+        "be_runtime: remote cache: reading",
+        "be_runtime: remote cache: writing",
+    ]
+    assert took < 60, "2 s of which are waits, one for the upload when the process ends"
 
 
 @pytest.mark.parametrize(

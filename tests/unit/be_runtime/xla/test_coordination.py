@@ -32,7 +32,7 @@ class Client:
 def in_job(monkeypatch: pytest.MonkeyPatch, **state: Any) -> JobStore | None:
     known = {"client": Client(), "process_id": 1, "num_processes": 2, **state}
     module = SimpleNamespace(global_state=SimpleNamespace(**known))
-    monkeypatch.setitem(sys.modules, "jax._src.distributed", module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", module)
     return find_job_store()
 
 
@@ -51,7 +51,7 @@ def test_what_is_not_as_expected_is_no_job(monkeypatch: pytest.MonkeyPatch, stat
 
 
 def test_a_jax_without_the_name_has_no_job(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace())
     assert find_job_store() is None
 
 

@@ -17,7 +17,7 @@ import jax
 
 from be_runtime.cache import make_key
 from be_runtime.sharing.job import MOST_BYTES, Job
-from be_runtime.sharing.place import COME, Wanted
+from be_runtime.sharing.place import COME, WantedEntry
 from be_runtime.xla.coordination import JobStore, find_job_store
 
 
@@ -80,7 +80,7 @@ class Member:
     def load(self, name: str, source: str, arch: str) -> None:
         key = make_key("module", ("name", name), ("source", source), ("archs", [arch]))
         shared = self.folder / key.digest
-        wanted = Wanted(key, name, lambda: self.plan.is_shared and shared.exists())
+        wanted = WantedEntry(key, name, lambda: self.plan.is_shared and shared.exists())
         began = time.monotonic()
         try:
             data = self.job.fetch(wanted)

@@ -41,6 +41,7 @@ _PIECE = 1 << 20
 _LARGEST_KEY = 1 << 26
 _LONGEST_PROBLEM = 500
 _POLL_S = 0.5
+_LOOK_S = 1.0
 _PIECE_S = 10.0
 
 Say = Callable[[str], object]
@@ -269,9 +270,9 @@ class Job:
     def _waited_in_vain(self, generation: _Generation, wanted: WantedEntry, deadline: float) -> bool:
         """Wait until the builder is done, or the entry is here; return true if it seems to be dead."""
         began = since = time.monotonic()
-        report_at, seen = next_report(_POLL_S * 2), None
+        report_at, seen = next_report(_LOOK_S), None
         while (now := time.monotonic()) < deadline:
-            done = generation.store.get(generation.at("done"), _POLL_S)
+            done = generation.store.get(generation.at("done"), _LOOK_S)
             if done is not None:
                 return bool(_read(done).get("dead"))
             if wanted.has_come():

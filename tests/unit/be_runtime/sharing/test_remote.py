@@ -257,6 +257,7 @@ def test_the_users_file_has_to_mean_something(text: str):
     assert caught.value.hints
 
 
+@pytest.mark.filterwarnings(r"ignore:.*fork\(\)")  # JAX's, and Python's
 def test_a_fork_forgets_uploads_that_it_does_not_make():
     over = threading.Event()
 

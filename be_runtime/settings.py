@@ -40,7 +40,7 @@ class Settings(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """Whether what is compiled here goes to other processes or machines."""
+        """True if what is compiled here goes to other processes or machines."""
         return self.cluster or self.remote_cache_write
 
     @classmethod

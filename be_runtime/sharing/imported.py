@@ -9,7 +9,7 @@ from pathlib import Path
 
 from be_runtime.cache import own_folder
 from be_runtime.cache.folder.guard import cache_errors, make_folder
-from be_runtime.sharing.place import Wanted
+from be_runtime.sharing.place import WantedEntry
 from be_toolchain.machine.folder_trust import distrust_entry
 
 
@@ -36,8 +36,8 @@ class Imported:
         """True if anything was imported."""
         return self.folder.is_dir()
 
-    def fetch(self, wanted: Wanted) -> bytes | None:
-        """See `Place.fetch`. What another user could have written is not there."""
+    def fetch(self, wanted: WantedEntry) -> bytes | None:
+        """See `EntryPlace.fetch`. What another user could have written is not there."""
         path = self._path(wanted.key.digest)
         with contextlib.suppress(OSError):
             if any(_is_foreign(folder.lstat()) for folder in (self.folder, path.parent)):
@@ -49,11 +49,11 @@ class Imported:
                     return file.read()
         return None
 
-    def offer(self, wanted: Wanted, data: bytes) -> None:
-        """See `Place.offer`: only a person imports."""
+    def offer(self, wanted: WantedEntry, data: bytes) -> None:
+        """See `EntryPlace.offer`: only a person imports."""
 
-    def abandon(self, wanted: Wanted, problem: str) -> None:
-        """See `Place.abandon`."""
+    def abandon(self, wanted: WantedEntry, problem: str) -> None:
+        """See `EntryPlace.abandon`."""
 
     def store(self, digest: str, data: bytes) -> None:
         """Keep an archive, in the place of an older one of the same entry.

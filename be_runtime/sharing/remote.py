@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
 from be_runtime.sharing.archive import Sign, Verify
-from be_runtime.sharing.place import Wanted
+from be_runtime.sharing.place import WantedEntry
 from be_toolchain.machine.system import System
 from be_toolchain.settings.remote_source import RemoteSource, find_remote
 from be_toolchain.settings.table import RUNTIME
@@ -81,7 +81,7 @@ class Link(NamedTuple):
 
 
 class RemoteCache:
-    """A remote cache as a `Place`.
+    """A remote cache as a `EntryPlace`.
 
     Parameters
     ----------
@@ -99,14 +99,14 @@ class RemoteCache:
         self.label = source.label
         self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
-    def fetch(self, wanted: Wanted) -> bytes | None:
-        """See `Place.fetch`."""
+    def fetch(self, wanted: WantedEntry) -> bytes | None:
+        """See `EntryPlace.fetch`."""
         found: list[bytes | None] = []
         self._try("reading", self.link.reading, lambda: found.append(self.link.carrier.get(wanted.key.digest)))
         return found[0] or None if found else None
 
-    def offer(self, wanted: Wanted, data: bytes) -> None:
-        """See `Place.offer`. The upload runs beside the load, and the process waits for it when it ends."""
+    def offer(self, wanted: WantedEntry, data: bytes) -> None:
+        """See `EntryPlace.offer`. The upload runs beside the load, and the process waits for it when it ends."""
         if not self._writes or self.link.writing.is_resting:
             return
         put = functools.partial(self.link.carrier.put, wanted.key.digest, data)
@@ -120,8 +120,8 @@ class RemoteCache:
         except RuntimeError:  # no more threads, or the process ends
             uploads.remove(thread)
 
-    def abandon(self, wanted: Wanted, problem: str) -> None:
-        """See `Place.abandon`."""
+    def abandon(self, wanted: WantedEntry, problem: str) -> None:
+        """See `EntryPlace.abandon`."""
 
     def _try(self, what: str, health: Health, exchange: Callable[[], object]) -> None:
         """Run an exchange, unless the server is left alone; tell of a fault."""

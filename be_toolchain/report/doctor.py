@@ -158,7 +158,7 @@ def _surrounding_findings(
     if toolkit is not None:
         for row in judge_jax(toolkit.release, around.jax_plugins, around.jaxlib, has_gpu=bool(devices.devices)):
             yield Finding(status="warn", subject="jax", message=row.message, next_step=row.hint)
-    yield from _cache_findings(around)
+    yield _cache_finding(around)
     cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
     for purpose, rows in (
         ("cache", () if around.cache_variable else judge_folder("cache", around.cache, cache)),
@@ -170,17 +170,11 @@ def _surrounding_findings(
             yield Finding(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
 
 
-def _cache_findings(around: Surroundings) -> Iterator[Finding]:
-    """Report what is in the cache, and the remote cache."""
+def _cache_finding(around: Surroundings) -> Finding:
+    """Report what is in the cache."""
     count, size, limit_mib = around.cached
     counted = f"{count} {'entry' if count == 1 else 'entries'}, {size / 2**20:.1f} of at most {limit_mib} MiB"
-    yield Finding(status="ok", subject="cache", message=f"{around.cache.own_part or around.cache.path}, {counted}")
-    if around.remote_cache and not around.remote_cache_problem:
-        trust = "entries have to be signed" if around.remote_cache_signed else "entries need no signature"
-        message = f"{around.remote_cache} (from {around.remote_cache_named_by}), {trust}"
-        yield Finding(status="ok", subject="remote cache", message=message)
-    elif around.remote_cache_problem:
-        yield Finding(status="warn", subject="remote cache", message=around.remote_cache_problem)
+    return Finding(status="ok", subject="cache", message=f"{around.cache.own_part or around.cache.path}, {counted}")
 
 
 def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Finding]:

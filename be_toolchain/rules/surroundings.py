@@ -11,7 +11,6 @@ from be_toolchain.known import catalog
 from be_toolchain.known.distributions import JAX_PLUGIN, parse_dist_infos
 from be_toolchain.machine.store_paths import KERNELS, usual_cache
 from be_toolchain.machine.system import FolderFacts, System
-from be_toolchain.settings.remote_source import RemoteSource, find_remote
 from be_toolchain.settings.table import CACHE_LIMIT_MIB, RUNTIME, read_setting, set_variables
 
 TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
@@ -57,10 +56,6 @@ class Surroundings(NamedTuple):
         The folder of built modules, and the folder of the compilers' intermediate files.
     cached : Cached
         What is in the cache.
-    remote_cache, remote_cache_named_by, remote_cache_problem : str
-        The remote cache without credentials, the setting that names it, and why one is not used; empty without.
-    remote_cache_signed : bool
-        Whether its entries have to be signed.
     """
 
     jaxlib: str
@@ -71,17 +66,12 @@ class Surroundings(NamedTuple):
     cache: FolderFacts
     temporary: FolderFacts
     cached: Cached
-    remote_cache: str
-    remote_cache_named_by: str
-    remote_cache_problem: str
-    remote_cache_signed: bool
 
 
 def probe_surroundings(system: System) -> Surroundings:
     """Examine installed distributions by the names of their records, and folders; nothing is imported."""
     cache_variable, named = find_cache(system.environ)
     cache = system.folder_facts(named)
-    remote = _find_remote(system)
     installed: dict[str, str] = {}
     for folder in system.site_dirs:
         for name, version in parse_dist_infos(system.list_dir(folder)).items():
@@ -95,10 +85,6 @@ def probe_surroundings(system: System) -> Surroundings:
         cache=cache,
         temporary=system.folder_facts(temporary_dir(system.environ)),
         cached=count_entries(system, cache.own_part or cache.path),
-        remote_cache=remote.label,
-        remote_cache_named_by=remote.named_by,
-        remote_cache_problem=remote.problem,
-        remote_cache_signed=bool(remote.keys),
     )
 
 
@@ -115,15 +101,6 @@ def count_entries(system: System, cache: Path) -> Cached:
                 size += sum(stamp.size_bytes for stamp in stamps if stamp is not None and not stamp.is_dir)
     limit_mib = _valid_setting("cache_max_size_mib", system.environ)
     return Cached(count, size, limit_mib or CACHE_LIMIT_MIB)
-
-
-def _find_remote(system: System) -> RemoteSource:
-    """Find the remote cache that settings name; what is not valid is reported with the other settings."""
-    url, keys = (_valid_setting(name, system.environ) or "" for name in ("remote_cache", "remote_cache_public_key"))
-    try:
-        return find_remote(system, url, keys)
-    except PreferenceError as error:
-        return RemoteSource(problem=error.message)
 
 
 def _valid_setting(name: str, environ: Mapping[str, str]) -> Any:

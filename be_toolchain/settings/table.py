@@ -140,7 +140,7 @@ def _parse_flag(text: str, _: Mapping[str, str]) -> bool:
 
 
 def _parse_count(text: str, _: Mapping[str, str]) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0:
         return int(text)
     raise ValueError("a whole number above 0")
 

@@ -16,11 +16,14 @@ from typing import Any
 
 import pytest
 
+from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.cache.folder.layout import base_folder
 from be_runtime.cache.upkeep.staging import sweep
+from be_runtime.load.pipeline import use_entry
+from be_runtime.load.process import PROCESS
 from tests.support.bad_mounts import MakeMount, Mount, bad_mount
-from tests.support.runtime import ROOT, environment
-from tests.support.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Worker, make_headers, rows, tally
+from tests.support.runtime import ROOT, environment, run_python
+from tests.support.shared_loads import DAY_S, HANGS_AFTER_S, Headers, Plan, Worker, log_file, make_headers, rows, tally
 
 __all__ = ["bad_mount"]
 
@@ -88,6 +91,14 @@ class Share:
         assert codes == [0, 0]
         return tally(rows(self.tmp_path.glob(f"{name}.*")))
 
+    def load_here(self, name: str, mount: Mount, loads: int, **fields: Any) -> Counter[str]:
+        """Load on one machine, in this process."""
+        plan = self.plan(name, mount, 0, **fields)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BE_CACHE_DIR", plan.cache)
+            Worker(plan, 0, 0).run(loads)
+        return tally(rows([log_file(plan, 0)]))
+
     def left(self) -> int:
         """The number of staging folders that are left for a sweep, which removes them."""
         base = base_folder(str(self.mounts[0].backing / "cache"))
@@ -115,21 +126,106 @@ def test_without_a_lock_an_entry_is_built_at_most_twice(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", _some(FAULTS))
-def test_a_load_is_right_or_an_error_of_ours(
-    name: str, tmp_path: Path, bad_mount: MakeMount, monkeypatch: pytest.MonkeyPatch, record_property: Any
-):
+def test_a_load_is_right_or_an_error_of_ours(name: str, tmp_path: Path, bad_mount: MakeMount):
     share = Share(tmp_path, [bad_mount(flock="local") for _ in range(2)], keys=4)
     for mount in share.mounts:
         mount.change(**FAULTS[name])
     found = share.load("bad", loads=LOADS, workers=1 if not FORM else 2, real=REAL, edits=0.1, upkeep=0.02)
-    record_property(name, dict(found))
+    print(name, *(f"{count} {what}" for what, count in sorted(found.items())), sep="\n  ")  # noqa: T201 - the counts
     _are_right(found, errors=name not in SOUND)
     for mount in share.mounts:
         mount.change()
     # What was left behind is used by nobody: on the same folder, now sound, all is right.
-    monkeypatch.setenv("BE_CACHE_DIR", str(share.mounts[0].path / "cache"))
-    monkeypatch.setattr("be_runtime.load.process.PROCESS._chosen_cache", None)
-    plan = share.plan("sound", share.mounts[0], 0, edits=0.2, workers=1)
-    Worker(plan, 0, 0).run(2 * share.keys)
-    _are_right(tally(rows(tmp_path.glob("sound.*"))), errors=False)
+    _are_right(share.load_here("sound", share.mounts[0], 2 * share.keys, edits=0.2), errors=False)
     share.left()
+
+
+def test_an_entry_that_another_machine_removed_is_built_again(tmp_path: Path, bad_mount: MakeMount):
+    share = Share(tmp_path, [bad_mount(), bad_mount(late_s=60.0)], keys=1)
+    here, there = share.mounts
+    assert share.load_here("first", there, 2) == {"quick built": 1, "quick found": 1}
+    output = next(there.path.glob("**/copy.txt"))
+    assert Store(here.path / "cache").clear() == 1
+    assert output.exists(), "the other machine still has its stat"
+    assert share.load_here("second", there, 2) == {"quick built": 1, "quick found": 1}
+
+
+def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(
+    tmp_path: Path, bad_mount: MakeMount, monkeypatch: pytest.MonkeyPatch
+):
+    here, there = Store(bad_mount().path / "cache"), Store(bad_mount(late_s=60.0).path / "cache")
+    monkeypatch.setenv("BE_CACHE_DIR", str(there.root))
+    built = []
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "copy.txt").write_text("right")
+        return BuildOutput(outputs=("copy.txt",))
+
+    def use(entry: Entry) -> str:
+        built.append(entry.built)
+        if len(built) == 1:
+            assert here.clear() == 1
+            assert entry.output("copy.txt").exists(), "as far as this machine knows"
+        return entry.output("copy.txt").read_text()
+
+    key = make_key("test", ("name", "removed"))
+    there.get_or_build(key, build)
+    assert use_entry(lambda: there.get_or_build(key, build), use, PROCESS.session()) == "right"
+    assert built == [False, True]
+
+
+ASKS = """
+#include "brainevent/common.h"
+#if __has_include("later.h")
+#include "later.h"
+#else
+#define VALUE 1
+#endif
+extern "C" __attribute__((visibility("default"))) int answer() { return VALUE; }
+// @BE f
+void f(BE::Tensor out) { (void)out; }
+"""
+LOAD = """
+import ctypes, sys, be_runtime
+source, flag = sys.argv[1:]
+module = be_runtime.load_cpp_inline("asks", source, extra_cflags=[flag], auto_register=False)
+print(ctypes.CDLL(str(module.path)).answer())
+"""
+
+
+@pytest.mark.parametrize(
+    "rules", [_rates("EIO", open=1.0) | {"only": "/looked_at.so"}, _rates("ENOSPC", write=1.0) | {"only": ".looked_at"}]
+)
+def test_a_build_whose_inputs_could_not_be_recorded_is_for_nobody_else(
+    rules: dict[str, Any], tmp_path: Path, bad_mount: MakeMount
+):
+    mount, folder = bad_mount(), tmp_path / "headers"
+    folder.mkdir()
+
+    def answer(source: str) -> int:
+        environ = environment(BE_CACHE_DIR=str(mount.path / "cache"))
+        return int(run_python(LOAD, source, f"-I{folder}", env=environ).stdout)
+
+    assert answer(ASKS + "// another") == 1
+    mount.change(**rules)
+    assert answer(ASKS) == 1
+    mount.change()
+    (folder / "later.h").write_text("#define VALUE 2\n")
+    assert answer(ASKS) == 2
+
+
+def test_lost_replies_of_what_was_done_are_no_errors(tmp_path: Path, bad_mount: MakeMount):
+    mount = bad_mount(lost={"rename": 1.0, "mkdir": 1.0})
+    share = Share(tmp_path, [mount], keys=4)
+    found = share.load_here("lost", mount, 20, edits=0.5)
+    assert set(found) == {"quick built", "quick found"}, found
+    assert share.left() == 0
+
+
+def test_an_entry_is_read_again_after_a_stale_handle(tmp_path: Path, bad_mount: MakeMount):
+    mount = bad_mount(fails={"open": ("ESTALE", 0.3), "read": ("ESTALE", 0.3)}, only="/copy.txt")
+    share = Share(tmp_path, [mount], keys=1)
+    mount.change(fails={})
+    share.load_here("first", mount, 1)
+    mount.change()
+    assert share.load_here("second", mount, 40) == {"quick found": 40}

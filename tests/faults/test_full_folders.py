@@ -17,7 +17,7 @@ FORM = os.environ.get("BE_FAULTS", "")
 STEP = {"": 4, "minutes": 1, "full": 1}[FORM]
 """Step of the free space, in pages."""
 
-_DISK = "mkdir disk\nmount -t tmpfs -o size=8m,nr_inodes=2000 none disk\n"
+_DISK = "mkdir disk\nmount -t tmpfs -o size=16m,nr_inodes=2000 none disk\n"
 _BEGIN = """
 import ctypes, os, shutil, sys
 sys.path[:0] = eval(sys.argv[1])

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,7 +50,7 @@ def _host(tmp_path: Path, name: str, *argv: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.needs("unshare", "hostname")
-def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount, record_property: Any, *, fails: bool):
+def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount, *, fails: bool):
     tried = subprocess.run(
         _host(tmp_path, "try", "cat", "/proc/sys/kernel/hostname"), capture_output=True, text=True, check=False
     )
@@ -80,7 +79,6 @@ def test_hosts_give_what_their_headers_say(tmp_path: Path, bad_mount: MakeMount,
         running.append(subprocess.Popen(_host(tmp_path, host, *argv), cwd=ROOT, env=environment()))
     assert [process.wait(LIMIT_S) for process in running] == [0, 0]
     found = tally(rows([*tmp_path.glob("one.*"), *tmp_path.glob("two.*")]))
-    record_property("loads", dict(found))
     print(f"seed {seed}:", *(f"{count} {name}" for name, count in sorted(found.items())), sep="\n  ")  # noqa: T201 - the counts
     fine = {name for name in found if name.endswith((" found", " built", " done", "process killed"))}
     ours = {name for name in found if "CacheError: " in name or " BuildError: " in name or " LoadError: " in name}

@@ -62,9 +62,8 @@ class Mount:
         """Unmount it, and end its server."""
         for argv in _UNMOUNTS:
             with contextlib.suppress(FileNotFoundError):
-                if not os.path.ismount(self.path):
+                if subprocess.run([*argv, str(self.path)], capture_output=True, check=False).returncode == 0:
                     break
-                subprocess.run([*argv, str(self.path)], capture_output=True, check=False)
         try:
             self._server.wait(0.5)
         except subprocess.TimeoutExpired:  # it serves as long as a file is open

@@ -1,4 +1,4 @@
-"""One process of a job that loads kernels: ``NUMBER COUNT PORT PLAN``; it prints an object with a row for each load: the library's hash, seconds.
+"""One process of a job that loads kernels: ``NUMBER COUNT PORT PLAN``; it prints hash and seconds for each load.
 
 PLAN is a JSON list of loads: name of the function of be_runtime, its arguments, its keyword arguments. The function
 ``sleep`` is that of time, and has no row.

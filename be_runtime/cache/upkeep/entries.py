@@ -85,7 +85,7 @@ def newest_key(base: str, key: CacheKey) -> CacheKey | None:
     ]
     for info in sorted(siblings, key=lambda info: info.created_ns, reverse=True):
         found = read_key(info.path)
-        if found is not None:
+        if found is not None and found.digest == info.digest:  # else it is damaged
             return found
     return None
 

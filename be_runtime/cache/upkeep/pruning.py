@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from be_runtime.cache.upkeep.entries import EntryInfo, fans, remove_empty_folders, scan_fan
-from be_runtime.cache.upkeep.staging import discard, sweep
+from be_runtime.cache.upkeep.staging import discard, sweep, sweep_unfinished
 from be_runtime.cache.validity.lookup import replace_private
 
 _DAY_S = 24 * 3600.0
@@ -65,6 +65,7 @@ def prune(
                 with contextlib.suppress(OSError):
                     discard(base, info.path, info.digest)
             else:
+                sweep_unfinished(info.path)
                 minute = str(int(info.last_used_s // _MINUTE_S))
                 sizes[minute] = sizes.get(minute, 0) + info.size_bytes
         remove_empty_folders(base, fan)
@@ -119,7 +120,7 @@ def _read(base: str) -> Round:
             now = Round(**json.load(file))
             sizes = {str(int(minute)): int(size) for minute, size in now.sizes.items()}
             return Round(str(now.done), sizes, int(now.used_before_s), float(now.ended_s))
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return Round()
 
 

@@ -15,6 +15,9 @@ from be_runtime.cache.folder.lock import THIS_PROCESS
 
 _NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
 
+_UNFINISHED = re.compile(r"(?:manifest|pruning)\.json\.[0-9a-f]{8}")
+"""Files of `be_runtime.cache.validity.lookup.replace_private` before they get their names."""
+
 DEAD_OWNER_AGE_S = 3600.0
 """Time for which a dead owner's folder is kept: a live process in a container with our host name may look dead."""
 
@@ -80,6 +83,7 @@ def sweep(base: str, *, now_s: float | None = None) -> int:
     """Remove the folders that killed processes left, and return their number."""
     removed = 0
     now_s = time.time() if now_s is None else now_s
+    sweep_unfinished(base)
     with contextlib.suppress(FileNotFoundError), os.scandir(staging_root(base)) as items:
         for item in items:
             with contextlib.suppress(OSError):
@@ -88,6 +92,14 @@ def sweep(base: str, *, now_s: float | None = None) -> int:
                     remove_tree(item.path)
                     removed += 1
     return removed
+
+
+def sweep_unfinished(folder: str) -> None:
+    """Remove the files that killed processes left in a folder before they had their names."""
+    with contextlib.suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            if _UNFINISHED.fullmatch(item.name) and time.time() - item.stat().st_mtime > DEAD_OWNER_AGE_S:
+                os.unlink(item.path)
 
 
 def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int], bool]) -> bool:

@@ -14,9 +14,9 @@ from be_runtime.cli.cache.text import SHORT, many, with_progress
 from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.load.find_or_build import say
 from be_runtime.sharing.archive import ArchiveError
-from be_runtime.sharing.entries import pack_entry
 from be_runtime.sharing.export_file import ExportWriter, read_export
 from be_runtime.sharing.remote import name_remote, open_signer, open_verifier
+from be_runtime.sharing.travelling_entry import pack_entry
 from be_toolchain.terminal import printable_line
 
 TRUST = "their code runs in your programs: import only files that you trust"

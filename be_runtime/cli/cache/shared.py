@@ -10,7 +10,7 @@ from be_runtime.kernels.cuda.raw_compiler import stored_origin
 from be_runtime.load.find_or_build import shareable
 from be_runtime.load.session import Session
 from be_runtime.sharing.archive import ArchiveError
-from be_runtime.sharing.entries import Shareable
+from be_runtime.sharing.travelling_entry import Shareable
 
 
 def share_of(info: EntryInfo, session: Session) -> Shareable:

@@ -17,8 +17,8 @@ from be_runtime.cli.cache.show_entry import manifest_of
 from be_runtime.cli.cache.text import ago, by, now
 from be_runtime.load.session import Session
 from be_runtime.sharing.archive import ArchiveError
-from be_runtime.sharing.entries import pack_entry
 from be_runtime.sharing.roots import unnamed_paths
+from be_runtime.sharing.travelling_entry import pack_entry
 from be_toolchain.terminal import printable_line
 
 

@@ -23,7 +23,7 @@ from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
 
 if TYPE_CHECKING:
-    from be_runtime.sharing.entries import Shareable
+    from be_runtime.sharing.travelling_entry import Shareable
 
 _LIST = "images.json"
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import Store
-from be_runtime.cache.validity.lookup import read_manifest
 from tests.support import jobs
-from tests.support.runtime import forwarding_compiler
+from tests.support.runtime import ROOT, environment, forwarding_compiler
 
-LOADER = "tests.support.job_loader"
 SOURCE = """
 #include "brainevent/common.h"
 #include "factor.h"
@@ -57,22 +56,13 @@ class Hosts:
 
     def sources(self) -> list[str]:
         """Where each host has the module from; empty for one that it built."""
-        return list(map(module_source, self.caches))
-
-
-def module_source(cache: Path) -> str:
-    """Where a cache has its only module from."""
-    found = [entry for entry in Store(cache).entries() if entry.kind == "module"]
-    assert len(found) == 1
-    manifest = read_manifest(found[0].path, found[0].digest)
-    assert manifest is not None
-    return manifest.made.source
+        return list(map(jobs.module_source, self.caches))
 
 
 @pytest.mark.parametrize("count", [2, 8])
 def test_one_host_compiles(tmp_path: Path, count: int):
     hosts = Hosts(tmp_path, count)
-    with jobs.running(LOADER, hosts.arguments(), hosts.variables()) as job:
+    with jobs.running(jobs.LOADER, hosts.arguments(), hosts.variables()) as job:
         answers = job.answers(patience_s=200)
         said = job.end()
     assert len({answer["rows"][0][0] for answer in answers}) == 1, "one library"
@@ -84,7 +74,7 @@ def test_a_host_with_another_header_compiles_its_own(tmp_path: Path):
     hosts = Hosts(tmp_path, 3)
     header = hosts.caches[2].parent / "include" / "factor.h"
     header.write_text("#define FACTOR 3\n")
-    with jobs.running(LOADER, hosts.arguments(first=0), hosts.variables()) as job:
+    with jobs.running(jobs.LOADER, hosts.arguments(first=0), hosts.variables()) as job:
         answers = job.answers(patience_s=200)
         said = job.end()
     assert len({answer["rows"][0][0] for answer in answers}) == 2
@@ -96,7 +86,7 @@ def test_a_host_with_another_header_compiles_its_own(tmp_path: Path):
 def test_hosts_with_other_sources_are_told(tmp_path: Path):
     hosts = Hosts(tmp_path, 2)
     arguments = [hosts.arguments(first=0)[0], hosts.arguments(SOURCE.replace("FACTOR *", "-FACTOR *"), first=0)[1]]
-    with jobs.running(LOADER, arguments, hosts.variables()) as job:
+    with jobs.running(jobs.LOADER, arguments, hosts.variables()) as job:
         job.answers(patience_s=200)
         said = job.end()
     assert hosts.sources() == ["", ""]
@@ -109,7 +99,7 @@ def test_hosts_with_other_sources_are_told(tmp_path: Path):
 def test_a_failed_build_fails_each_host_by_its_own_compiler(tmp_path: Path):
     hosts = Hosts(tmp_path, 2)
     arguments = hosts.arguments(SOURCE.replace("FACTOR *", "MISSPELT *"), first=0)
-    with jobs.running(LOADER, arguments, hosts.variables()) as job:
+    with jobs.running(jobs.LOADER, arguments, hosts.variables()) as job:
         answers = job.answers(patience_s=200)
         said = job.end()
     assert [answer["rows"][0][0] for answer in answers] == ["BuildError", "BuildError"]
@@ -123,7 +113,7 @@ def test_a_builder_that_is_killed_while_it_compiles_is_replaced(tmp_path: Path):
     hosts = Hosts(
         tmp_path, 2, f"case \"$*\" in *' -c '*) if mkdir '{mark}' 2>/dev/null; then sleep 20; exit 1; fi;; esac"
     )
-    with jobs.running(LOADER, hosts.arguments(first=1), hosts.variables()) as job:
+    with jobs.running(jobs.LOADER, hosts.arguments(first=1), hosts.variables()) as job:
         deadline = time.monotonic() + 60
         while not mark.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -134,4 +124,25 @@ def test_a_builder_that_is_killed_while_it_compiles_is_replaced(tmp_path: Path):
         assert time.monotonic() - killed < 30
         job.end()
     assert len(answers[0]["rows"][0][0]) == 64
-    assert module_source(hosts.caches[0]) == ""
+    assert jobs.module_source(hosts.caches[0]) == ""
+
+
+def test_the_program_of_the_page_runs_as_slurm_starts_it(tmp_path: Path):
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    (tmp_path / "train.py").write_text(page.split("```py\n")[1].split("```")[0])
+    hosts = Hosts(tmp_path, 2)
+    slurm = {"SLURM_JOB_ID": str(jobs.free_port(61440, 65535) - 61440), "SLURM_STEP_NODELIST": "localhost"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "train.py"],
+            cwd=tmp_path,
+            env=environment(SLURM_NTASKS="2", SLURM_PROCID=number, SLURM_LOCALID=number, **slurm, **variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, variables in zip("01", hosts.variables(), strict=True)
+    ]
+    printed = [process.communicate(timeout=200) for process in running]
+    assert [out for out, _ in printed] == ["0 [2. 2. 2.]\n", "1 [2. 2. 2.]\n"], printed
+    assert hosts.compiled("scaling") == 1

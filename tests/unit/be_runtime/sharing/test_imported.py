@@ -16,7 +16,7 @@ from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.sharing.archive import Head, pack
 from be_runtime.sharing.export_file import ExportWriter, read_export
 from be_runtime.sharing.imported import Imported
-from be_runtime.sharing.place import Wanted
+from be_runtime.sharing.place import WantedEntry
 
 CODE = b"\x7fELF" * 100
 
@@ -41,8 +41,8 @@ def key() -> CacheKey:
 
 
 @pytest.fixture
-def wanted(key: CacheKey) -> Wanted:
-    return Wanted(key, "add", lambda: False)
+def wanted(key: CacheKey) -> WantedEntry:
+    return WantedEntry(key, "add", lambda: False)
 
 
 @pytest.fixture
@@ -130,20 +130,20 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path, key: CacheKey):
         pass
 
 
-def test_imported_archives_are_for_the_user_alone(tmp_path: Path, wanted: Wanted):
+def test_imported_archives_are_for_the_user_alone(tmp_path: Path, wanted: WantedEntry):
     place = Imported(tmp_path / "cache")
     assert not place.is_there
     assert place.fetch(wanted) is None
     for content in (b"one", b"two"):
         place.store(wanted.key.digest, content)
     assert place.fetch(wanted) == b"two"
-    assert place.fetch(Wanted(make_key("module", ("name", "other")), "other", lambda: False)) is None
+    assert place.fetch(WantedEntry(make_key("module", ("name", "other")), "other", lambda: False)) is None
     ((path, _),) = place.archives()
     modes = [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent, place.folder)]
     assert modes == [0o600, 0o700, 0o700]
 
 
-def test_what_others_could_have_written_is_not_there(tmp_path: Path, wanted: Wanted):
+def test_what_others_could_have_written_is_not_there(tmp_path: Path, wanted: WantedEntry):
     place = Imported(tmp_path / "cache")
     place.store(wanted.key.digest, b"data")
     ((path, _),) = place.archives()
@@ -167,7 +167,7 @@ def test_what_others_could_have_written_is_not_there(tmp_path: Path, wanted: Wan
         Imported(tmp_path / "cache")
 
 
-def test_an_archive_that_cant_be_written_is_an_error_of_the_cache(tmp_path: Path, wanted: Wanted):
+def test_an_archive_that_cant_be_written_is_an_error_of_the_cache(tmp_path: Path, wanted: WantedEntry):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "imported").write_text("")
     with pytest.raises(CacheError):

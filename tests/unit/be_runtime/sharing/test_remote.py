@@ -12,7 +12,7 @@ import pytest
 from be_runtime.cache.folder.key import make_key
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
-from be_runtime.sharing.place import Wanted
+from be_runtime.sharing.place import WantedEntry
 from be_runtime.sharing.remote import Carrier, Health, Link, RemoteCache, name_remote, open_remote
 from be_toolchain.errors import PreferenceError
 from be_toolchain.settings.remote_source import RemoteSource
@@ -20,7 +20,7 @@ from tests.support.faulty_server import GOOD, FaultyServer, faulty_server
 from tests.support.machines import MemorySystem
 
 KEY = make_key("module", ("name", "add"))
-WANTED = Wanted(KEY, "add", lambda: False)
+WANTED = WantedEntry(KEY, "add", lambda: False)
 OWN = "/root/.config/be_toolchain/be-toolchain.toml"
 PROJECT = "/project/be-toolchain.toml"
 

@@ -121,8 +121,8 @@ def test_a_folder_that_cannot_be_looked_into_is_no_defect(tmp_path: Path, below:
     assert done.stdout == "False\n"
 
 
-def test_the_doctor_counts_the_cache_and_names_the_remote():
-    machine = MemorySystem(environ={"BE_CACHE_DIR": "/c", "BE_REMOTE_CACHE": "https://ada:secret@x.org/k"})
+def test_the_doctor_counts_the_cache():
+    machine = MemorySystem(environ={"BE_CACHE_DIR": "/c"})
     entry = f"/c/kernels-v1/ab/{'ab' * 32}"
     for path in (
         f"{entry}/1-2/m.so",
@@ -135,7 +135,5 @@ def test_the_doctor_counts_the_cache_and_names_the_remote():
     assert probe_surroundings(machine).cached == (2, 3 * 2**19, 4096)
     lines = {each.subject: each.message for each in examine_machine(machine).findings}
     assert lines["cache"] == "/c, 2 entries, 1.5 of at most 4096 MiB"
-    assert lines["remote cache"] == "https://...@x.org/k (from BE_REMOTE_CACHE), entries need no signature"
-    machine.environ = {"BE_CACHE_DIR": "/c", "BE_CACHE_MAX_SIZE_MIB": "7", "BE_REMOTE_CACHE_PUBLIC_KEY": "abc"}
+    machine.environ = {"BE_CACHE_DIR": "/c", "BE_CACHE_MAX_SIZE_MIB": "7"}
     assert probe_surroundings(machine).cached.limit_mib == 7
-    assert "remote cache" not in {each.subject for each in examine_machine(machine).findings}

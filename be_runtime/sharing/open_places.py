@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from be_runtime.settings import Settings
-from be_runtime.sharing.entries import Shareable
 from be_runtime.sharing.exchange import Exchange
 from be_runtime.sharing.imported import Imported
 from be_runtime.sharing.job import Job
-from be_runtime.sharing.place import Place, Wanted
+from be_runtime.sharing.place import EntryPlace, WantedEntry
 from be_runtime.sharing.remote import name_remote, open_remote, open_signer, open_verifier
+from be_runtime.sharing.travelling_entry import Shareable
 from be_runtime.xla.coordination import find_job_store
 from be_toolchain.machine.system import System
 
@@ -45,7 +45,7 @@ def open_exchange(
     """
     source = name_remote(settings, system, say)
     imported = Imported(cache_dir)
-    places: list[Place] = [imported] if imported.is_there else []
+    places: list[EntryPlace] = [imported] if imported.is_there else []
     if settings.cluster:
         places.append(_open_job(say, settings.compile_timeout_s, verbose=settings.verbose))
     remote = open_remote(source, settings, say)
@@ -55,7 +55,7 @@ def open_exchange(
         return None
     shared = share()
     return Exchange(
-        Wanted(shared.key, name, has_come),
+        WantedEntry(shared.key, name, has_come),
         shared,
         places,
         offers=settings.shares,

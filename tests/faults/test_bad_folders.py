@@ -188,7 +188,8 @@ void f(BE::Tensor out) { (void)out; }
 LOAD = """
 import ctypes, sys, be_runtime
 source, flag = sys.argv[1:]
-print(ctypes.CDLL(str(be_runtime.load_cpp_inline("asks", source, extra_cflags=[flag], auto_register=False).path)).answer())
+module = be_runtime.load_cpp_inline("asks", source, extra_cflags=[flag], auto_register=False)
+print(ctypes.CDLL(str(module.path)).answer())
 """
 
 

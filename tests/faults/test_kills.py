@@ -1,10 +1,9 @@
-"""kill -9 at any moment of a build, a publication, a pruning or an installation: nobody hangs, nothing wrong is loaded."""
+"""kill -9 at any moment of a build, a publication, a pruning or an installation: no hang, and nothing wrong loaded."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
 import subprocess

@@ -369,7 +369,7 @@ def wanted_functions(rng: random.Random, text: str) -> Any:
 # Documents
 
 
-HOSTILE = (
+HOSTILE: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**300, 1.5, float("nan"), float("inf"), 1e308),
     *(
         "",

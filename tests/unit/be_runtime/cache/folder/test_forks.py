@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from be_runtime.cache import BuildOutput, CacheKey, Store
 from be_runtime.cache.folder.layout import lock_file
 from be_runtime.cache.folder.lock import key_lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ KERNELS = 10
 """One source in so many is also read as a raw kernel's."""
 
 
-def generate(text: str, functions: object) -> None:
+def generate(text: str, functions: Any) -> None:
     """Find the entry points and write what calls them, as a build does."""
     entries = discover([SourceText(name="k.cu", text=text)], functions)
     bindings = [Binding(entry=entry, symbol=f"m_{entry.name}", export=entry.name) for entry in entries]

@@ -157,9 +157,11 @@ def test_errors_name_function_and_token(tokens: str, part: str, hint: str) -> No
 
 @pytest.mark.parametrize("text", ["1or 2", "0x1for", "2if n else 3", "'\\d'", "1.real"])
 def test_arithmetic_of_which_python_would_warn_is_refused_in_silence(text: str) -> None:
-    with warnings.catch_warnings(record=True, action="always") as said:
-        with pytest.raises(SpecError, match="is not an axis"):
-            parse_spec(["arg[n]", f"ret[({text})]"])
+    with (
+        warnings.catch_warnings(record=True, action="always") as said,
+        pytest.raises(SpecError, match="is not an axis"),
+    ):
+        parse_spec(["arg[n]", f"ret[({text})]"])
     assert said == []
 
 

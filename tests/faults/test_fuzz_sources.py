@@ -26,7 +26,7 @@ def generate(text: str, functions: Any) -> None:
     entries = discover([SourceText(name="k.cu", text=text)], functions)
     bindings = [Binding(entry=entry, symbol=f"m_{entry.name}", export=entry.name) for entry in entries]
     for language in ("cpp", "cuda"):
-        assert render_unit("", "m", bindings, language=language)  # type: ignore[arg-type]
+        assert render_unit("", "m", bindings, language=language)
 
 
 @pytest.mark.timeout(3600)

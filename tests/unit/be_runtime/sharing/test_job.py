@@ -43,18 +43,22 @@ def job(values: dict[str, bytes]) -> Job:
 
 
 def done(**fields: object) -> bytes:
-    return json.dumps({"process": 0, "pieces": 0, "size": 1, "sha256": hashlib.sha256(b"").hexdigest(), **fields}).encode()
+    return json.dumps(
+        {"process": 0, "pieces": 0, "size": 1, "sha256": hashlib.sha256(b"").hexdigest(), **fields}
+    ).encode()
 
 
 @pytest.mark.parametrize(
-    "text", [DEEP, b"\xff", b"[]", b"null", done(), done(pieces=-1), done(size=1 << 70), done(pieces=[]), done(error=[])]
+    "text",
+    [DEEP, b"\xff", b"[]", b"null", done(), done(pieces=-1), done(size=1 << 70), done(pieces=[]), done(error=[])],
 )
 def test_no_answer_of_a_builder_fails_a_load(text: bytes):
     assert job({f"{HERE}/claim": DEEP, f"{HERE}/done": text, NAME: DEEP}).fetch(WANTED) is None
 
 
 def test_without_threads_a_claim_ends_all_the_same(monkeypatch: pytest.MonkeyPatch):
-    place = job(values := {})
+    values: dict[str, bytes] = {}
+    place = job(values)
 
     def start(thread: threading.Thread) -> None:
         if thread.name == "be-job-beat":

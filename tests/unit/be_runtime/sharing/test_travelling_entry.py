@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,14 @@ from be_runtime.sharing.roots import Roots
 from be_runtime.sharing.travelling_entry import Shareable, unpack_entry
 
 KEY = make_key("module", ("name", "k"))
+NO_ROOTS = Roots(())
 
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def take(folder: Path, roots: Roots = Roots(()), **fields: object) -> tuple[str, ...]:
+def take(folder: Path, roots: Roots = NO_ROOTS, **fields: Any) -> tuple[str, ...]:
     """Unpack an archive with such fields, and return the paths that it depends on."""
     head = Head(KEY.digest, "module", "k", (("module.so", 1, digest(b"x")),), (), (), (), "there", 1.0)
     head = head._replace(**fields)
@@ -66,12 +68,12 @@ def test_a_header_in_either_folder_of_packages_counts(tmp_path: Path):
     (tmp_path / "a/pkg").mkdir()
     (tmp_path / "a/pkg/a.h").write_text("1")
     (tmp_path / "b/pkg/a.h").write_text("2")
-    with pytest.raises(ArchiveError, match="is of another .*/b/pkg/a.h than the one here"):
+    with pytest.raises(ArchiveError, match=r"is of another .*/b/pkg/a.h than the one here"):
         take(tmp_path, roots, dependencies=(header,))
 
 
 def test_a_header_that_appears_in_either_folder_of_packages_counts(tmp_path: Path):
     roots = sites(tmp_path)
     (tmp_path / "b/pkg/new.h").touch()
-    with pytest.raises(ArchiveError, match="where there is no .*/b/pkg/new.h"):
+    with pytest.raises(ArchiveError, match=r"where there is no .*/b/pkg/new.h"):
         take(tmp_path, roots, absent=(("<site>/pkg", 0, ("new.h",)),))

@@ -167,6 +167,12 @@ def test_what_others_could_have_written_is_not_there(tmp_path: Path, wanted: Wan
         Imported(tmp_path / "cache")
 
 
+def test_an_archive_that_lost_its_content_is_a_miss(tmp_path: Path, wanted: WantedEntry):
+    place = Imported(tmp_path / "cache")
+    place.store(wanted.key.digest, b"")
+    assert place.fetch(wanted) is None, "b'' is how a job says that the entry has come"
+
+
 def test_an_archive_that_cant_be_written_is_an_error_of_the_cache(tmp_path: Path, wanted: WantedEntry):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "imported").write_text("")

@@ -114,6 +114,18 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     assert carrier.files, "reading and writing count apart"
 
 
+@pytest.mark.parametrize("shown", ["KEYID:S%2Fecret@bucket", "KEYID:S/ecret@bucket", "wrong: S/ecret"])
+def test_credentials_are_in_no_message_of_a_plug_in(shown: str):
+    said: list[str] = []
+    carrier = Memory()
+    carrier.error = RuntimeError(f'Invalid bucket name "{shown}"')
+    link = Link(carrier, Health(), Health(), set(), [])
+    source = RemoteSource("s3://KEYID:S%2Fecret@bucket/kernels", "test")
+    RemoteCache(source, link, said.append, writes=False, timeout_s=5).fetch(WANTED)
+    assert said
+    assert not [text for text in said if "ecret" in text]
+
+
 def test_an_upload_keeps_nobody_waiting():
     over = threading.Event()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import functools
 import importlib.util
 import json
 import sys
@@ -70,15 +71,17 @@ __global__ void plus_one(const int* x, int* y, int64_t n) {
 void step(const BE::Tensor x, BE::Tensor y, BE::Workspace room, const BE::State<Plan>& plan, cudaStream_t stream) {
   int device = -1;
   BE_CUDA_CHECK(cudaGetDevice(&device));
-  BE_CHECK(plan->here.get().device == device) << "the state is of device " << plan->here.get().device;
-  for (const void* address : {x.data_ptr(), (const void*)y.data_ptr(), (const void*)room.data()}) {
-    cudaPointerAttributes found{};
-    BE_CUDA_CHECK(cudaPointerGetAttributes(&found, address));
-    BE_CHECK(found.device == device) << "an array of device " << found.device << " on device " << device;
-  }
+  BE_CHECK(plan->here.get().device == device) << "the state of device " << plan->here.get().device << " on " << device;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   BE_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
   count(status == cudaStreamCaptureStatusActive);
+  const void* const addresses[] = {x.data_ptr(), y.data_ptr(), room.data()};
+  for (const void* address : addresses) {
+    cudaPointerAttributes found{};
+    if (status == cudaStreamCaptureStatusActive) continue;
+    BE_CUDA_CHECK(cudaPointerGetAttributes(&found, address));
+    BE_CHECK(found.device == device) << "an array of device " << found.device << " on " << device;
+  }
   const int64_t n = x.numel();
   copy_all<<<(n + 127) / 128, 128, 0, stream>>>(x.data_ptr<int32_t>(), room.data_as<int32_t>(), n);
   plus_one<<<(n + 127) / 128, 128, 0, stream>>>(room.data_as<int32_t>(), y.data_ptr<int32_t>(), n);
@@ -136,7 +139,7 @@ class Calls:
                 x = run(x)
             return [(x, self.rounds)]
 
-        return in_threads([lambda device=device: work(device) for device in self.devices])
+        return in_threads([functools.partial(work, device) for device in self.devices])
 
     def both_each(self) -> list[tuple[Any, int]]:
         """Two threads, each with both devices in turn."""
@@ -181,7 +184,7 @@ def kernels(platform: str) -> tuple[Any, list[Callable[[Any], Any]]]:
         return module, [module.step]
     module = be_runtime.load_cuda_inline("many_calls", BOTH + CUDA)
     signature = "arg[n]:int32 ret[n]:int32 parallel[n]"
-    found = [module.step, be_runtime.cuda_kernel(RAW, "successor", signature=signature, grid="n", block=1)]
+    found: list[Any] = [module.step, be_runtime.cuda_kernel(RAW, "successor", signature=signature, grid="n", block=1)]
     if importlib.util.find_spec("numba_cuda"):
         from numba import cuda
 

@@ -10,8 +10,9 @@ import importlib.util
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,7 +21,9 @@ from jax.sharding import PartitionSpec as P
 
 import be_runtime
 from be_runtime.cache.validity.manifest import parse_manifest
+from tests.support import jobs
 from tests.support.jax_names import make_mesh
+from tests.support.runtime import script
 
 CPP = r"""
 #include "brainevent/common.h"
@@ -67,6 +70,61 @@ void total(const BE::Tensor x, BE::Tensor y, int64_t stream) {
 """
 RAW = "__global__ void thrice(const float* x, float* y) { int i = blockIdx.x; y[i] = 3 * x[i]; }"
 X = np.arange(16 * 24, dtype=np.float32).reshape(16, 24) / 8
+
+
+class Job(NamedTuple):
+    """What became of two processes.
+
+    Parameters
+    ----------
+    devices : list of (int, int)
+        For each process all devices, and its own.
+    right, wrong : set of str
+        Kernels by their results.
+    built, fetched : Counter
+        Names of entries, counted over both caches by where they came from.
+    compiled : int
+        Number of compilers that were started for the module.
+    """
+
+    devices: list[list[int]]
+    right: set[str]
+    wrong: set[str]
+    built: Counter[str]
+    fetched: Counter[str]
+    compiled: int
+
+
+def run_two(folder: Path, platform: str) -> Job:
+    """Run two processes with a device and a cache each, which share what they build."""
+    log = folder / "compilers.log"
+    launcher = script(folder / "launcher", f'echo "$*" >> "{log}"', 'exec "$@"')
+    gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0,1").split(",")
+    own: dict[str, list[str]] = {
+        "BE_CACHE_DIR": [str(folder / "cache_0"), str(folder / "cache_1")],
+        **({"CUDA_VISIBLE_DEVICES": gpus} if platform == "gpu" else {}),
+    }
+    shared = {
+        "BE_CLUSTER": "1",
+        "BE_COMPILER_LAUNCHER": str(launcher),
+        "JAX_PLATFORMS": "cuda" if platform == "gpu" else "cpu",
+        "XLA_FLAGS": "" if platform == "gpu" else "--xla_force_host_platform_device_count=1",
+    }
+    variables = [shared | {name: values[number] for name, values in own.items()} for number in range(2)]
+    with jobs.running("tests.support.one_device_each", [[platform]] * 2, variables) as job:
+        answers = job.last_answers()
+    right = Counter(name for answer in answers for name, is_right in answer["right"].items() if is_right)
+    wrong = {name for answer in answers for name, is_right in answer["right"].items() if not is_right}
+    made = [(name, source) for answer in answers for _, name, source in answer["made"]]
+    lines = log.read_text().splitlines()
+    return Job(
+        devices=[answer["devices"] for answer in answers],
+        right={name for name, count in right.items() if count == len(answers)},
+        wrong=wrong,
+        built=Counter(name for name, source in made if not source),
+        fetched=Counter(name for name, source in made if source),
+        compiled=sum("src/one_device_each." in line and " -c " in line for line in lines),
+    )
 
 
 def main(number: str, count: str, port: str, platform: str) -> None:

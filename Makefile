@@ -58,7 +58,7 @@ help:
 	@echo "make test        lint, types, layers, every test tier this machine can run"
 	@echo "make test-fast   the same without the packaging tier"
 	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
-	@echo "make test-faults edits at random and builds beside forks: some minutes; FULL=1: hours"
+	@echo "make test-faults edits, kills, flipped bits, crowds and damaged inputs: some minutes; FULL=1: hours"
 	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
@@ -121,10 +121,10 @@ test-range:
 	@$(RANGE)/bin/uv pip install --python $(RANGE) --resolution $(RESOLUTION) --editable '.[test,cuda13]'
 	@$(RANGE)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
 
-# What breaks caches: edits at random, and builds beside forks. FULL=1 runs for hours.
+# What breaks caches and readers: edits, kills, flipped bits, crowds, forks, damaged inputs. FULL=1 runs for hours;
+# BE_FAULTS_SEED=7 begins at another seed. The counts are said at the end.
 test-faults: $(READY)
-	@BE_FAULTS=$(if $(FULL),full,minutes) $(RUN) -m pytest -n $(WORKERS) -m faults $(PYTEST_ARGS)
-	@$(RUN) -W ignore::DeprecationWarning -m tests.support.forking $(if $(FULL),200,20)
+	@BE_FAULTS=$(if $(FULL),full,minutes) $(RUN) -m pytest -n $(WORKERS) --dist loadgroup -m faults $(PYTEST_ARGS)
 
 forks: $(READY)
 	@$(RUN) -W ignore::DeprecationWarning -m tests.support.forking 200

@@ -111,7 +111,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     target = check_path(path, "path")
     modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
     found = (Path(entry.path, FILE) for entry in modules if not entry.is_damaged)
-    text = merge_commands(file.read_text(encoding="utf-8") for file in found if file.is_file())
+    text = merge_commands(file.read_text(encoding="utf-8", errors="replace") for file in found if file.is_file())
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -15,6 +15,8 @@ Node = int | str | tuple[str, tuple["Node", ...]]
 """A number, a name, or an operation and its operands. ``attr.bins`` is a name."""
 
 _LONGEST = 200
+_WORDS = re.compile(r"(?:[^\W\d]\w*|(?:0[xX][0-9a-fA-F]+|[0-9][0-9_]*)(?![\w.])|[\s.+\-*/%(),])*")
+"""Text of which Python has nothing to warn: without strings, and without letters behind numbers."""
 _LARGEST = 2**63 - 1
 _OPERATORS: dict[type, str] = {
     ast.Add: "+",
@@ -63,6 +65,9 @@ def parse_expression(text: str) -> Expression:
     stripped = re.sub(r"\s+", " ", text.strip())
     if len(stripped) > _LONGEST:
         raise ValueError(f"an expression has at most {_LONGEST} characters")
+    match = _WORDS.match(stripped)
+    if match is None or match.end() < len(stripped):
+        raise _bad(stripped, match.end() if match else 0)
     try:
         tree = ast.parse(stripped, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, LoadError
 from be_toolchain.errors import PreferenceError
-from be_toolchain.settings.table import RUNTIME, read_setting, render_table, render_variables
+from be_toolchain.settings.table import CACHE_LIMIT_MIB, RUNTIME, read_setting, render_table, render_variables
 
 
 class Settings(NamedTuple):
@@ -21,7 +21,7 @@ class Settings(NamedTuple):
     """
 
     cache_dir: Path | None = None
-    cache_max_size_mib: int = 4096
+    cache_max_size_mib: int = CACHE_LIMIT_MIB
     cache_max_age_days: int = 90
     prebuilt_dir: Path | None = None
     jit: str = "missing"
@@ -40,7 +40,7 @@ class Settings(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """Whether what is compiled here goes to other processes or machines."""
+        """True if what is compiled here goes to other processes or machines."""
         return self.cluster or self.remote_cache_write
 
     @classmethod

@@ -24,7 +24,14 @@ KERNELS = HERE / "kernels"
 _CHILDREN = HERE / "children"
 _ARCH_WITHOUT_DEVICE = "sm_90"
 # They would change what is measured: a compiler cache, output, other folders, and imports that compile every module.
-_DROPPED = ("BE_COMPILER_LAUNCHER", "BE_VERBOSE", "BRAINEVENT_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "XLA_FLAGS")
+_DROPPED = (
+    "BE_COMPILER_LAUNCHER",
+    "BE_REMOTE_CACHE",
+    "BE_VERBOSE",
+    "BRAINEVENT_CACHE_DIR",
+    "PYTHONDONTWRITEBYTECODE",
+    "XLA_FLAGS",
+)
 _TIMEOUT_S = 600
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import requirements
+from tests.support import faults, requirements
 
 ROOT = Path(__file__).resolve().parent.parent
 TIERS = ("unit", "compile", "faults", "cuda", "gpu", "packaging")
@@ -102,6 +102,15 @@ def pytest_make_collect_report(
         report.outcome = "failed"
         report.longrepr = f"skipped, but BE_REQUIRE_TIERS promises this tier: {_reason(report)}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the tier of faults tried: its tests hand their counts over when they are torn down."""
+    reports = (each for kind in terminalreporter.stats.values() for each in kind)
+    ends = [each for each in reports if getattr(each, "when", "") == "teardown"]
+    rows = [row for each in ends for name, row in each.user_properties if name == faults.PROPERTY]
+    for line in faults.summary(rows):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from be_runtime.cache.folder.guard import cache_errors, disk_errors
+from be_runtime.cache.folder.guard import cache_errors, disk_errors, repeatedly
 from be_runtime.cache.folder.key import CacheKey
 from be_runtime.cache.folder.layout import lock_file
 from be_runtime.cache.folder.lock import Flock, OnWait, key_lock
@@ -58,16 +58,16 @@ def build_once(
 def _build(base: str, key: CacheKey, build: Build, found: Lookup) -> tuple[Lookup, bool]:
     """Build, publish, and remove superseded entries. The staging folder is removed in any case."""
     with cache_errors(base):
-        folder = make_staging(base, key.digest)
+        folder = repeatedly(lambda: make_staging(base, key.digest))
     try:
         with cache_errors(base):
-            stage = open_stage(folder, found.problem)
+            stage = repeatedly(lambda: open_stage(folder, found.problem))
         with disk_errors(stage.work):
             output = build(Path(stage.work))
         if output is None:
             return _come(base, key), False
         with cache_errors(base):
-            path, manifest = publish(base, key, stage, output)
+            path, manifest = repeatedly(lambda: publish(base, key, stage, output))
     finally:
         remove_tree(folder)
     trim(base, key.digest, found.damaged)

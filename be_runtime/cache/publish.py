@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from be_runtime.cache.folder.guard import make_folder
+from be_runtime.cache.folder.guard import make_folder, move
 from be_runtime.cache.folder.key import CacheKey
 from be_runtime.cache.folder.layout import (
     KEY,
@@ -50,8 +50,8 @@ def open_stage(folder: str, reason: str) -> Stage:
     """Make the folders for the build and for the entry inside a staging folder."""
     began_ns = build_began(folder, time.time_ns())
     stage = Stage(f"{folder}/build", f"{folder}/entry", reason, began_ns, time.monotonic())
-    os.mkdir(stage.work, 0o700)
-    os.mkdir(stage.entry, 0o700)
+    make_folder(stage.work)
+    make_folder(stage.entry)
     return stage
 
 
@@ -65,7 +65,7 @@ def build_began(folder: str, now_ns: int) -> int:
 
 
 def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tuple[str, Manifest]:
-    """Move a build's outputs into a new entry of `key`.
+    """Move a build's outputs into a new entry of `key`. After an error it may be called again.
 
     Returns
     -------
@@ -148,20 +148,25 @@ def _collect(stage: Stage, name: str) -> FileRecord:
     try:
         status = os.lstat(source)
     except FileNotFoundError:
-        raise CacheError(f"the build did not make its output {name!r}") from None
-    if not stat.S_ISREG(status.st_mode):
-        raise CacheError(f"the build's output {name!r} is not a regular file")
-    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-    if status.st_nlink == 1:
-        os.rename(source, target)
+        try:
+            os.lstat(target)  # an earlier call may have moved it
+        except FileNotFoundError:
+            raise CacheError(f"the build did not make its output {name!r}") from None
     else:
-        _copy(source, target)
+        if not stat.S_ISREG(status.st_mode):
+            raise CacheError(f"the build's output {name!r} is not a regular file")
+        if "/" in name:
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        _take(source, target, status)
     os.chmod(target, 0o600)
     return record_file(target, name)
 
 
-def _copy(source: str, target: str) -> None:
-    """Copy a file that another program holds a hard link to, such as a compiler launcher's cache."""
+def _take(source: str, target: str, status: os.stat_result) -> None:
+    """Move a file, or copy one that another program holds a hard link to, such as a compiler launcher's cache."""
+    if status.st_nlink == 1:
+        move(source, target)
+        return
     import shutil
 
     shutil.copyfile(source, target)
@@ -241,7 +246,7 @@ def _rename_into_place(base: str, digest: str, entry: str, name: str) -> str:
         make_folder(fan_folder(base, digest))
         try:
             make_folder(folder)
-            os.rename(entry, f"{folder}/{name}")
+            move(entry, f"{folder}/{name}")
         except FileNotFoundError:
             if not os.path.isdir(entry):
                 raise

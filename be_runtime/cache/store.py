@@ -10,12 +10,13 @@ import fcntl
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from be_runtime.cache.folder.guard import cache_errors, find_base, prepare_base
 from be_runtime.cache.folder.key import CacheKey
+from be_runtime.cache.folder.layout import MANIFEST
 from be_runtime.cache.folder.lock import Flock, OnWait
 from be_runtime.cache.output import BuildOutput
 from be_runtime.cache.validity.lookup import Lookup, look_up
@@ -59,6 +60,14 @@ class Entry(NamedTuple):
         if name not in self.manifest.outputs.paths:
             raise KeyError(name)
         return self.path / name
+
+    def is_there(self) -> bool:
+        """Return whether the entry can be opened: on network file systems, a removed one may still have its stat."""
+        try:
+            os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
 
 
 class Store(NamedTuple):
@@ -147,6 +156,14 @@ class Store(NamedTuple):
         base = find_base(str(self.root))
         with cache_errors(base):
             return clear(base, name)
+
+    def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
+        """Remove entries, and return those that were still there."""
+        from be_runtime.cache.upkeep.entries import remove
+
+        base = find_base(str(self.root))
+        with cache_errors(base):
+            return remove(base, entries)
 
     def entries(self) -> Iterator[EntryInfo]:
         """Iterate over all entries, valid or not, in no particular order."""

@@ -43,9 +43,22 @@ def refusal(error: BeRuntimeError | ToolchainError) -> Answer:
 
 
 def print_answer(command: str, answer: Answer, *, as_json: bool) -> int:
-    """Print an outcome, that of a failed command to standard error, and return its exit code."""
+    """Print an outcome, that of a command that raised an error to standard error, and return its exit code."""
     if as_json:
         hand_over(json.dumps({"schema": SCHEMA, "command": command, **answer.data}, indent=2))
     else:
-        say(answer.text, sys.stderr if answer.code == FAILED else None)
+        say(answer.text, sys.stderr if "problem" in answer.data else None)
     return answer.code
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes for people.
+
+    Examples
+    --------
+    >>> size_text(700), size_text(1536), size_text(3 << 20)
+    ('700 B', '1.5 KiB', '3.0 MiB')
+    """
+    if size < 2**10:
+        return f"{size} B"
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"

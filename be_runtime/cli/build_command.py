@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from be_runtime.cli.answer import Answer
+from be_runtime.cli.answer import Answer, size_text
 from be_runtime.ship.locate import locate_package
 from be_runtime.ship.package_build import Built, PartReport, build_package
 from be_toolchain.terminal import say
@@ -31,12 +31,13 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def _tell(report: PartReport) -> None:
     """Say on standard error that a part is ready."""
-    say(f"{report.name:<24} {report.language:<6} {report.seconds:6.1f} s {_size(report.size):>10}", sys.stderr)
+    say(f"{report.name:<24} {report.language:<6} {report.seconds:6.1f} s {size_text(report.size):>10}", sys.stderr)
 
 
 def _summary(built: Built) -> str:
     total = sum(image.size for image in built.table.images.values())
-    return f"{built.folder}: {len(built.reports)} modules and kernels, {len(built.table.images)} images, {_size(total)}"
+    counts = f"{len(built.reports)} modules and kernels, {len(built.table.images)} images"
+    return f"{built.folder}: {counts}, {size_text(total)}"
 
 
 def _data(built: Built) -> dict[str, object]:
@@ -46,7 +47,3 @@ def _data(built: Built) -> dict[str, object]:
         "images": {digest: image._asdict() for digest, image in built.table.images.items()},
         "targets": sorted(built.table.targets),
     }
-
-
-def _size(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"

@@ -14,6 +14,7 @@ from be_toolchain.report.exit_codes import WORKS
 
 COMMANDS = {
     "build": "build_command",
+    "cache": "cache.command",
     "cmake-dir": "cmake_command",
     "show": "show_command",
     "stubs": "stubs_command",
@@ -47,4 +48,5 @@ def _main(argv: Sequence[str] | None) -> int:
         answer: Answer = import_module(f"be_runtime.cli.{COMMANDS[arguments.command]}").run(arguments)
     except (BeRuntimeError, ToolchainError) as error:
         answer = refusal(error)
-    return print_answer(arguments.command, answer, as_json=arguments.json)
+    name = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", ""))))
+    return print_answer(name, answer, as_json=arguments.json)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from be_runtime.cli.cache.cache_parser import add_cache
 from be_toolchain import __version__
 from be_toolchain.cli.parser import Parser
 
@@ -19,7 +20,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for add in (_add_stubs, _add_build, _add_show, _add_cmake_dir):
         add(commands)
-    for command in commands.choices.values():
+    for command in (*commands.choices.values(), *add_cache(commands)):
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
         command.epilog = "exit codes: 0 done, 1 not possible, 3 internal error, 64 invalid arguments"
     return parser

@@ -10,7 +10,7 @@ from be_runtime.cache.publish import record_files
 from be_runtime.compile import graph, handler_object
 from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.cuda_compiler import cuda_compiler
-from be_runtime.compile.inputs.observe import LookedAt, Observer
+from be_runtime.compile.inputs.observe import LookedAt, Observer, is_incomplete
 from be_runtime.compile.plan.build_plan import LINKING, BuildPlan, Edge, UnitBuild
 from be_runtime.compile.plan.flags import LinkCommand
 from be_runtime.compile.run.execute import Runner, Step
@@ -45,6 +45,8 @@ class Build:
     ----------
     steps : list of Step
         The commands that ran for the module.
+    unknown : list of str
+        Commands whose records are not complete, in words. What such a build makes is kept for nobody else.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Build:
     ) -> None:
         self.order, self.units, self.recorded = order, units, recorded
         self.steps: list[Step] = []
+        self.unknown: list[str] = []
         self._link, self._preamble, self._handler = link, preamble, handler
         self._observer, self._runner = observer, runner
         self._objects = self._kept_objects() if len(units) > 1 else None
@@ -89,10 +92,10 @@ class Build:
                 self._make_objects(plan, progress)
                 plan = self._with_private_names(plan)
             self._run(plan, progress)
-            if self._preamble is not None:
+            if self._preamble is not None and not self.unknown:
                 self._preamble.keep(self.order.toolchain_store, self._runner, self._observer)
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in self.steps})
-        if self._handler is None:
+        if self._handler is None and not self.unknown:
             self._keep_handler()
 
     def looked_at(self) -> LookedAt:
@@ -128,6 +131,8 @@ class Build:
             self._record(LookedAt.merged(self._compiled.values()))
             for step in steps:
                 self.steps.append(step)
+                if is_incomplete(step.output):
+                    self.unknown.append(f"a file that was not recorded while {step.edge.description}")
                 if not step.failed:
                     self._take_note(step.edge)
 
@@ -140,7 +145,7 @@ class Build:
         looked_at = LookedAt.merged((self._observer.looked_at(build.edges), self._kept))
         self._compiled[stem] = looked_at
         self._record(looked_at)
-        if self._objects is not None:
+        if self._objects is not None and not self.unknown:
             self._objects.publish(build, self.staging, looked_at, self.recorded)
 
     def _record(self, looked_at: LookedAt) -> None:

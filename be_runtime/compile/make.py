@@ -44,7 +44,7 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
     shutil.rmtree(staging / OBJECTS)
     (staging / CONTENTS).write_text(_contents(bindings, order.request.language), encoding="utf-8")
     kept = (LIBRARY, CONTENTS, *_write_log(build), *_write_commands(build), *_generated_sources(build))
-    return BuildOutput(kept, *build.looked_at(), recorded=build.recorded)
+    return BuildOutput(kept, *build.looked_at(), recorded=build.recorded, unknown=tuple(build.unknown))
 
 
 def _explained(error: BuildError, order: BuildOrder, bindings: Mapping[str, Sequence[Binding]]) -> BuildError:

@@ -15,8 +15,8 @@ from be_toolchain.machine.system import System
 from be_toolchain.terminal import printable
 
 if TYPE_CHECKING:
-    from be_runtime.sharing.entries import Shareable
     from be_runtime.sharing.exchange import Exchange
+    from be_runtime.sharing.travelling_entry import Shareable
 
 Build = Callable[[Path], BuildOutput]
 
@@ -41,10 +41,16 @@ def find_or_build(
     opened: list[Exchange] = []
 
     def obtain(staging: Path) -> BuildOutput | None:
-        from be_runtime.sharing.places import open_exchange
+        from be_runtime.sharing.open_places import open_exchange
 
         exchange = open_exchange(
-            share, key.name, lambda: store.get(key) is not None, session.settings, session.system, say
+            share,
+            key.name,
+            lambda: store.get(key) is not None,
+            session.settings,
+            session.system,
+            say,
+            session.cache.root,
         )
         if exchange is None:
             return build(staging)
@@ -77,8 +83,8 @@ def shareable(
     folders : iterable of Path
         Folders of headers, besides those in the key.
     """
-    from be_runtime.sharing.entries import Shareable
     from be_runtime.sharing.roots import key_roots, movable_key
+    from be_runtime.sharing.travelling_entry import Shareable
 
     roots = key_roots(key, machine_roots(session.system), folders)
     return Shareable(movable_key(key, roots), roots, outputs)

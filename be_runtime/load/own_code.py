@@ -52,7 +52,7 @@ def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
     stats = dict(_source_files(str(site)))
     facts = [f"{name} {now.st_size} {now.st_mtime_ns} {now.st_ctime_ns} {now.st_ino}" for name, now in stats.items()]
     seen = hashlib.sha256("\n".join(facts).encode()).hexdigest()
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         kept = json.loads(memo.read_bytes()) if memo is not None else None
         if isinstance(kept, dict) and kept.get("seen") == seen and isinstance(kept.get("digest"), str):
             digest: str = kept["digest"]

@@ -15,7 +15,7 @@ from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
-from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry
+from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, cache_errors, is_passing
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning, warn_caller
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
 from be_runtime.load.find_or_build import find_or_build, machine_roots, say, shareable
@@ -161,7 +161,8 @@ def _find(
         say(f"{request.name}: from the cache, {entry.path}")
     elif verbose and entry.reason:
         differs = "".join(f"\n  {line}" for line in session.module_store.explain(key))
-        say(f"{request.name}: built, since {entry.reason}{differs}")
+        source = entry.manifest.made.source
+        say(f"{request.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
     return entry
 
 
@@ -176,19 +177,23 @@ def _nameable(request: BuildRequest, key: CacheKey, session: Session) -> BuildRe
 def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
     """Find or build an entry by `find` and return the result of `use`; try again if it was removed in between.
 
-    Another process may clear the cache at any time. A new entry counts towards the cache's limits.
+    Another process may clear the cache at any time, and a network file system may fail. A new entry counts towards the
+    cache's limits.
 
     Raises
     ------
     CacheError
-        The entry was removed each time.
+        The entry was removed each time, or can't be read.
+    LoadError
+        The entry can't be loaded.
     """
-    for _ in range(_TRIES):
+    for is_last in (False,) * (_TRIES - 1) + (True,):
         entry = find()
         try:
-            used = use(entry)
-        except (FileNotFoundError, LoadError):
-            if entry.path.exists():
+            with cache_errors(str(entry.path)):
+                used = use(entry)
+        except (CacheError, LoadError) as error:
+            if is_last if is_passing(error) else entry.is_there():
                 raise
         else:
             if entry.built:

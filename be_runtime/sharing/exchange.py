@@ -7,8 +7,8 @@ from pathlib import Path
 
 from be_runtime.cache import BuildOutput, Entry
 from be_runtime.sharing.archive import ArchiveError, Sign, Verify
-from be_runtime.sharing.entries import Shareable, pack_entry, unpack_entry
-from be_runtime.sharing.place import COME, Place, Wanted
+from be_runtime.sharing.place import COME, EntryPlace, WantedEntry
+from be_runtime.sharing.travelling_entry import Shareable, pack_entry, unpack_entry
 
 Build = Callable[[Path], BuildOutput]
 
@@ -18,9 +18,9 @@ class Exchange:
 
     Parameters
     ----------
-    wanted : Wanted
+    wanted : WantedEntry
     share : Shareable
-    places : sequence of Place
+    places : sequence of EntryPlace
         Places in the order in which they are asked.
     offers : bool
         Whether one of them takes what is made here.
@@ -34,9 +34,9 @@ class Exchange:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: WantedEntry,
         share: Shareable,
-        places: Sequence[Place],
+        places: Sequence[EntryPlace],
         *,
         offers: bool,
         sign: Sign | None,
@@ -45,7 +45,7 @@ class Exchange:
     ) -> None:
         self._wanted, self._share, self._places, self._offers = wanted, share, places, offers
         self._sign, self._verify, self._say = sign, verify, say
-        self._asked: list[Place] = []
+        self._asked: list[EntryPlace] = []
         self._data: bytes | None = None
 
     def obtain(self, staging: Path, build: Build, *, force: bool) -> BuildOutput | None:

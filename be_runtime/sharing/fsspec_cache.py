@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from be_runtime.errors import ArgumentError
-from be_runtime.sharing.http_cache import FOLDER
-from be_toolchain.machine.bounded import Watch, run_bounded
-from be_toolchain.machine.http_exchange import FIRST_S, LARGEST
+from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
+from be_toolchain.settings.remote_source import FOLDER
 
 try:
     import fsspec
@@ -36,6 +35,8 @@ class FsspecCache:
     ArgumentError
         The scheme is unknown, or its package is not installed.
     """
+
+    is_open = False
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._scheme, _, self._folder = url.rstrip("/").partition("://")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from be_toolchain.machine.http_exchange import HttpServer, exchange
-
-FOLDER = "be-1/ac"
-"""Folder of the entries below the URL. Servers for Bazel take files named by 64 digits in a folder ``ac``."""
+from be_toolchain.settings.remote_source import FOLDER
 
 _MISSES = (404, 410)
 
@@ -22,11 +20,7 @@ class HttpCache:
 
     def __init__(self, server: HttpServer, timeout_s: float) -> None:
         self._server, self._timeout_s = server, timeout_s
-
-    @property
-    def is_open(self) -> bool:
-        """Whether others could read, and change, what goes over the network."""
-        return not self._server.is_tls and not self._server.is_local
+        self.is_open = not server.is_tls and not server.is_local
 
     def get(self, digest: str) -> bytes | None:
         """Return the file of a digest, None if there is none.

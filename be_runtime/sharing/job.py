@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.cache import CacheKey
 from be_runtime.cache.folder.lock import next_report
-from be_runtime.sharing.place import COME, Wanted
+from be_runtime.sharing.place import COME, WantedEntry
 from be_runtime.xla.coordination import JobStore, JobStoreError, JobStoreSilentError
 from be_toolchain.machine.forks import ThreadLock
 
@@ -121,7 +121,7 @@ class _Claim(NamedTuple):
 
 
 class Job:
-    """The other processes of the job, see `be_runtime.sharing.place.Place`.
+    """The other processes of the job, see `be_runtime.sharing.place.EntryPlace`.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class Job:
         self._asked: dict[tuple[str, str], list[str]] = {}
         self._is_silent = False
 
-    def fetch(self, wanted: Wanted) -> bytes | None:
+    def fetch(self, wanted: WantedEntry) -> bytes | None:
         """Return the archive that another process made, `COME`, or None to build it here."""
         store = None if self._is_silent else self._find()
         if store is None:
@@ -170,7 +170,7 @@ class Job:
             self._report(f"{wanted.name}: built here", error)
             return None
 
-    def offer(self, wanted: Wanted, data: bytes) -> None:
+    def offer(self, wanted: WantedEntry, data: bytes) -> None:
         """Give the others what this process built for them."""
         with self._claimed(wanted) as generation:
             if generation is None:
@@ -184,14 +184,14 @@ class Job:
                 self._whisper(f"{wanted.name}: not shared, as it is too large for the job's store")
                 generation.finish(large=True)
 
-    def abandon(self, wanted: Wanted, problem: str) -> None:
+    def abandon(self, wanted: WantedEntry, problem: str) -> None:
         """Tell the others that they have to build for themselves."""
         with self._claimed(wanted) as generation:
             if generation is not None:
                 generation.finish(error=problem[:_LONGEST_PROBLEM])
 
     @contextlib.contextmanager
-    def _claimed(self, wanted: Wanted) -> Iterator[_Generation | None]:
+    def _claimed(self, wanted: WantedEntry) -> Iterator[_Generation | None]:
         """Give the generation that this process builds, None if it is nothing to the job, and end the claim."""
         with self._lock:
             claim = self._claims.pop(wanted.key.digest, None)
@@ -211,7 +211,7 @@ class Job:
         else:
             self._whisper(f"{what}, as the job's store says: {error}")
 
-    def _compare(self, store: JobStore, wanted: Wanted) -> None:
+    def _compare(self, store: JobStore, wanted: WantedEntry) -> None:
         """Say so if another process means another kernel by this name; only the GPUs that it is for may differ.
 
         Kernels may be redefined, so a process's first request is compared with the first of others, and so on.
@@ -238,12 +238,14 @@ class Job:
                     f"{_process(theirs)}, so both are built:{differs}"
                 )
 
-    def _elect(self, store: JobStore, wanted: Wanted) -> bytes | None:
+    def _elect(self, store: JobStore, wanted: WantedEntry) -> bytes | None:
         """Become the builder and return None, or return what the builder made."""
         deadline = time.monotonic() + self._patience_s
         generation = _Generation(store, wanted.key.digest, 0)
         while time.monotonic() < deadline:
             if generation.claim():
+                if generation.number:  # whoever asks later need not find out that the builder before is dead
+                    store.put(generation._replace(number=generation.number - 1).at("done"), b'{"dead": true}')
                 self._begin(generation, deadline)
                 return None
             if self._waited_in_vain(generation, wanted, deadline):
@@ -263,11 +265,8 @@ class Job:
             self._claims[generation.digest] = _Claim(generation, over, thread)
         if before:
             before.end()
-        if generation.number:  # whoever asks later need not find out that the builder before is dead
-            before_it = generation._replace(number=generation.number - 1)
-            generation.store.put(before_it.at("done"), b'{"dead": true}')
 
-    def _waited_in_vain(self, generation: _Generation, wanted: Wanted, deadline: float) -> bool:
+    def _waited_in_vain(self, generation: _Generation, wanted: WantedEntry, deadline: float) -> bool:
         """Wait until the builder is done, or the entry is here; return true if it seems to be dead."""
         began = since = time.monotonic()
         report_at, seen = next_report(_POLL_S * 2), None
@@ -290,7 +289,7 @@ class Job:
                 )
         return True
 
-    def _take(self, generation: _Generation, wanted: Wanted) -> bytes | None:
+    def _take(self, generation: _Generation, wanted: WantedEntry) -> bytes | None:
         """Return what the builder made; None if there is nothing, or nothing intact."""
         done = _read(generation.store.get(generation.at("done"), _POLL_S))
         builder = _process(done)

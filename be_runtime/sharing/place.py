@@ -11,7 +11,7 @@ COME = b""
 """The answer of a place that has found out that the entry is in this machine's cache by now."""
 
 
-class Wanted(NamedTuple):
+class WantedEntry(NamedTuple):
     """An entry that a build would make.
 
     Parameters
@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
     has_come: Callable[[], bool]
 
 
-class Place(Protocol):
+class EntryPlace(Protocol):
     """A place to ask for an entry. It moves bytes, and never fails a load: the caller checks what it brings.
 
     Attributes
@@ -40,11 +40,11 @@ class Place(Protocol):
 
     label: str
 
-    def fetch(self, wanted: Wanted) -> bytes | None:
+    def fetch(self, wanted: WantedEntry) -> bytes | None:
         """Return an archive of the entry, `COME`, or None to build it here."""
 
-    def offer(self, wanted: Wanted, data: bytes) -> None:
+    def offer(self, wanted: WantedEntry, data: bytes) -> None:
         """Take an archive of an entry that was made here, or that came from another place."""
 
-    def abandon(self, wanted: Wanted, problem: str) -> None:
+    def abandon(self, wanted: WantedEntry, problem: str) -> None:
         """Take notice that there will be no archive: the build failed, or its result is for this machine alone."""

@@ -12,9 +12,7 @@ from typing import NamedTuple, Protocol
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
 from be_runtime.sharing.archive import Sign, Verify
-from be_runtime.sharing.http_cache import HttpCache
-from be_runtime.sharing.place import Wanted
-from be_toolchain.machine.http_exchange import parse_server
+from be_runtime.sharing.place import WantedEntry
 from be_toolchain.machine.system import System
 from be_toolchain.settings.remote_source import RemoteSource, find_remote
 from be_toolchain.settings.table import RUNTIME
@@ -30,7 +28,15 @@ _LONGEST = 300
 
 
 class Carrier(Protocol):
-    """The protocol of a remote cache. Both functions may raise anything, and take no longer than they were told."""
+    """The protocol of a remote cache. Both functions may raise anything, and take no longer than they were told.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether others could read, and change, what goes over the network.
+    """
+
+    is_open: bool
 
     def get(self, digest: str) -> bytes | None:
         """Return the file of a digest, None if there is none."""
@@ -47,14 +53,15 @@ class Health:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the server is left alone."""
+        """True while the server is left alone."""
         return time.monotonic() < self._rests_until
 
-    def note(self, *, is_fault: bool) -> None:
-        """Count a fault, or forget those before an answer."""
+    def note(self, *, is_fault: bool) -> bool:
+        """Count a fault, or forget those before an answer; return whether the server is left alone from now on."""
         self._faults = self._faults + 1 if is_fault else 0
         if self._faults >= _FAULTS:
             self._rests_until = time.monotonic() + _REST_S
+        return self._faults >= _FAULTS
 
 
 class Link(NamedTuple):
@@ -66,9 +73,15 @@ class Link(NamedTuple):
     said: set[str]
     uploads: list[threading.Thread]
 
+    def finish(self, timeout_s: float) -> None:
+        """Wait for uploads, for some seconds in all."""
+        until = time.monotonic() + timeout_s
+        for thread in tuple(self.uploads):
+            thread.join(max(0.0, until - time.monotonic()))
+
 
 class RemoteCache:
-    """A remote cache as a `Place`.
+    """A remote cache as a `EntryPlace`.
 
     Parameters
     ----------
@@ -84,31 +97,31 @@ class RemoteCache:
 
     def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
         self.label = source.label
-        self._link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
+        self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
-    def fetch(self, wanted: Wanted) -> bytes | None:
-        """See `Place.fetch`."""
+    def fetch(self, wanted: WantedEntry) -> bytes | None:
+        """See `EntryPlace.fetch`."""
         found: list[bytes | None] = []
-        self._try("reading", self._link.reading, lambda: found.append(self._link.carrier.get(wanted.key.digest)))
+        self._try("reading", self.link.reading, lambda: found.append(self.link.carrier.get(wanted.key.digest)))
         return found[0] or None if found else None
 
-    def offer(self, wanted: Wanted, data: bytes) -> None:
-        """See `Place.offer`. The upload runs beside the load, and the process waits for it when it ends."""
-        if not self._writes or self._link.writing.is_resting:
+    def offer(self, wanted: WantedEntry, data: bytes) -> None:
+        """See `EntryPlace.offer`. The upload runs beside the load, and the process waits for it when it ends."""
+        if not self._writes or self.link.writing.is_resting:
             return
-        put = functools.partial(self._link.carrier.put, wanted.key.digest, data)
-        thread = threading.Thread(target=self._try, args=("writing", self._link.writing, put), daemon=True)
-        uploads = self._link.uploads
+        put = functools.partial(self.link.carrier.put, wanted.key.digest, data)
+        thread = threading.Thread(target=self._try, args=("writing", self.link.writing, put), daemon=True)
+        uploads = self.link.uploads
         if not uploads:
-            atexit.register(finish, uploads, self._timeout_s)
+            atexit.register(self.link.finish, self._timeout_s)
         uploads[:] = [*filter(threading.Thread.is_alive, uploads), thread]
         try:
             thread.start()
         except RuntimeError:  # no more threads, or the process ends
             uploads.remove(thread)
 
-    def abandon(self, wanted: Wanted, problem: str) -> None:
-        """See `Place.abandon`."""
+    def abandon(self, wanted: WantedEntry, problem: str) -> None:
+        """See `EntryPlace.abandon`."""
 
     def _try(self, what: str, health: Health, exchange: Callable[[], object]) -> None:
         """Run an exchange, unless the server is left alone; tell of a fault."""
@@ -117,15 +130,15 @@ class RemoteCache:
         try:
             exchange()
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises, a cache never fails a build
-            health.note(is_fault=True)
+            rests = health.note(is_fault=True)
             text = without_credentials(str(error)) if "://" in str(error) else str(error)
-            rest = f"; it is left alone for {_REST_S:g} s" if health.is_resting else ""
+            rest = f"; it is left alone for {_REST_S:g} s" if rests else ""
             self._tell(f"{what} {self.label}: {printable_line(text)[:_LONGEST] or type(error).__name__}{rest}")
         else:
             health.note(is_fault=False)
 
     def _tell(self, text: str) -> None:
-        tell_once(self._link.said, text, self._say)
+        tell_once(self.link.said, text, self._say)
 
 
 def tell_once(said: set[str], text: str, say: Say) -> None:
@@ -133,13 +146,6 @@ def tell_once(said: set[str], text: str, say: Say) -> None:
     if text not in said:
         said.add(text)
         say(f"remote cache: {text}")
-
-
-def finish(uploads: list[threading.Thread], timeout_s: float) -> None:
-    """Wait for uploads, no longer than one may take."""
-    until = time.monotonic() + timeout_s
-    for thread in tuple(uploads):
-        thread.join(max(0.0, until - time.monotonic()))
 
 
 def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:
@@ -176,7 +182,7 @@ def open_remote(source: RemoteSource, settings: Settings, say: Say) -> RemoteCac
         return None
     timeout_s = settings.remote_cache_timeout_s
     link = _link(source.url, source.named_by, timeout_s)
-    if isinstance(link.carrier, HttpCache) and link.carrier.is_open:
+    if link.carrier.is_open:
         signed = "" if source.keys else ", and send others, since no key is set"
         tell_once(link.said, f"{source.label} is not encrypted: who is on the way can read entries{signed}", say)
     writes = settings.remote_cache_write and source.may_write
@@ -221,10 +227,14 @@ def _link(url: str, named_by: str, timeout_s: float) -> Link:
 
 def _carrier(url: str, named_by: str, timeout_s: float) -> Carrier:
     """Return the protocol for a URL."""
+    # Only what is named is imported: http.client takes 25 ms, TLS 20 more, and fsspec with S3 takes 300.
     if not url.startswith(("http://", "https://")):
         from be_runtime.sharing.fsspec_cache import FsspecCache
 
         return FsspecCache(url, timeout_s)
+    from be_runtime.sharing.http_cache import HttpCache
+    from be_toolchain.machine.http_exchange import parse_server
+
     try:
         return HttpCache(parse_server(url), timeout_s)
     except ValueError as error:

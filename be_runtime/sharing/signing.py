@@ -67,7 +67,8 @@ def read_signer(path: Path, named_by: str) -> Callable[[bytes], bytes]:
             f"{named_by} is {str(path)!r}, a file without a private key",
             hints=("python -m be_runtime cache keygen makes one",),
         )
-    return Ed25519PrivateKey.from_private_bytes(raw).sign
+    sign: Callable[[bytes], bytes] = Ed25519PrivateKey.from_private_bytes(raw).sign
+    return sign
 
 
 def read_verifier(keys: str, named_by: str) -> Callable[[bytes, bytes], bool]:

@@ -125,7 +125,7 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers and nests that Python gives up
         raise ArgumentError(f"{where} is not TOML: {error}") from None
 
 

@@ -9,6 +9,7 @@ from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPoin
 from be_runtime.source_text import SourceText
 from be_runtime.spec.contradiction import contradiction
 from be_runtime.spec.cpp.functions import Function
+from be_runtime.spec.cpp.outline import Branch
 from be_runtime.spec.cpp.places import Places
 from be_runtime.spec.cpp.program import Annotation, Program
 from be_runtime.spec.cpp.streams import launches_out_of_order
@@ -91,7 +92,7 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
         requests = _annotated(program)
     for request in requests:
         _check_name(request, program.places)
-    return _merge([(request, _resolve(request, program)) for request in requests], program.places)
+    return _merge(requests, program)
 
 
 def _requests_of(functions: object) -> list[_Request] | None:
@@ -331,13 +332,17 @@ def _launches_out_of_order(params: tuple[Param, ...], function: Function, progra
     return launches_out_of_order(program.body(function), stream)
 
 
-def _merge(found: list[tuple[_Request, EntryPoint]], places: Places) -> tuple[EntryPoint, ...]:
-    """Merge the entry points; a repeated name is an error, unless its annotations exclude each other and agree."""
+def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, ...]:
+    """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
     first: dict[str, tuple[_Request, EntryPoint]] = {}
-    for request, entry in found:
-        known = first.setdefault(entry.name, (request, entry))
-        if known[0] is not request and not (_exclude(known[0], request, places) and known[1].params == entry.params):
-            raise _duplicate(known[0], request, places)
+    for request in requests:
+        known = first.get(request.name)
+        if known is not None and not _exclude(known[0], request, program.places):
+            raise _duplicate(known[0], request, program.places)
+        entry = _resolve(request, program)
+        if known is not None and known[1].params != entry.params:
+            raise _duplicate(known[0], request, program.places)
+        first.setdefault(request.name, (request, entry))
     return tuple(entry for _, entry in first.values())
 
 
@@ -347,8 +352,10 @@ def _exclude(one: _Request, other: _Request, places: Places) -> bool:
         return False
     if places.source_index(one.annotation.start) != places.source_index(other.annotation.start):
         return False
-    branches = dict(one.annotation.branch)
-    return any(branches.get(group, branch) != branch for group, branch in other.annotation.branch)
+    branches = Branch.numbers(one.annotation.branch)
+    return any(
+        branches.get(group, branch) != branch for group, branch in Branch.numbers(other.annotation.branch).items()
+    )
 
 
 def _duplicate(one: _Request, other: _Request, places: Places) -> DuplicateEntryPointError:

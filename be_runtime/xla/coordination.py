@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from be_toolchain.machine.bounded import run_bounded
 
 _CALLS = ("key_value_set_bytes", "blocking_key_value_get_bytes")
 
@@ -102,22 +103,12 @@ def _state() -> object:
 
 def _bounded(call: Callable[[], object], patience_s: float) -> object:
     """Return what a call returns, or raise a `JobStoreError`. It runs in a thread, so that Ctrl-C ends the wait."""
-    answers: list[object] = []
-
-    def answer() -> None:
-        try:
-            answers.append(call())
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a private client, a load goes on
-            answers.append(JobStoreError(str(error).partition("\n")[0]))
-
-    thread = threading.Thread(target=answer, name="be-job-store", daemon=True)
-    thread.start()
-    thread.join(patience_s)
-    if not answers:
-        raise JobStoreSilentError(f"no answer in {patience_s:.0f} s")
-    if isinstance(answers[0], JobStoreError):
-        raise answers[0]
-    return answers[0]
+    try:
+        return run_bounded(lambda _: call(), patience_s, patience_s)
+    except TimeoutError:
+        raise JobStoreSilentError(f"no answer in {patience_s:.0f} s") from None
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with a private client, a load goes on
+        raise JobStoreError(str(error).partition("\n")[0]) from None
 
 
 _inherited: object = None

@@ -81,5 +81,5 @@ def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
     try:
         data: Any = json.loads(path.read_bytes())
         return parse_archs(data["archs"]) if data["facts"] == facts else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from be_toolchain.arch import Arch
 from be_toolchain.machine.folder_trust import is_trusted_owner
 from be_toolchain.machine.own_store import find_store
+from be_toolchain.machine.sealed_json import seal, unseal
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
 from be_toolchain.model import (
     ClangCuda,
@@ -25,7 +27,7 @@ from be_toolchain.model import (
 from be_toolchain.settings.configuration import ConfigurationFile
 from be_toolchain.settings.table import RECORD_VARIABLES
 
-SCHEMA = 6
+SCHEMA = 7
 """Raised whenever the meaning of a stored field changes."""
 
 KEPT_RECORDS = 64
@@ -91,6 +93,10 @@ class ObservingSystem(System):
         """See `System.folder_facts`."""
         return self._inner.folder_facts(path)
 
+    def ask_server(self, url: str, name: str) -> str:
+        """See `System.ask_server`."""
+        return self._inner.ask_server(url, name)
+
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
         return self._inner.distrust(path)
@@ -133,7 +139,7 @@ class _Recorded(Toolchain):
 def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
     """Read the recorded answer; None if there is none, it is damaged or another user's, or a file has changed."""
     try:
-        data: Any = json.loads(_read_own(record_path(record_dir, key)))
+        data = unseal(_read_own(record_path(record_dir, key)))
         return _decode_recorded(data) if data["key"] == key and _unchanged(data, system) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
@@ -162,9 +168,10 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
         "toolchain": encode(toolchain),
         "fields": toolchain.key_fields(),
     }
-    written = write_private(record_path(record_dir, key), json.dumps(data, separators=(",", ":")))
+    written = write_private(record_path(record_dir, key), seal(data))
     if written:
-        prune_records(record_dir)
+        with contextlib.suppress(OSError):  # the next record tries again
+            prune_records(record_dir)
     return written
 
 
@@ -203,7 +210,8 @@ def write_private(path: Path, text: str) -> bool:
             file.write(text)
         Path(temporary).replace(path)
     except OSError:
-        Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
         return False
     return True
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from be_toolchain.errors import InstallError
 from be_toolchain.install.model import Wheel
@@ -231,21 +231,26 @@ def parse_pip_report(text: str, system: System) -> tuple[Wheel, ...]:
     """
     try:
         data: Any = json.loads(text)
-        rows = [(row["metadata"]["name"], row["metadata"]["version"], row["download_info"]) for row in data["install"]]
-    except (ValueError, KeyError, TypeError) as error:
+        rows = [_row(row) for row in data["install"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InstallError(
             f"pip's report can't be read ({error})", hints=("upgrade pip: pip install -U pip",)
         ) from None
     wheels = []
-    for name, version, source in rows:
-        digest = source.get("archive_info", {}).get("hashes", {}).get("sha256", "")
+    for name, version, digest, parts in rows:
         if not digest:
             raise InstallError(f"the package index has no SHA-256 for {name} {version}: it can't be verified")
-        parts = urlsplit(str(source.get("url", "")))
         found = system.stat(unquote(parts.path)) if parts.scheme == "file" else None
         size = found.size_bytes if found is not None else None
         wheels.append(Wheel(*normalize(name, version), hashes=(f"sha256:{digest}",), size_bytes=size))
     return tuple(wheels)
+
+
+def _row(row: Any) -> tuple[str, str, str, SplitResult]:
+    """Read the name, version, hash and place of a wheel in pip's report."""
+    source = row["download_info"]
+    digest = source.get("archive_info", {}).get("hashes", {}).get("sha256", "")
+    return str(row["metadata"]["name"]), str(row["metadata"]["version"]), digest, urlsplit(str(source.get("url", "")))
 
 
 def parse_uv_compile(text: str) -> tuple[Wheel, ...]:

@@ -104,10 +104,10 @@ class ManagedStore:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     (self.root / SELECTED).unlink()
                 return
-            handle, temporary = tempfile.mkstemp(dir=self.root, prefix=f".{SELECTED}.")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(f"{row.name}\n")
-            Path(temporary).replace(self.root / SELECTED)
+            with make_workplace(self.root, _STAGING) as work:
+                (work / SELECTED).touch(0o600)
+                (work / SELECTED).write_text(f"{row.name}\n", encoding="utf-8")
+                (work / SELECTED).replace(self.root / SELECTED)
 
     def damage(self, row: ManagedToolchain) -> tuple[str, ...]:
         """List the differences between a toolchain and its wheels; this reads every file."""
@@ -247,7 +247,7 @@ def _read(path: Path, selected: str) -> ManagedToolchain | None:
             wheels=wheels,
             selected=path.name == selected,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

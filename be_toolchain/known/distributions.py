@@ -31,7 +31,10 @@ def normalize(name: str, version: str) -> tuple[str, str]:
     """
     from packaging.utils import canonicalize_name, canonicalize_version
 
-    return canonicalize_name(name), canonicalize_version(version, strip_trailing_zero=False)
+    try:
+        return canonicalize_name(name), canonicalize_version(version, strip_trailing_zero=False)
+    except ValueError:  # a number that Python does not convert
+        return canonicalize_name(name), version
 
 
 def parse_dist_info(folder: str) -> tuple[str, str] | None:
@@ -79,5 +82,5 @@ def parse_requirement(text: str) -> Requirement | None:
 
     try:
         return Requirement(text)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         return None

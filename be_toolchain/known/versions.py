@@ -32,7 +32,7 @@ def version_key(version: str) -> tuple[int, ...]:
     >>> version_key("12.9.86") < version_key("13.0")
     True
     """
-    return tuple(int(number) for number in re.findall(r"\d+", version))
+    return tuple(int(number) for number in re.findall(r"\d{1,18}", version))
 
 
 class ToolVersion(NamedTuple):
@@ -184,9 +184,9 @@ def parse_host_limits(text: str) -> HostLimits:
     >>> parse_host_limits("#if __GNUC__ > 15\n").gcc_max
     15
     """
-    gcc = re.search(r"^#\s*if\s+\(?__GNUC__\s*>\s*(\d+)", text, re.MULTILINE)
+    gcc = re.search(r"^#\s*if\s+\(?__GNUC__\s*>\s*(\d{1,9})\b", text, re.MULTILINE)
     clang = re.search(
-        r"^#\s*if\s+\(__clang_major__\s*>=\s*(\d+)\)\s*\|\|\s*\(__clang_major__\s*<\s*(\d+)\)[^\n]*\n"
+        r"^#\s*if\s+\(__clang_major__\s*>=\s*(\d{1,9})\)\s*\|\|\s*\(__clang_major__\s*<\s*(\d{1,9})\)[^\n]*\n"
         r"#error\s+-- unsupported clang version",
         text,
         re.MULTILINE,
@@ -231,7 +231,7 @@ def parse_cccl_version(text: str) -> str:
     >>> parse_cccl_version("#define CUB_VERSION 200302")
     '2.3.2'
     """
-    match = re.search(r"^#define\s+(CCCL|CUB|THRUST)_VERSION\s+(\d+)", text, re.MULTILINE)
+    match = re.search(r"^#define\s+(CCCL|CUB|THRUST)_VERSION\s+(\d{1,9})\b", text, re.MULTILINE)
     if match is None:
         return ""
     number, thousand = int(match[2]), 1000 if match[1] == "CCCL" else 100
@@ -259,7 +259,7 @@ def parse_cudart_version(text: str) -> str:
     >>> parse_cudart_version("#define CUDART_VERSION  12090")
     '12.9'
     """
-    match = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", text, re.MULTILINE)
+    match = re.search(r"^#define\s+CUDART_VERSION\s+(\d{1,9})\b", text, re.MULTILINE)
     return render_cuda_number(int(match[1])) if match else ""
 
 
@@ -286,7 +286,7 @@ def parse_version_json(text: str) -> dict[str, str]:
 
     try:
         data: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     rows = data.items() if isinstance(data, dict) else ()
     return {key: row["version"] for key, row in rows if isinstance(row, dict) and isinstance(row.get("version"), str)}

@@ -11,6 +11,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+FIRST_S = 1.0
+"""Longest time until an answer begins, or until a server takes what is sent to it."""
+
+LARGEST = 1 << 30
+"""Most bytes of an answer."""
+
 
 class Watch:
     """The part of a bounded function that whoever waits for it can see."""

@@ -6,19 +6,15 @@ import base64
 import http.client
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from be_toolchain import __version__
-from be_toolchain.machine.bounded import Watch, run_bounded
-
-LARGEST = 1 << 30
-"""Most bytes of an answer."""
-
-FIRST_S = 1.0
-"""Longest time until an answer begins, or until a server takes what is sent to it."""
+from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
 
 Connect = Callable[[tuple[str, int], float], socket.socket]
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class HttpServer(NamedTuple):
@@ -42,7 +38,7 @@ class HttpServer(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine."""
+        """True if it is this machine."""
         return self.host in ("localhost", "127.0.0.1", "::1")
 
 
@@ -120,9 +116,11 @@ def exchange(
         try:
             watch.hold(sock)
             if server.is_tls:
-                connection.sock = _secured(sock, server.host, watch)
-            connection.sock.settimeout(whole_s)
-            headers = {"Accept-Encoding": "identity", "User-Agent": f"brainevent-toolchain/{__version__}"}
+                connection.sock = secured = _wrapped(sock, server.host)
+                watch.hold(secured)
+                secured.do_handshake()
+            connection.sock.settimeout(whole_s + FIRST_S)  # the watch ends it before, and says so
+            headers = {"Accept-Encoding": "identity", "User-Agent": "brainevent-toolchain"}
             if server.authorization:
                 headers["Authorization"] = server.authorization
             if body is not None:
@@ -137,15 +135,12 @@ def exchange(
     return run_bounded(talk, FIRST_S, whole_s)
 
 
-def _secured(sock: socket.socket, host: str, watch: Watch) -> socket.socket:
-    """Return the socket with TLS."""
+def _wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
+    """Return the socket with TLS, before the handshake."""
     import ssl
 
     # The file that SSL_CERT_FILE names has other authorities, as everywhere with OpenSSL.
-    secured = ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-    watch.hold(secured)
-    secured.do_handshake()
-    return secured
+    return ssl.create_default_context().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
 
 
 def _read(method: str, response: http.client.HTTPResponse) -> HttpReply:

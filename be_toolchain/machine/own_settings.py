@@ -50,7 +50,7 @@ def read_own_settings(system: System) -> OwnSettings:
 
     try:
         table: dict[str, Any] = tomllib.loads(system.read_text(path) or "")
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers and nests that Python gives up
         raise PreferenceError(f"{path} is no TOML: {error}", hints=("correct the file",)) from None
     keys = (SAFE, REMOTE_CACHE, REMOTE_CACHE_KEY)
     unknown = [key for key in table if key not in keys]

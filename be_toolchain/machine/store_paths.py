@@ -14,6 +14,9 @@ APP = "be_toolchain"
 CACHE = "brainevent-toolchain"
 """The folder below the user's cache folder, where the runtime keeps what it compiled."""
 
+KERNELS = "kernels-v1"
+"""The folder below a cache that has its entries, each in a folder of its own: ``ab/ab12…/<variant>/``."""
+
 FILE = "be-toolchain.toml"
 """A project's wishes; in the folder of the user's settings, what is the user's alone to say."""
 

@@ -157,6 +157,10 @@ class System(ABC):
         """Examine a folder that may not exist yet; a leading ``~`` is the user's home folder."""
 
     @abstractmethod
+    def ask_server(self, url: str, name: str) -> str:
+        """Return why a web server can't be asked for a file below a URL; empty if it answers, in about a second."""
+
+    @abstractmethod
     def distrust(self, path: Path) -> str:
         """Return why a file is not believed: another user may have put it there, or could; see `folder_trust`."""
 
@@ -308,6 +312,18 @@ class LocalSystem(System):
             executable=not mounted.f_flag & os.ST_NOEXEC,
             free_bytes=mounted.f_bavail * mounted.f_frsize,
         )
+
+    def ask_server(self, url: str, name: str) -> str:
+        """See `System.ask_server`."""
+        from http.client import HTTPException
+
+        from be_toolchain.machine.http_exchange import exchange, parse_server
+
+        try:
+            reply = exchange(parse_server(url), "GET", name, whole_s=2.0)
+        except (OSError, HTTPException, ValueError) as error:
+            return str(error) or type(error).__name__
+        return "" if reply.status in (200, 404) else reply.text
 
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""

@@ -13,6 +13,7 @@ from be_toolchain.machine.system import System
 from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain, ToolchainRequest
 from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.report.model import Finding, Report, Status
+from be_toolchain.report.remote_line import report_remote
 from be_toolchain.rules.coherence import (
     judge_archs,
     judge_cuda12_wheels,
@@ -74,6 +75,7 @@ def examine_machine(
     return Report(
         findings=(
             *_findings(found, seen, surroundings),
+            *report_remote(system),
             *map(_file_finding, passed),
             *map(_refusal, refused),
             *map(_smoke_finding, trials),
@@ -156,6 +158,7 @@ def _surrounding_findings(
     if toolkit is not None:
         for row in judge_jax(toolkit.release, around.jax_plugins, around.jaxlib, has_gpu=bool(devices.devices)):
             yield Finding(status="warn", subject="jax", message=row.message, next_step=row.hint)
+    yield _cache_finding(around)
     cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
     for purpose, rows in (
         ("cache", () if around.cache_variable else judge_folder("cache", around.cache, cache)),
@@ -165,6 +168,13 @@ def _surrounding_findings(
     ):
         for row in rows:
             yield Finding(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
+
+
+def _cache_finding(around: Surroundings) -> Finding:
+    """Report what is in the cache."""
+    count, size, limit_mib = around.cached
+    counted = f"{count} {'entry' if count == 1 else 'entries'}, {size / 2**20:.1f} of at most {limit_mib} MiB"
+    return Finding(status="ok", subject="cache", message=f"{around.cache.own_part or around.cache.path}, {counted}")
 
 
 def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Finding]:

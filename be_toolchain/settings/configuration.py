@@ -182,7 +182,7 @@ def _has_table(text: str) -> bool:
 
     try:
         return isinstance(_table_of(tomllib.loads(text)), dict)
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return True
 
 
@@ -212,7 +212,7 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
 
     try:
         data: Any = tomllib.loads(file.text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers and nests that Python gives up
         raise PreferenceError(f"{file.path} is no TOML: {error}", hints=("correct the file",)) from None
     table = (_table_of(data) or {}) if file.path.name == PYPROJECT else data
     unknown = [key for key in table if key not in KEYS]

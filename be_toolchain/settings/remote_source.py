@@ -11,6 +11,9 @@ from be_toolchain.settings.configuration import find_configuration, parse_config
 from be_toolchain.settings.table import RUNTIME, parse_url
 from be_toolchain.terminal import without_credentials
 
+FOLDER = "be-1/ac"
+"""Folder of the entries below the URL. Servers for Bazel take files named by 64 digits in a folder ``ac``."""
+
 
 class RemoteSource(NamedTuple):
     """The URL of a remote cache, and the keys of those who may sign its entries, each with the setting's name.
@@ -68,9 +71,9 @@ def find_remote(system: System, url: str, keys: str) -> RemoteSource:
         return trusted
     named_by, problem = file.label(REMOTE_CACHE), ""
     if not trusted.keys:
-        problem = f"it counts only with {key_variable}, since a project's file may be anybody's; or set {variable}"
+        problem = f"it counts only with a key, since a project may be anybody's; set {key_variable}, or {variable}"
     elif not file.remote_cache.startswith("https://"):
-        problem = f"in a project's file it has to begin with https://; or set {variable}"
+        problem = f"in a project's file it has to begin with https://; correct it, or set {variable}"
     if problem:
         return trusted._replace(problem=f"{named_by} is passed over: {problem}")
     return _checked(trusted._replace(url=file.remote_cache, named_by=named_by, may_write=False))

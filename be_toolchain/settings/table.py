@@ -21,6 +21,9 @@ from be_toolchain.terminal import without_credentials
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
 
+CACHE_LIMIT_MIB = 4096
+"""The default of `BE_CACHE_MAX_SIZE_MIB`."""
+
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
@@ -137,7 +140,7 @@ def _parse_flag(text: str, _: Mapping[str, str]) -> bool:
 
 
 def _parse_count(text: str, _: Mapping[str, str]) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0:
         return int(text)
     raise ValueError("a whole number above 0")
 
@@ -175,10 +178,17 @@ def _parse_jit(text: str, _: Mapping[str, str]) -> str:
 
 def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
     """Check that a text looks like the URL of a remote cache; a ValueError says what is expected."""
-    scheme, mark, rest = text.partition("://")
-    if mark and rest and scheme.isascii() and scheme.replace("+", "").isalnum() and not set(text) & set(" ?#"):
-        return text
-    raise ValueError("a URL such as https://cache.example.org/kernels or s3://bucket/kernels")
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        is_web = parts.scheme in ("http", "https")
+        is_one = bool(parts.hostname and parts.port != 0 if is_web else parts.netloc + parts.path)
+    except ValueError:
+        is_one = False
+    if not is_one or not text.startswith(f"{parts.scheme}://") or set(text) & set(" ?#"):
+        raise ValueError("a URL such as https://cache.example.org/kernels or s3://bucket/kernels")
+    return text
 
 
 _URL = SettingKind("URL", parse_url)

@@ -16,6 +16,7 @@ PAGES = (
     "docs/building.md",
     "docs/caching.md",
     "docs/calling.md",
+    "docs/cluster.md",
     "docs/cpp-api.md",
     "docs/errors.md",
     "docs/exported-programs.md",

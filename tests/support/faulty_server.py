@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -148,9 +149,11 @@ class FaultyServer(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def faulty_server() -> Iterator[FaultyServer]:
+def faulty_server(tls: ssl.SSLContext | None = None) -> Iterator[FaultyServer]:
     """Run a server in threads of this process."""
     with FaultyServer() as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import selectors
 import signal
 import socket
@@ -15,7 +16,12 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from be_runtime.cache import Store
+from be_runtime.cache.validity.lookup import read_manifest
 from tests.support.runtime import ROOT, environment
+
+LOADER = "tests.support.job_loader"
+"""The program whose processes load kernels."""
 
 
 class JobUnderTest:
@@ -34,10 +40,7 @@ class JobUnderTest:
     def __init__(
         self, program: str, arguments: Sequence[Sequence[str]], variables: Sequence[Mapping[str, str]] = ()
     ) -> None:
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            port = free.getsockname()[1]
-        count = len(arguments)
+        port, count = free_port(), len(arguments)
         self.processes = [
             subprocess.Popen(
                 [sys.executable, "-W", "ignore", "-m", program, *map(str, (number, count, port)), *arguments[number]],
@@ -66,12 +69,20 @@ class JobUnderTest:
         assert [process.returncode for process in self.processes] == [0] * len(self.processes), said
         return [json.loads(out.splitlines()[-1]) for out, _ in said]
 
-    def end(self) -> None:
-        """Kill all."""
+    def end(self) -> list[str]:
+        """Kill all, and return what they wrote to standard error."""
         for process in self.processes:
             process.kill()
-        for process in self.processes:
-            process.communicate()
+        return [process.communicate()[1] for process in self.processes]
+
+
+def free_port(first: int = 0, last: int = 0) -> int:
+    """A port that nobody listens on; any, or one of a range."""
+    for port in random.sample(range(first, last + 1), last + 1 - first):
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("localhost", port))
+            return int(free.getsockname()[1])
+    raise AssertionError("all ports are in use")
 
 
 @contextlib.contextmanager
@@ -83,7 +94,11 @@ def running(
     try:
         yield job
     finally:
-        job.end()
+        for process in job.processes:
+            process.kill()
+        for process in job.processes:
+            with process:
+                pass
 
 
 def wait_for(folder: Path, pattern: str, patience_s: float = 60.0) -> Path:
@@ -95,6 +110,15 @@ def wait_for(folder: Path, pattern: str, patience_s: float = 60.0) -> Path:
             return found[0]
         time.sleep(0.01)
     raise AssertionError(f"no {pattern} came in {patience_s} s")
+
+
+def module_source(cache: Path) -> str:
+    """Where a cache has its only module from."""
+    found = [entry for entry in Store(cache).entries() if entry.kind == "module"]
+    assert len(found) == 1
+    manifest = read_manifest(found[0].path, found[0].digest)
+    assert manifest is not None
+    return manifest.made.source
 
 
 def stop_for(pid: int, seconds: float) -> None:

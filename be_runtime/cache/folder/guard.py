@@ -10,11 +10,14 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from be_runtime.cache.folder.layout import base_folder, staging_root
 from be_runtime.errors import CacheError
 from be_toolchain.machine.folder_trust import distrust, distrust_own_part, is_shared, own_part
+
+T = TypeVar("T")
 
 _TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -26,6 +29,10 @@ _HINTS_FULL = (
     "or set BE_CACHE_DIR and TMPDIR to a folder with room",
 )
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TRIES = 3
+
+PASSING = frozenset({errno.EIO, errno.ESTALE})
+"""Errors of network file systems that may be gone at the next attempt, or hide that an operation was done."""
 
 
 def find_base(root: str) -> str:
@@ -69,27 +76,70 @@ def prepare_base(root: str) -> str:
         It can't be made or written, or somebody else could put files there.
     """
     with cache_errors(root):
+        return repeatedly(lambda: _prepare(root))
+
+
+def _prepare(root: str) -> str:
+    try:
+        make_folder(root)
+    except FileNotFoundError:
         os.makedirs(root, mode=0o700, exist_ok=True)
-        own = own_folder(root)
-        if own != root:
-            make_folder(own)
-        make_folder(base_folder(own))
-        base = find_base(root)  # as it is now, whoever made it
-        make_folder(staging_root(base))
-        _write_tag(f"{base}/CACHEDIR.TAG")
+    own = own_folder(root)
+    if own != root:
+        make_folder(own)
+    make_folder(base_folder(own))
+    base = find_base(root)  # as it is now, whoever made it
+    make_folder(staging_root(base))
+    _write_tag(f"{base}/CACHEDIR.TAG")
     return base
 
 
 def make_folder(path: str) -> None:
     """Make a folder that only the user can access, unless it exists."""
     while True:
-        with contextlib.suppress(FileExistsError):
+        try:
             os.mkdir(path, 0o700)
-            return
-        if os.path.isdir(path):
-            return
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and not os.path.isdir(path):
+                raise
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(path).st_mode):
+                return
         if os.path.lexists(path):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+
+def move(old: str, new: str) -> None:
+    """Rename to a name that nobody else uses; an error after which the new name is there was a reply that got lost."""
+    for is_last in (False, True):
+        try:
+            os.rename(old, new)
+        except OSError:
+            if os.path.lexists(new):
+                return
+            if is_last:
+                raise
+        else:
+            return
+
+
+def repeatedly(step: Callable[[], T]) -> T:
+    """Return the result of a step that may be repeated: a few times, as long as its errors are passing ones."""
+    for _ in range(_TRIES - 1):
+        try:
+            return step()
+        except (CacheError, OSError) as error:
+            if not is_passing(error):
+                raise
+    return step()
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether an error, or its cause, is one that may be gone at the next attempt.
+
+    The dynamic loader's errors have no number, only its text.
+    """
+    return any(os.strerror(code) in str(error.__cause__ or error) for code in PASSING)
 
 
 @contextlib.contextmanager
@@ -109,23 +159,25 @@ def cache_errors(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_errors(path: str) -> Iterator[None]:
-    """Convert the error for a full disk in the block to an error of the cache; other errors are passed on.
+    """Convert errors of the disk, and of files below `path`, to errors of the cache; others are passed on.
 
     Raises
     ------
     CacheError
-        The block raised an OSError for a full disk.
+        The block raised such an OSError.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        is_below = str(error.filename or "").startswith(f"{path}/")
+        if error.errno not in _FULL | PASSING and not is_below:
             raise
         raise _from(error, path) from error
 
 
 def _from(error: OSError, path: str) -> CacheError:
-    found = unusable(str(error.filename or path), error.strerror or repr(error))
+    name = str(error.filename or "")
+    found = unusable(name if name.startswith("/") else path, error.strerror or repr(error))
     if error.errno in _FULL:
         found.hints = _HINTS_FULL
     return found
@@ -145,9 +197,9 @@ def unusable(path: str, problem: str) -> CacheError:
 def _look(folder: str) -> os.stat_result | None:
     """Check a folder that libraries may be loaded from, and return its stat; None if it does not exist."""
     try:
-        link = status = os.lstat(folder)
+        link = status = repeatedly(lambda: os.lstat(folder))
         if stat.S_ISLNK(link.st_mode):
-            status = os.stat(folder)
+            status = repeatedly(lambda: os.stat(folder))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -116,7 +116,7 @@ class CacheKey:
             document = json.loads(text)
             fields = tuple((row["label"], _from_document(row)) for row in document["fields"])
             return cls(document["kind"], fields)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a cache key: {error!r}") from error
 
 

@@ -19,6 +19,8 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
+from be_toolchain.machine.store_paths import KERNELS
+
 MANIFEST = "manifest.json"
 KEY = "key.json"
 RESERVED = frozenset({MANIFEST, KEY})
@@ -30,7 +32,7 @@ _VARIANT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 
 def base_folder(home: str) -> str:
     """The folder that holds everything the cache writes; its name has the version of the layout."""
-    return f"{home}/kernels-v1"
+    return f"{home}/{KERNELS}"
 
 
 def staging_root(base: str) -> str:

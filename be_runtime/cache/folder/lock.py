@@ -6,8 +6,8 @@ children close it. As some code forks without Python's knowledge, the file is un
 waiting process looks for the entry too. `flock` is called directly: a library that falls back to lock files by
 existence would bring stale locks back, and its import would take longer than a look-up in the cache.
 
-Some network file systems have no `flock`, or one that is local to each node. Two builds may run at once there, and
-both publish by a rename: time is lost, but no entry.
+Some network file systems have no `flock`, or one that is local to each node, or fail. Two builds may run at once
+there, and both publish by a rename: time is lost, but no entry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from be_runtime.cache.folder.guard import cache_errors
+from be_runtime.cache.folder.guard import PASSING, cache_errors
 from be_runtime.errors import CacheError
 from be_toolchain.machine.forks import no_fork
 
@@ -81,7 +81,12 @@ def key_lock(
         `timeout_s` passed, or the lock file can't be made.
     """
     with cache_errors(path):
-        descriptor = _acquire(path, flock, _Patience(path, timeout_s, on_wait, holder), is_needless)
+        try:
+            descriptor = _acquire(path, flock, _Patience(path, timeout_s, on_wait, holder), is_needless)
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            descriptor = None
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from be_runtime.cache.folder.key import CacheKey
@@ -12,7 +12,7 @@ from be_runtime.cache.folder.layout import KEY, MANIFEST, fan_folder, is_digest,
 from be_runtime.cache.folder.lock import remove_if_free
 from be_runtime.cache.upkeep.staging import discard, sweep
 from be_runtime.cache.validity.lookup import variant_folders
-from be_runtime.cache.validity.manifest import parse_manifest
+from be_runtime.cache.validity.manifest import Making, Manifest, parse_manifest
 
 
 class EntryInfo(NamedTuple):
@@ -32,6 +32,8 @@ class EntryInfo(NamedTuple):
         Time of the last use, in seconds since the epoch, to a day.
     is_damaged : bool
         True if its manifest can't be read.
+    made : Making
+        Who made it, how long that took, and why.
     """
 
     path: str
@@ -42,6 +44,7 @@ class EntryInfo(NamedTuple):
     created_ns: int = 0
     last_used_s: float = 0.0
     is_damaged: bool = False
+    made: Making = Making()
 
 
 def scan(base: str) -> Iterator[EntryInfo]:
@@ -61,10 +64,15 @@ def scan_fan(base: str, fan: str) -> Iterator[EntryInfo]:
 
 def clear(base: str, name: str | None) -> int:
     """Remove the entries of one name, or all entries and the remains of killed builds; return the number of entries."""
-    doomed = (info for info in scan(base) if name is None or info.name == name)
-    removed = sum(discard(base, info.path, info.digest) for info in doomed)
+    removed = remove(base, [info for info in scan(base) if name is None or info.name == name])
     if name is None:
         sweep(base)
+    return len(removed)
+
+
+def remove(base: str, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
+    """Remove entries, and return those that were still there."""
+    removed = [info for info in entries if discard(base, info.path, info.digest)]
     for fan in fans(base):
         remove_empty_folders(base, fan)
     return removed
@@ -76,9 +84,29 @@ def newest_key(base: str, key: CacheKey) -> CacheKey | None:
         info for info in scan(base) if (info.kind, info.name) == (key.kind, key.name) and info.digest != key.digest
     ]
     for info in sorted(siblings, key=lambda info: info.created_ns, reverse=True):
-        with contextlib.suppress(OSError, ValueError), open(f"{info.path}/{KEY}", encoding="utf-8") as file:
-            return CacheKey.from_json(file.read())
+        found = read_key(info.path)
+        if found is not None and found.digest == info.digest:  # else it is damaged
+            return found
     return None
+
+
+def read_key(folder: str) -> CacheKey | None:
+    """Read the key of an entry; None if it is damaged or gone."""
+    with contextlib.suppress(OSError, ValueError), open(f"{folder}/{KEY}", encoding="utf-8") as file:
+        return CacheKey.from_json(file.read())
+    return None
+
+
+def read_entry(folder: str) -> tuple[Manifest, float]:
+    """Read an entry's manifest and the time of its last use, without using it.
+
+    Raises
+    ------
+    OSError, ValueError
+        It is gone, or damaged.
+    """
+    with open(f"{folder}/{MANIFEST}", "rb") as file:
+        return parse_manifest(file.read()), os.fstat(file.fileno()).st_mtime
 
 
 def fans(base: str) -> list[str]:
@@ -97,9 +125,7 @@ def _names(folder: str) -> list[str]:
 def _info(folder: str, digest: str) -> EntryInfo | None:
     """Describe one entry; None if it was removed meanwhile."""
     try:
-        with open(f"{folder}/{MANIFEST}", "rb") as file:
-            last_used_s = os.fstat(file.fileno()).st_mtime
-            manifest = parse_manifest(file.read())
+        manifest, last_used_s = read_entry(folder)
     except (OSError, ValueError):
         return EntryInfo(path=folder, digest=digest, is_damaged=True) if os.path.isdir(folder) else None
     return EntryInfo(
@@ -111,6 +137,7 @@ def _info(folder: str, digest: str) -> EntryInfo | None:
         created_ns=manifest.created_ns,
         last_used_s=last_used_s,
         is_damaged=manifest.digest != digest,
+        made=manifest.made,
     )
 
 

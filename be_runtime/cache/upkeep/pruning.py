@@ -11,11 +11,11 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from be_runtime.cache.upkeep.entries import fans, remove_empty_folders, scan_fan
-from be_runtime.cache.upkeep.staging import discard, sweep
+from be_runtime.cache.upkeep.entries import EntryInfo, fans, remove_empty_folders, scan_fan
+from be_runtime.cache.upkeep.staging import discard, sweep, sweep_unfinished
 from be_runtime.cache.validity.lookup import replace_private
 
 _DAY_S = 24 * 3600.0
@@ -65,6 +65,7 @@ def prune(
                 with contextlib.suppress(OSError):
                     discard(base, info.path, info.digest)
             else:
+                sweep_unfinished(info.path)
                 minute = str(int(info.last_used_s // _MINUTE_S))
                 sizes[minute] = sizes.get(minute, 0) + info.size_bytes
         remove_empty_folders(base, fan)
@@ -97,6 +98,17 @@ def used_before_s(sizes: Mapping[str, int], max_size_bytes: int) -> int:
     return 0
 
 
+def beyond_limits(
+    entries: Iterable[EntryInfo], max_size_bytes: int, max_age_days: float, *, now_s: float
+) -> list[EntryInfo]:
+    """Return what a person who prunes expects to go: all that is damaged, old, or least recently used and too much."""
+    newest_first = sorted(entries, key=lambda info: (info.last_used_s, info.created_ns), reverse=True)
+    sizes = itertools.accumulate(info.size_bytes for info in newest_first)
+    oldest_s = now_s - max_age_days * _DAY_S
+    pairs = zip(newest_first, sizes, strict=True)
+    return [info for info, size in pairs if info.is_damaged or info.last_used_s < oldest_s or size > max_size_bytes]
+
+
 def _state_file(base: str) -> str:
     return f"{base}/pruning.json"
 
@@ -108,7 +120,7 @@ def _read(base: str) -> Round:
             now = Round(**json.load(file))
             sizes = {str(int(minute)): int(size) for minute, size in now.sizes.items()}
             return Round(str(now.done), sizes, int(now.used_before_s), float(now.ended_s))
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return Round()
 
 

@@ -9,10 +9,14 @@ import re
 import time
 from collections.abc import Callable
 
+from be_runtime.cache.folder.guard import make_folder, move
 from be_runtime.cache.folder.layout import MANIFEST, staging_root
 from be_runtime.cache.folder.lock import THIS_PROCESS
 
 _NAME = re.compile(r"(?P<short>[0-9a-f]{16})\.(?P<host>[0-9a-f]{8})\.(?P<pid>[0-9]+)\.(?P<random>[0-9a-f]{8})")
+
+_UNFINISHED = re.compile(r"(?:manifest|pruning)\.json\.[0-9a-f]{8}")
+"""Files of `be_runtime.cache.validity.lookup.replace_private` before they get their names."""
 
 DEAD_OWNER_AGE_S = 3600.0
 """Time for which a dead owner's folder is kept: a live process in a container with our host name may look dead."""
@@ -24,7 +28,7 @@ ANY_OWNER_AGE_S = 48 * 3600.0
 def make_staging(base: str, digest: str) -> str:
     """Make a folder for one build, to be removed with `remove_tree`."""
     path = f"{staging_root(base)}/{_new_name(digest)}"
-    os.mkdir(path, 0o700)
+    make_folder(path)
     return path
 
 
@@ -38,7 +42,7 @@ def discard(base: str, path: str, digest: str) -> bool:
     """
     aside = f"{staging_root(base)}/{_new_name(digest)}"
     try:
-        os.rename(path, aside)
+        move(path, aside)
     except OSError:
         if not os.path.isdir(path):
             return False
@@ -54,7 +58,11 @@ def remove_tree(path: str) -> None:
     """Delete a folder and its contents; files that can't be deleted now are swept later."""
     import shutil
 
-    shutil.rmtree(path, ignore_errors=True)
+    for _ in range(2):  # a network file system may fail once
+        with contextlib.suppress(OSError):  # which rmtree passes on for the folder itself
+            shutil.rmtree(path, ignore_errors=True)
+        if not os.path.lexists(path):
+            return
 
 
 def builder_of(base: str, digest: str) -> str:
@@ -75,6 +83,7 @@ def sweep(base: str, *, now_s: float | None = None) -> int:
     """Remove the folders that killed processes left, and return their number."""
     removed = 0
     now_s = time.time() if now_s is None else now_s
+    sweep_unfinished(base)
     with contextlib.suppress(FileNotFoundError), os.scandir(staging_root(base)) as items:
         for item in items:
             with contextlib.suppress(OSError):
@@ -83,6 +92,14 @@ def sweep(base: str, *, now_s: float | None = None) -> int:
                     remove_tree(item.path)
                     removed += 1
     return removed
+
+
+def sweep_unfinished(folder: str) -> None:
+    """Remove the files that killed processes left in a folder before they had their names."""
+    with contextlib.suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            if _UNFINISHED.fullmatch(item.name) and time.time() - item.stat().st_mtime > DEAD_OWNER_AGE_S:
+                os.unlink(item.path)
 
 
 def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int], bool]) -> bool:

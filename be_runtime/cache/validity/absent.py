@@ -12,7 +12,10 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 
+from be_runtime.cache.folder.guard import PASSING
 from be_runtime.cache.validity.manifest import AbsentNames
+
+_PERHAPS_THERE = PASSING | {errno.ELOOP}
 
 
 def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[str, ...]]:
@@ -23,6 +26,11 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     paths : iterable of str
         Absolute paths. One that ends with ``/.`` is a folder that existed, and so is one that could not be used. A
         dangling link does not exist.
+
+    Raises
+    ------
+    OSError
+        A network file system failed, so that a folder can't be looked at.
     """
     stamps: dict[str, os.stat_result | None] = {}
     links: dict[str, bool | None] = {}
@@ -80,8 +88,8 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
             now = os.stat(folder)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             now = None
-        except OSError:  # a circle of links, say: a compiler stops there
-            if inode:
+        except OSError as error:  # a circle of links, say: a compiler stops there
+            if inode or error.errno in PASSING:
                 return folder
             continue
         is_same = now is not None and (now.st_mtime_ns, now.st_ctime_ns, now.st_ino) == (mtime_ns, ctime_ns, inode)
@@ -105,11 +113,11 @@ def absent_paths(rows: Iterable[AbsentNames]) -> tuple[str, ...]:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a path exists, or is a loop of links."""
+    """Return whether a path exists, is a loop of links, or can't be looked at."""
     try:
         os.stat(path)
     except OSError as error:
-        return error.errno == errno.ELOOP
+        return error.errno in _PERHAPS_THERE
     except ValueError:
         return False
     return True
@@ -132,7 +140,11 @@ def _nearest(folder: str, stamps: dict[str, os.stat_result | None]) -> str:
 def _stamp(folder: str) -> os.stat_result | None:
     try:
         status = os.stat(folder)
-    except (OSError, ValueError):
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno in PASSING:
+            raise
         return None
     return status if stat.S_ISDIR(status.st_mode) else None
 
@@ -141,5 +153,7 @@ def _is_link(path: str) -> bool | None:
     """Return whether a path is a link; None if it does not exist."""
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
-    except (OSError, ValueError):
+    except ValueError:
         return None
+    except OSError as error:
+        return False if error.errno in PASSING else None

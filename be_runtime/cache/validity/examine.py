@@ -56,7 +56,10 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
     appeared = new_file(manifest.absent, newest_ns=0)
     if appeared:
         return Verdict(problem=f"{appeared} is new, and a build would find it")
-    absent, _ = group_absent(absent_paths(manifest.absent))
+    try:
+        absent, _ = group_absent(absent_paths(manifest.absent))
+    except OSError as error:
+        return Verdict(problem=f"{error.filename} can't be looked at: {error.strerror}")
     refreshed = manifest._replace(
         recorded_ns=recorded_ns,
         outputs=Files.of(outputs),

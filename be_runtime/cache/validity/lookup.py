@@ -116,7 +116,8 @@ def replace_private(path: str, text: str) -> None:
 
 
 def write_private(path: str, text: str) -> None:
-    """Write a new file that only the user can read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Write a file that only the user can read, to a name that nobody else uses."""
+    # Not O_EXCL: where the reply gets lost, the file is there already.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from be_toolchain.machine.sealed_json import seal, unseal
 
 SCHEMA = 4
 
@@ -182,7 +183,7 @@ def render_manifest(manifest: Manifest) -> str:
         "uncertain": manifest.uncertain,
         "made": manifest.made,
     }
-    return json.dumps(document, separators=(",", ":"))
+    return seal(document)
 
 
 def parse_manifest(text: str | bytes) -> Manifest:
@@ -194,7 +195,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
         The text is damaged, or of another schema.
     """
     try:
-        document = json.loads(text)
+        document = unseal(text)
         if document.pop("schema") != SCHEMA:
             raise ValueError("a manifest of another schema")
         document["outputs"] = _files(document["outputs"])

@@ -20,6 +20,7 @@ from be_runtime.cache.validity.absent import absent_paths
 from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.inputs.records import CACHING_PROGRAMS, Records, library_names, parse_records
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
+from be_runtime.errors import CacheError
 from be_runtime.own_files import NATIVE_DIR
 from be_toolchain import Toolchain
 from be_toolchain.machine.system import System, stamp_path
@@ -29,6 +30,9 @@ _SOURCE = NATIVE_DIR / "looked_at.c"
 _LOG = "BE_LOOKED_AT"
 _LIBRARY, _NONE = "looked_at.so", "none"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+_LOST = re.compile(
+    r"be_runtime: records of files are lost|from LD_PRELOAD cannot be preloaded \(cannot (open|stat|read) "
+)
 _REFUSED = re.compile(r"[\s:;$]")
 """Characters that a path in ``LD_PRELOAD`` can't contain."""
 
@@ -71,6 +75,11 @@ class LookedAt(NamedTuple):
     def of(cls, manifest: Manifest) -> LookedAt:
         """Return the inputs of a cache entry, from its manifest."""
         return cls(manifest.dependencies.paths, manifest.others.paths, absent_paths(manifest.absent))
+
+
+def is_incomplete(output: str) -> bool:
+    """Return whether a command's output says that not all files were recorded, as a disk is full or failed."""
+    return _LOST.search(output) is not None
 
 
 class Observer(NamedTuple):
@@ -213,8 +222,11 @@ def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, 
         if system.run((*command, str(library), "-Wl,--as-needed", "-ldl")).returncode != 0:
             raise _NoLibraryError
         tried = ("env", f"LD_PRELOAD={library}", f"{_LOG}={log}", str(compiler.path), "--version")
-        if system.run(tried).returncode == 0 and log.is_file():
+        found = system.run(tried)
+        if found.returncode == 0 and log.is_file():
             return BuildOutput(outputs=(_LIBRARY,), dependencies=(_SOURCE,))
+        if is_incomplete(found.stderr):
+            raise CacheError(f"what compilers look at can't be recorded below {staging}: {found.stderr.strip()}")
         (staging / _NONE).touch()
         return BuildOutput(outputs=(_NONE,), dependencies=(_SOURCE,))
 

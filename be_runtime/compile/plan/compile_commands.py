@@ -6,6 +6,7 @@ The format is clang's: https://clang.llvm.org/docs/JSONCompilationDatabase.html.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -29,16 +30,22 @@ def render_commands(commands: Mapping[Path, Sequence[str]]) -> str:
 
 
 def merge_commands(databases: Iterable[str]) -> str:
-    """Merge several databases into one; the first entry for a file counts, and missing files are left out.
+    """Merge several databases into one; the first entry for a file counts.
 
-    Raises
-    ------
-    ValueError
-        A database is damaged.
+    Missing files are left out, and so is what is damaged.
     """
     merged: dict[str, object] = {}
     for text in databases:
-        for entry in json.loads(text):
-            if Path(entry["file"]).exists():
-                merged.setdefault(entry["file"], entry)
+        for file, entry in _entries(text):
+            if os.path.exists(file):  # noqa: PTH110 - a name with a NUL is no error to it
+                merged.setdefault(file, entry)
     return json.dumps([merged[file] for file in sorted(merged)], indent=1) + "\n"
+
+
+def _entries(text: str) -> list[tuple[str, object]]:
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    every = rows if isinstance(rows, list) else []
+    return [(row["file"], row) for row in every if isinstance(row, dict) and isinstance(row.get("file"), str)]

@@ -7,9 +7,11 @@ none: https://ninja-build.org/manual.html#ref_log.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 _LOG = ".ninja_log"
+_TIMES = re.compile(r"[0-9]{1,18} [0-9]{1,18}")
 
 
 class NinjaLog:
@@ -46,6 +48,6 @@ def parse_ninja_log(text: str) -> dict[str, float]:
     for line in text.splitlines():
         start, _, rest = line.partition("\t")
         fields = rest.split("\t")
-        if start.isdecimal() and len(fields) == 4 and fields[0].isdecimal():
+        if len(fields) == 4 and _TIMES.fullmatch(f"{start} {fields[0]}"):
             seconds[fields[2]] = (int(fields[0]) - int(start)) / 1000
     return seconds

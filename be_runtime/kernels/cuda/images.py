@@ -23,7 +23,7 @@ from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
 
 if TYPE_CHECKING:
-    from be_runtime.sharing.entries import Shareable
+    from be_runtime.sharing.travelling_entry import Shareable
 
 _LIST = "images.json"
 
@@ -101,19 +101,21 @@ def obtain_kernel(
         return BuildOutput(names, compiled.dependencies, absent=compiled.absent, unknown=compiled.unknown)
 
     def find() -> Entry:
-        on_wait = partial(say_waiting, key.name)
+        share, on_wait = partial(share_kernel, key, origin, session), partial(say_waiting, key.name)
         return find_or_build(session, session.module_store, key, build, share, on_wait=on_wait)
-
-    def share() -> Shareable:
-        contents = make_key(key.kind, ("compilers", ""), *origin.compilers())
-        fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
-        return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, folders=origin.folders)
 
     def read(entry: Entry) -> Kernel:
         listed = json.loads(entry.output(_LIST).read_bytes())
         return Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
 
     return use_entry(find, read, session)
+
+
+def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
+    """Return the part of a kernel's entry that other machines can use."""
+    contents = make_key(key.kind, ("compilers", ""), *origin.compilers())
+    fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
+    return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, folders=origin.folders)
 
 
 def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:

@@ -39,17 +39,13 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_
     No compiler is opened for the key: it has the files of the NVRTC libraries that may be used. If none of them can
     compile the kernel, the entry depends on the files of the compiler that did.
     """
-    system = session.system
-    compilers = [_file_text(path, system) for path in _candidates(system)]
-    if not compilers:
-        compilers = [part for pair in _toolchain(session).key_fields() for part in pair]
     return make_key(
         "kernel",
         *_fields(kernel, archs),
         ("options", kernel.options()),
         ("ptx", str(with_ptx)),
-        ("compilers", compilers),
-        ("environment", _environment(system)),
+        ("compilers", _compiler_files(session)),
+        ("environment", _environment(session.system)),
         ("generator", own_code_digest()),
     )
 
@@ -59,6 +55,20 @@ def raw_origin(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Or
     options, places = placeless(kernel.options())
     key = make_key("kernel", *_fields(kernel, archs), ("options", options))
     return Origin(key, places, partial(_compiler_contents, session))
+
+
+def stored_origin(key: CacheKey, session: Session) -> Origin | None:
+    """Return the same for a kernel in the cache, as far as it is shared; None if its compilers are not those of now."""
+    if list(key.texts("compilers")) != _compiler_files(session):
+        return None
+    options, places = placeless(key.texts("options"))
+    return Origin(make_key("kernel", ("options", options)), places, partial(_compiler_contents, session))
+
+
+def _compiler_files(session: Session) -> list[str]:
+    """List the files of the NVRTC libraries that may be used; what is known of a toolchain if there are none."""
+    found = [_file_text(path, session.system) for path in _candidates(session.system)]
+    return found or [part for pair in _toolchain(session).key_fields() for part in pair]
 
 
 def _compiler_contents(session: Session) -> tuple[Field, ...]:

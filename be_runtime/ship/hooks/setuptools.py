@@ -18,7 +18,7 @@ def finalize(distribution: Distribution) -> None:
     try:
         data = Path("pyproject.toml").read_bytes()
         asks = b"be-runtime" in data and "be-runtime" in tomllib.loads(data.decode()).get("tool", {})
-    except (OSError, ValueError):  # setuptools says what is wrong with the file
+    except (OSError, ValueError, RecursionError):  # setuptools says what is wrong with the file
         return
     if asks:
         try:

@@ -291,7 +291,7 @@ def _shape(texts: list[str], declarator: list[str], using_be: bool) -> tuple[Sha
     is_stream = bare in STREAM_TYPES and not is_writable
     if is_stream or name.startswith("BE::State<"):
         return Shape.STREAM if is_stream else Shape.STATE, None
-    if name.startswith("BE::Span<"):
+    if name.startswith("BE::Span<") and ">" in texts:
         element = texts[texts.index("<") + 1 : -1 - texts[::-1].index(">")]
         dtype = _scalar([text for text in element if text != "const"], using_be) if "const" in element else None
         return (Shape.SPAN if dtype and not is_writable else Shape.UNKNOWN), dtype

@@ -7,6 +7,8 @@ from textwrap import dedent
 
 _DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
 _DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)
+_MOST_BETWEEN = 16
+"""Comments that may stand between a line and its documentation, so that a thousand annotations are not read over."""
 _STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
 
 
@@ -25,8 +27,8 @@ def doc_above(text: str, position: int) -> str:
     'Fire.'
     """
     found: list[str] = []
-    end = text.rfind("\n", 0, position)
-    while end >= 0:
+    end, between = text.rfind("\n", 0, position), 0
+    while end >= 0 and between <= _MOST_BETWEEN:
         start = text.rfind("\n", 0, end) + 1
         if text[start:end].rstrip().endswith("*/"):
             start = text.rfind("\n", 0, max(0, text.rfind("/*", 0, end))) + 1
@@ -36,6 +38,7 @@ def doc_above(text: str, position: int) -> str:
             break
         if doc is not None:
             found.insert(0, doc)
+        between += doc is None
         end = start - 1
     return dedent("\n".join(found)).strip()
 

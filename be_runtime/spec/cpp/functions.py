@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from be_runtime.spec.cpp.cpp_params import CppParam, parse_params
@@ -30,6 +31,8 @@ _NOT_A_DECLARATION = frozenset(
     ["=", "return", "new", "delete", "typedef", "using", "friend", ".", "->", ",", "operator"]
 )
 _OPEN = frozenset("([{")
+_MOST_BEFORE = 2000
+"""Tokens beside a declarator that can belong to its declaration: a header may hold thousands of macro calls."""
 
 
 class Function(NamedTuple):
@@ -80,7 +83,31 @@ class Function(NamedTuple):
         return self.call_name, tuple(param.type for param in self.params)
 
 
-def parse_function(header: Header, name: str, *, using_be: bool = False) -> Function | None:
+class Declarators(NamedTuple):
+    """The tokens of a header, and the parentheses after the last occurrence of each name outside brackets."""
+
+    tokens: list[Token]
+    parentheses: Mapping[str, tuple[int, int]]
+
+
+def find_declarators(header: Header) -> Declarators:
+    """Tokenize a header, once for all names: one without a semicolon may have thousands of them."""
+    tokens = header.tokens()
+    found: dict[str, tuple[int, int]] = {}
+    index = 0
+    while index < len(tokens):
+        if tokens[index].text in _OPEN:
+            close = closing(tokens, index)
+            if tokens[index].text == "(" and index:
+                found[tokens[index - 1].text] = index, close
+            index = close
+        index += 1
+    return Declarators(tokens, found)
+
+
+def parse_function(
+    header: Header, name: str, *, using_be: bool = False, found: Declarators | None = None
+) -> Function | None:
     """Parse the function `name` that a header declares, or return None.
 
     Parameters
@@ -91,6 +118,8 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
         Last name of the function.
     using_be : bool
         True if names of the namespace ``BE`` need no qualification.
+    found : Declarators, optional
+        What `find_declarators` returns for the header.
 
     Examples
     --------
@@ -100,18 +129,18 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
     >>> function.call_name, function.returns, len(function.params)
     ('::ops::f', 'void', 1)
     """
-    tokens = header.tokens()
-    opening, end = _find_declarator(tokens, name)
-    if opening < 0:
+    tokens, parentheses = found or find_declarators(header)
+    if name not in parentheses:
         return None
-    before, qualifiers = _split_qualifiers(tokens[: opening - 1])
+    opening, end = parentheses[name]
+    before, qualifiers = _split_qualifiers(tokens[max(0, opening - _MOST_BEFORE) : opening - 1])
     before, template = _without_template(_without_calls(before))
     specifiers = frozenset(token.text for token in before)
     returns = [token.text for token in before if token.text not in _SPECIFIERS and token.kind is not Kind.STRING]
     if not returns or not _NOT_A_DECLARATION.isdisjoint(specifiers):
         return None
     if returns == ["auto"]:
-        returns = _trailing_return(tokens[end + 1 :]) or returns
+        returns = _trailing_return(tokens[end + 1 : end + _MOST_BEFORE]) or returns
     name_token = tokens[opening - 1]
     return Function(
         name=name,
@@ -129,20 +158,6 @@ def parse_function(header: Header, name: str, *, using_be: bool = False) -> Func
 
 def _names(scopes: tuple[Scope, ...]) -> list[str]:
     return [scope.name for scope in scopes if scope.name]
-
-
-def _find_declarator(tokens: list[Token], name: str) -> tuple[int, int]:
-    """Find the parentheses after the last `name` outside brackets, or -1."""
-    opening = end = -1
-    index = 0
-    while index < len(tokens):
-        if tokens[index].text in _OPEN:
-            close = closing(tokens, index)
-            if tokens[index].text == "(" and index and tokens[index - 1].text == name:
-                opening, end = index, close
-            index = close
-        index += 1
-    return opening, end
 
 
 def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:

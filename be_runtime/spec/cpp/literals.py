@@ -15,6 +15,8 @@ _REAL = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fF]?)")
 _TEXT = re.compile(r'"([^"\\]*)"')
 _NAME = re.compile(r"(?::: )?\w+(?: :: \w+)*")
 _BASES = {"0x": 16, "0b": 2}
+_LONGEST = 400
+"""Limit for the characters of a number; Python converts no integer of 4300."""
 
 
 def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | None:
@@ -38,7 +40,7 @@ def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | 
     texts = [token.text for token in tokens]
     sign = texts[0] if texts and texts[0] in "+-" else ""
     rest = tokens[len(sign) :]
-    if len(rest) == 1 and rest[0].kind is Kind.NUMBER:
+    if len(rest) == 1 and rest[0].kind is Kind.NUMBER and len(texts[-1]) <= _LONGEST:
         number = _number(sign, texts[-1].replace("'", ""))
         return None if number is None else (Kind.NUMBER, number)
     if sign or not rest:

@@ -12,8 +12,29 @@ from typing import NamedTuple
 
 from be_runtime.spec.cpp.lexer import Kind, scan
 
-Branch = tuple[tuple[int, int], ...]
-"""The conditional groups around a place, outermost first, each as (number of the group, number of the branch)."""
+
+class Branch(NamedTuple):
+    """The branch of a conditional group around a place, and the one around that; without copies at any depth.
+
+    Parameters
+    ----------
+    group, branch : int
+        Number of the group, and of the branch in it.
+    outer : Branch or None
+    """
+
+    group: int
+    branch: int
+    outer: Branch | None
+
+    @staticmethod
+    def numbers(innermost: Branch | None) -> dict[int, int]:
+        """Return the number of the branch in each group around a place."""
+        found: dict[int, int] = {}
+        while innermost is not None:
+            found[innermost.group] = innermost.branch
+            innermost = innermost.outer
+        return found
 
 
 class Note(NamedTuple):
@@ -21,7 +42,7 @@ class Note(NamedTuple):
 
     start: int
     text: str
-    branch: Branch
+    branch: Branch | None
 
 
 class Directive(NamedTuple):
@@ -53,7 +74,7 @@ class Outline(NamedTuple):
 class _Group:
     """An open conditional group and the state of its branches so far."""
 
-    def __init__(self, number: int, outer_branch: Branch, *, outer_is_live: bool, truth: bool | None) -> None:
+    def __init__(self, number: int, outer_branch: Branch | None, *, outer_is_live: bool, truth: bool | None) -> None:
         self.number = number
         self.outer_branch = outer_branch
         self.outer_is_live = outer_is_live
@@ -126,7 +147,7 @@ class _Outliner:
         self.directives: list[Directive] = []
         self.groups: list[_Group] = []
         self.is_live = True
-        self.branch: Branch = ()
+        self.branch: Branch | None = None
         self.group_count = 0
 
     def run(self) -> Outline:
@@ -181,7 +202,7 @@ class _Outliner:
     def enter(self, group: _Group) -> None:
         group.marks = (len(self.parts), len(self.notes), len(self.directives))
         self.is_live = group.is_live
-        self.branch = (*group.outer_branch, (group.number, group.branch))
+        self.branch = Branch(group.number, group.branch, group.outer_branch)
 
     def close_branch(self, group: _Group) -> None:
         """Drop the branch that ends here if it conflicts with one that was kept."""

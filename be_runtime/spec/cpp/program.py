@@ -10,7 +10,7 @@ from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp.cpp_params import Shape
 from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader, Header, MacroCall
 from be_runtime.spec.cpp.doc_comments import doc_above
-from be_runtime.spec.cpp.functions import Function, parse_function
+from be_runtime.spec.cpp.functions import Declarators, Function, find_declarators, parse_function
 from be_runtime.spec.cpp.lexer import Kind, Token, closing
 from be_runtime.spec.cpp.macros import Macros, parse_define, undefined_name
 from be_runtime.spec.cpp.outline import Branch, Outline, outline
@@ -22,7 +22,6 @@ _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _CONTINUED = r"\\[ \t]*\r?\n"
 _WORD = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|\([^)]*\)|\S)+")
 """A word of an annotation, which may have spaces in brackets."""
-_NOT_SPACE = re.compile(r"\S+")
 # Both patterns begin with a literal, which the engine finds fast.
 _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*(?:Tensors?|Span|DType)\b)")
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
@@ -42,7 +41,7 @@ class Annotation(NamedTuple):
         Place of each word.
     start, end : int
         Extent of the comment.
-    branch : Branch
+    branch : Branch or None
         Conditional branches around it.
     """
 
@@ -50,7 +49,7 @@ class Annotation(NamedTuple):
     starts: tuple[int, ...]
     start: int
     end: int
-    branch: Branch
+    branch: Branch | None
 
 
 class Program:
@@ -74,6 +73,8 @@ class Program:
         self.using_be = any(_USING_BE.search(view.code) or _IN_BE.search(view.code) for view in self.outlines)
         self.macros = Macros()
         self._headers: dict[str, list[Header]] | None = None
+        self._declarators: dict[int, Declarators] = {}
+        self._functions: dict[str, tuple[Function, ...]] = {}
         self._types: CppTypes | None = None
 
     def annotations(self) -> tuple[Annotation, ...]:
@@ -97,9 +98,17 @@ class Program:
 
     def functions(self, name: str) -> tuple[Function, ...]:
         """Return every declaration of a function called `name`, in order."""
-        headers = self.headers().get(name, ())
-        parsed = (parse_function(header, name, using_be=self.using_be) for header in headers)
-        return tuple(function for function in parsed if function is not None)
+        if name not in self._functions:
+            headers = self.headers().get(name, ())
+            parsed = (self._function(header, name) for header in headers)
+            self._functions[name] = tuple(function for function in parsed if function is not None)
+        return self._functions[name]
+
+    def _function(self, header: Header, name: str) -> Function | None:
+        found = self._declarators.get(id(header))
+        if found is None:
+            found = self._declarators[id(header)] = find_declarators(header)
+        return parse_function(header, name, using_be=self.using_be, found=found)
 
     def typed(self, function: Function) -> Function:
         """Return a function with what the sources say of its parameters' types."""
@@ -121,8 +130,7 @@ class Program:
         index = self.places.source_index(offset)
         base = self.places.bases[index]
         code = self.outlines[index].code
-        following = _NOT_SPACE.search(code, offset - base)
-        match = _CALLED.match(code, following.start()) if following else None
+        match = _CALLED.match(code, _past_blanks(code, offset - base))
         if match is None or match[1] in self.macros.names:
             return None
         return Token(Kind.WORD, match[1], base + match.start())
@@ -161,8 +169,8 @@ class Program:
         index = self.places.source_index(offset)
         text, code = self.places.sources[index].text, self.outlines[index].code
         local = offset - self.places.bases[index]
-        first = _NOT_SPACE.search(code, max(code.rfind(mark, 0, local) for mark in ";{})") + 1)
-        return doc_above(text, local) or (doc_above(text, first.start()) if first else "")
+        first = _past_blanks(code, max(code.rfind(mark, 0, local) for mark in ";{})") + 1)
+        return doc_above(text, local) or (doc_above(text, first) if first < len(code) else "")
 
     def _read(self, base: int, view: Outline) -> list[Header]:
         """Read the headers of one source; each macro is known from its definition on."""
@@ -200,6 +208,11 @@ class Program:
         return reader.found
 
 
+def _past_blanks(code: str, start: int) -> int:
+    """Return the first place from `start` on that is not blank; a page of comments is a long blank."""
+    return len(code) - len(code[start:].lstrip())
+
+
 def _end_of_block(code: str, start: int) -> int:
     """Return the end of the block that contains `start`."""
     depth = 1
@@ -210,7 +223,7 @@ def _end_of_block(code: str, start: int) -> int:
     return len(code)
 
 
-def _annotation(text: str, start: int, end_of_marker: int, branch: Branch) -> Annotation:
+def _annotation(text: str, start: int, end_of_marker: int, branch: Branch | None) -> Annotation:
     """Parse the words of an annotation's comment."""
     flat = re.sub(_CONTINUED, lambda match: " " * len(match[0]), text)
     matches = list(_WORD.finditer(flat, end_of_marker))

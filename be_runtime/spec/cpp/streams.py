@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-_LAUNCH = re.compile(r"<<<(?P<config>[^;]*?)>>>|\bcudaLaunch(?:Cooperative)?Kernel\s*(?P<call>\()")
+_LONGEST = 1000
+"""Characters of the longest launch that is judged."""
+_LAUNCH = re.compile(rf"<<<(?P<config>[^;]{{0,{_LONGEST}}}?)>>>|\bcudaLaunch(?:Cooperative)?Kernel\s*(?P<call>\()")
 _WAIT = re.compile(r"Synchronize\s*\(")
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _DEFAULT_STREAMS = frozenset(["0", "nullptr", "NULL", "cudaStreamLegacy", "cudaStreamPerThread"])
@@ -48,14 +50,14 @@ def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:
 
 
 def _arguments(text: str, start: int) -> list[str]:
-    """Split the arguments from after an opening parenthesis to the closing one."""
+    """Split the arguments from after an opening parenthesis to the closing one; none if that is far away."""
     found, depth, begin = [], 0, start
-    for position in range(start, len(text)):
+    for position in range(start, min(len(text), start + _LONGEST)):
         char = text[position]
         if depth == 0 and char in ",)":
             found.append(text[begin:position])
             begin = position + 1
             if char == ")":
-                break
+                return found
         depth += (char in _OPEN) - (char in _CLOSE)
-    return found
+    return []

@@ -20,8 +20,8 @@ from be_toolchain.find.compilers import Compilers
 from be_toolchain.machine.system import LocalSystem
 from be_toolchain.model import CudaToolkit
 from be_toolchain.settings.preferences import Preferences
-from tests.packaging.toolchain.conftest import NO_INDEX, Environment
 from tests.support import cuda, requirements
+from tests.support.fresh_environments import NO_INDEX, Environment
 
 pytestmark = pytest.mark.xdist_group("toolchain-install")
 

@@ -15,7 +15,7 @@ from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.facts import gather_situation
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
-from tests.packaging.toolchain.conftest import STRANGERS, Environment
+from tests.support.fresh_environments import STRANGERS, Environment
 
 pytestmark = pytest.mark.xdist_group("toolchain-environments")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.toolchain.conftest import NO_INDEX, Environment
+from tests.support.fresh_environments import NO_INDEX, Environment
 
 pytestmark = [pytest.mark.xdist_group("host-compiler"), pytest.mark.timeout(900)]
 

@@ -14,7 +14,7 @@ from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError
 from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.model import CudaToolkit
-from tests.packaging.toolchain.conftest import STRANGERS, Environment
+from tests.support.fresh_environments import STRANGERS, Environment
 
 pytestmark = pytest.mark.xdist_group("toolchain-install")
 

@@ -17,7 +17,7 @@ from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError
-from tests.packaging.toolchain.conftest import Environment
+from tests.support.fresh_environments import Environment
 
 pytestmark = pytest.mark.xdist_group("nvrtc12")
 

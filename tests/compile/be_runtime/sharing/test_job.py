@@ -41,9 +41,9 @@ def said(answers: list[dict[str, Any]], channel: str = "said") -> str:
     return "\n".join(line for answer in answers for line in answer[channel])
 
 
-@pytest.mark.parametrize("count", [2, 8])
-def test_one_process_builds_and_the_others_take_it(tmp_path: Path, count: int):
-    with members(tmp_path, *[{}] * count) as job:
+@pytest.mark.parametrize(("count", "seconds"), [(2, 5.0), (8, 0.7)])
+def test_one_process_builds_and_the_others_take_it(tmp_path: Path, count: int, seconds: float):
+    with members(tmp_path, *[{"seconds": seconds}] * count) as job:
         answers = job.answers()
     assert Counter(how(answers)) == {"built": 1, "fetched": count - 1}
     assert libraries(answers) == 1

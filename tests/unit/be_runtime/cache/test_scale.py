@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_toolchain.machine.sealed_json import seal, unseal
 
 _TRACE = """
 import sys
@@ -30,12 +31,12 @@ print(json.dumps(seen))
 
 def _fill(store: Store, template: Path, count: int) -> None:
     """Copies of one entry under other keys, as cheap as can be."""
-    manifest = json.loads((template / "manifest.json").read_text())
+    manifest = unseal((template / "manifest.json").read_text())
     for number in range(count):
         digest = make_key("filler", ("number", str(number))).digest
         folder = store.root / "kernels-v1" / digest[:2] / digest / template.name
         folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "digest": digest}))
+        (folder / "manifest.json").write_text(seal({**manifest, "digest": digest}))
         os.link(template / "m.so", folder / "m.so")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,15 @@ import pytest
 from be_runtime.cache.folder.key import make_key
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
-from be_runtime.sharing.place import Wanted
-from be_runtime.sharing.remote import Carrier, Health, Link, RemoteCache, finish, name_remote, open_remote
+from be_runtime.sharing.place import WantedEntry
+from be_runtime.sharing.remote import Carrier, Health, Link, RemoteCache, name_remote, open_remote
 from be_toolchain.errors import PreferenceError
 from be_toolchain.settings.remote_source import RemoteSource
 from tests.support.faulty_server import GOOD, FaultyServer, faulty_server
 from tests.support.machines import MemorySystem
 
 KEY = make_key("module", ("name", "add"))
-WANTED = Wanted(KEY, "add", lambda: False)
+WANTED = WantedEntry(KEY, "add", lambda: False)
 OWN = "/root/.config/be_toolchain/be-toolchain.toml"
 PROJECT = "/project/be-toolchain.toml"
 
@@ -31,8 +33,8 @@ def server() -> Iterator[FaultyServer]:
         yield found
 
 
-def opened(url: str, said: list[str], **settings: object) -> RemoteCache:
-    found = Settings(remote_cache=url, remote_cache_timeout_s=0.4)._replace(**settings)
+def opened(url: str, said: list[str], *, writes: bool = False) -> RemoteCache:
+    found = Settings(remote_cache=url, remote_cache_timeout_s=0.4, remote_cache_write=writes)
     place = open_remote(RemoteSource(url, "BE_REMOTE_CACHE"), found, said.append)
     assert place is not None
     return place
@@ -40,6 +42,8 @@ def opened(url: str, said: list[str], **settings: object) -> RemoteCache:
 
 class Memory:
     """A carrier in memory, which fails when told to."""
+
+    is_open = False
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -70,7 +74,7 @@ def test_what_is_put_can_be_got():
     place, link = remote_of(Memory(), said.append)
     assert place.fetch(WANTED) is None
     place.offer(WANTED, b"archive")
-    finish(link.uploads, 5)
+    link.finish(5)
     assert place.fetch(WANTED) == b"archive"
     place.abandon(WANTED, "no")
     assert said == []
@@ -106,7 +110,7 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     ]
     carrier.error = None
     place.offer(WANTED, b"archive")
-    finish(link.uploads, 5)
+    link.finish(5)
     assert carrier.files, "reading and writing count apart"
 
 
@@ -122,9 +126,9 @@ def test_an_upload_keeps_nobody_waiting():
     place, link = remote_of(carrier, print)
     place.offer(WANTED, b"archive")
     assert carrier.files == {}
-    finish(link.uploads, 0.01)
+    link.finish(0.01)
     over.set()
-    finish(link.uploads, 60)
+    link.finish(60)
     assert carrier.files == {KEY.digest: b"archive"}
 
 
@@ -152,9 +156,9 @@ def test_faults_are_known_to_the_next_load_and_credentials_are_not_said(server: 
 @pytest.mark.parametrize("how", ["error403", "silent", "redirect"])
 def test_an_upload_that_fails_is_said(server: FaultyServer, how: str):
     said: list[str] = []
-    place = opened(f"{server.url}/{how}", said, remote_cache_write=True)
+    place = opened(f"{server.url}/{how}", said, writes=True)
     place.offer(WANTED, GOOD)
-    finish(place._link.uploads, 10)
+    place.link.finish(10)
     assert said
     assert said[0].startswith(f"remote cache: writing {server.url}/{how}: ")
 
@@ -168,14 +172,26 @@ def test_a_server_that_is_not_this_machine_should_use_tls():
     assert [text.partition(": who")[0] for text in said] == ["remote cache: http://cache.example.org is not encrypted"]
 
 
-@pytest.mark.parametrize("url", ["https://u:secret@host:port/", "https://u:secret@", "http:///x"])
-def test_a_url_that_means_nothing_names_its_variable(url: str):
+def test_a_url_that_means_nothing_names_its_variable():
     with pytest.raises(ArgumentError, match=r"^BE_REMOTE_CACHE is ") as caught:
-        opened(url, [])
+        opened("https://u:secret@host/\u00fc", [])
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["cache.example.org", "https:/x", "u:secret@host", "https://a b", "x::s3://b/k"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "cache.example.org",
+            "https:/x",
+            "u:secret@host",
+            "https://a b",
+            "x::s3://b/k",
+            "https://u:secret@host:port/",
+        ),
+        *("https://u:secret@", "http:///x", "https://host:0", "https://host/?x", "s3://", "https://[u:secret@host"),
+    ],
+)
 def test_what_is_no_url_is_refused_by_each_load(text: str):
     with pytest.raises(ArgumentError, match=r"^BE_REMOTE_CACHE is .*, expected a URL such as") as caught:
         Settings.from_environ({"BE_REMOTE_CACHE": text})
@@ -215,7 +231,7 @@ def test_the_environment_comes_before_the_users_file_and_that_before_the_project
 @pytest.mark.parametrize(
     ("url", "key", "says"),
     [
-        ("https://project", "", "counts only with BE_REMOTE_CACHE_PUBLIC_KEY"),
+        ("https://project", "", "set BE_REMOTE_CACHE_PUBLIC_KEY, or BE_REMOTE_CACHE"),
         ("http://project", "k", "has to begin with https://"),
         ("s3://project/x", "k", "has to begin with https://"),
     ],
@@ -243,6 +259,7 @@ def test_the_users_file_has_to_mean_something(text: str):
     assert caught.value.hints
 
 
+@pytest.mark.filterwarnings(r"ignore:.*fork\(\)")  # JAX's, and Python's
 def test_a_fork_forgets_uploads_that_it_does_not_make():
     over = threading.Event()
 
@@ -254,7 +271,19 @@ def test_a_fork_forgets_uploads_that_it_does_not_make():
     place.offer(WANTED, b"archive")
     child = os.fork()
     if child == 0:
-        finish(link.uploads, 60)
+        link.finish(60)
         os._exit(0 if place.fetch(WANTED) is None else 1)
     assert os.waitpid(child, 0)[1] == 0
     over.set()
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [("fsspec", "fsspec_cache", "s3"), ("cryptography.exceptions", "signing", "signing")],
+)
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: str, module: str, extra: str):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"be_runtime.sharing.{module}", raising=False)
+    with pytest.raises(ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
+        import_module(f"be_runtime.sharing.{module}")
+    assert caught.value.hints == (f"pip install 'brainevent-toolchain[{extra}]'",)

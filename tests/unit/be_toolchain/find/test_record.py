@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import time
@@ -15,6 +14,7 @@ from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
 from be_toolchain.known import catalog
+from be_toolchain.machine.sealed_json import seal, unseal
 from be_toolchain.machine.system import LocalSystem
 from be_toolchain.settings.table import RECORD_VARIABLES
 from tests.support.machines import SITE, MemorySystem
@@ -123,9 +123,14 @@ def test_each_request_has_its_own_record(machine: MemorySystem, tmp_path: Path):
 
 
 def damage_field(text: str) -> str:
-    data = json.loads(text)
+    data = unseal(text)
     del data["toolchain"]["cuda"]["ptxas"]
-    return json.dumps(data)
+    return seal(data)
+
+
+def flip_a_bit_of_a_path(text: str) -> str:
+    assert "/ptxas" in text
+    return text.replace("/ptxas", "/ptxar", 1)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +143,7 @@ def damage_field(text: str) -> str:
         lambda _: "{}",
         lambda _: "[" * 100_000,
         damage_field,
+        flip_a_bit_of_a_path,
     ],
 )
 def test_a_damaged_record_is_ignored_and_replaced(machine: MemorySystem, tmp_path: Path, damage: Callable[[str], str]):

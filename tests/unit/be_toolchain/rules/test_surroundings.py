@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from be_toolchain.machine.system import FolderFacts, LocalSystem
+from be_toolchain.report.doctor import examine_machine
 from be_toolchain.rules.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax, judge_room
 from be_toolchain.rules.surroundings import find_cache, probe_surroundings, temporary_dir
 from tests.support.machines import MemorySystem
@@ -118,3 +119,21 @@ def test_a_folder_that_cannot_be_looked_into_is_no_defect(tmp_path: Path, below:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout == "False\n"
+
+
+def test_the_doctor_counts_the_cache():
+    machine = MemorySystem(environ={"BE_CACHE_DIR": "/c"})
+    entry = f"/c/kernels-v1/ab/{'ab' * 32}"
+    for path in (
+        f"{entry}/1-2/m.so",
+        f"{entry}/1-2/manifest.json",
+        f"{entry}/3-4/m.so",
+        f"{entry}.lock",
+        "/c/kernels-v1/staging/x/build/m.so",
+    ):
+        machine.write(path, "x" * 2**19)
+    assert probe_surroundings(machine).cached == (2, 3 * 2**19, 4096)
+    lines = {each.subject: each.message for each in examine_machine(machine).findings}
+    assert lines["cache"] == "/c, 2 entries, 1.5 of at most 4096 MiB"
+    machine.environ = {"BE_CACHE_DIR": "/c", "BE_CACHE_MAX_SIZE_MIB": "7"}
+    assert probe_surroundings(machine).cached.limit_mib == 7

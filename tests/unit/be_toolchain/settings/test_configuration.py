@@ -21,6 +21,7 @@ host-cxx = "/usr/bin/g++-12"
 cuda-home = "cuda"
 prefer = ["system", "pip"]
 allow-unsupported-compiler = true
+remote-cache = "https://cache.example.org"
 """
 
 
@@ -36,13 +37,16 @@ def test_every_key_is_read_and_relative_paths_start_at_the_file():
         ("system", "pip"),
         True,
     )
+    assert found.remote_cache == "https://cache.example.org"
     assert all(f"{key} =" in ALL for key in KEYS)
     assert parse(f"[tool.be-toolchain]{ALL}", "pyproject.toml") == parse_configuration(
         ConfigurationFile(path=Path("/project/pyproject.toml"), text=f"[tool.be-toolchain]{ALL}")
     )
 
 
-@pytest.mark.parametrize("text", ["nvcc = 1", "prefer = [1]", "prefer = 2", "cuda-home = []", "colour = 1", "nvcc ="])
+@pytest.mark.parametrize(
+    "text", ["nvcc = 1", "prefer = [1]", "prefer = 2", "cuda-home = []", "colour = 1", "nvcc =", "remote-cache = 1"]
+)
 def test_what_means_nothing_is_refused_with_the_file(text: str):
     with pytest.raises(PreferenceError, match=r"/project/be-toolchain\.toml") as caught:
         parse(text)

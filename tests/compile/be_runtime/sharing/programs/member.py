@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ import jax
 
 from be_runtime.cache import make_key
 from be_runtime.sharing.job import MOST_BYTES, Job
-from be_runtime.sharing.place import COME, Wanted
+from be_runtime.sharing.place import COME, WantedEntry
 from be_runtime.xla.coordination import JobStore, find_job_store
 
 
@@ -74,7 +75,7 @@ class Member:
     def load(self, name: str, source: str, arch: str) -> None:
         key = make_key("module", ("name", name), ("source", source), ("archs", [arch]))
         shared = self.folder / key.digest
-        wanted = Wanted(key, name, lambda: self.plan.is_shared and shared.exists())
+        wanted = WantedEntry(key, name, lambda: self.plan.is_shared and shared.exists())
         began = time.monotonic()
         try:
             data = self.job.fetch(wanted)
@@ -92,6 +93,7 @@ class Member:
             except RuntimeError as error:
                 self.job.abandon(wanted, str(error))
                 data, how = b"", "failed"
+        assert how in ("come", "failed") or data.startswith(key.digest.encode()), "what came is whole"
         self.results.append([name, how, hashlib.sha256(data).hexdigest()[:8], time.monotonic() - began])
 
     def build(self, name: str, digest: str) -> bytes:
@@ -120,6 +122,7 @@ class Member:
 
 
 def main(number: int, count: int, port: int, folder: Path, plan: Plan) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     jax.distributed.initialize(f"localhost:{port}", count, number)
     member = Member(number, folder, plan)
     store = find_job_store()

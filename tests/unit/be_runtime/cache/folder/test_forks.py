@@ -1,4 +1,4 @@
-"""Forks beside builds: nobody waits for ever. `make forks` runs 200 rounds of each way."""
+"""Forks beside builds: nobody waits for ever; see also `tests/faults/test_crowds.py`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from be_runtime.cache import BuildOutput, CacheKey, Store
 from be_runtime.cache.folder.layout import lock_file
@@ -29,14 +27,6 @@ def _run(*argv: str, timeout_s: float = 100.0) -> str:
                 os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, out
     return out
-
-
-@pytest.mark.parametrize(
-    ("way", "rounds"),
-    [("os.fork", 20), ("fork", 20), ("loader", 20), ("persistent loader", 20), ("forkserver", 3), ("spawn", 3)],
-)
-def test_forks_while_a_thread_builds_never_hang(way: str, rounds: int):
-    assert f"{way}: {rounds} rounds" in _run("-m", "tests.support.forking", str(rounds), way)
 
 
 def test_a_child_does_not_keep_the_lock_of_a_parent_that_is_killed(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import BuildOutput, CacheKey, Entry, Store, make_key
+from be_toolchain.machine.sealed_json import seal, unseal
 
 
 def _truncate_output(entry: Entry) -> None:
@@ -55,12 +55,12 @@ def _empty_manifest(entry: Entry) -> None:
 
 def _manifest_of_another_schema(entry: Entry) -> None:
     path = entry.path / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 0}))
+    path.write_text(seal({**unseal(path.read_text()), "schema": 0}))
 
 
 def _manifest_of_another_key(entry: Entry) -> None:
     path = entry.path / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "digest": make_key("k").digest}))
+    path.write_text(seal({**unseal(path.read_text()), "digest": make_key("k").digest}))
 
 
 def _manifest_is_a_link(entry: Entry) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from be_runtime.cache.validity.manifest import (
     parse_manifest,
     render_manifest,
 )
+from be_toolchain.machine.sealed_json import seal, unseal
 
 RECORDS = st.lists(
     st.builds(FileRecord, st.text(), st.integers(), st.integers(), st.integers(), st.integers(), st.text()), max_size=3
@@ -43,7 +43,7 @@ MANIFESTS = st.builds(
 def _document() -> dict[str, Any]:
     files = Files.of([FileRecord("m.so", 3, 1, 2, 9, "ab")])
     manifest = Manifest(digest="d", kind="k", name="n", created_ns=1, recorded_ns=2, outputs=files, dependencies=files)
-    document: dict[str, Any] = json.loads(render_manifest(manifest))
+    document: dict[str, Any] = unseal(render_manifest(manifest))
     return document
 
 
@@ -91,9 +91,9 @@ def test_every_truncation_is_a_value_error(manifest: Manifest, data: st.DataObje
     ],
 )
 def test_a_damaged_field_is_a_value_error(field: str, value: object):
-    parse_manifest(json.dumps(_document()))
+    parse_manifest(seal(_document()))
     with pytest.raises(ValueError):
-        parse_manifest(json.dumps({**_document(), field: value}))
+        parse_manifest(seal({**_document(), field: value}))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,17 @@ def test_a_missing_field_is_a_value_error(field: str):
     document = _document()
     del document[field]
     with pytest.raises(ValueError):
-        parse_manifest(json.dumps(document))
+        parse_manifest(seal(document))
+
+
+def test_a_flipped_bit_is_a_value_error():
+    """Also one in a path that must not exist: the next load would not notice that it is gone, but a later one would."""
+    text = seal(_document()).encode()
+    for at in range(8 * len(text)):
+        flipped = bytearray(text)
+        flipped[at // 8] ^= 1 << at % 8
+        with pytest.raises(ValueError):
+            parse_manifest(bytes(flipped))
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"null", b"[]", b"1", b"[" * 100_000])

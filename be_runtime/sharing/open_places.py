@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 from be_runtime.settings import Settings
-from be_runtime.sharing.entries import Shareable
 from be_runtime.sharing.exchange import Exchange
+from be_runtime.sharing.imported import Imported
 from be_runtime.sharing.job import Job
-from be_runtime.sharing.place import Place, Wanted
+from be_runtime.sharing.place import EntryPlace, WantedEntry
 from be_runtime.sharing.remote import name_remote, open_remote, open_signer, open_verifier
+from be_runtime.sharing.travelling_entry import Shareable
 from be_runtime.xla.coordination import find_job_store
 from be_toolchain.machine.system import System
 
@@ -22,6 +24,7 @@ def open_exchange(
     settings: Settings,
     system: System,
     say: Callable[[str], object],
+    cache_dir: Path,
 ) -> Exchange | None:
     """Open the places that may have an entry; None if there are none.
 
@@ -37,9 +40,12 @@ def open_exchange(
     system : System
     say : callable
         Function that tells the user something.
+    cache_dir : Path
+        The cache's folder, beside which imported archives are.
     """
     source = name_remote(settings, system, say)
-    places: list[Place] = []
+    imported = Imported(cache_dir)
+    places: list[EntryPlace] = [imported] if imported.is_there else []
     if settings.cluster:
         places.append(_open_job(say, settings.compile_timeout_s, verbose=settings.verbose))
     remote = open_remote(source, settings, say)
@@ -49,7 +55,7 @@ def open_exchange(
         return None
     shared = share()
     return Exchange(
-        Wanted(shared.key, name, has_come),
+        WantedEntry(shared.key, name, has_come),
         shared,
         places,
         offers=settings.shares,

@@ -1,0 +1,66 @@
+"""The commands ``cache keygen`` and ``cache sign``: keys for entries that others load, and signatures by them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from zipfile import is_zipfile
+
+from be_runtime.cli.answer import Answer
+from be_runtime.errors import ArgumentError
+from be_runtime.sharing.archive import ArchiveError, resigned
+from be_runtime.sharing.export_file import ExportWriter, read_export
+from be_runtime.sharing.signing import make_keys, read_signer, write_private_key
+
+KEY_FILE = Path("be-cache.key")
+"""The private key's file, unless one is named."""
+
+
+def keygen(arguments: argparse.Namespace) -> Answer:
+    """Make a pair of keys: the private one in the file `arguments.out`, the public one in the answer.
+
+    Raises
+    ------
+    ArgumentError
+        The file exists or can't be written, or the package cryptography is missing.
+    """
+    path = arguments.out or KEY_FILE
+    private, public = make_keys()
+    write_private_key(path, private)
+    text = (
+        f"{path}: the private key, for those who fill a cache: BE_REMOTE_CACHE_PRIVATE_KEY={path}\n"
+        f"the public key, for those who read it: BE_REMOTE_CACHE_PUBLIC_KEY={public}"
+    )
+    return Answer(text, {"private_key_file": str(path), "public_key": public})
+
+
+def sign(arguments: argparse.Namespace) -> Answer:
+    """Sign the export or archive `arguments.file` by the private key in the file `arguments.key`.
+
+    Raises
+    ------
+    ArgumentError
+        One of them is not what it should be, or the package cryptography is missing.
+    """
+    path: Path = arguments.file
+    signer = read_signer(arguments.key, "--key")
+    if is_zipfile(path):
+        with ExportWriter(path) as file:
+            for head, data in read_export(path):
+                file.add(head.digest, resigned(data, signer))
+        return _signed(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(resigned(path.read_bytes(), signer))
+        temporary.replace(path)
+    except ArchiveError as error:
+        raise ArgumentError(f"{path} {error}") from None
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ArgumentError(f"{path} can't be signed: {error.strerror}") from None
+    return _signed(path)
+
+
+def _signed(path: Path) -> Answer:
+    return Answer(f"{path} is signed", {"file": str(path)})

@@ -1,0 +1,141 @@
+"""The cache's commands on compiled modules: why one was built, and entries that travel to other folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import be_runtime
+from be_runtime.cli import main as cli
+
+SOURCE = """#include "brainevent/common.h"
+#include "near.h"
+// @BE f
+void f(BE::Tensor y) { CHECK(y.numel() > 0); }
+"""
+PLAIN, NAMING = "#define CHECK(x) (void)(x)\n", "#include <cassert>\n#define CHECK(x) assert(x)\n"
+
+Told = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Told:
+    """Run a command in the cache of a folder, and return what it printed as JSON."""
+
+    def run(folder: Path, *words: str, code: int = 0) -> dict[str, Any]:
+        be_runtime.set_cache_dir(folder / "cache")
+        capsys.readouterr()
+        assert cli.main(["cache", *words, "--json"]) == code
+        printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return printed
+
+    return run
+
+
+@pytest.fixture
+def project(tmp_path: Path, tmp_cache: Path) -> Callable[[str, str], Path]:
+    """Write a kernel and its header into a folder of its own."""
+
+    def write(name: str, header: str = PLAIN) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "near.h").write_text(header)
+        (folder / "k.cc").write_text(SOURCE)
+        return folder
+
+    return write
+
+
+def load(folder: Path, **options: Any) -> Path:
+    be_runtime.set_cache_dir(folder / "cache")
+    return be_runtime.load_cpp_file(folder / "k.cc", auto_register=False, **options).path
+
+
+def test_why_names_the_header_and_the_flag(project: Callable[..., Path], told: Told):
+    here = project("here")
+    load(here)
+    (here / "near.h").write_text("#define CHECK(x) (void)0\n")
+    assert told(here, "why", "k")["problem_now"] == f"{here}/near.h changed"
+    load(here)
+    assert told(here, "why", "k")["reason"] == f"{here}/near.h changed"
+    load(here, extra_cflags=["-DX=1"])
+    found = told(here, "why", "k")
+    assert (found["reason"], found["differs"]) == ("it is not in the cache", ["cflags: added '-DX=1'"])
+    load(here, extra_cflags=["-DX=/home/ada/x"])
+    found = told(here, "why", "k")
+    assert found["elsewhere"] == "other machines can use it only if they have the same paths:"
+    assert found["paths_elsewhere"] == ["cflags: -DX=/home/ada/x"]
+    assert told(here, "verify")["damaged"] == []
+
+
+def test_an_imported_module_is_not_compiled(
+    project: Callable[..., Path], told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = str(tmp_path / "kernels.be")
+    load(project("first"))
+    (entry,) = told(tmp_path / "first", "export", file)["entries"]
+    assert entry["name"] == "k"
+    second = project("second")
+    assert told(second, "import", file)["is_signed"] is False
+    assert told(second, "stats")["imported"]["archives"] == 1
+    path = load(second)
+    (row,) = told(second, "list", "--all")["entries"]
+    assert (row["name"], row["source"]) == ("k", f"{second}/cache/imported"), "nothing else was compiled"
+    assert told(second, "show", "k")["is_valid"] is True
+    assert f"{second}/near.h" in told(second, "show", "k")["dependencies"]
+    assert load(second) == path
+    (second / "near.h").write_text("#define CHECK(x) (void)0\n")
+    load(second)
+    assert told(second, "list")["entries"][0]["source"] == "", "the archive is of another header"
+    assert len(told(second, "clear")["imported"]) == 1
+    assert told(second, "stats")["imported"]["archives"] == 0
+
+
+def test_code_that_names_its_folder_stays_unless_it_was_built_to_travel(
+    project: Callable[..., Path], told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first, file = project("first", NAMING), str(tmp_path / "kernels.be")
+    load(first)
+    refused = told(first, "export", file, "k", code=1)["problem"]
+    assert refused["message"] == "there is nothing to export"
+    assert any(f"its module.so names the folder {first}" in hint for hint in refused["hints"])
+    assert "is for this machine alone" in told(first, "why", "k")["elsewhere"]
+    assert not Path(file).exists()
+    monkeypatch.setenv("BE_CLUSTER", "1")
+    load(first)
+    monkeypatch.delenv("BE_CLUSTER")
+    exported = told(first, "export", file)
+    assert (len(exported["entries"]), len(exported["left_out"])) == (1, 1)
+    second = project("second", NAMING)
+    told(second, "import", file)
+    load(second)
+    assert told(second, "list")["entries"][0]["source"] == f"{second}/cache/imported"
+
+
+def test_signed_exports_need_the_key(project: Callable[..., Path], told: Told, tmp_path: Path):
+    pytest.importorskip("cryptography")
+    first, file, private = project("first"), str(tmp_path / "kernels.be"), str(tmp_path / "key")
+    load(first)
+    told(first, "export", file)
+    public = told(first, "keygen", "--out", private)["public_key"]
+    other = told(first, "keygen", "--out", f"{private}2")["public_key"]
+    assert "is not signed" in told(first, "import", file, "--public-key", public, code=1)["problem"]["message"]
+    told(first, "sign", file, "--key", private)
+    problem = told(first, "import", file, "--public-key", other, code=1)["problem"]
+    assert "is not signed by a key that is trusted here" in problem["message"]
+    assert not (first / "cache" / "imported").exists()
+    assert told(first, "import", file, "--public-key", public)["is_signed"] is True
+
+
+def test_a_file_of_something_else_is_refused(project: Callable[..., Path], told: Told, tmp_path: Path):
+    here = project("here")
+    for name, content in (("none", None), ("text", b"hello"), ("empty", b"")):
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        assert told(here, "import", str(path), code=1)["problem"]["code"] == "BE101"
+    assert told(here, "export", str(tmp_path / "x"), code=1)["problem"]["message"] == "there is nothing to export"

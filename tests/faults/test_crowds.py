@@ -1,0 +1,106 @@
+"""Many processes and threads that want the same thing at the same moment: it is compiled once, and all have it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.faults import Tally, effort, seeds
+from tests.support.runtime import environment, forwarding_compiler
+
+Tallies = Callable[[str, int], Tally]
+PROCESSES = effort(12, 64, 64)
+ROUNDS = effort(1, 2, 10)
+MODULES = 3
+CROWD = """
+import ctypes, os, sys, threading, time, be_runtime
+from be_runtime.errors import BeRuntimeError
+ready, start, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+names = sys.argv[4:]
+source = '''
+#include "brainevent/common.h"
+extern "C" __attribute__((visibility("default"))) int answer() { return %s; }
+// @BE f
+void f(BE::Tensor out) { (void)out; }
+'''
+found = []
+def ask(name):
+    module = be_runtime.load_cpp_inline(f"crowd{name}", source % name, auto_register=False)
+    found.append((name, ctypes.CDLL(str(module.path)).answer(), str(module.path)))
+open(ready, "w").close()
+while not os.path.exists(start):
+    time.sleep(0.005)
+every = [threading.Thread(target=ask, args=(name,)) for name in names for _ in range(threads)]
+for thread in every:
+    thread.start()
+for thread in every:
+    thread.join(120)
+assert len(found) == len(every), f"{len(every) - len(found)} threads have nothing"
+assert all(str(answer) == name for name, answer, _ in found), found
+print("\\n".join(sorted({f"{name} {path}" for name, _, path in found})))
+"""
+
+
+def crowd(folder: Path, processes: int, threads: int, modules: int) -> tuple[list[str], dict[str, int]]:
+    """Let many ask at once in a fresh cache; return what went wrong, and how often each module was compiled."""
+    folder.mkdir()
+    notes, start = folder / "notes", folder / "start"
+    watch = f'case "$*" in *crowd*.cc*) echo "$*" >> \'{notes}\';; esac'
+    compiler = forwarding_compiler(folder / "g++", watch)
+    env = environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(folder / "cache"))
+    names = [str(number) for number in range(1, modules + 1)]
+    running = []
+    for number in range(processes):
+        argv = (sys.executable, "-c", CROWD, str(folder / f"ready{number}"), str(start), str(threads), *names)
+        running.append(subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    while any(each.poll() is None for each in running) and len(list(folder.glob("ready*"))) < processes:
+        time.sleep(0.01)
+    start.touch()
+    ended = [each.communicate(timeout=300) for each in running]
+    wrong = [err[-800:] for each, (_, err) in zip(running, ended, strict=True) if each.returncode]
+    paths = {line for out, _ in ended for line in out.splitlines()}
+    wrong += [f"one module has several libraries: {paths}"] if len(paths) != modules else []
+    compiled = re.findall(r"crowd(\d+)\.cc", notes.read_text())
+    return wrong, {name: compiled.count(name) for name in names}
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(ROUNDS))
+def test_many_processes_compile_once(seed: int, tally: Tallies, tmp_path: Path):
+    loads = tally(f"loads by {PROCESSES} processes at once", seed)
+    loads.wrong, compiled = crowd(tmp_path / "crowd", PROCESSES, 1, 1)
+    loads.tried, loads.notes = PROCESSES, {"compiled": sum(compiled.values())}
+    loads.wrong += [] if compiled == {"1": 1} else [f"compiled {compiled} times"]
+    loads.check()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(ROUNDS))
+def test_many_threads_compile_once(seed: int, tally: Tallies, tmp_path: Path):
+    """Of a few processes, which all want the same few modules."""
+    threads = PROCESSES // 4
+    loads = tally(f"loads by {threads} threads of 2 processes, for each of {MODULES} modules", seed)
+    loads.wrong, compiled = crowd(tmp_path / "crowd", 2, threads, MODULES)
+    loads.tried, loads.notes = 2 * threads * MODULES, {"compiled": sum(compiled.values())}
+    loads.wrong += [] if set(compiled.values()) == {1} else [f"compiled {compiled} times"]
+    loads.check()
+
+
+FORKS = effort(8, 20, 200)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("way", ["os.fork", "fork", "loader", "persistent loader", "forkserver", "spawn"])
+def test_forks_while_a_thread_builds(way: str, tally: Tallies):
+    forks = tally("builds beside forks", 0)
+    argv = (sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.support.forking", str(FORKS), way)
+    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=3500, check=False)
+    forks.tried = FORKS
+    forks.wrong += [] if f"{way}: {FORKS} rounds" in done.stdout else [done.stderr[-2000:]]
+    forks.check()

@@ -1,0 +1,44 @@
+"""Arg_specs that nobody would write: each is taken and read back as it was written, or refused by our error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from be_runtime.call.kernel_signature import read_signature
+from be_runtime.errors import BeRuntimeError
+from be_runtime.spec import SourceText, discover, parse_spec, render_spec
+from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.fuzzing import arg_spec, judge, time_limit
+
+SPECS = effort(5_000, 100_000, 1_000_000)
+TESTS = effort(1, 4, 20)
+OTHERS = 20
+"""One spec in so many is also that of a source, and of a kernel without host code."""
+SOURCE = SourceText(
+    name="k.cu",
+    text="void f(const BE::Tensor x, const BE::Tensor w, BE::Tensor y, int n, float m, cudaStream_t s) {}\n",
+)
+
+
+def read(tokens: list[str]) -> None:
+    params = parse_spec(tokens, function="f")
+    again = parse_spec(render_spec(params), function="f")
+    assert repr(again) == repr(params), "another spec is read back"  # repr: a default may be nan
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(TESTS))
+def test_any_spec(seed: int, tally: Callable[[str, int], Tally]):
+    rng, specs = chance(seed), tally("arg_specs", seed)
+    with time_limit():
+        while specs.tried < SPECS // TESTS:
+            tokens = arg_spec(rng)
+            taken = judge(specs, tokens, lambda tokens=tokens: read(tokens), (BeRuntimeError,))  # type: ignore[misc]
+            specs.note("taken", taken)
+            if specs.tried % OTHERS == 0:
+                text = " ".join(tokens)
+                judge(specs, tokens, lambda tokens=tokens: discover([SOURCE], {"f": tokens}), (BeRuntimeError,))  # type: ignore[misc]
+                judge(specs, text, lambda text=text: read_signature("f", text, ("x", "w", "y")), (BeRuntimeError,))  # type: ignore[misc]
+    specs.check()

@@ -1,0 +1,257 @@
+"""kill -9 at any moment of a build, a publication, a pruning or an installation: nobody hangs, nothing wrong is loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from be_runtime.cache import Store
+from be_toolchain.install.managed import ManagedStore
+from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
+from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.fresh_environments import STRANGERS, Environment, make_environment
+from tests.support.killed_installers import kill, resolved_site
+from tests.support.runtime import ROOT, environment
+from tests.support.small_wheels import write_wheels
+
+Tallies = Callable[[str, int], Tally]
+HANGS_AFTER_S = 120.0
+
+LINES = effort(40, 500, 4_000)
+LINE_TESTS = effort(1, 2, 8)
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", seeds(LINE_TESTS))
+def test_killed_at_any_line_of_the_cache(seed: int, tally: Tallies, tmp_path: Path):
+    kills = tally("kills at a line of the cache", seed)
+    argv = (sys.executable, "-m", "tests.support.killing", str(tmp_path), str(seed), str(LINES // LINE_TESTS))
+    done = subprocess.run(argv, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=7000, check=False)
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout.splitlines()[-1])
+    kills.tried, kills.wrong, kills.notes = row["tried"], done.stderr.splitlines()[: row["wrong"]], row["notes"]
+    assert len(kills.wrong) == row["wrong"]
+    kills.check()
+
+
+BUILDS = effort(6, 60, 300)
+BUILD_TESTS = effort(1, 2, 4)
+FRESH = 8
+"""One build in so many is the first of a cache: compilers are searched, and what all builds share is made."""
+LOAD = """
+import ctypes, sys, be_runtime
+source = '''
+#include "brainevent/common.h"
+extern "C" __attribute__((visibility("default"))) int answer() { return %s; }
+// @BE f
+void f(BE::Tensor out) { (void)out; }
+''' % sys.argv[1]
+module = be_runtime.load_cpp_inline("killed", source, auto_register=False)
+print(ctypes.CDLL(str(module.path)).answer())
+"""
+
+
+def start_load(cache: Path, number: int) -> subprocess.Popen[str]:
+    """A process that loads a module, with compilers of its own session."""
+    return subprocess.Popen(
+        (sys.executable, "-c", LOAD, str(number)),
+        env=environment(BE_CACHE_DIR=str(cache)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    """What a load gave, or what went wrong."""
+    try:
+        out, err = process.communicate(timeout=HANGS_AFTER_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return "it hung"
+    return out.strip() if process.returncode == 0 else f"exit status {process.returncode}: {err[-800:]}"
+
+
+def leftovers(cache: Path) -> list[str]:
+    """What killed builds left, once it is old and the next round of pruning is over."""
+    for path in cache.rglob("*"):
+        if not path.is_symlink() and "staging" in path.parts:
+            os.utime(path, (time.time() - 7200,) * 2)
+    left = []
+    for base in cache.rglob("kernels-v1"):
+        (base / "pruning.json").unlink(missing_ok=True)
+        Store(base.parent).prune(10**10, 365)
+        left += [str(path) for path in (base / "staging").iterdir()]
+    return left
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", seeds(BUILD_TESTS))
+def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
+    """Python alone, whose compilers live on, or all of them; now and then another process wants the same."""
+    rng, kills = chance(seed), tally("kills of a build", seed)
+    took_s = {}
+    for number, fresh in ((1, True), (2, False)):
+        began = time.monotonic()
+        assert answer(start_load(tmp_path / "0", number)) == str(number)
+        took_s[fresh] = time.monotonic() - began
+    cache, number = tmp_path / "0", 2
+    while kills.tried < BUILDS // BUILD_TESTS and not kills.wrong:
+        number += 1
+        fresh = number % FRESH == 0
+        cache = tmp_path / str(number) if fresh else cache
+        process = start_load(cache, number)
+        beside = start_load(cache, number) if rng.random() < 0.2 else None
+        time.sleep(rng.uniform(0.05, took_s[fresh]))
+        if process.poll() is None:
+            whole = rng.random() < 0.5
+            os.killpg(process.pid, signal.SIGKILL) if whole else process.kill()
+            kills.tried += 1
+            kills.note("with the compilers", whole)
+        process.communicate()
+        for each in (start_load(cache, number), beside):
+            said = answer(each) if each is not None else str(number)
+            kills.wrong += [] if said == str(number) else [f"load {number}: {said}"]
+    kills.wrong += [f"left behind: {path}" for folder in tmp_path.iterdir() for path in leftovers(folder)]
+    kills.check()
+
+
+INSTALLS = effort(2, 24, 120)
+EXCHANGES = effort(1, 8, 40)
+KEPT = ("cuda-13.0.2", SELECTED)
+
+
+@pytest.fixture(scope="module")
+def small_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stand-ins for NVIDIA's wheels, of a few KB each."""
+    return write_wheels(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """One environment and one store for all installations here."""
+    return make_environment(tmp_path_factory.mktemp("fresh"))
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.xdist_group("killed-installers")
+@pytest.mark.parametrize("seed", seeds(1))
+def test_killed_while_a_managed_toolkit_is_built(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
+    rng, kills = chance(seed), tally("kills of an installation", seed)
+    install = ("install", "--cuda", "13.0", "--into", "managed", "--yes", "--wheels", small_wheels)
+    began = time.monotonic()
+    code, text = fresh.run(*install)
+    assert code == 0, text
+    whole_s = time.monotonic() - began
+    while kills.tried < INSTALLS:
+        for row in ManagedStore(fresh.store).list():
+            ManagedStore(fresh.store).remove(row)
+        process = fresh.start(*install)
+        time.sleep(rng.uniform(0.0, whole_s))
+        kills.tried += process.poll() is None
+        kill(process, whole_tree=rng.random() < 0.5)
+        kills.note("with a whole toolkit", resolved_site(fresh) is not None)
+    assert fresh.run(*install)[0] == 0
+    assert resolved_site(fresh) is not None
+    fresh.run("prune")
+    kills.wrong += [f"left behind: {path}" for path in fresh.store.iterdir() if path.name not in KEPT]
+    kills.check()
+
+
+def marked_ns(fresh: Environment) -> int:
+    """When the last exchange began that is not over, or 0."""
+    try:
+        return (fresh.site / INTERRUPTED).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def start_exchange(fresh: Environment, wheels: Path) -> subprocess.Popen[str]:
+    """A repair whose exchange has begun, unless it ended before that was seen."""
+    before = marked_ns(fresh)
+    process = fresh.start("doctor", "--fix", "--yes", "--wheels", wheels)
+    while process.poll() is None and marked_ns(fresh) in (0, before):
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.xdist_group("killed-installers")
+@pytest.mark.parametrize("seed", seeds(1))
+def test_killed_while_wheels_are_exchanged(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
+    rng, kills = chance(seed), tally("kills of an exchange of wheels", seed)
+    offline = ("install", "--no-index", "--find-links", small_wheels, "--no-deps", "--no-compile")
+    fresh.pip(*offline, "nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-cccl", *STRANGERS)
+    process, began = start_exchange(fresh, small_wheels), time.monotonic()
+    process.communicate()
+    exchange_s = time.monotonic() - began
+    fresh.pip(*offline, *STRANGERS)
+    while kills.tried < EXCHANGES:
+        process = start_exchange(fresh, small_wheels)
+        time.sleep(rng.uniform(0.0, exchange_s))
+        kills.tried += process.poll() is None
+        kill(process, whole_tree=rng.random() < 0.5)
+        if resolved_site(fresh) is not None:
+            fresh.pip(*offline, *STRANGERS)
+        kills.note("interrupted", (fresh.site / INTERRUPTED).exists())
+    code, text = fresh.run("doctor", "--fix", "--yes", "--wheels", small_wheels)
+    assert code == 0, text
+    assert resolved_site(fresh) == fresh.site
+    kills.wrong += [f"left behind: {path}" for path in fresh.site.rglob("~*") if path.is_dir()]
+    kills.check()
+
+
+SOURCES = re.compile(r"/be_toolchain/install/|/shutil\.py$")
+STEPS = effort(2, 40, 200)
+DYING = """
+import re, sys
+from tests.support.dying import die_at
+lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
+from be_toolchain.cli.main import main
+try:
+    main(sys.argv[3:])
+finally:
+    sys.settrace(None)
+    print("lines", lines())
+"""
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.xdist_group("killed-installers")
+@pytest.mark.parametrize("seed", seeds(1))
+def test_killed_at_any_line_of_an_installation(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
+    """From when the wheels are unpacked: they are checked, put in place, and what was there is removed."""
+    rng, kills = chance(seed), tally("kills at a line of an installation", seed)
+    install = ("install", "--cuda", "13.0", "--into", "managed", "--yes", "--wheels", str(small_wheels))
+
+    def run(line: int, *words: str) -> str:
+        argv = (str(fresh.python), "-c", DYING, str(line), SOURCES.pattern, *words)
+        done = subprocess.run(
+            argv, env=fresh.environ, capture_output=True, text=True, timeout=200, check=False, cwd="/"
+        )
+        found = re.search(r"^lines (\d+)", done.stdout, re.MULTILINE)
+        assert found or done.returncode == -signal.SIGKILL, done.stderr
+        return found[1] if found else ""
+
+    changes = (install, ("use", "13.0.2"), ("remove", "13.0.2"))
+    steps = {words: int(run(10**9, *words)) for words in changes}
+    while kills.tried < STEPS:
+        words = rng.choice(list(steps))
+        if words != install and not ManagedStore(fresh.store).list():
+            run(10**9, *install)
+        kills.tried += not run(rng.randint(1, steps[words]), *words)
+        kills.note("with a whole toolkit", resolved_site(fresh) is not None)
+    assert fresh.run(*install)[0] == 0
+    fresh.run("prune")
+    kills.wrong += [f"left behind: {path}" for path in fresh.store.iterdir() if path.name not in KEPT]
+    kills.check()

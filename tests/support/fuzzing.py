@@ -1,0 +1,450 @@
+"""Inputs that nobody would write: arg_specs from their grammar, sources and documents from real ones, all damaged.
+
+Every function takes the randomness that it uses, so that a seed names an input.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tests.support.faults import Tally
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_S = 1.0
+"""Processor time that any input may take."""
+LARGEST = 1 << 16
+"""Characters of the longest input."""
+_GIVEN_UP_S = 60.0
+_SHOWN = 300
+
+GOOD_NAMES = ("n", "k", "m")
+NAMES = (*GOOD_NAMES, "f", "attr", "outs", "x1", "_", "lambda", "None", "é", "ñ", "be_present")
+GOOD_DTYPES = ("float32", "int64", "bool", "uint8")
+DTYPES = (*GOOD_DTYPES, "bfloat16", "complex64", "float8_e4m3fn", "int4", "string", "dtype", "float")
+SIGNS = (*"[](){}<>:;,.=?*&|+-/%#\"'\\ \t\n\r\0@_", "...", "::", "->", "##", "/*", "*/", "//", 'R"(', ')"')
+ODD = (
+    *(
+        "\0",
+        "\ufeff",
+        "\u2028",
+        "\u200b",
+        "\x85",
+        "\x0c",
+        "\u0663",
+        "\uff11",
+        "\U0001d52b",
+        "é",
+        "e\u0301",
+        "\udc80",
+        "\ud800",
+        "\U0010ffff",
+    ),
+    *("\r\n", "\r", "\\\r\n", "\\\n", "\\ \n", "9" * 5000, "1e400", "-0", "0x", "1_000", "1'0", "\x1b[2J"),
+)
+CPP = (
+    *(
+        "// @BE f\n",
+        "// @BE f arg ret\n",
+        "// @BE f arg[n] ret[n]:like(0) attr.n:int32=3 stream\n",
+        "//@BE\n",
+        "/// doc\n",
+    ),
+    *("void f(const BE::Tensor x, BE::Tensor y) {", "}", "{", "};", "(", ")", "<", ">", "[[", "]]", ";", ",", "\n"),
+    *("template <class T>", "template <", "namespace a {", "namespace a::b {", 'extern "C" {', "struct S { int n; };"),
+    *(
+        "enum class M { a, b = 1 };",
+        "enum",
+        "union",
+        "class A : public B {",
+        "operator()",
+        "auto f() -> void",
+        "noexcept(",
+    ),
+    *(
+        "#define D(N) void N(BE::Tensor y)\n",
+        "#define D D\n",
+        "#define E(x) E2(x x)\n",
+        "D(f)",
+        "E(E(E(f)))",
+        "#undef D\n",
+    ),
+    *("#if 0\n", "#if 1\n", "#if X\n", "#ifdef A\n", "#elif 0\n", "#else\n", "#endif\n", "#include <x>\n", "#", "##"),
+    *(
+        'R"(',
+        ')"',
+        'R"x(',
+        'u8R"delim(',
+        '"',
+        "'",
+        "'\\''",
+        "L'",
+        "/*",
+        "*/",
+        "//",
+        "// \\\n",
+        "\\\n",
+        "\\",
+        "1'000",
+        "'{'",
+    ),
+    *(
+        "__attribute__((",
+        "__declspec(",
+        "alignas(",
+        "decltype(",
+        "typename",
+        "const",
+        "volatile",
+        "&&",
+        "*",
+        "...",
+        "::",
+    ),
+    *(
+        "__global__ void k(float* x, int n) {",
+        "k<<<1, 2, 0, s>>>(x);",
+        "cudaLaunchKernel(",
+        "<<<",
+        "using namespace BE;",
+        "BE::Span<const int> v",
+    ),
+    *(
+        'std::string_view t = "x"',
+        "= 0.1f",
+        "= -",
+        "int n = 3",
+        "BE::Workspace w",
+        "BE::State<S>& s",
+        "std::optional<BE::Tensor> o",
+    ),
+)
+
+
+# What is done with an input
+
+
+class TooLongError(BaseException):
+    """An input was given up."""
+
+
+@contextmanager
+def time_limit() -> Iterator[None]:
+    """Give inputs up that take far too long; regular expressions notice signals as well."""
+
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        raise TooLongError
+
+    before = signal.signal(signal.SIGPROF, give_up)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def judge(tally: Tally, given: object, call: Callable[[], object], allowed: tuple[type[Exception], ...]) -> bool:
+    """Hand one input over inside a `time_limit`; return whether it was taken, and not refused by an error of ours."""
+    taken, problem = False, ""
+    signal.setitimer(signal.ITIMER_PROF, _GIVEN_UP_S)
+    began = time.thread_time()
+    try:
+        call()
+        taken = True
+    except allowed:
+        pass
+    except TooLongError:
+        problem = "given up"
+    except Exception as error:  # noqa: BLE001 - any other error is what is looked for
+        problem = f"{type(error).__name__}: {error}"[:_SHOWN]
+    took_s = time.thread_time() - began
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    if took_s > LONGEST_S and not problem:
+        problem = "slow"
+    tally.tried += 1
+    if problem:
+        shown = ascii(given)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}… {len(shown)} characters"
+        tally.wrong.append(f"{problem} after {took_s:.1f} s: {shown}")
+    return taken
+
+
+# arg_specs
+
+
+def name(rng: random.Random) -> str:
+    """A name, usually a plain one."""
+    return rng.choice(GOOD_NAMES if rng.random() < 0.95 else NAMES)
+
+
+def dtype_name(rng: random.Random) -> str:
+    """A dtype, usually one of those that fit everywhere."""
+    return rng.choice(GOOD_DTYPES if rng.random() < 0.9 else DTYPES)
+
+
+def expression(rng: random.Random, depth: int = 0) -> str:
+    """Arithmetic over axes."""
+    kind = rng.randrange(8 if depth < 4 else 3)
+    if kind == 0:
+        return name(rng)
+    if kind == 1:
+        return str(rng.choice((0, 1, 2, 3, 255) if rng.random() < 0.9 else (2**31, 2**63 - 1, 2**63, 2**64)))
+    if kind == 2:
+        return rng.choice((f"attr.{name(rng)}", "n", "k"))
+    left, right = expression(rng, depth + 1), expression(rng, depth + 1)
+    if kind < 6:
+        return f"{left}{rng.choice(('+', '-', '*', '//', '/', '%'))}{right}"
+    if kind == 6:
+        return f"({left})"
+    return rng.choice((f"ceil({left}/{right})", f"min({left}, {right})", f"max({left},{right})", f"-{left}"))
+
+
+def axes(rng: random.Random) -> str:
+    """The text in brackets."""
+    words = [rng.choice((name(rng), str(rng.randrange(5)), expression(rng))) for _ in range(rng.randrange(4))]
+    return " ".join(["..."] * (rng.random() < 0.2) + words)
+
+
+def attribute_type(rng: random.Random, depth: int = 0) -> str:
+    """A type of an attribute."""
+    kind = rng.randrange(5)
+    if kind == 0 and depth < 2:
+        fields = [f"{name(rng)}:{attribute_type(rng, depth + 1)}{default(rng)}" for _ in range(rng.randrange(4))]
+        return "{" + " ".join(fields) + "}"
+    if kind == 1:
+        return f"enum({' '.join(name(rng) for _ in range(rng.randrange(4)))})"
+    return dtype_name(rng) + ("[]" if kind == 2 else "")
+
+
+def default(rng: random.Random) -> str:
+    """A default value, or none."""
+    if rng.random() < 0.5:
+        return ""
+    if rng.random() < 0.8:
+        return f"={rng.choice(('0', '1', 'true', '3'))}"
+    values = (
+        "-1",
+        "3.5",
+        "true",
+        "inf",
+        "nan",
+        "1e400",
+        "1_0",
+        " 3",
+        "a",
+        "",
+        "300",
+        "\u0663",
+        "-0.0",
+        "2147483648",
+        "9" * 4301,
+    )
+    return f"={rng.choice(values)}"
+
+
+def token(rng: random.Random) -> str:
+    """One token, right or nearly so."""
+    bracket = f"[{axes(rng)}]" if rng.random() < 0.6 else ""
+    kind = rng.randrange(12)
+    if kind < 4:
+        many = rng.choice(("", "", "", "?", "..."))
+        dtype = rng.choice(("", "", f":{dtype_name(rng)}"))
+        return f"{rng.choice(('arg', 'args'))}{many}{bracket}{dtype}"
+    if kind < 7:
+        after = ("", "", f":{dtype_name(rng)}", f":like({rng.randrange(3)})", f":attr.{name(rng)}", ":like(999)")
+        return f"{rng.choice(('ret', 'rets'))}{rng.choice(('', '', '...', '?'))}{bracket}{rng.choice(after)}"
+    if kind < 10:
+        kind_text = f":{attribute_type(rng)}" if rng.random() < 0.8 else ""
+        return f"{rng.choice(('attr', 'attrs'))}.{name(rng)}{kind_text}{default(rng)}"
+    if kind == 10:
+        return rng.choice(("stream", "ctx.stream", "scratch", "state", f"scratch[{expression(rng)}]"))
+    return f"{rng.choice(('parallel', 'reduce'))}[{' '.join(rng.sample(GOOD_NAMES, rng.randrange(3)))}]"
+
+
+def damaged(rng: random.Random, text: str, parts: tuple[str, ...]) -> str:
+    """A text with a few things done to it, at most `LARGEST` characters long."""
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        low = rng.randrange(len(text) + 1)
+        high = min(len(text), low + rng.choice((0, 1, 1, 2, 10, 100, len(text))))
+        piece = text[low:high]
+        new = rng.choice(
+            (
+                "",
+                rng.choice(parts),
+                rng.choice(ODD),
+                piece[::-1],
+                piece * rng.choice((2, 2, 3, 50)),
+                rng.choice(parts) * rng.choice((2, 3, 100)),
+                piece.swapcase(),
+                chr(rng.randrange(0x110000)),
+            )
+        )
+        text = text[:low] + new + text[high:]
+    return text[:LARGEST]
+
+
+def arg_spec(rng: random.Random) -> list[str]:
+    """The tokens of an arg_spec: as the grammar has them, damaged, or nothing but noise."""
+    tokens = [token(rng) for _ in range(rng.choice((0, 1, 2, 2, 3, 3, 4, 6, 12)))]
+    kind = rng.random()
+    if kind < 0.5:
+        tokens = [*["arg[n k]", "arg[m]"] * (rng.random() < 0.7), *tokens, *["ret"] * (rng.random() < 0.7)]
+    elif kind < 0.95 and tokens:
+        at = rng.randrange(len(tokens))
+        tokens[at] = damaged(rng, tokens[at], SIGNS + NAMES + DTYPES)
+    elif kind < 0.99:
+        tokens.append("".join(rng.choice(SIGNS + NAMES + DTYPES) for _ in range(rng.randrange(60))))
+    else:
+        tokens.append(
+            long_text(rng, (*SIGNS, *NAMES, "arg[", "ret[", "attr.x:{", "enum(", "n(", "min(", "attr.a:", "(b) "))
+        )
+    return tokens
+
+
+def long_text(rng: random.Random, parts: tuple[str, ...]) -> str:
+    """A long repetition of something short, behind something and before something."""
+    unit = "".join(rng.choice(parts) for _ in range(rng.choice((1, 1, 2, 3, 5))))
+    count = rng.choice((100, 1000, LARGEST)) // max(1, len(unit))
+    head = "".join(rng.choice(parts) for _ in range(rng.randrange(4)))
+    tail = "".join(rng.choice(parts) for _ in range(rng.randrange(4)))
+    return f"{head}{unit * count}{tail}"[: LARGEST + 100]
+
+
+# Sources
+
+
+@cache
+def real_sources() -> tuple[str, ...]:
+    """Kernels of the examples, the tests and the pages, and our own headers."""
+    texts = []
+    for folder in ("examples", "tests/support", "tests/cuda", "tests/gpu", "tests/compile", "be_runtime"):
+        for ending in ("*.cu", "*.cuh", "*.cc", "*.h"):
+            texts += [path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob(ending))]
+    for page in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"):
+        texts += re.findall(r'r?"""(\n#include .*?)"""', page.read_text(encoding="utf-8"), re.DOTALL)
+        texts += re.findall(r"```(?:cpp|cuda|c\+\+)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        texts += re.findall(r'"""(\n?#include .*?)"""', path.read_text(encoding="utf-8"), re.DOTALL)
+    return tuple(dict.fromkeys(text for text in texts if len(text) < LARGEST))
+
+
+def source(rng: random.Random) -> str:
+    """A kernel's source: a real one damaged or spliced with another, made of parts, or a long repetition."""
+    kind = rng.random()
+    if kind < 0.65:
+        return damaged(rng, rng.choice(real_sources()), CPP)
+    if kind < 0.8:
+        one, other = rng.choice(real_sources()), rng.choice(real_sources())
+        cut = rng.randrange(len(other))
+        text = f"{one[: rng.randrange(len(one))]}{other[cut : cut + rng.choice((50, 500, 5000))]}"
+        return damaged(rng, text, CPP)
+    if kind < 0.85:
+        text = rng.choice(real_sources())
+        ending = rng.choice(("\r\n", "\r", "\\\n", " \\\n", "\n\0", "\x0c\n", "\u2028"))
+        return text.replace("\n", ending)[:LARGEST]
+    if kind < 0.98:
+        return "".join(rng.choice(CPP) + rng.choice(("", " ", "\n")) for _ in range(rng.randrange(60)))
+    return long_text(rng, CPP)
+
+
+def wanted_functions(rng: random.Random, text: str) -> Any:
+    """The argument ``functions`` for a source: what its annotations say, some names, or specs for them."""
+    kind = rng.randrange(3)
+    if kind == 0:
+        return None
+    words = re.findall(r"\b[A-Za-z_]\w{0,40}(?=\()", text[:20_000]) or ["f"]
+    names = list(dict.fromkeys([rng.choice(words) for _ in range(rng.choice((1, 1, 2)))]))
+    return names if kind == 1 else {name: arg_spec(rng) for name in names}
+
+
+# Documents
+
+
+HOSTILE: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**300, 1.5, float("nan"), float("inf"), 1e308),
+    *(
+        "",
+        "\0",
+        "a",
+        "/",
+        "//",
+        "..",
+        "\ud800",
+        "x" * 5000,
+        "9" * 5000,
+        [],
+        {},
+        [[]],
+        [None],
+        {"": None},
+        [1, "a"],
+        {"a": {}},
+    ),
+)
+
+
+def damaged_json(rng: random.Random, text: str) -> str:
+    """JSON in which some values are others, or that is damaged as a text."""
+    kind = rng.random()
+    if kind < 0.3:
+        return damaged(
+            rng, text, ("{", "}", "[", "]", '"', ":", ",", "null", "1e999", "NaN", "-", "\\u0000", "\\ud800")
+        )
+    if kind < 0.32:
+        opening = rng.choice(("[", '{"a":', '{"schema":', "[[", '[{"a":'))
+        return opening * rng.choice((10, 1000, 30_000))
+    document = json.loads(text)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        document = _replaced(rng, document)
+    return json.dumps(document)
+
+
+def _replaced(rng: random.Random, value: Any) -> Any:
+    """A value with one part replaced, dropped, doubled or nested."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        if rng.random() < 0.1:
+            return {name: each for name, each in value.items() if name != key}
+        if rng.random() < 0.1:
+            return {**value, rng.choice(("", "x", "__class__", key + "s")): value[key]}
+        return {**value, key: _replaced(rng, value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        at = rng.randrange(len(value))
+        if rng.random() < 0.2:
+            return value[:at] + value[at + 1 :] if rng.random() < 0.5 else [*value, value[at]]
+        return [*value[:at], _replaced(rng, value[at]), *value[at + 1 :]]
+    if isinstance(value, str) and value and rng.random() < 0.4:
+        return damaged(rng, value, SIGNS)
+    if isinstance(value, int) and rng.random() < 0.3:
+        return value + rng.choice((-1, 1, 2**32, -(2**40)))
+    return rng.choice((*HOSTILE, [value], {"a": value}))
+
+
+def flipped(rng: random.Random, data: bytes) -> bytes:
+    """Bytes with some bits flipped, or cut, or with a piece elsewhere."""
+    if not data or rng.random() < 0.1:
+        return rng.randbytes(rng.randrange(200))
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        if not changed:
+            break
+        at, kind = rng.randrange(len(changed)), rng.randrange(6)
+        if kind < 3:
+            changed[at] ^= 1 << rng.randrange(8)
+        elif kind == 3:
+            changed[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+        elif kind == 4:
+            del changed[at : at + rng.choice((1, 4, 100))]
+        else:
+            low = rng.randrange(len(changed))
+            changed[at:at] = changed[low : low + rng.choice((1, 8, 64))]
+    return bytes(changed)

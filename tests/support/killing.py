@@ -1,0 +1,174 @@
+"""Processes that die at any line of the cache's code: `python -m tests.support.killing FOLDER SEED KILLS`.
+
+A child does something with a cache and kills itself at a line drawn by lot, of the cache or of what it calls to remove
+folders. Then others, one of which was there meanwhile, must find or make the right thing, soon. What is left of the
+dead must go when it is old. The counts are printed as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from tests.support.dying import die_at
+from tests.support.faults import Tally, chance
+
+HANGS_AFTER_S = 20
+_CACHE = re.compile(r"/be_runtime/cache/")
+_ALL = re.compile(r"/be_runtime/cache/|/shutil\.py$|<frozen (?:os|posixpath)>")
+"""The cache's code, and the same with what it calls to make and remove folders."""
+_DAY_S = 86_400.0
+_NAMES = ("one", "two", "three")
+_OURS = re.compile(r"CACHEDIR\.TAG|pruning\.json|staging|[0-9a-f]{2}")
+_ENTRY = {"key.json", "manifest.json", "m.so", "sub"}
+
+
+class Cache:
+    """A cache of three modules, each made of a header that may change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(folder / "cache")
+        self.headers = {name: folder / f"{name}.h" for name in _NAMES}
+        for path in self.headers.values():
+            path.write_text("0")
+
+    def key(self, name: str) -> CacheKey:
+        return make_key("module", ("name", name))
+
+    def load(self, name: str, *, force: bool = False) -> None:
+        """Build or find a module, and compare it with its header as it is now."""
+        header = self.headers[name]
+
+        def build(staging: Path) -> BuildOutput:
+            content = header.read_bytes() * 1000
+            (staging / "m.so").write_bytes(content)
+            (staging / "sub").mkdir()
+            (staging / "sub" / "log").write_text("made")
+            absent = (header.parent / "none" / "x.h",)
+            return BuildOutput(outputs=("m.so", "sub/log"), dependencies=(header,), absent=absent)
+
+        entry = self.store.get_or_build(self.key(name), build, force=force, lock_timeout_s=HANGS_AFTER_S / 2)
+        found = entry.output("m.so").read_bytes()
+        assert found == header.read_bytes() * 1000, f"{name}: a wrong module, {found[:9]!r}"
+        assert entry.output("sub/log").read_text() == "made"
+
+    def prune(self, days: float, size_bytes: int) -> None:
+        while not self.store.prune(size_bytes, 30, now_s=time.time() + days * _DAY_S):
+            pass
+
+    def age(self) -> None:
+        """Make all that is left two hours old, and the next round of pruning due."""
+        (self.store.root / "kernels-v1" / "pruning.json").unlink(missing_ok=True)
+        for path in (self.store.root / "kernels-v1").rglob("*"):
+            os.utime(path, (time.time() - 7200,) * 2, follow_symlinks=False)
+
+    def left(self) -> list[str]:
+        """What is there and belongs to no entry."""
+        base = self.store.root / "kernels-v1"
+        found = [path.name for path in base.iterdir() if not _OURS.fullmatch(path.name)]
+        found += [f"staging/{path.name}" for path in (base / "staging").iterdir()]
+        entries = [path.parent for path in base.glob("*/*/*/manifest.json")]
+        return found + [path.name for entry in entries for path in entry.iterdir() if path.name not in _ENTRY]
+
+
+def child(act: Callable[[], object], line: int = 0, traced: re.Pattern[str] = _ALL) -> Callable[[], str]:
+    """Fork a process that acts, and dies at a line if one is given; return a function that says how it ended."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(out)
+        signal.alarm(HANGS_AFTER_S)
+        said = ""
+        try:
+            lines = die_at(line, traced) if line else lambda: 0
+            act()
+            sys.settrace(None)
+            said = f"lines {lines()}"
+        except BaseException:  # noqa: BLE001 - it is said
+            sys.settrace(None)
+            said = traceback.format_exc()[-1500:]
+        os.write(into, said.encode())
+        os._exit(0)
+    os.close(into)
+
+    def said() -> str:
+        with open(out, "rb") as pipe:
+            text = pipe.read().decode()
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return (
+            text if status == 0 else {-signal.SIGKILL: "killed", -signal.SIGALRM: "hung"}.get(status, f"died {status}")
+        )
+
+    return said
+
+
+def actions(cache: Cache, rng: random.Random) -> dict[str, Callable[[], object]]:
+    """What a process may do when it dies."""
+    name = rng.choice(_NAMES)
+    days = rng.choice((0.0, 1.5, 40.0))
+
+    def touched() -> None:
+        os.utime(cache.headers[name])
+        cache.load(name)
+
+    return {
+        "a load": lambda: cache.load(name),
+        "a build": lambda: cache.load(name, force=True),
+        "a refreshed manifest": touched,
+        "a pruning": lambda: cache.prune(days, rng.choice((0, 1500, 10**6))),
+        "a removal": lambda: cache.store.clear(rng.choice((None, name))),
+    }
+
+
+def run(folder: Path, seed: int, kills: int) -> Tally:
+    """Kill so many times."""
+    rng, tally, cache = chance(seed), Tally("kills at a line of the cache", seed), Cache(folder)
+    lines: dict[tuple[str, re.Pattern[str]], int] = {}
+    while tally.tried < kills and not tally.wrong:
+        if rng.random() < 0.3:
+            rng.choice(list(cache.headers.values())).write_text(str(rng.randrange(10)))
+        what, act = rng.choice(list(actions(cache, rng).items()))
+        beside = child(lambda: cache.load(rng.choice(_NAMES))) if rng.random() < 0.3 else None
+        traced = rng.choice((_ALL, _CACHE))
+        line = rng.randint(1, lines.get((what, traced), 400))
+        said = child(act, line, traced)()
+        if said == "killed":
+            tally.tried += 1
+            tally.note(f"in {what}")
+        elif said.startswith("lines "):
+            lines[what, traced] = max(50, int(said.split()[1]))
+        else:
+            tally.wrong.append(f"{what}: {said}")
+        after = [child(lambda name=name: cache.load(name))() for name in _NAMES]  # type: ignore[misc]
+        every = [*after, *([beside()] if beside else [])]
+        tally.wrong += [
+            f"after {what} was killed at line {line}: {each}" for each in every if not each.startswith("lines ")
+        ]
+        if rng.random() < 0.02:
+            check_leftovers(cache, tally)
+    check_leftovers(cache, tally)
+    return tally
+
+
+def check_leftovers(cache: Cache, tally: Tally) -> None:
+    """Nothing old is left of the dead after the next round of pruning."""
+    cache.age()
+    said = child(lambda: cache.prune(2, 10**9))()
+    left = cache.left()
+    if left or not said.startswith("lines "):
+        tally.wrong.append(f"left behind: {left} {said}")
+
+
+if __name__ == "__main__":
+    found = run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    sys.stdout.write(json.dumps(found.row()) + "\n")
+    sys.stderr.writelines(f"{each!r}\n" for each in found.wrong)

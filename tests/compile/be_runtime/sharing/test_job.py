@@ -94,8 +94,10 @@ def test_a_builder_that_is_stopped_is_replaced_and_goes_on_when_it_wakes(tmp_pat
     assert said(answers) == ""
 
 
-def test_wrong_bytes_are_built_instead(tmp_path: Path):
-    with members(tmp_path, {"damages": True}, {"damages": True}) as job:
+@pytest.mark.parametrize("size", [1000, 5 << 18])
+def test_wrong_bytes_are_built_instead(tmp_path: Path, size: int):
+    plan = {"damages": True, "size": size}
+    with members(tmp_path, plan, plan) as job:
         answers = job.answers()
     assert how(answers) == ["built", "built"]
     assert "was damaged on the way" in said(answers, "whispered")

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Plan(NamedTuple):
 
 
 class Damaging:
-    """The client, but it loses bytes of pieces."""
+    """The client, but it changes bytes: of the content if a piece is all of it, else of the compressed form."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -53,8 +54,12 @@ class Damaging:
         return getattr(self._client, name)
 
     def key_value_set_bytes(self, key: str, value: bytes, replace: bool) -> None:
-        damaged = value[:500] + bytes(len(value) - 500) if key.endswith("/0") else value
-        self._client.key_value_set_bytes(key, damaged, replace)
+        if key.endswith("/0"):
+            try:
+                value = zlib.compress(zlib.decompress(value)[:-1] + b"?")
+            except zlib.error:
+                value = value[:500] + bytes(len(value) - 500)
+        self._client.key_value_set_bytes(key, value, replace)
 
 
 class Member:

@@ -89,7 +89,7 @@ void step(const BE::Tensor x, BE::Tensor y, BE::Workspace room, const BE::State<
 """
 RAW = "__global__ void successor(const int* x, int* y) { int i = blockIdx.x; y[i] = x[i] + 1; }"
 START = np.arange(256, dtype=np.int32)
-PATIENCE_S = 150
+PATIENCE_S = 120
 
 
 class Calls:

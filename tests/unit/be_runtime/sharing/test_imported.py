@@ -130,6 +130,14 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path, key: CacheKey):
         pass
 
 
+def test_a_file_is_written_through_no_link(tmp_path: Path, key: CacheKey):
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "kernels.be.partial").symlink_to("mine")
+    with ExportWriter(tmp_path / "kernels.be") as file:
+        file.add(key.digest, archive(key))
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
 def test_imported_archives_are_for_the_user_alone(tmp_path: Path, wanted: WantedEntry):
     place = Imported(tmp_path / "cache")
     assert not place.is_there

@@ -38,13 +38,18 @@ def printable_line(text: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """A URL, or what was meant to be one, without the user and the password in it.
+    """A URL, or what was meant to be one, without the user and the password in it, or the query that may be one.
 
     Examples
     --------
     >>> without_credentials("https://ci:secret@cache.example.org/kernels")
     'https://...@cache.example.org/kernels'
+    >>> without_credentials("https://cache.example.org/kernels?sig=secret")
+    'https://cache.example.org/kernels?...'
     """
+    import re
+
+    text = re.sub(r"(://[^\s?'\"]*\?)[^\s'\"]+", r"\1...", text)
     before, mark, after = text.rpartition("@")
     return f"{before[: before.find('://') + 3] if '://' in before else ''}...@{after}" if mark else text
 

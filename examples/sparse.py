@@ -11,8 +11,8 @@ The task: tell eight sets of input neurons apart, of which some spikes are lost 
 sparse layer, a threshold with a surrogate gradient, a sparse layer, and the mean current of eight groups of neurons.
 
 The program trains the network with weights that change in place, then by `jax.grad` with respect to the weights. Where
-there are several devices, it does the latter also with the samples and with the neurons split over them. It exits with
-status 1 unless
+there are several devices, it does the latter also with the samples and with the neurons split over them, and the former
+with the neurons. It exits with status 1 unless
 
 - the loss, averaged over five steps, falls to a tenth,
 - the gradients agree with those of plain JAX to 1e-4 of the largest entry, before and after the training,
@@ -356,7 +356,8 @@ def main() -> int:
     if args.cpu_devices:
         jax.config.update("jax_num_cpu_devices", args.cpu_devices)
     # With the neurons split, each device needs the gradients of all currents, since its neurons may send to any.
-    warnings.filterwarnings("ignore", "sparse.weight_gradients: argument 2 is gathered", brainevent.GatherWarning)
+    for gathered in ("weight_gradients: argument 2", "learn: argument 3"):
+        warnings.filterwarnings("ignore", f"sparse.{gathered} is gathered", brainevent.GatherWarning)
 
     device = jax.devices()[0]
     neurons = args.neurons or (20000 if device.platform == "gpu" else 4000)
@@ -370,17 +371,18 @@ def main() -> int:
         return batch
 
     trained, one = train(event_step, network, batches, args.steps, size.rate)
-    ways: dict[str, tuple[Network, Callable[[int], Any]]] = {"by jax.grad": (network, batches)}
+    step = by_grad(event_currents)
+    ways: dict[str, tuple[Step, Network, Callable[[int], Any]]] = {"by jax.grad": (step, network, batches)}
     if len(jax.devices()) > 1:
+        over = f"split over {len(jax.devices())}"
         for split in SPLITS:
-            ways[f"{split} split over {len(jax.devices())}"] = on_several_devices(split, network, batches)
-    runs = {"in place": one} | {
-        name: train(by_grad(event_currents), *placed, args.steps, size.rate)[1] for name, placed in ways.items()
-    }
+            ways[f"{split} {over}"] = (step, *on_several_devices(split, network, batches))
+        ways[f"in place, neurons {over}"] = (event_step, *on_several_devices("neurons", network, batches))
+    runs = {"in place": one} | {name: train(*way, args.steps, size.rate)[1] for name, way in ways.items()}
     checks = check(runs, (gradient_error(network, *batches(0)), gradient_error(trained, *batches(args.steps))))
     plain = {
-        name: train(step, each, batches, 1 + PLAIN_STEPS, size.rate)[1].seconds
-        for name, (step, each) in plain_ways(network).items()
+        name: train(plain_step, each, batches, 1 + PLAIN_STEPS, size.rate)[1].seconds
+        for name, (plain_step, each) in plain_ways(network).items()
     }
     if args.json:
         shown = {

@@ -1,6 +1,6 @@
 """The build cache: keys that can be compared, and entries that are validated before each use."""
 
-from be_runtime.cache.folder.guard import cache_errors, is_passing, own_folder
+from be_runtime.cache.folder.guard import disk_errors, is_passing, own_folder
 from be_runtime.cache.folder.key import CacheKey, make_key
 from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
 from be_runtime.cache.folder.lock import THIS_PROCESS
@@ -20,7 +20,7 @@ __all__ = [
     "Manifest",
     "Recorded",
     "Store",
-    "cache_errors",
+    "disk_errors",
     "is_passing",
     "make_key",
     "own_folder",

@@ -10,11 +10,10 @@ from be_runtime.call.resolve import CallSignature
 from be_runtime.errors import ArgumentError, SpecError
 from be_runtime.expressions import Expression
 from be_runtime.spec.axes import axis_names, expressions
+from be_runtime.spec.cpp.words import split_words
 from be_runtime.spec.grammar import parse_spec
 from be_runtime.spec.model import AttrKind, Many, Param, Role
 
-_WORD = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|\([^)]*\)|\S)+")
-"""A token, which may have spaces in brackets."""
 _ATTRIBUTE = re.compile(r"attrs?\.(\w+)")
 _ORDER = (Role.ARG, Role.RET, Role.SCRATCH)
 _EXAMPLE = "signature='arg[n k] arg[k] ret[n]:like(0)'"
@@ -70,7 +69,7 @@ def read_signature(
 
 def _tokens(label: str, given: object) -> Sequence[str]:
     if isinstance(given, str):
-        return _WORD.findall(given)
+        return [word for _, word in split_words(given)]
     if isinstance(given, Sequence) and all(isinstance(each, str) for each in given):
         return given
     raise ArgumentError(f"{label}: signature must be a text or a list of tokens, not {given!r}", hints=(_EXAMPLE,))

@@ -15,7 +15,7 @@ from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
-from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, cache_errors, is_passing
+from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, disk_errors, is_passing
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning, warn_caller
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
 from be_runtime.load.find_or_build import find_or_build, machine_roots, say, shareable
@@ -190,7 +190,7 @@ def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Ses
     for is_last in (False,) * (_TRIES - 1) + (True,):
         entry = find()
         try:
-            with cache_errors(str(entry.path)):
+            with disk_errors(str(entry.path)):
                 used = use(entry)
         except (CacheError, LoadError) as error:
             if is_last if is_passing(error) else entry.is_there():

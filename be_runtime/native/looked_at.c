@@ -48,10 +48,10 @@ static pid_t process;
 
 // Says on the one way that needs no disk that the log is not complete; `observe.py` reads it.
 static void say_lost(void) {
-  static const char said[] = "be_runtime: records of files are lost\n";
-  if (errno == EIO || errno == ESTALE || errno == ENOSPC || errno == EDQUOT) {
-    syscall(SYS_write, STDERR_FILENO, said, sizeof said - 1);
-  }
+  static const char full[] = "be_runtime: records of files are lost: No space left on device\n";
+  static const char failed[] = "be_runtime: records of files are lost: Input/output error\n";
+  if (errno == ENOSPC || errno == EDQUOT) syscall(SYS_write, STDERR_FILENO, full, sizeof full - 1);
+  if (errno == EIO || errno == ESTALE) syscall(SYS_write, STDERR_FILENO, failed, sizeof failed - 1);
 }
 
 static void append(const char *data, size_t size) {

@@ -5,6 +5,8 @@ The archives have their own hashes and signatures; a member ``be-export`` states
 
 from __future__ import annotations
 
+import contextlib
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +23,13 @@ class ExportWriter:
     """Writes such a file, which appears when it is whole."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._partial = path, path.with_name(f"{path.name}.partial")
+        self._path, self._partial = path, path.with_name(f"{path.name}.{os.urandom(4).hex()}.partial")
         self._seen: set[str] = set()
 
     def __enter__(self) -> Self:
         try:
-            self._zip = zipfile.ZipFile(self._partial, "w", zipfile.ZIP_STORED)
+            self._file = self._partial.open("xb")  # through no link, and into no file of somebody else
+            self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
         except OSError as error:
             raise _unwritable(self._path, error) from error
         self._write(_MARK, _FORMAT)
@@ -35,12 +38,15 @@ class ExportWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self._zip.close()
+            self._file.close()
             if kind is None:
                 self._partial.replace(self._path)
         except OSError as error:
             raise _unwritable(self._path, error) from error
         finally:
             self._partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def add(self, digest: str, data: bytes) -> None:
         """Add an archive, unless there is one of the same entry."""

@@ -46,7 +46,7 @@ class Imported:
             with os.fdopen(descriptor, "rb") as file:
                 status = os.fstat(file.fileno())
                 if stat.S_ISREG(status.st_mode) and not distrust_entry(status, os.geteuid()):
-                    return file.read()
+                    return file.read() or None  # of a file that lost its content the name may be left
         return None
 
     def offer(self, wanted: WantedEntry, data: bytes) -> None:

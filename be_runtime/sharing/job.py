@@ -118,7 +118,8 @@ class _Claim(NamedTuple):
     def end(self) -> None:
         """Stop the beat."""
         self.over.set()
-        self.thread.join(_POLL_S)
+        if self.thread.ident is not None:
+            self.thread.join(_POLL_S)
 
 
 class Job:
@@ -260,12 +261,13 @@ class Job:
         """Note the claim, and let a thread beat until it ends."""
         over = threading.Event()
         thread = threading.Thread(target=generation.beat, args=(over, deadline), name="be-job-beat", daemon=True)
-        thread.start()
         with self._lock:
             before = self._claims.get(generation.digest)
             self._claims[generation.digest] = _Claim(generation, over, thread)
         if before:
             before.end()
+        with contextlib.suppress(RuntimeError):  # no more threads: others take this process for dead
+            thread.start()
 
     def _waited_in_vain(self, generation: _Generation, wanted: WantedEntry, deadline: float) -> bool:
         """Wait until the builder is done, or the entry is here; return true if it seems to be dead."""
@@ -300,7 +302,7 @@ class Job:
             problem = f"what {builder} built is too large for the job's store"
         else:
             data = generation.receive(done)
-            if data is not None:
+            if data:
                 return data
             problem = f"what {builder} built was damaged on the way"
         self._whisper(f"{wanted.name}: {problem}; it is built here")
@@ -311,7 +313,7 @@ def _read(text: bytes | None) -> dict[str, Any]:
     """Read an object of JSON; what is none is an empty one."""
     try:
         found = json.loads(text or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

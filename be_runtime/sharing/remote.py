@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
+from urllib.parse import unquote
 
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
@@ -96,7 +97,7 @@ class RemoteCache:
     """
 
     def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
-        self.label = source.label
+        self.label, self._url = source.label, source.url
         self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:
@@ -131,7 +132,7 @@ class RemoteCache:
             exchange()
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises, a cache never fails a build
             rests = health.note(is_fault=True)
-            text = without_credentials(str(error)) if "://" in str(error) else str(error)
+            text = _harmless(str(error), self._url)
             rest = f"; it is left alone for {_REST_S:g} s" if rests else ""
             self._tell(f"{what} {self.label}: {printable_line(text)[:_LONGEST] or type(error).__name__}{rest}")
         else:
@@ -139,6 +140,15 @@ class RemoteCache:
 
     def _tell(self, text: str) -> None:
         tell_once(self.link.said, text, self._say)
+
+
+def _harmless(text: str, url: str) -> str:
+    """Return somebody else's message without the credentials of a URL, which may stand there without the URL."""
+    credentials = url.partition("://")[2].rpartition("@")[0]
+    for secret in (credentials, credentials.partition(":")[2]):
+        for spelled in filter(None, (secret, unquote(secret))):
+            text = text.replace(spelled, "...")
+    return without_credentials(text) if "://" in text else text
 
 
 def tell_once(said: set[str], text: str, say: Say) -> None:

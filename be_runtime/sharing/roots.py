@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,9 @@ from be_runtime.cache import CacheKey
 
 _COMMON = frozenset({"", "/", "/usr", "/usr/local", "/opt"})
 """Folders that are too common for a name of their own."""
+
+_SEARCHED = ("/usr/include", "/usr/local/include")
+"""Folders that compilers search unasked."""
 
 _FOLDER_FLAGS = ("-I", "-L", "-isystem", "-iquote", "-idirafter")
 _DEBUG_FLAG = re.compile(r"-g(gdb|dwarf)?[-\d]*|-G|-lineinfo|--device-debug|--generate-line-info|-pg|--coverage")
@@ -75,6 +78,9 @@ class Roots(NamedTuple):
 def key_roots(key: CacheKey, machine: Iterable[tuple[str, str]], folders: Iterable[Path] = ()) -> Roots:
     """Return the roots of a key: the author's folders, the toolkit, the compiler, and those of the machine.
 
+    An author's folder below another one that may be searched has no name of its own. A file in it is found by either,
+    so machines share it only if one lies in the other in the same way.
+
     Parameters
     ----------
     key : CacheKey
@@ -87,15 +93,31 @@ def key_roots(key: CacheKey, machine: Iterable[tuple[str, str]], folders: Iterab
     if any(_DEBUG_FLAG.fullmatch(flag) for flag in key.texts("cflags")):
         return Roots(())
     headers = [*key.texts("include_paths"), *map(str, folders)]
-    named = [(folder, f"<include {at}>") for at, folder in enumerate(headers)]
     sources = dict.fromkeys(path.rpartition("/")[0] for path in key.texts("sources")[1::4])
-    named += [(folder, f"<source {at}>") for at, folder in enumerate(filter(None, sources))]
+    authors = [(folder, f"<include {at}>") for at, folder in enumerate(headers)]
+    authors += [(folder, f"<source {at}>") for at, folder in enumerate(filter(None, sources))]
     texts = key.texts("toolchain")
     toolchain = dict(zip(texts[::2], texts[1::2], strict=True))
-    named.append((toolchain.get("cuda.root", ""), "<toolkit>"))
+    named = [(toolchain.get("cuda.root", ""), "<toolkit>")]
     hosts = (toolchain.get(f"{label}.path", "") for label in ("cxx", "cuda.host"))
     named += [(path[: path.rfind("/bin/")], "<compiler>") for path in hosts if "/bin/" in path]
-    return Roots(tuple(_distinct((*named, *machine))))
+    named += machine
+    searched = {*headers, *sources, *_SEARCHED, *_searched_by_flags(key, toolchain)} - _COMMON
+    above = {"<include": searched | {folder for folder, _ in named} - _COMMON, "<source": searched}
+    authors = [(folder, name) for folder, name in authors if not _is_below(folder, above[name.partition(" ")[0]])]
+    return Roots(tuple(_distinct((*authors, *named))))
+
+
+def _searched_by_flags(key: CacheKey, toolchain: Mapping[str, str]) -> Iterator[str]:
+    """Return the folders that flags and variables such as CPATH name."""
+    variables = (value for name, value in toolchain.items() if name.startswith("env."))
+    for text in (*key.texts("cflags"), *variables):
+        for path in text.split(":"):
+            yield path[max(path.find("/"), 0) :].rstrip("/")
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path.startswith(f"{folder}/") for folder in folders)
 
 
 def _distinct(folders: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from be_runtime.errors import ArgumentError
+from be_toolchain.machine.folder_trust import distrust_entry
 
 try:
     from cryptography.exceptions import InvalidSignature
@@ -111,7 +112,12 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
     raw = _decoded(word)
     if raw is not None:
         return [raw]
-    lines = filter(None, map(str.strip, _read(Path(word), named_by).splitlines()))
+    text = _read(Path(word), named_by)
+    problem = distrust_entry(Path(word).expanduser().stat(), os.geteuid())
+    if problem:
+        hint = "who can write to it says whose code runs here"
+        raise ArgumentError(f"{named_by} is {word!r}, a file that {problem}", hints=(hint,))
+    lines = filter(None, map(str.strip, text.splitlines()))
     keys = [_decoded(line) for line in lines if not line.startswith("#")]
     if None in keys or not keys:
         hint = "it has the text that python -m be_runtime cache keygen prints, one key in a line"

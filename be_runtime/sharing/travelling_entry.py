@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,13 +90,25 @@ def unpack_entry(
         raise ArchiveError("is of another entry")
     if missing := set(share.outputs) - set(outputs):
         raise ArchiveError(f"is damaged: it has no {min(missing)}")
-    read, others = _local(head.dependencies, share.roots), _local(head.others, share.roots)
+    try:
+        return _unpack_here(head, outputs, _without_links(share.roots), staging, began_ns, source)
+    except (OSError, ValueError) as error:  # a folder in the place of a header, a name that is none here
+        shutil.rmtree(staging)
+        staging.mkdir(mode=0o700)
+        raise ArchiveError(f"can't be used here: {error}") from error
+
+
+def _unpack_here(
+    head: Head, outputs: Mapping[str, bytes], roots: Roots, staging: Path, began_ns: int, source: str
+) -> BuildOutput:
+    """Write the outputs, if a build here would read the same."""
+    read, others = _local(head.dependencies, roots), _local(head.others, roots)
     recorded = record_files([*read, *others], Recorded(began_ns, time.time_ns(), {}))
     for path, digest in {**others, **read}.items():
         record = recorded.records.get(path)
         if record is None or record.sha256 != digest:
             raise ArchiveError(f"is of another {path} than the one here")
-    absent = tuple(_absent_here(head.absent, share.roots))
+    absent = tuple(_absent_here(head.absent, roots))
     for name, content in outputs.items():
         target = staging / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -109,17 +122,25 @@ def _named(files: Files, roots: Roots) -> Iterator[tuple[str, str]]:
         yield roots.name(path), digest
 
 
+def _without_links(roots: Roots) -> Roots:
+    """Return the roots with one path for each folder."""
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    for folder, name in roots.folders:
+        first.setdefault((name, os.path.realpath(folder)), (folder, name))
+    return Roots(tuple(first.values()))
+
+
 def _local(files: Iterable[tuple[str, str]], roots: Roots) -> dict[str, str]:
     """Return the paths here, with the hashes that they should have."""
-    return {_found(named, roots): digest for named, digest in files}
+    return {path: digest for named, digest in files for path in _found(named, roots)}
 
 
-def _found(named: str, roots: Roots) -> str:
-    """Return the path here; where several have the name, the first that exists."""
+def _found(named: str, roots: Roots) -> list[str]:
+    """Return the paths here; where several have the name, all that exist, as a build may read any of them."""
     paths = roots.paths(named)
     if not paths:
         raise ArchiveError(f"was built with {named}, and there is no such folder here")
-    return next(filter(os.path.exists, paths), paths[0])
+    return [*filter(os.path.exists, paths)] or [paths[0]]
 
 
 def _absent(rows: Sequence[AbsentNames], roots: Roots) -> Iterator[tuple[str, int, tuple[str, ...]]]:
@@ -134,16 +155,19 @@ def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots)
 
     Folders that were one on the machine of the build must be one here: compilers search a folder once.
     """
-    folders = [path for named, *_ in rows for path in roots.paths(named)[:1]]
-    if len(folders) < len(rows):
+    folders = [roots.paths(named) for named, *_ in rows]
+    if not all(folders):
         raise ArchiveError("was built with folders that are not here")
     paths = [
-        f"{folder.rstrip('/')}/{name}" for folder, row in zip(folders, rows, strict=True) for name in (*row[2], ".")
+        f"{folder.rstrip('/')}/{name}"
+        for found, row in zip(folders, rows, strict=True)
+        for folder in found
+        for name in (*row[2], ".")
     ]
     present = group_absent(paths)[1]
     if present:
         raise ArchiveError(f"was built where there is no {present[0]}")
-    inodes = [_inode(folder) for folder in folders]
+    inodes = [next(filter(None, map(_inode, found)), 0) for found in folders]
     pairs = {(row[1], inode) for row, inode in zip(rows, inodes, strict=True) if inode}
     if not len(pairs) == len({same for same, _ in pairs}) == len({inode for _, inode in pairs}):
         raise ArchiveError("was built where other folders are links to one another")

@@ -74,6 +74,9 @@ _KNOWN = (
     "attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
 )
 
+_LONGEST = 10_000
+"""Limit for the characters of a token: some of the patterns above take the square of the time for twice of them."""
+
 Locate = Callable[[int], SourceSpan | None]
 """A function that returns the place of a token by its index; -1 is the function's name."""
 
@@ -152,6 +155,10 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
     role = _ROLES.get(token)
     if role is not None:
         return Param(role=role)
+    if len(token) > _LONGEST:
+        raise SpecError(
+            f"{function}: a token has more than {_LONGEST} characters: {token[:40]!r}...", span=locate(index)
+        )
     for pattern, parse in _PARSERS:
         match = pattern.fullmatch(token)
         if match is None:

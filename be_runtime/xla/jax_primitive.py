@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -66,7 +67,9 @@ def new_primitive(
             return compiled(*arguments, call=call)
 
     def abstract(*avals: Any, call: Any) -> list[Any]:
-        return [result_aval(avals, each) for each in result_types(call)]
+        results = result_types(call)
+        specs = _result_specs(run, call, avals) or [None] * len(results)
+        return [result_aval(avals, each, spec) for each, spec in zip(results, specs, strict=True)]
 
     primitive.def_impl(execute)
     primitive.def_abstract_eval(abstract)
@@ -82,6 +85,21 @@ def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[.
         return run(platform, call, *arguments)
 
     return traced
+
+
+def _result_specs(run: Callable[..., Sequence[Any]], call: Any, avals: Sequence[Any]) -> list[Any] | None:
+    """Return the partition specs that a kernel's results have in a mesh of explicit axes; None if they are whole.
+
+    The kernel is that of JAX's default platform: what a program is compiled for is not known while it is traced. An
+    error of the kernel is raised when the program is compiled.
+    """
+    if not any(name is not None for aval in avals for name in aval.sharding.spec):
+        return None
+    try:
+        traced = jax.make_jaxpr(partial(run, jax.default_backend(), call))(*avals)
+        return [each.sharding.spec for each in traced.out_avals]
+    except Exception:  # noqa: BLE001 - see above
+        return None
 
 
 def result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct, spec: Any = None) -> Any:

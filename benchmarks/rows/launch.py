@@ -36,14 +36,14 @@ def measure(bench: Bench) -> tuple[Figure, ...]:
     if bench.device is None or bench.cuda is None:
         raise Unavailable("a GPU and nvcc")
     cache = bench.folder("cache")
-    with_numba = _has_numba()
+    with_numba = has_numba()
     figures = [*_calls(bench, cache, with_numba=with_numba), _cold(bench, cache)]
     if with_numba:
         figures.append(_warm(bench, cache))
     return tuple(figures)
 
 
-def _has_numba() -> bool:
+def has_numba() -> bool:
     """Whether Numba compiles for CUDA here."""
     if importlib.util.find_spec("numba_cuda") is None:
         return False

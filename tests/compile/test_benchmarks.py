@@ -14,7 +14,7 @@ import pytest
 from be_toolchain import ToolchainRequest, resolve
 from benchmarks.bench import Bench
 from benchmarks.figure import Unavailable
-from benchmarks.rows import events, load_row
+from benchmarks.rows import devices, events, load_row
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,6 +64,21 @@ def test_sparse_layers_are_timed_beside_plain_jax(bench: Bench, monkeypatch: pyt
         *("jnp.dot", "scatter-add", "jax.experimental.sparse.BCOO"),
         *("matrices", "scatter-add") * 2 * len(events.BATCHES),
     ]
+
+
+def test_two_devices_are_timed_beside_one(bench: Bench):
+    """Two parts of one CPU, with the C++ kernels: the programs of the row for GPUs, which exchange nothing."""
+    figures = {figure.label: figure for figure in devices.compare(bench, devices.CPU)}
+    kernels = [label.split(", ")[1] for label in figures if label.startswith("a kernel, ")]
+    assert kernels[:7] == ["automatic", "one call with its dispatch", "explicit", "manual", "grad", "vmap", "scan"]
+    assert sum(label.startswith("training step") for label in figures) == 3
+    goals = [figure.goal for figure in figures.values()]
+    assert [goals.count(goal) for goal in (devices.CALL_GOAL, None)] == [3, 2]
+
+
+def test_the_row_of_two_gpus_says_that_they_are_missing(bench: Bench):
+    with pytest.raises(Unavailable, match="two GPUs"):
+        tuple(load_row("devices").measure(bench))
 
 
 @pytest.mark.parametrize("row", ["cold_cuda", "cold_large", "fat_binary"])

@@ -21,6 +21,7 @@ PAGES = (
     "docs/errors.md",
     "docs/exported-programs.md",
     "docs/from-brainevent.md",
+    "docs/reliability.md",
     "docs/settings.md",
     "docs/transforms.md",
     "docs/tutorial-cpp.md",

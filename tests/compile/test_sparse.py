@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding
 
 import be_runtime
-from tests.support.examples import SPARSE_SHAPES, check_currents, check_learning, load_module, run_program
-
-COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
+from tests.support.examples import SPARSE_SHAPES, check_currents, check_learning, check_split, load_module, run_program
 
 
 @pytest.fixture(scope="module")
@@ -67,28 +62,8 @@ def test_a_neuron_has_different_targets(sparse: ModuleType):
 def test_devices_exchange_currents_or_gradients_alone(
     sparse: ModuleType, kernels: Any, split: str, forward: list[str], backward: list[str]
 ):
-    size = sparse.Size(64, 8, 0.2, 4)
-    network = sparse.init_network(jax.random.key(0), size)
-    spikes = jax.random.bernoulli(jax.random.key(1), 0.2, (4, 64)).astype(jnp.float32)
-    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("devices",))
-    of_network, of_batch = (NamedSharding(mesh, spec) for spec in sparse.SPLITS[split])
-
-    def currents(weights: jax.Array, targets: jax.Array, spikes: jax.Array) -> jax.Array:
-        result: jax.Array = kernels.currents(spikes, targets, weights, post=64)
-        return result
-
-    def energy(weights: jax.Array, targets: jax.Array, spikes: jax.Array) -> jax.Array:
-        return (currents(weights, targets, spikes) ** 2).sum()
-
-    arguments = network.weights[0], network.targets[0], spikes
-    placed = *(jax.device_put(each, of_network) for each in arguments[:2]), jax.device_put(spikes, of_batch)
-    for function, out, expected in (
-        (currents, of_batch, forward),
-        (jax.grad(energy), of_network, backward),
-    ):
-        assert jnp.allclose(function(*placed), function(*arguments), rtol=1e-4, atol=1e-4)
-        text = jax.jit(function, out_shardings=out).lower(*placed).compile().as_text()
-        assert COLLECTIVE.findall(text or "") == expected
+    found = check_split(sparse, kernels, jax.devices("cpu")[:2], split)
+    assert found == (forward, backward)
 
 
 def test_eight_devices_learn_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -96,8 +71,9 @@ def test_eight_devices_learn_what_one_does(tmp_path: Path, monkeypatch: pytest.M
     small = ("--neurons", "800", "--batch", "16", "--steps", "30", "--cpu-devices", "8")
     status, report = run_program("sparse", *small, cwd=tmp_path)
     assert status == 0, report["checks"]
-    assert list(report["runs"]) == ["in place", "by jax.grad", "samples split over 8", "neurons split over 8"]
-    assert len(report["checks"]) == 6
+    split = ["samples split over 8", "neurons split over 8", "in place, neurons split over 8"]
+    assert list(report["runs"]) == ["in place", "by jax.grad", *split]
+    assert len(report["checks"]) == 7
     assert 0.005 < report["runs"]["in place"]["rate"] < 0.2
     assert set(report["plain_s"]) == {"dense matrices", "scatter-add"}
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import be_runtime
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.cache.folder.layout import base_folder
 from be_runtime.cache.upkeep.staging import sweep
@@ -30,7 +31,7 @@ __all__ = ["bad_mount"]
 FORM = os.environ.get("BE_FAULTS", "")
 LOADS = {"": 40, "minutes": 100, "full": 1000}[FORM]
 REAL = 0.05
-pytestmark = pytest.mark.timeout(7200 if FORM else 300)
+pytestmark = [pytest.mark.timeout(7200 if FORM else 300), pytest.mark.usefixtures("tmp_cache")]
 
 LOCKS: dict[str, dict[str, Any]] = {
     "locks work": {},
@@ -94,9 +95,8 @@ class Share:
     def load_here(self, name: str, mount: Mount, loads: int, **fields: Any) -> Counter[str]:
         """Load on one machine, in this process."""
         plan = self.plan(name, mount, 0, **fields)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("BE_CACHE_DIR", plan.cache)
-            Worker(plan, 0, 0).run(loads)
+        be_runtime.set_cache_dir(plan.cache)
+        Worker(plan, 0, 0).run(loads)
         return tally(rows([log_file(plan, 0)]))
 
     def left(self) -> int:
@@ -150,11 +150,9 @@ def test_an_entry_that_another_machine_removed_is_built_again(tmp_path: Path, ba
     assert share.load_here("second", there, 2) == {"quick built": 1, "quick found": 1}
 
 
-def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(
-    tmp_path: Path, bad_mount: MakeMount, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_entry_that_another_machine_removes_before_it_is_read_is_built_again(tmp_path: Path, bad_mount: MakeMount):
     here, there = Store(bad_mount().path / "cache"), Store(bad_mount(late_s=60.0).path / "cache")
-    monkeypatch.setenv("BE_CACHE_DIR", str(there.root))
+    be_runtime.set_cache_dir(there.root)
     built = []
 
     def build(staging: Path) -> BuildOutput:

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - texts of tools are as they are
 """Every other text and file that is read from outside, damaged: it is read, passed over or refused by our error."""
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ Damage = Callable[[random.Random, Any], Any]
 
 
 class Reader(NamedTuple):
-    """A reader of something from outside: sound examples, the damage that suits them, the errors that it may raise."""
+    """What reads something from outside: sound examples, damage that suits them, and errors that it may raise."""
 
     examples: Sequence[Any]
     damage: Damage
@@ -162,28 +161,75 @@ PIP_REPORT = json.dumps(
     }
 )
 TOOL_TEXTS = (
-    "nvcc: NVIDIA (R) Cuda compiler driver\nBuild cuda_13.0.r13.0/compiler\nCuda compilation tools, release 13.0, V13.0.88\n",
-    "Using built-in specs.\nCOLLECT_LTO_WRAPPER=/usr/libexec/gcc/lto-wrapper\nTarget: x86_64-linux-gnu\ngcc version 12.2.0 (Debian)\n",
-    "Debian clang version 19.1.7\nTarget: x86_64-pc-linux-gnu\nThread model: posix\nInstalledDir: /usr/lib/llvm-19/bin\n",
-    '#$ _HERE_=/opt/cuda/bin\n#$ TOP=/opt/cuda/bin/..\n#$ INCLUDES="-I/opt/cuda/include" -isystem "/x y"\n#$ LIBRARIES= -L/a -L /b\n',
+    (
+        "nvcc: NVIDIA (R) Cuda compiler driver\n"
+        "Build cuda_13.0.r13.0/compiler\n"
+        "Cuda compilation tools, release 13.0, V13.0.88\n"
+    ),
+    (
+        "Using built-in specs.\n"
+        "COLLECT_LTO_WRAPPER=/usr/libexec/gcc/lto-wrapper\n"
+        "Target: x86_64-linux-gnu\n"
+        "gcc version 12.2.0 (Debian)\n"
+    ),
+    (
+        "Debian clang version 19.1.7\n"
+        "Target: x86_64-pc-linux-gnu\n"
+        "Thread model: posix\n"
+        "InstalledDir: /usr/lib/llvm-19/bin\n"
+    ),
+    (
+        "#$ _HERE_=/opt/cuda/bin\n"
+        "#$ TOP=/opt/cuda/bin/..\n"
+        '#$ INCLUDES="-I/opt/cuda/include" -isystem "/x y"\n'
+        "#$ LIBRARIES= -L/a -L /b\n"
+    ),
     '#$ CICC_PATH=/c/bin\n#$ _X_=1\n#$ "$CICC_PATH/cicc" -arch compute_90 "a.ii" -o b.ptx\n#$ ptxas b.ptx\n',
     "compute_80\ncompute_90a\nsm_90\n\tsm_100f\n",
     "#if __GNUC__ > 15\n#if (__clang_major__ >= 21) || (__clang_major__ < 7)\n#error -- unsupported clang version!\n",
     "#define CCCL_VERSION 3000001\n#define CUDART_VERSION  12090\n#define CUB_VERSION 200302\n",
-    "Package: nvidia-cuda-toolkit\nStatus: install ok\nVersion: 12.4.131~12.4.1-2\n\nPackage: dash\nVersion: 1:0.5-1\n",
+    (
+        "Package: nvidia-cuda-toolkit\n"
+        "Status: install ok\n"
+        "Version: 12.4.131~12.4.1-2\n"
+        "\n"
+        "Package: dash\n"
+        "Version: 1:0.5-1\n"
+    ),
     'NAME="Ubuntu"\nID=ubuntu\nID_LIKE="debian x"\n',
     "0, GPU-1, NVIDIA H200, 9.0, 580.82.07\n1, GPU-2, NVIDIA H200, 9.0, 580.82.07\n",
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07  Wed Aug 27\n",
-    'Metadata-Version: 2.1\nRequires-Dist: nvidia-cuda-nvcc>=13.0.48; sys_platform == "linux" and extra == "with-cuda"\n',
+    (
+        "Metadata-Version: 2.1\n"
+        'Requires-Dist: nvidia-cuda-nvcc>=13.0.48; sys_platform == "linux" and extra == "with-cuda"\n'
+    ),
     "ziglang==0.15.1 \\\n    --hash=sha256:ab \\\n    --hash=sha256:cd\nnvidia-nvvm==13.0.88\n",
     "extern double  rsqrt(double x);\nextern double cospi(double x) __NV_SPECIFIER;\n",
 )
 COMPILER_TEXTS = (
-    "k.cu:3:5: error: no member named 'x' in 'BE::Tensor'\n    x.foo();\n    ^~~\nk.cu:2:1: note: here\n1 error generated.\n",
+    (
+        "k.cu:3:5: error: no member named 'x' in 'BE::Tensor'\n"
+        "    x.foo();\n"
+        "    ^~~\n"
+        "k.cu:2:1: note: here\n"
+        "1 error generated.\n"
+    ),
     'k.cu(12): error: identifier "foo" is undefined\n\n1 error detected in the compilation of "k.cu".\n',
-    "/usr/bin/ld: k.o: in function `f':\nk.cc:(.text+0x5): undefined reference to `g'\ncollect2: error: ld returned 1 exit status\n",
-    "k.cc:1:10: fatal error: brainevent/commn.h: No such file or directory\n    1 | #include <brainevent/commn.h>\ncompilation terminated.\n",
-    "k.cc: In instantiation of 'void f() [with T = int]':\nk.cc:5:3:   required from here\nk.cc:2:1: error: static assertion failed\n",
+    (
+        "/usr/bin/ld: k.o: in function `f':\n"
+        "k.cc:(.text+0x5): undefined reference to `g'\n"
+        "collect2: error: ld returned 1 exit status\n"
+    ),
+    (
+        "k.cc:1:10: fatal error: brainevent/commn.h: No such file or directory\n"
+        "    1 | #include <brainevent/commn.h>\n"
+        "compilation terminated.\n"
+    ),
+    (
+        "k.cc: In instantiation of 'void f() [with T = int]':\n"
+        "k.cc:5:3:   required from here\n"
+        "k.cc:2:1: error: static assertion failed\n"
+    ),
 )
 
 

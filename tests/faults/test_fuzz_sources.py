@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,9 @@ KERNELS = 10
 """One source in so many is also read as a raw kernel's."""
 
 
-def generate(text: str, functions: object) -> None:
+def generate(text: str, functions: Any) -> None:
     """Find the entry points and write what calls them, as a build does."""
-    entries = discover([SourceText(name="k.cu", text=text)], functions)  # type: ignore[arg-type]
+    entries = discover([SourceText(name="k.cu", text=text)], functions)
     bindings = [Binding(entry=entry, symbol=f"m_{entry.name}", export=entry.name) for entry in entries]
     for language in ("cpp", "cuda"):
         assert render_unit("", "m", bindings, language=language)
@@ -43,6 +44,31 @@ def test_any_source(seed: int, tally: Callable[[str, int], Tally]):
                 name = parse_name(functions[0] if isinstance(functions, list) else "k<float>")
                 judge(sources, given, lambda text=text, name=name: read_prototype(text, name), (BeRuntimeError,))  # type: ignore[misc]
     sources.check()
+
+
+NESTED = "void f(const BE::Tensor x, BE::Tensor y) {"
+ONCE_SLOW = {
+    "nested conditions": "#if X\n" * 11_000,
+    "annotations in nested conditions": "#if X\n// @BE f\n" * 4_300,
+    "one name annotated often": f"// @BE f\n{NESTED}" * 1_200,
+    "branches that exclude each other": "#if A\n" + f"#elif X\n// @BE f\n{NESTED}}}\n" * 500 + "#endif\n",
+    "calls of unknown macros without semicolons": "".join(f"// @BE f{i} arg ret\nD(f{i})\n" for i in range(2_200)),
+    "names before parentheses": "".join(f"// @BE f{i}\nf{i}(x)\n" for i in range(3_200)),
+    "annotations in one comment": "".join(f"// @BE f{i} arg ret\n// D(f{i})\n" for i in range(2_200)) + "D(f)",
+    "launches that do not end": f"// @BE f\n{NESTED}{'cudaLaunchKernel(' * 3_500}",
+    "configurations that do not end": f"// @BE f\n{NESTED}{'<<<' * 20_000}",
+    "brackets in an annotation": "// @BE f " + "{" * 60_000,
+}
+
+
+@pytest.mark.parametrize("what", ONCE_SLOW)
+def test_what_was_slow_is_not(what: str, tally: Callable[[str, int], Tally]):
+    """64 KB each; the first of them took 35 seconds."""
+    once = tally("sources that were slow", 0)
+    with time_limit():
+        for functions in (None, ["f"], {f"f{number}": ["arg", "ret"] for number in range(500)}):
+            judge(once, (what, functions), lambda f=functions: generate(ONCE_SLOW[what], f), (BeRuntimeError,))  # type: ignore[misc]
+    once.check()
 
 
 @pytest.mark.timeout(3600)

@@ -1,4 +1,4 @@
-"""kill -9 at any moment of a build, a publication, a pruning or an installation: nobody hangs, nothing wrong is loaded."""
+"""kill -9 at any moment of a build, a publication, a pruning or an installation: no hang, and nothing wrong loaded."""
 
 from __future__ import annotations
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,7 @@ SPARSE_SHAPES = (
     *((1, 1, 1, 1), (1, 300, 40, 500), (3, 70, 9, 50), (4, 33, 12, 30), (8, 64, 20, 41), (13, 20, 7, 9)),
     *((0, 4, 3, 5), (2, 0, 3, 5), (2, 4, 0, 5)),
 )
+COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
 
 
 def load_module(name: str) -> ModuleType:
@@ -94,3 +97,34 @@ def check_learning(kernels: Any) -> None:
     learned = learn(spikes, targets, weights, changes)
     np.testing.assert_allclose(learned, expected, rtol=1e-4, atol=1e-5)
     assert learned.unsafe_buffer_pointer() == address
+
+
+def check_split(sparse: ModuleType, kernels: Any, devices: Sequence[Any], split: str) -> tuple[list[str], list[str]]:
+    """Compare currents and gradients of sparse.py on several devices with those on one; what their programs exchange.
+
+    The split is one of ``SPLITS``. The collectives of the currents come first, then those of the gradients.
+    """
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, NamedSharding
+
+    network = sparse.init_network(jax.random.key(0), sparse.Size(64, 8, 0.2, 4))
+    spikes = jax.random.bernoulli(jax.random.key(1), 0.2, (4, 64)).astype(jnp.float32)
+    mesh = Mesh(np.array(devices), ("devices",))
+    of_network, of_batch = (NamedSharding(mesh, spec) for spec in sparse.SPLITS[split])
+
+    def currents(weights: jax.Array, targets: jax.Array, spikes: jax.Array) -> jax.Array:
+        result: jax.Array = kernels.currents(spikes, targets, weights, post=64)
+        return result
+
+    def energy(weights: jax.Array, targets: jax.Array, spikes: jax.Array) -> jax.Array:
+        return (currents(weights, targets, spikes) ** 2).sum()
+
+    arguments = network.weights[0], network.targets[0], spikes
+    placed = *(jax.device_put(each, of_network) for each in arguments[:2]), jax.device_put(spikes, of_batch)
+    found = []
+    for function, out in ((currents, of_batch), (jax.grad(energy), of_network)):
+        split_function = jax.jit(function, out_shardings=out)
+        np.testing.assert_allclose(split_function(*placed), function(*arguments), rtol=1e-4, atol=1e-4)
+        found.append(COLLECTIVE.findall(str(split_function.lower(*placed).compile().as_text())))
+    return found[0], found[1]

@@ -93,14 +93,14 @@ def child(act: Callable[[], object], line: int = 0, traced: re.Pattern[str] = _A
             act()
             sys.settrace(None)
             said = f"lines {lines()}"
-        except BaseException:  # noqa: BLE001 - it is said
+        except BaseException:  # noqa: BLE001 - the parent says it
             sys.settrace(None)
             said = traceback.format_exc()[-1500:]
         os.write(into, said.encode())
         os._exit(0)
     os.close(into)
 
-    def said() -> str:
+    def ended() -> str:
         with open(out, "rb") as pipe:
             text = pipe.read().decode()
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -108,7 +108,7 @@ def child(act: Callable[[], object], line: int = 0, traced: re.Pattern[str] = _A
             text if status == 0 else {-signal.SIGKILL: "killed", -signal.SIGALRM: "hung"}.get(status, f"died {status}")
         )
 
-    return said
+    return ended
 
 
 def actions(cache: Cache, rng: random.Random) -> dict[str, Callable[[], object]]:

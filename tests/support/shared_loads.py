@@ -171,7 +171,7 @@ class Worker:
         def read(entry: Entry) -> tuple[str, bool]:
             return entry.output("copy.txt").read_text(encoding="ascii"), entry.built
 
-        key = make_key("test", ("name", f"quick{number}"))
+        key = make_key("test", ("name", f"quick{number}"), ("header", header))
         text, built = use_entry(lambda: session.module_store.get_or_build(key, build), read, session)
         line = text.partition("\n")[0] + "\n"
         is_whole = text == line * _COPIES and line.startswith(f"{number} #define VALUE ")

@@ -85,6 +85,6 @@ def output_problem(name: str) -> str | None:
     path = PurePosixPath(name)
     if not name or "\0" in name or path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
         return "not a plain relative path"
-    if name in RESERVED:
+    if path.parts[0] in RESERVED:
         return "a name the cache keeps for itself"
     return None

@@ -66,7 +66,7 @@ def import_file(arguments: argparse.Namespace) -> Answer:
     if arguments.public_key is not None:
         source = source._replace(keys=arguments.public_key, keys_named_by="--public-key")
     verify = open_verifier(source)
-    heads = [head for head, _ in with_progress([*read_export(arguments.file, verify)], "checking")]
+    heads = [head for head, _ in with_progress(read_export(arguments.file, verify), "checking")]
     for head, data in read_export(arguments.file, verify):
         cache.imported.store(head.digest, data)
     signed = "signed by a key that is trusted" if verify else f"not checked for a signature; {TRUST}"

@@ -50,9 +50,11 @@ def sign(arguments: argparse.Namespace) -> Answer:
             for head, data in read_export(path):
                 file.add(head.digest, resigned(data, signer))
         return _signed(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        temporary.write_bytes(resigned(path.read_bytes(), signer))
+        data = resigned(path.read_bytes(), signer)
+        with temporary.open("xb") as opened:  # through no link, and into no file of somebody else
+            opened.write(data)
         temporary.replace(path)
     except ArchiveError as error:
         raise ArgumentError(f"{path} {error}") from None

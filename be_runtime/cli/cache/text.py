@@ -107,7 +107,7 @@ def stamp(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds")
 
 
-def with_progress(items: Sequence[T], doing: str) -> Iterable[T]:
+def with_progress(items: Iterable[T], doing: str) -> Iterable[T]:
     """Iterate over items, with a bar on standard error if that is a terminal and it takes long."""
     if not sys.stderr.isatty():
         return items

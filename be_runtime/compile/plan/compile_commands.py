@@ -6,7 +6,6 @@ The format is clang's: https://clang.llvm.org/docs/JSONCompilationDatabase.html.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def merge_commands(databases: Iterable[str]) -> str:
     merged: dict[str, object] = {}
     for text in databases:
         for file, entry in _entries(text):
-            if os.path.exists(file):  # noqa: PTH110 - a name with a NUL is no error to it
+            if _exists(file):
                 merged.setdefault(file, entry)
     return json.dumps([merged[file] for file in sorted(merged)], indent=1) + "\n"
 
@@ -49,3 +48,10 @@ def _entries(text: str) -> list[tuple[str, object]]:
         return []
     every = rows if isinstance(rows, list) else []
     return [(row["file"], row) for row in every if isinstance(row, dict) and isinstance(row.get("file"), str)]
+
+
+def _exists(file: str) -> bool:
+    try:
+        return Path(file).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False

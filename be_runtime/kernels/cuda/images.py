@@ -113,7 +113,8 @@ def obtain_kernel(
 
 def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
     """Return the part of a kernel's entry that other machines can use."""
-    contents = make_key(key.kind, ("compilers", ""), *origin.compilers())
+    folders = [*map(str, origin.folders)]  # the options have no paths, and one may lie in another
+    contents = make_key(key.kind, ("compilers", ""), ("folders", folders), *origin.compilers())
     fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
     return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, folders=origin.folders)
 

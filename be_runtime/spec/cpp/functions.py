@@ -31,7 +31,7 @@ _NOT_A_DECLARATION = frozenset(
     ["=", "return", "new", "delete", "typedef", "using", "friend", ".", "->", ",", "operator"]
 )
 _OPEN = frozenset("([{")
-_MOST_BEFORE = 2000
+_MOST_BEFORE = 500
 """Tokens beside a declarator that can belong to its declaration: a header may hold thousands of macro calls."""
 
 

@@ -16,12 +16,11 @@ from be_runtime.spec.cpp.macros import Macros, parse_define, undefined_name
 from be_runtime.spec.cpp.outline import Branch, Outline, outline
 from be_runtime.spec.cpp.places import Places
 from be_runtime.spec.cpp.types import CppTypes
+from be_runtime.spec.cpp.words import split_words
 
 _CALLED = re.compile(r"\b([^\W\d]\w*+)\s*+\(")
 _NOTE = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _CONTINUED = r"\\[ \t]*\r?\n"
-_WORD = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|\([^)]*\)|\S)+")
-"""A word of an annotation, which may have spaces in brackets."""
 # Both patterns begin with a literal, which the engine finds fast.
 _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*)?BE\s*::\s*(?:Tensors?|Span|DType)\b)")
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
@@ -226,10 +225,10 @@ def _end_of_block(code: str, start: int) -> int:
 def _annotation(text: str, start: int, end_of_marker: int, branch: Branch | None) -> Annotation:
     """Parse the words of an annotation's comment."""
     flat = re.sub(_CONTINUED, lambda match: " " * len(match[0]), text)
-    matches = list(_WORD.finditer(flat, end_of_marker))
+    words = list(split_words(flat, end_of_marker))
     return Annotation(
-        words=tuple(match[0] for match in matches),
-        starts=tuple(start + match.start() for match in matches),
+        words=tuple(word for _, word in words),
+        starts=tuple(start + place for place, _ in words),
         start=start,
         end=start + len(text),
         branch=branch,

@@ -31,7 +31,7 @@ def check(device: jax.Device, kernels: Mapping[str, tuple[Callable[[], Any], Cal
     for name, (ours, theirs) in kernels.items():
         with jax.default_device(device):
             agrees = bool(jnp.allclose(jax.jit(ours)(), theirs(), rtol=1e-6, atol=1e-6))
-        print(f"{name:<20} {device.platform:<4} {'agrees with jax.numpy' if agrees else 'DIFFERS'}")
+        print(f"{name:<20} {device.platform} {device.id} {'agrees with jax.numpy' if agrees else 'DIFFERS'}")
         failed += [] if agrees else [name]
     return failed
 
@@ -40,11 +40,11 @@ def main() -> int:
     """Check all kernels that this machine can run."""
     failed = check(jax.devices("cpu")[0], ON_CPU)
     gpus = [device for device in jax.devices() if device.platform == "gpu"]
-    if gpus:
-        failed += check(gpus[0], ON_GPU)
-    else:
+    for gpu in gpus:
+        failed += check(gpu, ON_GPU)
+    if not gpus:
         for name in ON_GPU:
-            print(f"{name:<20} gpu  skipped: it needs a GPU, and there is none")
+            print(f"{name:<20} gpu skipped: it needs a GPU, and there is none")
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""An installer of NVIDIA's own wheels that is killed leaves no half toolchain that resolves; see also `tests/faults`."""
+"""A killed installer of NVIDIA's own wheels leaves no half toolchain that resolves; see also `tests/faults`."""
 
 from __future__ import annotations
 

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import jax
 import pytest
 
 from tests.support.packages import TABLES, run_beside, write_package
-from tests.support.runtime import environment, without_compilers
+from tests.support.runtime import ROOT, environment, without_compilers
 
 pytest.importorskip("numba.cuda")
 
 CALLS = """
 import jax, jax.numpy as jnp, numpy as np, shipped
 ops = shipped.ops
-x = jnp.arange(64.0)
-same = np.testing.assert_array_equal
-same(jax.jit(ops.scale)(x), 2 * np.arange(64))
-same(ops.scale(x, by=3.0), 3 * np.arange(64))
-same(jax.jit(ops.wave)(x), np.arange(64) / 2)
-rows = jnp.arange(192.0).reshape(3, 64)
-same(jax.vmap(ops.scale)(rows), 2 * np.asarray(rows))
-same(jax.jit(jax.vmap(ops.wave))(rows), np.asarray(rows) / 2)
+for device in reversed(jax.devices()):
+    def same(found, expected):
+        assert found.devices() == {device}
+        np.testing.assert_array_equal(found, expected)
+
+    x = jax.device_put(jnp.arange(64.0), device)
+    same(jax.jit(ops.scale)(x), 2 * np.arange(64))
+    same(ops.scale(x, by=3.0), 3 * np.arange(64))
+    same(jax.jit(ops.wave)(x), np.arange(64) / 2)
+    rows = jax.device_put(jnp.arange(192.0).reshape(3, 64), device)
+    same(jax.vmap(ops.scale)(rows), 2 * np.asarray(rows))
+    same(jax.jit(jax.vmap(ops.wave))(rows), np.asarray(rows) / 2)
 try:
     ops.wave(jnp.arange(64))
 except Exception as error:
@@ -57,3 +63,25 @@ def test_kernels_built_without_a_device_run_on_one(tmp_path: Path, only_ptx: boo
         JAX_PLATFORMS="cuda",
     )
     assert "wave was not built for const int32:1, int32:1; it was built for const float32:1, float32:1" in printed
+
+
+def test_the_example_s_kernels_run_on_every_device(tmp_path: Path):
+    """`examples/mykernels` as its wheel has it: built ahead of time, and used without a compiler."""
+    package = tmp_path / "home" / "mykernels"
+    shutil.copytree(
+        ROOT / "examples" / "mykernels" / "mykernels", package, ignore=shutil.ignore_patterns("_kernels", "__pycache__")
+    )
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    run_beside(package, "-m", "be_runtime", "build", "mykernels", "--archs", "8.0,9.0", **hidden)
+    printed = run_beside(
+        package,
+        "-m",
+        "mykernels",
+        BE_JIT="never",
+        BE_CACHE_DIR=str(tmp_path / "unused"),
+        PATH=without_compilers(tmp_path / "bin"),
+        JAX_PLATFORMS="cuda,cpu",
+    )
+    assert "DIFFERS" not in printed
+    devices = len(jax.devices("gpu"))
+    assert printed.count(" gpu ") == 3 * devices, printed

@@ -17,6 +17,9 @@ import sys, numpy as np, jax, be_runtime
 program = be_runtime.load_exported(sys.argv[1])
 x = np.load(sys.argv[2])
 np.save(sys.argv[3], program.call(x))
+for device in reversed(jax.devices()):
+    y = program.call(jax.device_put(x, device))
+    assert y.devices() == {device} and (y == np.load(sys.argv[3])).all(), device
 assert (jax.jit(program.call, donate_argnums=0)(jax.numpy.asarray(x)) == program.call(x)).all()
 print(sorted(name.rpartition(".")[2] for name in be_runtime.list_registered_targets()))
 """

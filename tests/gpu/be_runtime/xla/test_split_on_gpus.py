@@ -1,4 +1,4 @@
-"""Calls over all devices of the machine: modules, raw and Numba kernels, sums of parts, state and scratch, threads."""
+"""Calls over all devices of the machine: modules, raw and Numba kernels, operations, sums of parts, state, scratch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import be_runtime
-from be_runtime import CompiledModule, TransformError
+from be_runtime import CompiledModule, TransformError, XLACustomKernel
+from tests.support.jax_names import make_mesh
 
 DEVICES = len(jax.devices())
 SOURCE = r"""
@@ -24,16 +25,25 @@ SOURCE = r"""
 #include "brainevent/common.h"
 #include "brainevent/state.h"
 
-__global__ void sum_rows(const float* x, float* y, int64_t rows, int64_t n, float by) {
+__global__ void sum_rows(const float* x, float* y, int64_t rows, int64_t n, float by, bool backward = false) {
   const int64_t row = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   float sum = 0;
-  for (int64_t i = 0; row < rows && i < n; ++i) y[row * n + i] = sum += by * x[row * n + i];
+  for (int64_t i = 0; row < rows && i < n; ++i) {
+    const int64_t at = row * n + (backward ? n - 1 - i : i);
+    y[at] = sum += by * x[at];
+  }
 }
 
 // @BE cumsum arg[b n] ret[b n] attr.by:float32=1 stream parallel[b]
 void cumsum(const BE::Tensor x, BE::Tensor y, float by, int64_t stream) {
   sum_rows<<<(x.size(0) + 127) / 128, 128, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), y.data_ptr<float>(),
                                                                    x.size(0), x.size(1), by);
+}
+
+// @BE backsum arg[b n] ret[b n] attr.by:float32=1 stream parallel[b]
+void backsum(const BE::Tensor x, BE::Tensor y, float by, int64_t stream) {
+  sum_rows<<<(x.size(0) + 127) / 128, 128, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), y.data_ptr<float>(),
+                                                                   x.size(0), x.size(1), by, true);
 }
 
 __global__ void sum_columns(const float* x, float* y, int64_t rows, int64_t n) {
@@ -64,64 +74,122 @@ __global__ void twice(const float* x, float* y, int n) {
   for (int i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = 2 * x[blockIdx.x * n + i];
 }"""
 X = np.arange(32 * 24, dtype=np.float32).reshape(32, 24) / 100
-ROWS = P("x", None)
+ROWS, WHOLE = P("x", None), P()
+KINDS = ("automatic", "explicit", "manual")
 
 
 @pytest.fixture(scope="module", name="module")
 def _module() -> CompiledModule:
-    return be_runtime.load_cuda_inline("split_on_gpus", SOURCE)
+    module = be_runtime.load_cuda_inline("split_on_gpus", SOURCE)
+    module.cumsum.deftranspose("backsum")
+    module.backsum.deftranspose("cumsum")
+    return module
 
 
-def on_all(run: Callable[..., Any], kind: Any = AxisType.Auto) -> tuple[np.ndarray, list[str]]:
-    """The result of a function of rows that are split over all devices, and the collectives of its program."""
-    mesh = jax.make_mesh((DEVICES,), ("x",), axis_types=(kind,))
+def on_all(run: Callable[..., Any], kind: str = "automatic", out: P = ROWS) -> tuple[np.ndarray, list[str]]:
+    """The result of a function of rows that are split over all devices, and the collectives of its program.
+
+    In manual meshes, the function gets the rows of one device.
+    """
+    mesh = make_mesh((DEVICES,), "x", kind)
     x = jax.device_put(X, NamedSharding(mesh, ROWS))
-    with jax.set_mesh(mesh) if kind == AxisType.Explicit else contextlib.nullcontext():
+    if kind == "manual":
+        shard: Any = jax.shard_map
+        run = shard(run, mesh=mesh, in_specs=ROWS, out_specs=out)
+    with jax.set_mesh(mesh) if kind == "explicit" else contextlib.nullcontext():
         compiled = jax.jit(run).lower(x).compile()
-        collectives = re.findall(
-            r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(", str(compiled.as_text())
-        )
-        return np.asarray(compiled(x)), collectives
+        text = str(compiled.as_text())
+        result = compiled(x)
+    assert len(result.sharding.device_set) == DEVICES
+    return np.asarray(result), re.findall(
+        r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(", text
+    )
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_parts_are_computed_alone(module: CompiledModule, kind: Any):
-    found, collectives = on_all(module.cumsum, kind)
-    np.testing.assert_allclose(found, np.cumsum(X, axis=1), rtol=1e-5)
+def check_alone(run: Callable[..., Any], kind: str, expected: Any) -> None:
+    """Whether a function is right, and its devices exchange nothing."""
+    found, collectives = on_all(run, kind)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert collectives == []
-    found, collectives = on_all(module.halved, kind)
-    np.testing.assert_array_equal(found, X / 2)
-    assert collectives == []
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_parts_of_a_sum_are_added(module: CompiledModule, kind: Any):
-    found, collectives = on_all(module.total, kind)
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_are_computed_alone(module: CompiledModule, kind: str):
+    check_alone(module.cumsum, kind, np.cumsum(X, axis=1))
+    check_alone(module.halved, kind, X / 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_of_a_sum_are_added(module: CompiledModule, kind: str):
+    def total(x: Any) -> Any:
+        return jax.lax.psum(module.total(x), "x") if kind == "manual" else module.total(x)
+
+    found, collectives = on_all(total, kind, WHOLE)
     np.testing.assert_allclose(found, X.sum(axis=0), rtol=1e-5)
     assert collectives == (["all-reduce"] if DEVICES > 1 else [])
 
 
-def test_transformations_of_split_calls(module: CompiledModule):
-    batch = np.stack([X, 2 * X, 3 * X])
-    found, collectives = on_all(lambda x: jax.vmap(lambda by: module.cumsum(by * x))(jnp.arange(1.0, 4.0)))
-    np.testing.assert_allclose(found, np.cumsum(batch, axis=2), rtol=1e-5)
-    assert collectives == []
-    found, collectives = on_all(lambda x: jax.lax.scan(lambda c, _: (module.halved(c), None), x, None, length=3)[0])
-    np.testing.assert_array_equal(found, X / 8)
-    assert collectives == []
+def loss(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: 0.5 * (function(x) ** 2).sum()
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_a_raw_kernel_s_grid_follows_each_device(kind: Any):
+def by_three(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: jax.vmap(lambda by: function(by * x))(jnp.arange(1.0, 4.0)).sum(0)
+
+
+def two_steps(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: jax.lax.scan(lambda c, _: (function(c), None), x, None, length=2)[0]
+
+
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    "grad": lambda f: jax.grad(loss(f)),
+    "vmap": by_three,
+    "scan": two_steps,
+    "grad of vmap": lambda f: jax.grad(loss(by_three(f))),
+    "grad of scan": lambda f: jax.grad(loss(two_steps(f))),
+    "grad of checkpoint": lambda f: jax.grad(loss(jax.checkpoint(f))),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transformations_of_split_calls(module: CompiledModule, name: str, kind: str):
+    expected = jax.jit(TRANSFORMS[name](lambda x: jnp.cumsum(x, axis=-1)))(X)
+    check_alone(TRANSFORMS[name](module.cumsum), kind, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_and_scratch_memory_in_a_loop(module: CompiledModule, kind: str):
+    check_alone(two_steps(module.halved), kind, X / 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_operation_is_split_as_its_kernel(module: CompiledModule, kind: str):
+    operation, back = XLACustomKernel("cumsum"), XLACustomKernel("backsum")
+    operation.def_kernel("module", "gpu", lambda outs: module.cumsum)
+    back.def_kernel("module", "gpu", lambda outs: module.backsum)
+    operation.def_jvp_rule2(lambda t, x, **parameters: operation(t, **parameters))
+    operation.def_transpose_rule(lambda cotangents, x, outs, **_: back(cotangents[0], outs=outs))
+
+    def call(x: Any) -> Any:
+        return operation(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))
+
+    check_alone(call, kind, np.cumsum(X, axis=1))
+    for name in ("grad", "vmap", "scan"):
+        expected = jax.jit(TRANSFORMS[name](lambda x: jnp.cumsum(x, axis=-1)))(X)
+        check_alone(TRANSFORMS[name](call), kind, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_raw_kernel_s_grid_follows_each_device(kind: str):
     twice = be_runtime.cuda_kernel(
         RAW, "twice", grid="b", block="min(n,32)", signature="arg[b n] ret[b n] attr.n:int32 parallel[b]"
     )
-    found, collectives = on_all(lambda x: twice(x, n=24), kind)
-    np.testing.assert_array_equal(found, 2 * X)
-    assert collectives == []
+    check_alone(lambda x: twice(x, n=24), kind, 2 * X)
 
 
-def test_a_numba_kernel_s_threads_follow_each_device():
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_numba_kernel_s_threads_follow_each_device(kind: str):
     cuda = pytest.importorskip("numba.cuda")
 
     @cuda.jit  # type: ignore[untyped-decorator]
@@ -131,9 +199,7 @@ def test_a_numba_kernel_s_threads_follow_each_device():
             y[i, j] = 2 * x[i, j]
 
     run = be_runtime.numba_cuda_kernel(twice, signature="arg[b n] ret[b n] parallel[b]", launch_dims=("b", "n"))
-    found, collectives = on_all(run)
-    np.testing.assert_array_equal(found, 2 * X)
-    assert collectives == []
+    check_alone(run, kind, 2 * X)
 
 
 @pytest.mark.skipif(DEVICES == 1, reason="needs two devices")
@@ -143,13 +209,8 @@ def test_a_grid_that_python_computes_needs_the_shapes_of_one_device():
     )
     with pytest.raises(TransformError, match="twice has a launch that Python functions compute"):
         on_all(lambda x: twice(x, n=24))
-    found, collectives = on_all(lambda x: twice(x, n=24), AxisType.Explicit)
-    np.testing.assert_array_equal(found, 2 * X)
-    assert collectives == []
-    mesh = jax.make_mesh((DEVICES,), ("x",))
-    shard: Any = jax.shard_map
-    run = shard(lambda x: twice(x, n=24), mesh=mesh, in_specs=ROWS, out_specs=ROWS)
-    np.testing.assert_array_equal(run(jax.device_put(X, NamedSharding(mesh, ROWS))), 2 * X)
+    check_alone(lambda x: twice(x, n=24), "explicit", 2 * X)
+    check_alone(lambda x: twice(x, n=24), "manual", 2 * X)
 
 
 def test_devices_are_called_at_once_from_several_threads(module: CompiledModule):

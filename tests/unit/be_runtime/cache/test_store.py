@@ -216,6 +216,13 @@ def test_explain_compares_with_the_newest_of_the_name(store: Store, build: Calla
     assert store.explain(make_key("module", ("name", "other"))) == ()
 
 
+def test_explain_believes_no_damaged_key(store: Store, build: Callable[[Path], BuildOutput]):
+    entry = store.get_or_build(make_key("module", ("name", "add"), ("flags", ("-O1",))), build)
+    path = entry.path / "key.json"
+    path.write_text(path.read_text().replace("-O1", "-O0"))
+    assert store.explain(make_key("module", ("name", "add"), ("flags", ("-O3",)))) == ()
+
+
 def test_long_unused_entries_are_marked_as_used(store: Store, key: CacheKey, build: Callable[[Path], BuildOutput]):
     entry = store.get_or_build(key, build)
     os.utime(entry.path / "manifest.json", (1e9, 1e9))

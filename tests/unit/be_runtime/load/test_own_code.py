@@ -103,3 +103,11 @@ def test_what_is_kept_is_of_no_use_when_damaged(tmp_path: Path):
     for text in ("", "[]", "{}", '{"seen": 1, "digest": 2}', "\0"):
         memo.write_text(text)
         assert digest(SITE, memo) == true
+
+
+def test_a_damaged_memo_is_written_again(site: Path, tmp_path: Path):
+    memo = tmp_path / "memo.json"
+    true = digest(site, memo, later_s=10)
+    memo.write_text("[" * 100_000)
+    assert digest(site, memo, later_s=10) == true
+    assert memo.read_text() != "[" * 100_000

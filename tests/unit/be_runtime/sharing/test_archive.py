@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 import zlib
 from typing import Any
 
@@ -108,6 +109,14 @@ def test_a_head_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch):
     text = zlib.compress(b" " * (1 << 20) + b"{}")
     with pytest.raises(ArchiveError, match="head can't be read"):
         unpack(MAGIC + bytes(64) + len(text).to_bytes(8, "little") + text)
+
+
+def test_a_head_of_many_small_parts_is_refused_soon():
+    text = zlib.compress(b'{"outputs":[[]' + b",[]" * (1 << 24) + b"]}")
+    began = time.process_time()
+    with pytest.raises(ArchiveError, match="head can't be read"):
+        unpack(MAGIC + bytes(64) + len(text).to_bytes(8, "little") + text)
+    assert time.process_time() - began < 5, "12 s without a limit"
 
 
 def test_another_format_is_told_from_another_file():

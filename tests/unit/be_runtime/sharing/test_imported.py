@@ -130,6 +130,14 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path, key: CacheKey):
         pass
 
 
+def test_a_file_is_written_through_no_link(tmp_path: Path, key: CacheKey):
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "kernels.be.partial").symlink_to("mine")
+    with ExportWriter(tmp_path / "kernels.be") as file:
+        file.add(key.digest, archive(key))
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
 def test_imported_archives_are_for_the_user_alone(tmp_path: Path, wanted: WantedEntry):
     place = Imported(tmp_path / "cache")
     assert not place.is_there
@@ -165,6 +173,12 @@ def test_what_others_could_have_written_is_not_there(tmp_path: Path, wanted: Wan
     (tmp_path / "cache").chmod(0o777)
     with pytest.raises(CacheError):
         Imported(tmp_path / "cache")
+
+
+def test_an_archive_that_lost_its_content_is_a_miss(tmp_path: Path, wanted: WantedEntry):
+    place = Imported(tmp_path / "cache")
+    place.store(wanted.key.digest, b"")
+    assert place.fetch(wanted) is None, "b'' is how a job says that the entry has come"
 
 
 def test_an_archive_that_cant_be_written_is_an_error_of_the_cache(tmp_path: Path, wanted: WantedEntry):

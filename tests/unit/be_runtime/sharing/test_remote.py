@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,18 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     place.offer(WANTED, b"archive")
     link.finish(5)
     assert carrier.files, "reading and writing count apart"
+
+
+@pytest.mark.parametrize("shown", ["KEYID:S%2Fecret@bucket", "KEYID:S/ecret@bucket", "wrong: S/ecret"])
+def test_credentials_are_in_no_message_of_a_plug_in(shown: str):
+    said: list[str] = []
+    carrier = Memory()
+    carrier.error = RuntimeError(f'Invalid bucket name "{shown}"')
+    link = Link(carrier, Health(), Health(), set(), [])
+    source = RemoteSource("s3://KEYID:S%2Fecret@bucket/kernels", "test")
+    RemoteCache(source, link, said.append, writes=False, timeout_s=5).fetch(WANTED)
+    assert said
+    assert not [text for text in said if "ecret" in text]
 
 
 def test_an_upload_keeps_nobody_waiting():
@@ -257,6 +271,7 @@ def test_the_users_file_has_to_mean_something(text: str):
     assert caught.value.hints
 
 
+@pytest.mark.filterwarnings(r"ignore:.*fork\(\)")  # JAX's, and Python's
 def test_a_fork_forgets_uploads_that_it_does_not_make():
     over = threading.Event()
 
@@ -272,3 +287,15 @@ def test_a_fork_forgets_uploads_that_it_does_not_make():
         os._exit(0 if place.fetch(WANTED) is None else 1)
     assert os.waitpid(child, 0)[1] == 0
     over.set()
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [("fsspec", "fsspec_cache", "s3"), ("cryptography.exceptions", "signing", "signing")],
+)
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: str, module: str, extra: str):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"be_runtime.sharing.{module}", raising=False)
+    with pytest.raises(ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
+        import_module(f"be_runtime.sharing.{module}")
+    assert caught.value.hints == (f"pip install 'brainevent-toolchain[{extra}]'",)

@@ -74,9 +74,35 @@ def test_folders_that_all_machines_have_get_no_name():
 
 
 def test_headers_are_named_by_their_place():
-    roots = key_roots(make_key("kernel"), (), [Path("/home/ada/h"), Path("/home/ada/h/in")])
-    assert roots.name("/home/ada/h/in/a.h") == "<include 1>/a.h"
+    roots = key_roots(make_key("kernel"), (), [Path("/home/ada/h"), Path("/home/ada/g")])
+    assert roots.name("/home/ada/g/a.h") == "<include 1>/a.h"
     assert roots.name("/home/ada/hh/a.h") == "/home/ada/hh/a.h"
+
+
+@pytest.mark.parametrize(
+    ("around", "name"),
+    [
+        (("include_paths", ["/home/ada/p"]), "<include 0>/in"),
+        (("sources", ["k", "/home/ada/p/k.cc", "k.cc", ""]), "<source 0>/in"),
+        (("cflags", ["-I", "/home/ada/p/"]), "/home/ada/p/in"),
+        (("cflags", ["-isystem/home/ada/p"]), "/home/ada/p/in"),
+        (("toolchain", ["env.CPATH", "/opt/x:/home/ada/p"]), "/home/ada/p/in"),
+        (("toolchain", ["cxx.path", "/home/ada/p/bin/g++"]), "<compiler>/in"),
+    ],
+)
+def test_a_folder_in_another_that_is_searched_has_no_name_of_its_own(around: tuple[str, list[str]], name: str):
+    # "in/a.h" and "a.h" are one file here, and may be two where the folders lie apart
+    assert key_roots(make_key("kernel", around), (), [Path("/home/ada/p/in")]).name("/home/ada/p/in") == name
+
+
+def test_a_folder_that_compilers_search_unasked_has_no_name():
+    roots = key_roots(make_key("kernel"), (), [Path("/usr/include/eigen3"), Path("/usr/share/h")])
+    assert roots.folders == (("/usr/share/h", "<include 1>"),)
+
+
+def test_a_package_with_sources_has_a_name_of_its_own():
+    roots = key_roots(make_key("module", ("sources", ["k", "/env/site/pkg/k.cc", "k.cc", ""])), [("/env", "<python>")])
+    assert roots.name("/env/site/pkg/k.cc") == "<source 0>/k.cc"
 
 
 def test_a_folder_is_found_in_compiled_code():

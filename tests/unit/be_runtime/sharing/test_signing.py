@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import stat
 from pathlib import Path
 
@@ -91,3 +92,15 @@ def test_an_archive_is_signed_afterwards(keys: tuple[Path, str], tmp_path: Path)
         with pytest.raises(ArgumentError):
             cache_keys.sign(argparse.Namespace(file=path, key=private))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "key"]
+
+
+@pytest.mark.parametrize(("mode", "uid"), [(0o666, 0), (0o644, 4242)])
+def test_a_file_of_keys_that_others_may_write_is_refused(tmp_path: Path, mode: int, uid: int):
+    path = tmp_path / "keys"
+    path.write_text(signing.make_keys()[1])
+    path.chmod(mode)
+    if uid and os.geteuid():
+        pytest.skip("only root gives files away")
+    os.chown(path, uid or -1, -1)
+    with pytest.raises(ArgumentError, match=r"(another|other) user"):
+        signing.read_verifier(str(path), "BE_REMOTE_CACHE_PUBLIC_KEY")

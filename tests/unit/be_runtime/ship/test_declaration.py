@@ -40,6 +40,8 @@ def test_a_folder_with_cuda_files_is_a_cuda_module():
     ("text", "message"),
     [
         ("modules = ", "p/kernels.toml is not TOML"),
+        (f"modules = {'[' * 5000}", "p/kernels.toml is not TOML"),
+        (f"modules = {'9' * 5000}", "p/kernels.toml is not TOML"),
         ("", "declares no kernels"),
         ("[module.a]\nsources = 'a.cc'", "'module' is unknown"),
         ("modules = 3", "modules must hold tables"),

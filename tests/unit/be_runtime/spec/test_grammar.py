@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,3 +153,18 @@ def test_errors_name_function_and_token(tokens: str, part: str, hint: str) -> No
     assert caught.value.message.startswith("my_op: ")
     assert part in caught.value.message
     assert hint in "\n".join(caught.value.hints)
+
+
+@pytest.mark.parametrize("text", ["1or 2", "0x1for", "2if n else 3", "'\\d'", "1.real"])
+def test_arithmetic_of_which_python_would_warn_is_refused_in_silence(text: str) -> None:
+    with (
+        warnings.catch_warnings(record=True, action="always") as said,
+        pytest.raises(SpecError, match="is not an axis"),
+    ):
+        parse_spec(["arg[n]", f"ret[({text})]"])
+    assert said == []
+
+
+def test_a_token_of_any_length_is_no_work() -> None:
+    with pytest.raises(SpecError, match="a token has more than 10000 characters: 'arg"):
+        parse_spec([f"arg[{'(' * 30_000}{'(b)' * 10_000}]", "ret"])

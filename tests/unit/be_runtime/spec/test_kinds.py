@@ -221,3 +221,8 @@ def test_a_macro_that_is_not_defined_needs_a_type_for_numbers_alone(spec: Spec) 
 def test_a_default_may_stand_in_the_prototype(spec: Spec) -> None:
     text = "void f(BE::Tensor y, int n = 3);\nvoid f(BE::Tensor y, int n) {}"
     assert spec.tokens(text, ["f"]) == "ret attr.n:int32=3"
+
+
+def test_a_number_of_thousands_of_digits_is_no_default(spec: Spec) -> None:
+    """Python converts no such text."""
+    assert spec.params(f"BE::Tensor y, int n = {'9' * 5000}") == "ret attr.n:int32"

@@ -151,6 +151,7 @@ def test_an_unqualified_tensor_needs_using(spec: Spec, before: str) -> None:
             "std::map<int, float> x",
         ),
         ("BE::Tensor y, MyType x", "'MyType', which has no mapping", "MyType x"),
+        ("BE::Tensor y, BE::Span<const int", "'BE::Span<const int', which has no mapping", "BE::Span<const int"),
         ("BE::Tensor y, auto x", "'auto', which has no mapping", "auto x"),
         ("BE::Tensor y, decltype(1) x", "has no mapping", "decltype(1) x"),
         ("BE::Tensor y, cuFloatComplex x", "'cuFloatComplex', which has no mapping", "cuFloatComplex x"),

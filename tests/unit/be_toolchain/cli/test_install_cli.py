@@ -166,7 +166,8 @@ def test_a_report_without_hashes_is_refused():
     text = report_of(VERSIONS).replace("sha256", "md5")
     with pytest.raises(InstallError, match="no SHA-256"):
         parse_pip_report(text, MemorySystem())
-    for broken in ("", "{}", '{"install": [{}]}'):
+    wrong = '{"install": [{"metadata": {"name": "a", "version": "1"}, "download_info": 3}]}'
+    for broken in ("", "{}", '{"install": [{}]}', wrong, "[" * 100_000):
         with pytest.raises(InstallError, match="report can't be read"):
             parse_pip_report(broken, MemorySystem())
 

@@ -100,7 +100,7 @@ def test_host_limits(text: str, limits: HostLimits):
     assert versions.parse_host_limits(text) == limits
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"cuda": 1, "x": {"version": 2}}'])
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"cuda": 1, "x": {"version": 2}}'])
 def test_a_version_json_without_versions(text: str):
     assert versions.parse_version_json(text) == {}
 
@@ -109,3 +109,12 @@ def test_packages():
     assert versions.parse_conda_meta(("cuda-crt-dev_linux-64-13.0.88-ha770c72_0.json", "history")) == {
         "cuda-crt-dev_linux-64": "13.0.88"
     }
+
+
+@pytest.mark.parametrize("define", ["#define CUDART_VERSION ", "#define CCCL_VERSION ", "#if __GNUC__ > "])
+def test_a_number_that_no_release_has_is_none(define: str):
+    """Python converts no text of 4300 digits to a number."""
+    text = define + "9" * 5000
+    assert (versions.parse_cudart_version(text), versions.parse_cccl_version(text)) == ("", "")
+    assert versions.parse_host_limits(text).gcc_max is None
+    assert versions.version_key("9" * 5000)

@@ -45,7 +45,18 @@ def test_every_key_is_read_and_relative_paths_start_at_the_file():
 
 
 @pytest.mark.parametrize(
-    "text", ["nvcc = 1", "prefer = [1]", "prefer = 2", "cuda-home = []", "colour = 1", "nvcc =", "remote-cache = 1"]
+    "text",
+    [
+        "nvcc = 1",
+        "prefer = [1]",
+        "prefer = 2",
+        "cuda-home = []",
+        "colour = 1",
+        "nvcc =",
+        "remote-cache = 1",
+        f"nvcc = {'[' * 5000}",
+        f"nvcc = {'9' * 5000}",
+    ],
 )
 def test_what_means_nothing_is_refused_with_the_file(text: str):
     with pytest.raises(PreferenceError, match=r"/project/be-toolchain\.toml") as caught:

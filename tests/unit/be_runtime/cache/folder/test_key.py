@@ -111,7 +111,16 @@ def test_a_label_given_twice_is_refused():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"kind": "k", "fields": [{}]}', '{"kind": 1, "fields": []}', '{"kind":"k","fields":[1]}']
+    "text",
+    [
+        "[" * 100_000,
+        "",
+        "[]",
+        "{}",
+        '{"kind": "k", "fields": [{}]}',
+        '{"kind": 1, "fields": []}',
+        '{"kind":"k","fields":[1]}',
+    ],
 )
 def test_damaged_json_is_refused(text: str):
     with pytest.raises(ValueError):

@@ -133,13 +133,33 @@ def test_rounds_begin_a_day_apart(filled: Store):
     assert filled.prune(max_age_days=90, now_s=now_s), "the clock was set back"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sizes": 3}', '{"sizes": {"x": 1}}', "\0", '{"a": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"sizes": 3}', '{"sizes": {"x": 1}}', "\0", '{"a": 1}', "[" * 100_000),
+        '{"used_before_s": Infinity, "sizes": {"1": Infinity}}',
+    ],
+)
 def test_a_damaged_note_begins_a_round(filled: Store, text: str):
     _used(filled, _key("add"), time.time() - 100 * DAY_S)
     (filled.root / "kernels-v1" / "pruning.json").write_text(text)
     filled.prune(max_age_days=90)
     filled.prune(max_age_days=90)
     assert len(_names(filled)) == 4
+
+
+def test_what_killed_writers_left_goes_when_it_is_old(filled: Store):
+    """Files that had not got their names yet, of a round's progress and of a refreshed manifest."""
+    base = filled.root / "kernels-v1"
+    entry = next(base.glob("*/*/*/manifest.json")).parent
+    old = [base / "pruning.json.0123abcd", entry / "manifest.json.0123abcd"]
+    kept = [base / "pruning.json.4567abcd", entry / "notes.json.0123abcd"]
+    for path in (*old, *kept):
+        path.write_text("half of it")
+    for path in (*old, kept[1]):
+        os.utime(path, (time.time() - 7200,) * 2)
+    assert filled.prune()
+    assert [path.exists() for path in (*old, *kept)] == [False, False, True, True]
 
 
 NAME = "0123456789abcdef.cafecafe.4242.01234567"

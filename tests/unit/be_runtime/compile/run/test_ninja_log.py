@@ -12,3 +12,4 @@ def test_the_last_line_of_an_output_counts():
 
 def test_a_damaged_line_is_passed_over():
     assert parse_ninja_log("0\t1\nzero\t1\t2\tx\tf\n\n3\t4\t5\ty\tf\textra\n") == {}
+    assert parse_ninja_log(f"0\t{'9' * 5000}\t5\ty\tf\n") == {}

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.interpreters import ad
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from be_runtime import XLACustomKernel
-from tests.support.jax_names import shard_map
+from tests.support.jax_names import make_mesh, set_mesh, shard_map
 
 Function = Callable[..., Any]
 X = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0], [2.0, 0.25, -2.0], [1.5, 3.0, 0.1]])
@@ -143,6 +143,22 @@ def test_within_shard_map():
     close(tuple(run(X, Y)), plain(X, Y))
     with pytest.raises(ValueError, match="replicat"):
         jax.jit(shard_map(operation, mesh=mesh, in_specs=spec, out_specs=PartitionSpec()))(X, Y)
+
+
+IN_EXPLICIT_MESHES = ("nothing", "grad", "jvp", "linearize", "vmap along 1", "vmap of grad", "checkpoint")
+
+
+@pytest.mark.parametrize("name", IN_EXPLICIT_MESHES)
+def test_results_are_split_as_those_of_the_kernel(name: str):
+    """By their types, where a mesh has explicit axes, so that derivatives and loops have the types of their inputs."""
+    mesh = make_mesh((2,), "d", "explicit")
+    x, y = (jax.device_put(each, NamedSharding(mesh, PartitionSpec("d", None))) for each in (X, Y))
+    with set_mesh(mesh):
+        found, expected = (jax.jit(TRANSFORMS[name](each))(x, y) for each in (OPERATIONS["mappable"], plain))
+    close(found, expected)
+    specs = [each.sharding.spec for each in jax.tree.leaves(found)]
+    assert specs == [each.sharding.spec for each in jax.tree.leaves(expected)]
+    assert any("d" in spec for spec in specs)
 
 
 def test_without_jit_at_all():

@@ -24,8 +24,8 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     Parameters
     ----------
     paths : iterable of str
-        Absolute paths. One that ends with ``/.`` is a folder that existed, and so is one that could not be used. A
-        dangling link does not exist.
+        Absolute paths. One that ends with ``/.`` is a folder that existed, and so is one that could not be used; if
+        it is gone, it is a path as others. A dangling link does not exist.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
     names: dict[str, list[str]] = {}
     present: list[str] = []
     rest = list(dict.fromkeys(paths))
-    known = set(rest)
+    known, gone = set(rest), set[str]()
     while rest:
         path = rest.pop()
         parent = os.path.dirname(path)
@@ -46,27 +46,24 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
         if path.endswith("/."):
             if folder == parent:
                 names.setdefault(folder, [])
-            elif _is_there(parent):
-                present.append(parent)
-            continue
+                continue
+            path = parent  # a file may take the name of a folder that is gone
+            gone.add(path)
         # Below the folder there is nothing except perhaps a dangling link: a file may appear at its target.
-        first = path if folder == parent else path[: path.find("/", len(folder.rstrip("/")) + 1)]
+        first = path if folder == os.path.dirname(path) else path[: path.find("/", len(folder.rstrip("/")) + 1)]
         if first not in links:
             links[first] = _is_link(first)
-        if links[first] is None:
-            is_there = False
-        else:
-            is_there = _is_there(path)
-            if links[first] and not is_there:
-                real = os.path.realpath(first) + path[len(first) :]
-                rest += () if real in known else (real,)
-                known.add(real)
-        if is_there and os.path.isdir(path):
-            rest.append(f"{path}/.")
-        elif is_there:
-            present.append(path)
-        else:
+        is_there = links[first] is not None and _is_there(path)
+        if links[first] and not is_there:
+            real = os.path.realpath(first) + path[len(first) :]
+            rest += () if real in known else (real,)
+            known.add(real)
+        if not is_there:
             names.setdefault(folder, []).append(path[len(folder.rstrip("/")) + 1 :])
+        elif os.path.isdir(path) and path not in gone:
+            rest.append(f"{path}/.")
+        else:
+            present.append(path)
     rows = (_row(folder, stamps[folder], tuple(sorted(found))) for folder, found in sorted(names.items()))
     return tuple(rows), tuple(present)
 

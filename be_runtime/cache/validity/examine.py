@@ -54,12 +54,12 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
         inputs.append(current)
     count = len(manifest.dependencies.paths)
     appeared = new_file(manifest.absent, newest_ns=0)
-    if appeared:
-        return Verdict(problem=f"{appeared} is new, and a build would find it")
     try:
-        absent, _ = group_absent(absent_paths(manifest.absent))
+        absent, since = group_absent(absent_paths(manifest.absent))
     except OSError as error:
         return Verdict(problem=f"{error.filename} can't be looked at: {error.strerror}")
+    if appeared or since:
+        return Verdict(problem=f"{appeared or since[0]} is new, and a build would find it")
     refreshed = manifest._replace(
         recorded_ns=recorded_ns,
         outputs=Files.of(outputs),

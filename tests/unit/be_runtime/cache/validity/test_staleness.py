@@ -144,6 +144,26 @@ def test_a_new_header_that_comes_first_rebuilds(store: Store, key: CacheKey, hea
     assert f"{first / 'x.h'} is new" in store.get_or_build(key, build).reason
 
 
+def test_a_file_in_the_place_of_a_folder_that_was_gone_meanwhile_rebuilds(
+    store: Store, key: CacheKey, header: Path, tmp_path: Path
+):
+    """A compiler passes over a folder called x.h. A load while it is gone writes the manifest anew."""
+    folder = tmp_path / "first" / "x.h"
+    folder.mkdir(parents=True)
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").write_bytes(b"x")
+        return BuildOutput(outputs=("m.so",), dependencies=(header,), absent=(folder,))
+
+    store.get_or_build(key, build)
+    shutil.rmtree(folder.parent)
+    header.touch()
+    assert store.get(key) is not None
+    folder.parent.mkdir()
+    folder.write_text("shadow")
+    assert store.get(key) is None
+
+
 def test_shadowing_paths_skip_what_exists_and_what_is_elsewhere(tmp_path: Path):
     folders = [tmp_path / name for name in ("a", "b", "c")]
     for folder in folders:

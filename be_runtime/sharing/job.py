@@ -235,9 +235,11 @@ class Job:
             lines = CacheKey.from_json(str(theirs.get("key"))).explain(key)
             differs = "".join(f"\n  {line}" for line in lines if not line.startswith("archs: "))
             if differs:
+                other, here = _process(theirs), f"process {store.process}"
                 self._say(
-                    f"{wanted.name}: process {store.process} asks for another kernel of this name than "
-                    f"{_process(theirs)}, so both are built:{differs}"
+                    f"{wanted.name}: {here} asks for another kernel of this name than {other}, so both are built; "
+                    f"the difference, from {other} to {here} (this one):{differs}\n"
+                    "make sources and options the same on all hosts, or give the kernels different names"
                 )
 
     def _elect(self, store: JobStore, wanted: WantedEntry) -> bytes | None:
@@ -246,8 +248,13 @@ class Job:
         generation = _Generation(store, wanted.key.digest, 0)
         while time.monotonic() < deadline:
             if generation.claim():
-                if generation.number:  # whoever asks later need not find out that the builder before is dead
-                    store.put(generation._replace(number=generation.number - 1).at("done"), b'{"dead": true}')
+                if generation.number:
+                    before = generation._replace(number=generation.number - 1)
+                    self._say(
+                        f"{wanted.name}: {before.builder()} of the job has stopped building it, so process "
+                        f"{store.process} builds it now"
+                    )
+                    store.put(before.at("done"), b'{"dead": true}')  # whoever asks later need not find that out
                 self._begin(generation, deadline)
                 return None
             if self._waited_in_vain(generation, wanted, deadline):

@@ -28,6 +28,11 @@ _DEBUG_FLAG = re.compile(r"-g(gdb|dwarf)?[-\d]*|-G|-lineinfo|--device-debug|--ge
 _OWN_PATH = re.compile(r"(?:^--?[A-Za-z]+|(?<![\w>.]))/(?!usr/|lib|bin/|sbin/|etc/|opt/)[\w.+-]+/")
 """A path that is not below a folder that all machines have."""
 
+_NAMING_FLAG = re.compile(
+    r"'?-ffile-prefix-map=/.*=<(?:python|site|toolkit|compiler|(?:include|source) \d+)>'?", re.DOTALL
+)
+"""A flag of `naming_flags`, of any machine."""
+
 _AUTHORS = ("sources", "source", "expression")
 """Labels of an author's texts."""
 
@@ -134,8 +139,8 @@ def movable_key(key: CacheKey, roots: Roots) -> CacheKey:
     own = naming_flags(roots, is_cuda=key.texts("language") == ("cuda",))
 
     def named(label: str, texts: tuple[str, ...]) -> Sequence[str]:
-        if label == "cflags" and texts[: len(own)] == own:
-            texts = texts[len(own) :]
+        if label == "cflags":
+            texts = texts[len(own) if own and texts[: len(own)] == own else _count_naming(texts) :]
         if label == "toolchain":  # a component is its version and its path
             parts = (text.partition(" ") if text[:1].isdigit() else ("", "", text) for text in texts)
             return [f"{version}{space}{roots.name(path)}" for version, space, path in parts]
@@ -151,6 +156,17 @@ def naming_flags(roots: Roots, *, is_cuda: bool) -> tuple[str, ...]:
     """
     flags = [f"-ffile-prefix-map={folder}={name}" for folder, name in sorted(roots.folders)]
     return tuple(part for flag in flags for part in ("-Xcompiler", shlex.quote(flag))) if is_cuda else tuple(flags)
+
+
+def _count_naming(flags: Sequence[str]) -> int:
+    """Count the first flags that `naming_flags` gave, in whichever environment: an author's flags come after them."""
+    step = 2 if flags[:1] == ("-Xcompiler",) else 1
+    count = 0
+    while _NAMING_FLAG.fullmatch("".join(flags[count + step - 1 : count + step])) and (
+        step == 1 or flags[count] == "-Xcompiler"
+    ):
+        count += step
+    return count
 
 
 def unnamed_paths(key: CacheKey) -> tuple[str, ...]:

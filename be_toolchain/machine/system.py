@@ -89,6 +89,8 @@ class FolderFacts(NamedTuple):
         there, see `folder_trust`; empty otherwise.
     own_part : Path or None
         The user's own folder in a folder for all users, such as one of mode 1777; None elsewhere.
+    readable : bool
+        Whether this user can list what is there.
     """
 
     path: Path
@@ -98,6 +100,7 @@ class FolderFacts(NamedTuple):
     free_bytes: int | None = None
     obstacle: str = ""
     own_part: Path | None = None
+    readable: bool = True
 
 
 class System(ABC):
@@ -302,7 +305,8 @@ class LocalSystem(System):
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
         obstacle, own = judge_folder_at(path, standing)
-        facts = FolderFacts(path=path, standing=standing, writable=writable, obstacle=obstacle, own_part=own)
+        readable = os.access(standing, os.R_OK | os.X_OK if standing == path else os.X_OK)
+        facts = FolderFacts(path, standing, writable=writable, readable=readable, obstacle=obstacle, own_part=own)
         try:
             mounted = os.statvfs(standing)
         except OSError:

@@ -172,9 +172,13 @@ def _surrounding_findings(
 
 def _cache_finding(around: Surroundings) -> Finding:
     """Report what is in the cache."""
+    folder = around.cache.own_part or around.cache.path
+    if not around.cache.readable:
+        step = "set BE_CACHE_DIR to a folder of your own: a cache is one user's"
+        return Finding(status="warn", subject="cache", message=f"{folder} can't be read by this user", next_step=step)
     count, size, limit_mib = around.cached
     counted = f"{count} {'entry' if count == 1 else 'entries'}, {size / 2**20:.1f} of at most {limit_mib} MiB"
-    return Finding(status="ok", subject="cache", message=f"{around.cache.own_part or around.cache.path}, {counted}")
+    return Finding(status="ok", subject="cache", message=f"{folder}, {counted}")
 
 
 def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Finding]:

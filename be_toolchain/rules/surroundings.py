@@ -72,6 +72,8 @@ def probe_surroundings(system: System) -> Surroundings:
     """Examine installed distributions by the names of their records, and folders; nothing is imported."""
     cache_variable, named = find_cache(system.environ)
     cache = system.folder_facts(named)
+    kernels = system.folder_facts((cache.own_part or cache.path) / KERNELS)
+    cache = cache._replace(readable=cache.readable and kernels.readable)
     installed: dict[str, str] = {}
     for folder in system.site_dirs:
         for name, version in parse_dist_infos(system.list_dir(folder)).items():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from posixpath import commonprefix
 
 _FORMAT = b"be-cache-key-1"
 _TEXT, _BYTES, _ITEMS = b"s", b"b", b"l"
-_LONGEST_SHOWN = 80
+_LONGEST_SHOWN, _LONGEST_ITEM, _LONGEST_LINE = 80, 100, 300
 
 
 class CacheKey:
@@ -96,7 +97,7 @@ class CacheKey:
                 lines.append(f"{label}: added {_shown(there[label])}")
             elif here[label] != there[label]:
                 lines.append(f"{label}: {_changed(here[label], there[label])}")
-        return tuple(lines)
+        return tuple(_cut(line, _LONGEST_LINE) for line in lines)
 
     def to_json(self) -> str:
         """Return the whole key as JSON, with text left readable; `from_json` is its inverse."""
@@ -218,7 +219,7 @@ def _changed(old: bytes, new: bytes) -> str:
     """Describe the difference between two values of one field."""
     here, there = _decode(old), _decode(new)
     if isinstance(here, tuple) and isinstance(there, tuple):
-        return _changed_items(here, there) or f"{_shown(old)} -> {_shown(new)}"
+        return _changed_texts(here, there) or _changed_items(here, there) or f"{_shown(old)} -> {_shown(new)}"
     if isinstance(here, str) and isinstance(there, str) and ("\n" in here or "\n" in there):
         return _changed_line(here, there)
     return f"{_shown(old)} -> {_shown(new)}"
@@ -226,9 +227,24 @@ def _changed(old: bytes, new: bytes) -> str:
 
 def _changed_items(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     """List the items that only one of the lists holds; empty if only their order or number differs."""
-    gone = [f"removed {item!r}" for item in old if item not in new]
-    come = [f"added {item!r}" for item in new if item not in old]
+    gone = [f"removed {_cut(repr(item), _LONGEST_ITEM)}" for item in old if item not in new]
+    come = [f"added {_cut(repr(item), _LONGEST_ITEM)}" for item in new if item not in old]
     return "; ".join(gone + come)
+
+
+def _changed_texts(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    """Compare lists such as the names and texts of files item by item; empty if that is not what they are."""
+    at_differences = [at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]]
+    if len(old) != len(new) or not any("\n" in old[at] + new[at] for at in at_differences):
+        return ""
+    parts = []
+    for at in at_differences:
+        if "\n" in old[at] + new[at]:
+            file = next((text for text in reversed(new[:at]) if text and "\n" not in text), "")
+            parts.append(f"{file}: {_changed_line(old[at], new[at])}" if file else _changed_line(old[at], new[at]))
+        else:
+            parts.append(" -> ".join(_cut(repr(items[at]), _LONGEST_ITEM) for items in (old, new)))
+    return "; ".join(parts)
 
 
 def _changed_line(old: str, new: str) -> str:
@@ -237,5 +253,15 @@ def _changed_line(old: str, new: str) -> str:
     at = next((i for i, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None)
     if at is None:
         at = min(len(here), len(there))
-    lines = (repr(text[at].strip()) if at < len(text) else "its end" for text in (here, there))
+    shown = [text[at].strip() if at < len(text) else None for text in (here, there)]
+    start = max(len(commonprefix([line or "" for line in shown])) - _LONGEST_SHOWN // 2, 0)
+    lines = ("its end" if line is None else _cut(repr(line), _LONGEST_ITEM, start) for line in shown)
     return f"line {at + 1}: " + " -> ".join(lines)
+
+
+def _cut(text: str, most: int, start: int = 0) -> str:
+    """Shorten a text to `most` characters; one that is too long may be shown from `start` on."""
+    if len(text) <= most:
+        return text
+    text = f"…{text[start:]}" if start else text
+    return text if len(text) <= most else f"{text[: most - 1]}…"

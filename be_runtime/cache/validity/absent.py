@@ -83,8 +83,8 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
     for folder, mtime_ns, ctime_ns, inode, names in rows:
         try:
             now = os.stat(folder)
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            now = None
+        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
+            now = None  # in another user's folder, this user's compilers find nothing either
         except OSError as error:  # a circle of links, say: a compiler stops there
             if inode or error.errno in PASSING:
                 return folder

@@ -15,7 +15,7 @@ from be_toolchain.machine.folder_trust import is_trusted_owner
 _USE_RESOLUTION_S = 24 * 3600.0
 _LARGEST_MANIFEST = 1 << 26
 
-NOT_CACHED = "it is not in the cache"
+NOT_CACHED = "it was not in the cache"
 
 
 class Lookup(NamedTuple):

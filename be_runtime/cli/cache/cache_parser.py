@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+_NAME_OR_DIGEST = "a name, or the first 4 or more digits of a digest that list shows"
+
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
 
@@ -28,7 +30,7 @@ def _add_looks(commands: _Commands) -> None:
     listed.add_argument("name", nargs="?", metavar="NAME", help="those of this name only")
     _add_all(listed, "list parts of builds and of the toolchain too")
     show = _add(commands, "show", "tell all about one entry", "Show what an entry was made of, when, where and why.")
-    show.add_argument("name", metavar="NAME", help="a name, or the beginning of a digest that list shows")
+    show.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     show.add_argument("--files", action="store_true", help="list every file that it was made from")
     why = _add(
         commands,
@@ -36,7 +38,7 @@ def _add_looks(commands: _Commands) -> None:
         "tell why something was built the last time",
         "Say why a module or kernel was built the last time it was, and whether the next load builds again.",
     )
-    why.add_argument("name", metavar="NAME", help="the name of a module or kernel")
+    why.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     _add(commands, "path", "print the cache's folder", "Print the cache's folder.")
     _add(commands, "stats", "count entries and bytes", "Count entries by kind and by last use, and their bytes.")
 

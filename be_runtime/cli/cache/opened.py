@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from string import hexdigits
 from typing import NamedTuple
 
 from be_runtime.cache import CacheKey, Store
@@ -101,7 +102,9 @@ class OpenCache(NamedTuple):
     def _refuse(self, name: str, entries: Sequence[EntryInfo]) -> list[EntryInfo]:
         """Raise the error for a name that no entry has."""
         near = get_close_matches(name, sorted({info.name for info in entries if info.name}), n=3)
-        hints = (f"did you mean {', '.join(near)}?",) if near else ()
+        hints = [f"did you mean {', '.join(near)}?"] if near else []
+        if 0 < len(name) < _FEWEST_DIGITS and not set(name.lower()) - set(hexdigits):
+            hints.append(f"for the beginning of a digest, write at least {_FEWEST_DIGITS} digits")
         shown = ("python -m be_runtime cache list --all shows what there is", "BE_CACHE_DIR names another cache")
         raise ArgumentError(f"{self.folder} has no entry named {name}", hints=(*hints, *shown))
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 from be_runtime.cache.folder.guard import cache_errors
 from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cache.upkeep.pruning import beyond_limits
 from be_runtime.cli.answer import Answer, size_text
 from be_runtime.cli.cache.opened import OpenCache, open_cache
-from be_runtime.cli.cache.text import entry_json, many, now
+from be_runtime.cli.cache.text import SHORT, entry_json, many, now, table
+from be_runtime.sharing.archive import ArchiveError, unpack
 
 _DAY_S = 86400
 
@@ -48,6 +51,7 @@ def clear(arguments: argparse.Namespace) -> Answer:
 def _remove(
     cache: OpenCache, doomed: list[EntryInfo], archives: list[tuple[Path, os.stat_result]], *, is_dry: bool
 ) -> Answer:
+    carried = [_archive_json(*row) for row in archives]
     removed = doomed if is_dry else cache.remove(doomed)
     if not is_dry:
         with cache_errors(str(cache.imported.folder)):
@@ -57,5 +61,19 @@ def _remove(
     verb = "would remove" if is_dry else "removed"
     imported = f" and {many(len(archives), 'imported archive')}" if archives else ""
     text = f"{verb} {many(len(removed), 'entry', 'entries')}{imported}, {size_text(size)}"
-    names = {"removed": [*map(entry_json, removed)], "imported": [path.name for path, _ in archives]}
+    if is_dry:
+        rows = [
+            (info.digest[:SHORT], info.name or "(damaged)", info.kind, size_text(info.size_bytes)) for info in doomed
+        ]
+        rows += [(row["digest"][:SHORT], row["name"], "imported", size_text(row["size_bytes"])) for row in carried]
+        text = "\n".join([text, *([table([("entry", "name", "kind", "size"), *rows])] if rows else [])])
+    names = {"removed": [*map(entry_json, removed)], "imported": carried}
     return Answer(text, {**names, "size_bytes": size, "is_dry_run": is_dry})
+
+
+def _archive_json(path: Path, status: os.stat_result) -> dict[str, Any]:
+    """Return an imported archive as JSON data; the name is empty if it can't be read."""
+    name = ""
+    with contextlib.suppress(OSError, ArchiveError):
+        name = unpack(path.read_bytes())[0].name
+    return {"name": name, "digest": path.name, "size_bytes": status.st_size}

@@ -5,20 +5,65 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from be_runtime.cache import CacheKey, Manifest
 from be_runtime.cache.upkeep.entries import EntryInfo, read_entry
 from be_runtime.cache.validity.absent import absent_paths
 from be_runtime.cache.validity.examine import examine
 from be_runtime.cli.answer import Answer, size_text
-from be_runtime.cli.cache.opened import key_of, open_cache
+from be_runtime.cli.cache.opened import OpenCache, key_of, open_cache
 from be_runtime.cli.cache.text import SHORT, ago, by, day, entry_json, many, now, stamp
 from be_runtime.errors import CacheError
 from be_toolchain.terminal import printable_line
 
 _LONGEST = 100
 _IN_A_LINE = 4
+
+
+class Seen(NamedTuple):
+    """The entry of a key that a load takes, or the newest if none is valid.
+
+    Parameters
+    ----------
+    info : EntryInfo
+    manifest : Manifest
+    problem : str
+        Reason that it is not valid.
+    entries : int
+        Number of the key's entries.
+    """
+
+    info: EntryInfo
+    manifest: Manifest
+    problem: str
+    entries: int
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """A line about the other entries of the key, if there are any."""
+        which = "none is valid, the newest" if self.problem else "the valid one"
+        return (f"{self.entries} entries of this key; {which}:",) if self.entries > 1 else ()
+
+
+def as_a_load_sees(cache: OpenCache, chosen: EntryInfo) -> Seen:
+    """Look at all entries of an entry's key, as a load does.
+
+    Raises
+    ------
+    CacheError
+        One was removed just now.
+    """
+    found = [info for info in cache.stored(toolchain=True) if info.digest == chosen.digest and not info.is_damaged]
+    seen = []
+    for info in found:
+        manifest = manifest_of(info)
+        seen.append(Seen(info, manifest, examine(info.path, manifest).problem, len(found)))
+        if not seen[-1].problem:
+            return seen[-1]
+    if not seen:
+        raise CacheError(f"{chosen.path} was removed just now")
+    return seen[0]
 
 
 def show(arguments: argparse.Namespace) -> Answer:
@@ -32,10 +77,10 @@ def show(arguments: argparse.Namespace) -> Answer:
         It was removed just now.
     """
     cache = open_cache()
-    info = cache.chosen(arguments.name)
-    manifest, key = manifest_of(info), key_of(info)
-    problem = examine(info.path, manifest).problem
-    lines = [*_entry_lines(info, manifest, problem), *_key_lines(key)]
+    seen = as_a_load_sees(cache, cache.chosen(arguments.name))
+    info, manifest, problem, _ = seen
+    key = key_of(info)
+    lines = [*seen.others, *_entry_lines(info, manifest, problem), *_key_lines(key)]
     if arguments.files:
         lines += _file_lines(manifest)
     others = [each for each in cache.entries(everything=True) if each.name == info.name and each.path != info.path]

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from be_runtime.cache import Manifest
 from be_runtime.cache.upkeep.entries import EntryInfo
-from be_runtime.cache.validity.examine import examine
 from be_runtime.cache.validity.lookup import NOT_CACHED
 from be_runtime.cli.answer import Answer
 from be_runtime.cli.cache.opened import key_of, open_cache
 from be_runtime.cli.cache.shared import share_of
-from be_runtime.cli.cache.show_entry import manifest_of
+from be_runtime.cli.cache.show_entry import as_a_load_sees
 from be_runtime.cli.cache.text import ago, by, now
 from be_runtime.load.session import Session
 from be_runtime.sharing.archive import ArchiveError
@@ -23,15 +22,15 @@ from be_toolchain.terminal import printable_line
 
 
 def why(arguments: argparse.Namespace) -> Answer:
-    """Say why the newest entry of a name was built, and whether it is valid now."""
+    """Say why the valid entry of a name, or the newest, was built, and whether it is valid now."""
     cache = open_cache()
-    info = cache.chosen(arguments.name)
+    seen = as_a_load_sees(cache, cache.chosen(arguments.name))
+    info, manifest, problem, _ = seen
     differs = _differences(info, cache.entries(everything=True))
-    manifest = manifest_of(info)
-    problem = examine(info.path, manifest).problem
     elsewhere, paths = _elsewhere(info, manifest, cache.session)
     came = f"{'fetched' if info.made.source else 'built'} {ago(info.created_ns / 1e9, now())}"
     lines = [
+        *seen.others,
         printable_line(f"{info.name} ({info.kind}) was {came} by {by(info.made)},"),
         printable_line(f"since {info.made.reason or 'nothing is known'}"),
     ]
@@ -47,6 +46,7 @@ def why(arguments: argparse.Namespace) -> Answer:
             "name": info.name,
             "kind": info.kind,
             "digest": info.digest,
+            "entries_of_key": seen.entries,
             "reason": info.made.reason,
             "differs": list(differs),
             "is_valid": not problem,

@@ -64,7 +64,7 @@ def test_why_names_the_header_and_the_flag(project: Callable[..., Path], told: T
     assert told(here, "why", "k")["reason"] == f"{here}/near.h changed"
     load(here, extra_cflags=["-DX=1"])
     found = told(here, "why", "k")
-    assert (found["reason"], found["differs"]) == ("it is not in the cache", ["cflags: added '-DX=1'"])
+    assert (found["reason"], found["differs"]) == ("it was not in the cache", ["cflags: added '-DX=1'"])
     load(here, extra_cflags=["-DX=/home/ada/x"])
     found = told(here, "why", "k")
     assert found["elsewhere"] == "other machines can use it only if they have the same paths:"

@@ -204,4 +204,4 @@ def test_a_build_that_takes_too_long_is_stopped(
 def test_verbose_says_what_differs_from_the_last_build(tmp_cache: Path, capfd: pytest.CaptureFixture[str]):
     be_runtime.load_cpp_inline("again", SOURCE, auto_register=False)
     be_runtime.load_cpp_inline("again", SOURCE, extra_cflags=["-DNEW"], auto_register=False, verbose=True)
-    assert "again: built, since it is not in the cache\n  cflags: added '-DNEW'\n" in capfd.readouterr().err
+    assert "again: built, since it was not in the cache\n  cflags: added '-DNEW'\n" in capfd.readouterr().err

@@ -29,7 +29,7 @@ def test_nothing_is_made_before_the_first_build(store: Store, key: CacheKey):
 def test_a_miss_builds_and_then_hits(store: Store, key: CacheKey, build: Callable[[Path], BuildOutput]):
     first = store.get_or_build(key, build)
     assert first.built
-    assert first.reason == "it is not in the cache"
+    assert first.reason == "it was not in the cache"
     assert first.output("m.so").read_bytes() == b"one"
     second = store.get_or_build(key, build)
     assert (second.built, second.reason, second.path) == (False, "", first.path)
@@ -238,7 +238,7 @@ def test_an_entry_says_who_made_it_how_long_that_took_and_why(
         return build(staging)
 
     made = store.get_or_build(key, slow).manifest.made
-    assert (made.host, made.reason, made.source) == (os.uname().nodename, "it is not in the cache", "")
+    assert (made.host, made.reason, made.source) == (os.uname().nodename, "it was not in the cache", "")
     assert 0.05 <= made.seconds < 5
     header.write_bytes(b"two")
     again = store.get_or_build(key, lambda staging: build(staging)._replace(source="process 0 of the job"))
@@ -272,5 +272,5 @@ def test_a_build_may_find_that_the_entry_has_come(
 
 
 def test_an_entry_that_has_not_come_is_an_error(store: Store, key: CacheKey):
-    with pytest.raises(CacheError, match=r"add was built by another machine, .*: it is not in the cache"):
+    with pytest.raises(CacheError, match=r"add was built by another machine, .*: it was not in the cache"):
         store.get_or_build(key, lambda _: None)

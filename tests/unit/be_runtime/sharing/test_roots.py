@@ -116,3 +116,13 @@ def test_a_folder_is_found_in_compiled_code():
 def test_an_unknown_root_is_nowhere():
     assert Roots(()).paths("<include 3>/a.h") == ()
     assert Roots((("/a", "<site>"), ("/b", "<site>"))).paths("<site>/c") == ("/a/c", "/b/c")
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_flags_that_name_folders_of_another_environment_are_no_part_of_it(language: str):
+    there = Roots((("/mnt/o'hara/env", "<python>"), ("/mnt/x/src", "<source 0>")))
+    flags = naming_flags(there, is_cuda=language == "cuda")
+    own = ("-Xcompiler", "-O1") if language == "cuda" else ("-O1", "-ffile-prefix-map=/x=<python>")
+    key = moved(module("/home/ada", cflags=(*flags, *own), language=language), "/home/ada")
+    assert key.texts("cflags") == own
+    assert moved(module("/home/ada", cflags=("-ffile-prefix-map=/x=y",)), "/home/ada").texts("cflags")

@@ -13,8 +13,11 @@ from be_toolchain.machine.system import FolderFacts, LocalSystem
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.rules.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax, judge_room
 from be_toolchain.rules.surroundings import find_cache, probe_surroundings, temporary_dir
+from tests.support.accounts import needs_root, open_place
 from tests.support.machines import MemorySystem
 from tests.support.requirements import OPTIONAL
+
+__all__ = ["open_place"]  # a fixture
 
 ROOT = Path(__file__).parents[4]
 TMP = "/tmp"  # noqa: S108 - a name, nothing is written there
@@ -137,3 +140,28 @@ def test_the_doctor_counts_the_cache():
     assert lines["cache"] == "/c, 2 entries, 1.5 of at most 4096 MiB"
     machine.environ = {"BE_CACHE_DIR": "/c", "BE_CACHE_MAX_SIZE_MIB": "7"}
     assert probe_surroundings(machine).cached.limit_mib == 7
+
+
+COUNT_AS_ANOTHER = """
+import os, sys
+import be_toolchain.machine.folder_trust, be_toolchain.cli.main, be_toolchain.machine.folder_trail
+from be_toolchain.machine.system import LocalSystem
+from be_toolchain.report.doctor import _cache_finding
+from be_toolchain.rules.surroundings import probe_surroundings
+os.setgid(54321), os.setuid(54321)
+finding = _cache_finding(probe_surroundings(LocalSystem({"BE_CACHE_DIR": sys.argv[1], "HOME": "/nonexistent"})))
+print(finding.status, finding.message)
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("closed", ["cache", "cache/kernels-v1", ""])
+def test_the_doctor_says_that_a_cache_can_not_be_read(open_place: Path, closed: str):
+    cache = open_place / "cache"
+    (cache / "kernels-v1").mkdir(parents=True, mode=0o755)
+    (open_place / closed if closed else open_place / "none").mkdir(exist_ok=True)
+    (open_place / (closed or "none")).chmod(0o700)
+    command = [sys.executable, "-c", COUNT_AS_ANOTHER, str(cache)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"warn {cache} can't be read by this user" if closed else f"ok {cache}, 0 entries")

@@ -131,3 +131,26 @@ def test_the_name_is_the_field_name():
     assert make_key("k", ("name", "add")).name == "add"
     assert make_key("k", ("title", "add")).name == ""
     assert len(make_key("k").digest) == 64
+
+
+def test_explain_names_the_lines_that_differ_in_a_list_of_files():
+    lines = [f"  out[{number}] = {number};" for number in range(300)]
+    changed = [*lines[:200], "  out[0] = 7;", *lines[201:]]
+    old, new = (("k", "/a/k.cc", "k.cc", "\n".join(text), "l", "", "l.cc", "int l;\n") for text in (lines, changed))
+    (line,) = make_key("k", ("sources", old)).explain(make_key("k", ("sources", new)))
+    assert line == "sources: k.cc: line 201: 'out[200] = 200;' -> 'out[0] = 7;'"
+
+
+def test_explain_shows_the_part_of_a_long_line_that_differs():
+    old, new = (("k.cc", f"{'a ' * 5000}{end}\nb") for end in ("one", "two"))
+    (line,) = make_key("k", ("sources", old)).explain(make_key("k", ("sources", new)))
+    assert "one'" in line
+    assert "two'" in line
+    assert len(line) < 200
+
+
+@pytest.mark.parametrize("added", [(), ("l.cc", "c" * 9000), ("l.cc", "d\n" * 9000)])
+def test_no_line_of_an_explanation_is_long(added: tuple[str, ...]):
+    old, new = ("/a" * 900, "x\n" * 9000), ("/b" * 900, "y\n" * 9000, *added)
+    (line,) = make_key("k", ("sources", old)).explain(make_key("k", ("sources", new)))
+    assert 40 < len(line) <= 300

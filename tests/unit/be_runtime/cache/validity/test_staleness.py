@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -357,3 +358,25 @@ def test_a_file_of_an_image_with_fixed_times_is_told_by_its_inode_and_hashed_onc
     assert is_unchanged("/", refreshed)
     edited = other._replace(dependencies=Files.of([old._replace(inode=old.inode + 1, sha256="0" * 64)]))
     assert examine("/", edited).problem.endswith("changed")
+
+
+@pytest.mark.parametrize(("number", "counts"), [(errno.EACCES, False), (errno.EIO, True), (errno.ESTALE, True)])
+def test_a_folder_that_this_user_may_not_look_at_has_no_file(
+    recorded: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, counts: bool
+):
+    """It is another user's, such as /root/.cargo/bin in PATH; a network file system that fails tells nothing."""
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    absent, _ = group_absent([str(closed / "g++")])
+    manifest = recorded._replace(absent=(*recorded.absent, *absent))
+    real = os.stat
+
+    def stat(path: str, **options: bool) -> os.stat_result:
+        if str(path).startswith(str(closed)):
+            raise OSError(number, os.strerror(number), path)
+        return real(path, **options)
+
+    assert not examine("", manifest).problem
+    monkeypatch.setattr(os, "stat", stat)
+    assert bool(examine("", manifest).problem) is counts
+    assert is_unchanged("", manifest) is not counts

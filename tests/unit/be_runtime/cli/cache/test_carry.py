@@ -41,7 +41,9 @@ def test_an_import_says_whose_code_it_is_and_to_trust_it(file: Path, cache: Path
         ("scale", "ci"),
     ]
     assert "imported: 2 archives" in said("stats")
-    assert "and 2 imported archives" in said("clear", "--dry-run")
+    dry = said("clear", "--dry-run")
+    assert "and 2 imported archives" in dry
+    assert sorted(line.split()[1:3] for line in dry.splitlines()[2:]) == [["add", "imported"], ["scale", "imported"]]
     assert "and 2 imported archives" in said("clear")
     assert told("stats")["imported"]["archives"] == 0
 
@@ -57,4 +59,16 @@ def test_a_file_that_is_damaged_at_its_end_leaves_nothing(file: Path, cache: Pat
 def test_prune_removes_archives_of_long_ago(file: Path, told: Told, cache: Path):
     told("import", str(file))
     assert told("prune", "--max-age", "1")["imported"] == []
-    assert len(told("prune", "--max-age", "0")["imported"]) == 2
+    gone = told("prune", "--max-age", "0")["imported"]
+    assert sorted((row["name"], row["digest"]) for row in gone) == [
+        (name, archive(name)[0]) for name in ("add", "scale")
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04cut"])
+def test_a_file_that_is_no_export_is_named_and_what_one_is(tmp_path: Path, said: Said, content: bytes):
+    path = tmp_path / "other.txt"
+    path.write_bytes(content)
+    text = said("import", str(path), code=1)
+    assert f"{path} is no export of the cache, or is damaged" in text
+    assert "python -m be_runtime cache export writes" in text

@@ -45,7 +45,7 @@ def test_json_has_the_making(put: Put, told: Told):
     (row,) = told("list", "add")["entries"]
     made = entry.manifest.made
     assert (row["folder"], row["digest"], row["archs"]) == (str(entry.path), entry.manifest.digest, ["sm_80", "sm_90"])
-    assert (row["host"], row["seconds"], row["reason"]) == (made.host, made.seconds, "it is not in the cache")
+    assert (row["host"], row["seconds"], row["reason"]) == (made.host, made.seconds, "it was not in the cache")
     assert row["last_used"] == time.strftime("%Y-%m-%d", time.gmtime(os.stat(entry.path / "manifest.json").st_mtime))
     assert row["size_bytes"] == 4
 

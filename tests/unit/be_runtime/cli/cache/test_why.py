@@ -23,7 +23,7 @@ def test_why_names_the_field_of_the_key(put: Put, said: Said, told: Told):
     assert told("why", "add")["differs"] == ["flags: removed '-O2'; added '-O3'"]
     text = said("why", "add")
     assert "add (module) was built " in text
-    assert "since it is not in the cache\n" in text
+    assert "since it was not in the cache\n" in text
     assert "\nit is valid now\n" in text
 
 
@@ -85,3 +85,26 @@ def test_an_entry_without_its_key_can_be_shown(put: Put, said: Said):
     (put("add").path / "key.json").unlink()
     assert "its key can't be read" in said("show", "add")
     assert "it is valid now" in said("why", "add")
+
+
+def test_why_and_show_tell_of_the_entry_that_a_load_takes(put: Put, said: Said, told: Told, header: Path):
+    first = put("add")
+    for text in ("two, longer", "one"):
+        header.write_text(text)
+        time.sleep(0.03)  # longer than a tick of the file system's clock
+        if text != "one":
+            assert put("add").path != first.path
+    assert put("add").path == first.path
+    assert said("why", "add").startswith("2 entries of this key; the valid one:\nadd (module) was built ")
+    found = told("why", "add")
+    assert (found["is_valid"], found["entries_of_key"], found["reason"]) == (True, 2, "it was not in the cache")
+    assert told("show", "add")["folder"] == str(first.path)
+    header.write_text("three")
+    assert "2 entries of this key; none is valid, the newest:" in said("show", "add")
+
+
+def test_the_beginning_of_a_digest_may_be_too_short(put: Put, said: Said):
+    digest = put("add").manifest.digest
+    for command in ("why", "show"):
+        assert "write at least 4 digits" in said(command, digest[:3], code=1)
+    assert "digits" not in said("show", "xyz", code=1)

@@ -59,7 +59,7 @@ def open_exchange(
         shared,
         places,
         offers=settings.shares,
-        sign=open_signer(settings),
+        sign=open_signer(settings, system, say),
         verify=open_verifier(source),
         say=say,
     )

@@ -168,7 +168,7 @@ def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:
     """
     source = find_remote(system, settings.remote_cache, settings.remote_cache_public_key)
     if source.problem:
-        tell_once(_passed_over(), source.problem, say)
+        tell_once(_told(), source.problem, say)
     return source
 
 
@@ -214,8 +214,10 @@ def open_verifier(source: RemoteSource) -> Verify | None:
     return read_verifier(source.keys, source.keys_named_by)
 
 
-def open_signer(settings: Settings) -> Sign | None:
+def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
     """Return the function that signs entries, by the key that ``BE_REMOTE_CACHE_PRIVATE_KEY`` names.
+
+    Others who can read the key are told of once in a process, and not refused: containers mount secrets like that.
 
     Raises
     ------
@@ -226,7 +228,12 @@ def open_signer(settings: Settings) -> Sign | None:
         return None
     from be_runtime.sharing.signing import read_signer
 
-    return read_signer(settings.remote_cache_private_key, RUNTIME["remote_cache_private_key"].variable)
+    path, variable = settings.remote_cache_private_key, RUNTIME["remote_cache_private_key"].variable
+    sign = read_signer(path, variable)
+    problem = system.private_key_problem(path)
+    if problem:
+        tell_once(_told(), f"{variable} is {path}, which {problem}: chmod 600 {path}", say)
+    return sign
 
 
 @functools.lru_cache(maxsize=8)
@@ -252,6 +259,6 @@ def _carrier(url: str, named_by: str, timeout_s: float) -> Carrier:
 
 
 @functools.lru_cache(maxsize=1)
-def _passed_over() -> set[str]:
-    """Return what was told of projects' files in this process."""
+def _told() -> set[str]:
+    """Return what was told of settings in this process."""
     return set()

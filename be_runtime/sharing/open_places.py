@@ -61,6 +61,7 @@ def open_exchange(
         offers=settings.shares,
         sign=open_signer(settings, system, say),
         verify=open_verifier(source),
+        keys_named_by=source.keys_named_by,
         say=say,
     )
 

@@ -97,7 +97,7 @@ class RemoteCache:
     """
 
     def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
-        self.label, self._url = source.label, source.url
+        self.label, self._url, self._named_by = source.label, source.url, source.named_by
         self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:
@@ -132,9 +132,11 @@ class RemoteCache:
             exchange()
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises, a cache never fails a build
             rests = health.note(is_fault=True)
-            text = _harmless(str(error), self._url)
+            text = printable_line(_harmless(str(error), self._url))[:_LONGEST] or type(error).__name__
+            if isinstance(error, ConnectionRefusedError):
+                text += f"; is it running? Unset {self._named_by} to do without"
             rest = f"; it is left alone for {_REST_S:g} s" if rests else ""
-            self._tell(f"{what} {self.label}: {printable_line(text)[:_LONGEST] or type(error).__name__}{rest}")
+            self._tell(f"{what} {self.label}: {text}{rest}")
         else:
             health.note(is_fault=False)
 

@@ -80,6 +80,16 @@ def test_a_private_key_that_others_can_read_is_told_of_once(keys: tuple[Path, st
     assert not system.has_package("nosuch_package")
 
 
+def test_settings_name_keys_by_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    answer = cache_keys.keygen(argparse.Namespace(out=None))
+    assert f"BE_REMOTE_CACHE_PRIVATE_KEY={tmp_path / 'be-cache.key'}\n" in answer.text
+    Path("keys").write_text(str(answer.data["public_key"]))
+    assert signing.read_verifier(str(Path("keys").absolute()), "SETTING")
+    with pytest.raises(ArgumentError, match=r"^SETTING is 'keys', neither a key nor an absolute path"):
+        signing.read_verifier("keys", "SETTING")
+
+
 def test_what_is_no_key(keys: tuple[Path, str], tmp_path: Path):
     private, public = keys
     file = tmp_path / "public"

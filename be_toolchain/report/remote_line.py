@@ -50,7 +50,9 @@ def report_remote(system: System) -> Iterator[Finding]:
     if private_key is not None:
         yield from _judge_private_key(system, private_key)
     if (source.keys or private_key is not None) and not system.has_package("cryptography"):
-        message = "keys need the package cryptography, which is not installed, so what is not compiled yet is not loaded"
+        message = (
+            "keys need the package cryptography, which is not installed, so what is not compiled yet is not loaded"
+        )
         yield Finding("warn", _SUBJECT, message, "pip install 'brainevent-toolchain[signing]'")
 
 

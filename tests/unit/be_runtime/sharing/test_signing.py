@@ -68,11 +68,11 @@ def test_a_private_key_is_its_owners_alone_and_never_overwritten(keys: tuple[Pat
 def test_a_private_key_that_others_can_read_is_told_of_once(keys: tuple[Path, str]):
     private, _ = keys
     settings, said, system = Settings(remote_cache_private_key=private), list[str](), LocalSystem()
-    assert open_signer(settings, system, said.append)
+    open_signer(settings, system, said.append)
     assert said == []
     private.chmod(0o640)
     for _ in range(2):
-        assert open_signer(settings, system, said.append)
+        open_signer(settings, system, said.append)
     (text,) = said
     assert text.endswith(f"is {private}, which can be read by other users (mode 640): chmod 600 {private}")
     assert system.private_key_problem(private / "none") == "can't be read: Not a directory"
@@ -85,7 +85,7 @@ def test_settings_name_keys_by_whole_paths(tmp_path: Path, monkeypatch: pytest.M
     answer = cache_keys.keygen(argparse.Namespace(out=None))
     assert f"BE_REMOTE_CACHE_PRIVATE_KEY={tmp_path / 'be-cache.key'}\n" in answer.text
     Path("keys").write_text(str(answer.data["public_key"]))
-    assert signing.read_verifier(str(Path("keys").absolute()), "SETTING")
+    signing.read_verifier(str(Path("keys").absolute()), "SETTING")
     with pytest.raises(ArgumentError, match=r"^SETTING is 'keys', neither a key nor an absolute path"):
         signing.read_verifier("keys", "SETTING")
 

@@ -38,6 +38,20 @@ class ArchiveError(Exception):
     """An archive can't be used; the text says why, and stands after the archive's name."""
 
 
+class SignatureError(ArchiveError):
+    """It is not signed by somebody who is trusted here."""
+
+    def __init__(self, *, is_signed: bool) -> None:
+        super().__init__("is not signed by a key that is trusted here" if is_signed else "is not signed")
+        self._is_signed = is_signed
+
+    def remedy(self, keys_named_by: str) -> str:
+        """Return what to do about it, given the setting that names the keys."""
+        if self._is_signed:
+            return f"if you trust who signed it, add their key to {keys_named_by}"
+        return f"who builds it must sign it, as {keys_named_by} is set"
+
+
 class Head(NamedTuple):
     """The description of an entry.
 
@@ -93,13 +107,14 @@ def unpack(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, b
 
     Raises
     ------
+    SignatureError
+        It is not signed by somebody who is trusted.
     ArchiveError
-        It is damaged, of another format, or not signed by somebody who is trusted.
+        It is damaged, or of another format.
     """
     framed, rest = _split(data)
     if verify is not None and not verify(framed, data[len(MAGIC) : len(MAGIC) + _SIGNATURE]):
-        unsigned = data[len(MAGIC) : len(MAGIC) + _SIGNATURE] == _UNSIGNED
-        raise ArchiveError("is not signed" if unsigned else "is not signed by a key that is trusted here")
+        raise SignatureError(is_signed=data[len(MAGIC) : len(MAGIC) + _SIGNATURE] != _UNSIGNED)
     head = _read_head(framed[_LENGTH:])
     outputs, at = {}, 0
     for name, size, digest in head.outputs:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from be_runtime.cache import BuildOutput, Entry
-from be_runtime.sharing.archive import ArchiveError, Sign, Verify
+from be_runtime.sharing.archive import ArchiveError, Sign, SignatureError, Verify
 from be_runtime.sharing.place import COME, EntryPlace, WantedEntry
 from be_runtime.sharing.travelling_entry import Shareable, pack_entry, unpack_entry
 
@@ -28,6 +28,8 @@ class Exchange:
         Signs archives that are made here.
     verify : callable, optional
         Checks the signature of each archive that comes.
+    keys_named_by : str
+        The setting that names its keys.
     say : callable
         Function that tells the user why an archive is not used.
     """
@@ -41,10 +43,11 @@ class Exchange:
         offers: bool,
         sign: Sign | None,
         verify: Verify | None,
+        keys_named_by: str = "",
         say: Callable[[str], object],
     ) -> None:
         self._wanted, self._share, self._places, self._offers = wanted, share, places, offers
-        self._sign, self._verify, self._say = sign, verify, say
+        self._sign, self._verify, self._keys_named_by, self._say = sign, verify, keys_named_by, say
         self._asked: list[EntryPlace] = []
         self._data: bytes | None = None
 
@@ -67,7 +70,10 @@ class Exchange:
                 try:
                     output = unpack_entry(data, self._share, staging, place.label, self._verify)
                 except ArchiveError as problem:
-                    self._say(f"{self._wanted.name}: the archive from {place.label} {problem}; it is not used")
+                    text = f"{self._wanted.name}: the archive from {place.label} {problem}; it is not used"
+                    if isinstance(problem, SignatureError):
+                        text += f"; {problem.remedy(self._keys_named_by)}"
+                    self._say(text)
                 else:
                     self._data = data
                     return output

@@ -14,7 +14,7 @@ from typing import Self
 
 from be_runtime.cache.folder.layout import is_digest
 from be_runtime.errors import ArgumentError
-from be_runtime.sharing.archive import ArchiveError, Head, Verify, unpack
+from be_runtime.sharing.archive import ArchiveError, Head, SignatureError, Verify, unpack
 
 _MARK, _FORMAT = "be-export", b"1\n"
 
@@ -95,9 +95,10 @@ def _read(opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verify | Non
     try:
         head, _ = unpack(data, verify)
     except ArchiveError as problem:
-        raise ArgumentError(
-            f"{path}: the archive {name[:12]} {problem}", hints=("nothing was taken from it",)
-        ) from None
+        hints = ["nothing was taken from it"]
+        if isinstance(problem, SignatureError):
+            hints.append("--public-key, else BE_REMOTE_CACHE_PUBLIC_KEY, names who is trusted")
+        raise ArgumentError(f"{path}: the archive {name[:12]} {problem}", hints=tuple(hints)) from None
     if head.digest != name:
         raise ArgumentError(f"{path}: the archive {name[:12]} is of another entry than its name says")
     return head, data

@@ -46,5 +46,7 @@ class HttpCache:
             The server does not take it.
         """
         reply = exchange(self._server, "PUT", f"{FOLDER}/{digest}", data, whole_s=self._timeout_s)
+        if reply.status >= 500:
+            raise ValueError(f"{reply.text}; may it write to its folder? Its error log says why")
         if not 200 <= reply.status < 300:
             raise ValueError(reply.text)

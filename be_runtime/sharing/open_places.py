@@ -59,8 +59,9 @@ def open_exchange(
         shared,
         places,
         offers=settings.shares,
-        sign=open_signer(settings),
+        sign=open_signer(settings, system, say),
         verify=open_verifier(source),
+        keys_named_by=source.keys_named_by,
         say=say,
     )
 

@@ -97,7 +97,7 @@ class RemoteCache:
     """
 
     def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
-        self.label, self._url = source.label, source.url
+        self.label, self._url, self._named_by = source.label, source.url, source.named_by
         self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:
@@ -132,9 +132,11 @@ class RemoteCache:
             exchange()
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises, a cache never fails a build
             rests = health.note(is_fault=True)
-            text = _harmless(str(error), self._url)
+            text = printable_line(_harmless(str(error), self._url))[:_LONGEST] or type(error).__name__
+            if isinstance(error, ConnectionRefusedError):
+                text += f"; is it running? Unset {self._named_by} to do without"
             rest = f"; it is left alone for {_REST_S:g} s" if rests else ""
-            self._tell(f"{what} {self.label}: {printable_line(text)[:_LONGEST] or type(error).__name__}{rest}")
+            self._tell(f"{what} {self.label}: {text}{rest}")
         else:
             health.note(is_fault=False)
 
@@ -168,7 +170,7 @@ def name_remote(settings: Settings, system: System, say: Say) -> RemoteSource:
     """
     source = find_remote(system, settings.remote_cache, settings.remote_cache_public_key)
     if source.problem:
-        tell_once(_passed_over(), source.problem, say)
+        tell_once(_told(), source.problem, say)
     return source
 
 
@@ -214,8 +216,10 @@ def open_verifier(source: RemoteSource) -> Verify | None:
     return read_verifier(source.keys, source.keys_named_by)
 
 
-def open_signer(settings: Settings) -> Sign | None:
+def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
     """Return the function that signs entries, by the key that ``BE_REMOTE_CACHE_PRIVATE_KEY`` names.
+
+    Others who can read the key are told of once in a process, and not refused: containers mount secrets like that.
 
     Raises
     ------
@@ -226,7 +230,12 @@ def open_signer(settings: Settings) -> Sign | None:
         return None
     from be_runtime.sharing.signing import read_signer
 
-    return read_signer(settings.remote_cache_private_key, RUNTIME["remote_cache_private_key"].variable)
+    path, variable = settings.remote_cache_private_key, RUNTIME["remote_cache_private_key"].variable
+    sign = read_signer(path, variable)
+    problem = system.private_key_problem(path)
+    if problem:
+        tell_once(_told(), f"{variable} is {path}, which {problem}: chmod 600 {path}", say)
+    return sign
 
 
 @functools.lru_cache(maxsize=8)
@@ -252,6 +261,6 @@ def _carrier(url: str, named_by: str, timeout_s: float) -> Carrier:
 
 
 @functools.lru_cache(maxsize=1)
-def _passed_over() -> set[str]:
-    """Return what was told of projects' files in this process."""
+def _told() -> set[str]:
+    """Return what was told of settings in this process."""
     return set()

@@ -153,8 +153,10 @@ def naming_flags(roots: Roots, *, is_cuda: bool) -> tuple[str, ...]:
     """Return the compiler's flags by which code says a root's name where it would say its path, as in ``__FILE__``.
 
     See https://gcc.gnu.org/onlinedocs/gcc/Overall-Options.html#index-ffile-prefix-map; the last that fits counts.
+    A folder with a comma has none for CUDA, where `-Xcompiler` splits them: code that says its path is not shared.
     """
-    flags = [f"-ffile-prefix-map={folder}={name}" for folder, name in sorted(roots.folders)]
+    folders = [pair for pair in sorted(roots.folders) if not (is_cuda and "," in pair[0])]
+    flags = [f"-ffile-prefix-map={folder}={name}" for folder, name in folders]
     return tuple(part for flag in flags for part in ("-Xcompiler", shlex.quote(flag))) if is_cuda else tuple(flags)
 
 

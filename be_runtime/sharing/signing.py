@@ -78,7 +78,7 @@ def read_verifier(keys: str, named_by: str) -> Callable[[bytes, bytes], bool]:
     Parameters
     ----------
     keys : str
-        Public keys, or files that have one in each line, with commas between.
+        Public keys, or absolute paths of files that have one in each line, with commas between.
     named_by : str
         The setting that names them.
 
@@ -112,6 +112,9 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
     raw = _decoded(word)
     if raw is not None:
         return [raw]
+    if not word.startswith(("/", "~")):  # a file of that name in the working folder may be anybody's
+        hint = "python -m be_runtime cache keygen prints a key; of a file with keys, write the whole path"
+        raise ArgumentError(f"{named_by} is {word!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by)
     problem = distrust_entry(Path(word).expanduser().stat(), os.geteuid())
     if problem:

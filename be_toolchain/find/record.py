@@ -97,6 +97,14 @@ class ObservingSystem(System):
         """See `System.ask_server`."""
         return self._inner.ask_server(url, name)
 
+    def has_package(self, name: str) -> bool:
+        """See `System.has_package`."""
+        return self._inner.has_package(name)
+
+    def private_key_problem(self, path: Path) -> str:
+        """See `System.private_key_problem`."""
+        return self._inner.private_key_problem(path)
+
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
         return self._inner.distrust(path)

@@ -75,6 +75,19 @@ def distrust_entry(status: os.stat_result, uid: int) -> str:
     return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
 
 
+def distrust_secret(status: os.stat_result, uid: int) -> str:
+    """Return the reason why a user's file is no secret, as ssh sees it; empty when it is one.
+
+    Examples
+    --------
+    >>> distrust_secret(os.stat_result((0o100644, 0, 0, 1, 1000, 1000, 0, 0, 0, 0)), 1000)
+    'can be read by other users (mode 644)'
+    """
+    if status.st_uid != uid or not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return ""
+    return f"can be read by other users (mode {stat.S_IMODE(status.st_mode):o})"
+
+
 def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: str = "") -> str:
     """Return the reason why a file is not believed, judged by all that leads to it; empty when it is.
 

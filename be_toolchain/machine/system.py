@@ -164,6 +164,14 @@ class System(ABC):
         """Return why a web server can't be asked for a file below a URL; empty if it answers, in about a second."""
 
     @abstractmethod
+    def has_package(self, name: str) -> bool:
+        """Return whether the running Python can find a package; it is not imported."""
+
+    @abstractmethod
+    def private_key_problem(self, path: Path) -> str:
+        """Return what is wrong with a file that should be the user's alone to read; empty if nothing is."""
+
+    @abstractmethod
     def distrust(self, path: Path) -> str:
         """Return why a file is not believed: another user may have put it there, or could; see `folder_trust`."""
 
@@ -328,6 +336,22 @@ class LocalSystem(System):
         except (OSError, HTTPException, ValueError) as error:
             return str(error) or type(error).__name__
         return "" if reply.status in (200, 404) else reply.text
+
+    def has_package(self, name: str) -> bool:
+        """See `System.has_package`."""
+        from importlib.util import find_spec
+
+        return find_spec(name) is not None
+
+    def private_key_problem(self, path: Path) -> str:
+        """See `System.private_key_problem`."""
+        from be_toolchain.machine.folder_trust import distrust_secret
+
+        try:
+            with path.open("rb") as file:
+                return distrust_secret(os.fstat(file.fileno()), os.geteuid())
+        except OSError as error:
+            return f"can't be read: {error.strerror}"
 
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""

@@ -283,7 +283,7 @@ RUNTIME = {
     "remote_cache_public_key": Setting(
         variables=("BE_REMOTE_CACHE_PUBLIC_KEY",),
         kind=_KEYS,
-        meaning="Only entries signed by one of these keys are used: keys or files of keys, with commas between.",
+        meaning="Only entries signed by one of these keys are used: keys, or full paths of files of keys, with commas.",
         default_text="none",
     ),
     "remote_cache_private_key": Setting(

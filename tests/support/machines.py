@@ -105,6 +105,14 @@ class MemorySystem(System):
     def ask_server(self, url: str, name: str) -> str:
         return self.servers.get(f"{url}/{name}", "no answer within 1 s")
 
+    def has_package(self, name: str) -> bool:
+        return any(self.is_dir(folder / name) for folder in self.site_dirs)
+
+    def private_key_problem(self, path: Path) -> str:
+        if str(path) not in self.files:
+            return "can't be read: No such file or directory"
+        return "can be read by other users (mode 644)" if str(path) in self.planted else ""
+
     def distrust(self, path: Path) -> str:
         places = (path, *path.parents, self.realpath(path))
         found = next((place for place in places if str(place) in self.planted), None)

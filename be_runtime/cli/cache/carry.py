@@ -31,7 +31,7 @@ def export(arguments: argparse.Namespace) -> Answer:
         There is nothing of a name, nothing that other machines can use, or the file can't be written.
     """
     cache = open_cache()
-    sign = open_signer(cache.session.settings)
+    sign = open_signer(cache.session.settings, cache.session.system, say)
     written, left = [], {}
     with ExportWriter(arguments.file) as file:
         for info in with_progress(_chosen(cache, arguments.names), "exporting"):

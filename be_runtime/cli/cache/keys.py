@@ -25,7 +25,7 @@ def keygen(arguments: argparse.Namespace) -> Answer:
     ArgumentError
         The file exists or can't be written, or the package cryptography is missing.
     """
-    path = arguments.out or KEY_FILE
+    path = Path(arguments.out or KEY_FILE).absolute()  # a setting is read in any working folder
     private, public = make_keys()
     write_private_key(path, private)
     text = (

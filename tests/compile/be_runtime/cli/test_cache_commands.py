@@ -127,6 +127,7 @@ def test_signed_exports_need_the_key(project: Callable[..., Path], told: Told, t
     told(first, "sign", file, "--key", private)
     problem = told(first, "import", file, "--public-key", other, code=1)["problem"]
     assert "is not signed by a key that is trusted here" in problem["message"]
+    assert "--public-key, else BE_REMOTE_CACHE_PUBLIC_KEY, names who is trusted" in problem["hints"]
     assert not (first / "cache" / "imported").exists()
     assert told(first, "import", file, "--public-key", public)["is_signed"] is True
 

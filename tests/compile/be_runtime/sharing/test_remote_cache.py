@@ -107,21 +107,23 @@ def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machine, serve
     machines.load("a", server, **WRITES)
     compiled, _, said = machines.load("b", server, BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert compiled
-    assert f"shared: the archive from {server} is not signed; it is not used" in said
+    assert f"shared: the archive from {server} is not signed; it is not used; who builds it must sign it, as" in said
+    assert "as BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
     machines.load("c", server, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
     compiled, imported, said = machines.load("d", server, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}")
     assert (compiled, said) == ([], "")
     assert "cryptography" in imported
     compiled, _, said = machines.load("e", server, BE_REMOTE_CACHE_PUBLIC_KEY=other)
     assert compiled
-    assert "is not signed by a key that is trusted here" in said
+    assert "is not signed by a key that is trusted here; it is not used; if you trust who signed it, add" in said
+    assert "their key to BE_REMOTE_CACHE_PUBLIC_KEY\n" in said
 
 
 def test_without_its_server_a_load_builds(machines: Machine):
     url = closed_port()
     compiled, _, said = machines.load("a", url, **WRITES)
     assert compiled
-    assert "Connection refused" in said
+    assert "Connection refused; is it running? Unset BE_REMOTE_CACHE to do without" in said
     assert said.count("reading") <= 2
 
 

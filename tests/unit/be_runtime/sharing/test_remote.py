@@ -165,14 +165,17 @@ def test_faults_are_known_to_the_next_load_and_credentials_are_not_said(server: 
     assert not [text for text in said if "secret" in text]
 
 
-@pytest.mark.parametrize("how", ["error403", "silent", "redirect"])
-def test_an_upload_that_fails_is_said(server: FaultyServer, how: str):
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [("error403", "403 "), ("error500", "500 Internal Server Error; may it write"), ("silent", ""), ("redirect", "")],
+)
+def test_an_upload_that_fails_is_said(server: FaultyServer, how: str, says: str):
     said: list[str] = []
     place = opened(f"{server.url}/{how}", said, writes=True)
     place.offer(WANTED, GOOD)
     place.link.finish(10)
     assert said
-    assert said[0].startswith(f"remote cache: writing {server.url}/{how}: ")
+    assert said[0].startswith(f"remote cache: writing {server.url}/{how}: {says}")
 
 
 def test_a_server_that_is_not_this_machine_should_use_tls():

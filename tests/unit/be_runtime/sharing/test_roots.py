@@ -40,6 +40,14 @@ def test_the_flags_that_name_folders_are_no_part_of_it(language: str):
     assert moved(named, "/home/ada") == moved(module("/home/bob", cflags=("-O1",), language=language), "/home/bob")
 
 
+def test_nvcc_gets_no_flag_that_it_would_split_at_a_comma():
+    roots = Roots((("/home/a,b", "<source 0>"), ("/home/env", "<python>")))
+    assert naming_flags(roots, is_cuda=True) == ("-Xcompiler", "'-ffile-prefix-map=/home/env=<python>'")
+    assert len(naming_flags(roots, is_cuda=False)) == 2
+    two = (moved(module(home, language="cuda"), home) for home in ("/home/a,b", "/home/ada"))
+    assert len(set(two)) == 1, "what names no folder is shared nevertheless"
+
+
 @pytest.mark.parametrize("flag", ["-DHOME={}", "-Wl,-rpath,{}/env", "-include{}/src/a.h"])
 def test_a_flag_that_gets_a_path_into_the_code_keeps_it(flag: str):
     a, b = (moved(module(home, cflags=(flag.format(home),)), home) for home in ("/home/ada", "/home/bob"))

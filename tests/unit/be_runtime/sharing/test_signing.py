@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from be_runtime.errors import ArgumentError
+from be_runtime.settings import Settings
 from be_runtime.sharing.archive import ArchiveError, Head, pack, unpack
+from be_runtime.sharing.remote import open_signer
+from be_toolchain.machine.system import LocalSystem
 
 pytest.importorskip("cryptography")
 
@@ -60,6 +63,31 @@ def test_a_private_key_is_its_owners_alone_and_never_overwritten(keys: tuple[Pat
     assert private.read_text() == text
     with pytest.raises(ArgumentError, match="can't be written"):
         cache_keys.keygen(argparse.Namespace(out=private / "below"))
+
+
+def test_a_private_key_that_others_can_read_is_told_of_once(keys: tuple[Path, str]):
+    private, _ = keys
+    settings, said, system = Settings(remote_cache_private_key=private), list[str](), LocalSystem()
+    open_signer(settings, system, said.append)
+    assert said == []
+    private.chmod(0o640)
+    for _ in range(2):
+        open_signer(settings, system, said.append)
+    (text,) = said
+    assert text.endswith(f"is {private}, which can be read by other users (mode 640): chmod 600 {private}")
+    assert system.private_key_problem(private / "none") == "can't be read: Not a directory"
+    assert system.has_package("cryptography")
+    assert not system.has_package("nosuch_package")
+
+
+def test_settings_name_keys_by_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    answer = cache_keys.keygen(argparse.Namespace(out=None))
+    assert f"BE_REMOTE_CACHE_PRIVATE_KEY={tmp_path / 'be-cache.key'}\n" in answer.text
+    Path("keys").write_text(str(answer.data["public_key"]))
+    signing.read_verifier(str(Path("keys").absolute()), "SETTING")
+    with pytest.raises(ArgumentError, match=r"^SETTING is 'keys', neither a key nor an absolute path"):
+        signing.read_verifier("keys", "SETTING")
 
 
 def test_what_is_no_key(keys: tuple[Path, str], tmp_path: Path):

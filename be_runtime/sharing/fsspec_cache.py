@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from be_runtime.errors import ArgumentError
 from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
 from be_toolchain.settings.remote_source import FOLDER
 
-try:
-    import fsspec
-except ImportError as error:
-    raise ArgumentError(
-        f"the remote cache needs the package fsspec: {error}", hints=("pip install 'brainevent-toolchain[s3]'",)
-    ) from None
-
-
 T = TypeVar("T")
+
+
+def _fsspec() -> Any:
+    """Return the package fsspec.
+
+    Raises
+    ------
+    ArgumentError
+        It is not installed.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ArgumentError(
+            f"the remote cache needs the package fsspec: {error}", hints=("pip install 'brainevent-toolchain[s3]'",)
+        ) from None
+    return fsspec
 
 
 class FsspecCache:
@@ -40,16 +49,16 @@ class FsspecCache:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._scheme, _, self._folder = url.rstrip("/").partition("://")
-        self._timeout_s = timeout_s
+        self._timeout_s, self._fsspec = timeout_s, _fsspec()
         try:
-            fsspec.get_filesystem_class(self._scheme)
+            self._fsspec.get_filesystem_class(self._scheme)
         except (ImportError, ValueError) as error:
             raise ArgumentError(f"the remote cache {self._scheme}:// can't be used: {error}") from None
 
     def get(self, digest: str) -> bytes | None:
         """Return the file of a digest, None if there is none; raises whatever the file system raises."""
 
-        def read(watch: Watch, system: fsspec.AbstractFileSystem) -> bytes | None:
+        def read(watch: Watch, system: Any) -> bytes | None:
             try:
                 size = system.info(self._path(digest))["size"]
             except FileNotFoundError:
@@ -64,7 +73,7 @@ class FsspecCache:
     def put(self, digest: str, data: bytes) -> None:
         """Write the file of a digest; raises whatever the file system raises."""
 
-        def write(watch: Watch, system: fsspec.AbstractFileSystem) -> None:
+        def write(watch: Watch, system: Any) -> None:
             watch.has_begun.set()
             system.pipe_file(self._path(digest), data)
 
@@ -73,16 +82,16 @@ class FsspecCache:
     def _path(self, digest: str) -> str:
         return f"{self._folder}/{FOLDER}/{digest}"
 
-    def _bounded(self, use: Callable[[Watch, fsspec.AbstractFileSystem], T]) -> T:
+    def _bounded(self, use: Callable[[Watch, Any], T]) -> T:
         """Call a function with the file system. To set that up takes time too, before any server is asked."""
         until = time.monotonic() + self._timeout_s
         system = run_bounded(lambda _: self._connected(), self._timeout_s, self._timeout_s)
         return run_bounded(lambda watch: use(watch, system), FIRST_S, max(0.0, until - time.monotonic()))
 
-    def _connected(self) -> fsspec.AbstractFileSystem:
+    def _connected(self) -> Any:
         """Return the file system; fsspec keeps one for each process, since none survives a fork."""
         options = {"auto_mkdir": True} if self._scheme in ("file", "local") else {}
-        system = fsspec.filesystem(self._scheme, **options)
+        system = self._fsspec.filesystem(self._scheme, **options)
         if hasattr(system, "connect"):
             system.connect()  # else the first question pays for it: 0.2 s for S3
         return system

@@ -7,25 +7,35 @@ import binascii
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from be_runtime.errors import ArgumentError
 from be_toolchain.machine.folder_trust import distrust_entry
-
-try:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-except ImportError as error:
-    raise ArgumentError(
-        f"signatures need the package cryptography: {error}", hints=("pip install 'brainevent-toolchain[signing]'",)
-    ) from None
 
 _PRIVATE = "private-ed25519:"
 """Begins a file with a private key, so that nobody takes one for the other."""
 
 
+def _ed25519() -> Any:
+    """Return the module of the package cryptography.
+
+    Raises
+    ------
+    ArgumentError
+        It is not installed.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise ArgumentError(
+            f"signatures need the package cryptography: {error}", hints=("pip install 'brainevent-toolchain[signing]'",)
+        ) from None
+    return ed25519
+
+
 def make_keys() -> tuple[str, str]:
     """Make a pair of keys: the texts of the private and of the public one."""
-    key = Ed25519PrivateKey.generate()
+    key = _ed25519().Ed25519PrivateKey.generate()
     return f"{_PRIVATE}{_encoded(key.private_bytes_raw())}\n", _encoded(key.public_key().public_bytes_raw())
 
 
@@ -68,7 +78,7 @@ def read_signer(path: Path, named_by: str) -> Callable[[bytes], bytes]:
             f"{named_by} is {str(path)!r}, a file without a private key",
             hints=("python -m be_runtime cache keygen makes one",),
         )
-    sign: Callable[[bytes], bytes] = Ed25519PrivateKey.from_private_bytes(raw).sign
+    sign: Callable[[bytes], bytes] = _ed25519().Ed25519PrivateKey.from_private_bytes(raw).sign
     return sign
 
 
@@ -88,12 +98,14 @@ def read_verifier(keys: str, named_by: str) -> Callable[[bytes, bytes], bool]:
         One is no public key.
     """
     found = [
-        Ed25519PublicKey.from_public_bytes(raw)
+        _ed25519().Ed25519PublicKey.from_public_bytes(raw)
         for word in filter(None, map(str.strip, keys.split(",")))
         for raw in _read_public(word, named_by)
     ]
     if not found:
         raise ArgumentError(f"{named_by} is {keys!r}, without a public key")
+
+    from cryptography.exceptions import InvalidSignature
 
     def verify(data: bytes, signature: bytes) -> bool:
         for key in found:

@@ -34,7 +34,7 @@ def test_a_project_s_kernels_run_where_nothing_can_be_written_or_compiled(engine
 def test_a_package_s_kernels_run_there_too(engine: Engine, packaged: str):
     done = engine(*RESTRICTED, "--env", "BE_JIT=never", packaged, "python", "-m", "mykernels")
     assert done.returncode == 0, done.stdout + done.stderr
-    ran = re.findall(r"^(\S+) +cpu  agrees", done.stdout, re.MULTILINE)
+    ran = re.findall(r"^(\S+) +cpu 0 agrees", done.stdout, re.MULTILINE)
     assert ran == ["neurons.fire", "neurons.integrate", "decay"]
     numba = engine(*RESTRICTED, packaged, "python", "-c", "import numba")
     assert "No module named 'numba'" in numba.stderr

@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from be_runtime.cache.folder.key import make_key
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
+from be_runtime.sharing import fsspec_cache, signing
 from be_runtime.sharing.place import WantedEntry
 from be_runtime.sharing.remote import Carrier, Health, Link, RemoteCache, name_remote, open_remote
 from be_toolchain.errors import PreferenceError
@@ -293,12 +293,16 @@ def test_a_fork_forgets_uploads_that_it_does_not_make():
 
 
 @pytest.mark.parametrize(
-    ("package", "module", "extra"),
-    [("fsspec", "fsspec_cache", "s3"), ("cryptography.exceptions", "signing", "signing")],
+    ("package", "use", "extra"),
+    [
+        ("fsspec", lambda: fsspec_cache.FsspecCache("s3://bucket", 1), "s3"),
+        ("cryptography.hazmat.primitives.asymmetric", signing.make_keys, "signing"),
+    ],
 )
-def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: str, module: str, extra: str):
+def test_a_package_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, package: str, use: Callable[[], object], extra: str
+):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"be_runtime.sharing.{module}", raising=False)
     with pytest.raises(ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
-        import_module(f"be_runtime.sharing.{module}")
+        use()
     assert caught.value.hints == (f"pip install 'brainevent-toolchain[{extra}]'",)

@@ -17,20 +17,20 @@ from be_runtime.request.options import check_arch_list, check_name, check_path
 from be_toolchain.arch import parse_archs
 
 
-def set_cache_dir(path: StrPath) -> None:
+def set_cache_dir(path: StrPath | None) -> None:
     """Keep compiled modules in another folder from now on.
 
     Parameters
     ----------
-    path : str or Path
-        Folder, created on the first build.
+    path : str or Path or None
+        Folder, created on the first build; None restores the one of the environment, or the default.
 
     Raises
     ------
     ArgumentError
         The argument is not a path.
     """
-    PROCESS.choose_cache(check_path(path, "path"))
+    PROCESS.choose_cache(None if path is None else check_path(path, "path"))
 
 
 def get_cache_dir() -> Path:

@@ -113,14 +113,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(line)
 
 
+@pytest.fixture(autouse=True)
+def usual_cache() -> Generator[None]:
+    """The cache folder that a test chooses is not the next test's."""
+    yield
+    if "be_runtime" in sys.modules:
+        sys.modules["be_runtime"].set_cache_dir(None)
+
+
 @pytest.fixture
-def tmp_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+def tmp_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder of the test's own, for this process and those that it starts."""
     import be_runtime
 
     folder = tmp_path / "cache"
-    before = be_runtime.get_cache_dir()
     monkeypatch.setenv("BE_CACHE_DIR", str(folder))
     be_runtime.set_cache_dir(folder)
-    yield folder
-    be_runtime.set_cache_dir(before)
+    return folder

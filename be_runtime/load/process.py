@@ -50,8 +50,8 @@ class Process:
                 self._objects[kind] = make()
             return cast("T", self._objects[kind])
 
-    def choose_cache(self, folder: Path) -> None:
-        """Use this cache folder from now on."""
+    def choose_cache(self, folder: Path | None) -> None:
+        """Use this cache folder from now on; None restores the one of the environment, or the default."""
         with self._lock:
             self._chosen_cache = folder
 

@@ -265,6 +265,8 @@ def test_build_directory(tmp_path: Path, tmp_cache: Path):
     module = be_runtime.load_cpp_inline("kept", INLINE, build_directory=folder)
     assert module.path.is_relative_to(folder)
     assert not libraries(tmp_cache)
+    be_runtime.set_cache_dir(None)
+    assert be_runtime.get_cache_dir() == tmp_cache, "that of BE_CACHE_DIR"
     assert be_runtime.load_cpp_inline("kept", INLINE, build_directory=str(folder)).path == module.path
     assert int(call("kept.value", VALUE)) == 1
     (sources,) = {path.parent for path in folder.rglob("*.cc")}

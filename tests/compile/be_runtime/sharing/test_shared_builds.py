@@ -91,7 +91,8 @@ def test_hosts_with_other_sources_are_told(tmp_path: Path):
         said = job.end()
     assert hosts.sources() == ["", ""]
     assert (
-        "k: process 1 asks for another kernel of this name than process 0, so both are built:\n  sources: " in said[1]
+        "k: process 1 asks for another kernel of this name than process 0, so both are built; "
+        "the difference, from process 0 to process 1 (this one):\n  sources: " in said[1]
     )
     assert "asks for another" not in said[0]
 

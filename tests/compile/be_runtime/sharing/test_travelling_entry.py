@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,16 +52,15 @@ def share(entry: Entry, change: Callable[[str], str] = str) -> Shareable:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Generator[Entry]:
+def first(tmp_path_factory: pytest.TempPathFactory) -> Entry:
     """An entry whose code has names for folders, built once."""
     folder = tmp_path_factory.mktemp("first")
-    before = be_runtime.get_cache_dir()
     be_runtime.set_cache_dir(folder / "cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BE_CLUSTER", "1")
         entry = built(project(folder / "project", "check(true);"))
-    yield entry
-    be_runtime.set_cache_dir(before)
+    be_runtime.set_cache_dir(None)
+    return entry
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def request_fields(request: BuildRequest) -> tuple[Field, ...]:
         ("language", request.language),
         ("sources", units),
         ("functions", _functions_text(request.functions)),
-        *((name, _text(value)) for name, value in request.compile._asdict().items()),
+        *((name, _text(value)) for name, value in request.compile.key_items()),
         ("abi", str(ABI)),
         ("ffi", FFI_CLAIM),
     )

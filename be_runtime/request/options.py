@@ -61,6 +61,12 @@ class CompileOptions(NamedTuple):
         Absolute folders of headers, searched in this order before ours.
     native : str
         Identity of the only CPU that host code is compiled for; empty for code that runs on any.
+    checked : bool
+        True if accesses through `BE::Tensor` are checked while the kernel runs.
+    line_info : bool
+        True if the library tells debuggers and profilers the lines of its source.
+    sanitize : tuple of str
+        Sanitizers of the host compiler, such as ``address``.
     """
 
     optimization_level: int = 3
@@ -69,6 +75,20 @@ class CompileOptions(NamedTuple):
     ldflags: tuple[str, ...] = ()
     include_paths: tuple[Path, ...] = ()
     native: str = ""
+    checked: bool = False
+    line_info: bool = False
+    sanitize: tuple[str, ...] = ()
+
+    def key_items(self) -> tuple[tuple[str, object], ...]:
+        """Return the fields that a module's key has; those for finding faults are in it where they are set.
+
+        Examples
+        --------
+        >>> dict(CompileOptions(checked=True).key_items())["checked"]
+        True
+        """
+        for_faults = ("checked", "line_info", "sanitize")
+        return tuple((name, value) for name, value in self._asdict().items() if value or name not in for_faults)
 
 
 class LoadOptions(NamedTuple):

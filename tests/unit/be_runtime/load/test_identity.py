@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from be_runtime.load import identity
-from be_runtime.load.identity import module_key
+from be_runtime.load.identity import module_key, request_fields
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
 from be_runtime.source_text import SourceText
@@ -35,6 +35,9 @@ OTHER_OPTIONS: dict[str, Any] = {
     "ldflags": ("-lm",),
     "include_paths": (Path("/include"),),
     "native": "a1",
+    "checked": True,
+    "line_info": True,
+    "sanitize": ("address",),
 }
 
 
@@ -50,6 +53,11 @@ def test_the_same_inputs_have_the_same_key():
 def test_every_compile_option_changes_the_key(field: str):
     changed = REQUEST._replace(compile=REQUEST.compile._replace(**{field: OTHER_OPTIONS[field]}))
     assert key_of(changed) != key_of()
+
+
+def test_options_for_faults_leave_the_key_of_an_ordinary_load_as_it_is():
+    labels = [label for label, _value in request_fields(REQUEST)]
+    assert labels[4:] == [*list(OTHER_OPTIONS)[:6], "abi", "ffi"]
 
 
 @pytest.mark.parametrize(

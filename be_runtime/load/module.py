@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
+from be_runtime import checks
 from be_runtime.bundle.carried import Carried, Carry, Demand, carried_library
 from be_runtime.bundle.index import CodeImage, target_name
 from be_runtime.errors import LoadError
@@ -78,6 +79,8 @@ class LoadedModule:
         and one that makes its code for exported programs. It returns the name of JAX's platform.
     build : callable
         Function that returns the library for exported programs, and its functions.
+    checked : callable, optional
+        Function that loads the same module with accesses through tensors checked; None if it can't be compiled anew.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class LoadedModule:
         wrap: Callable[[Mapping[str, object]], object],
         register: Callable[[str, str, Callable[[], object], Carry], str],
         build: Callable[[Demand], BuiltLibrary],
+        checked: Callable[[], LoadedModule] | None = None,
     ) -> None:
         self.name = name
         self.path = path
@@ -107,6 +111,7 @@ class LoadedModule:
         self._register = register
         self._captures_graphs = captures_graphs
         self._build = build
+        self._checked = checked
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @property
@@ -179,7 +184,10 @@ class LoadedModule:
         return KernelFunction(signature, partial(self._targets, name), self.__getitem__)
 
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Register a function's target under a name that its content determines."""
+        """Register a function's target under a name that its content determines; the checked one in checked mode."""
+        mode = checks.active()
+        if mode is not None and self._checked is not None and "bounds" in mode.checks.names:
+            return self._checked()._targets(name)  # noqa: SLF001 - of the same class
         content = f"{self.content_hash}:{self._symbols[name]}"
         target = target_name(self.content_hash, self._symbols[name])
         platform = self._register(target, content, partial(self.get_handler, name), partial(self.carry, name))

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -45,10 +45,29 @@ _PRUNING_S = 0.02
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
     """Find the module of a request in the cache, or build it; load it and register its targets."""
     build = partial(build_portable, request, options, session)
-    module = use_module(request, options, session, partial(_open, request, options, build, registry=session.registry))
+    checked = None if request.compile.checked else cache(partial(_load_checked, request, options, session))
+    opened = partial(_open, request, options, build, registry=session.registry, checked=checked)
+    module = use_module(request, options, session, opened)
     if options.auto_register:
         register_module(module, options.target_prefix, session.registry, _other_prefix(request))
     return module
+
+
+def _load_checked(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
+    """Load the module of a request with accesses through tensors checked.
+
+    Raises
+    ------
+    BuildError
+        It does not compile so.
+    """
+    compiled = request.compile._replace(checked=True, line_info=True)
+    plain = options._replace(auto_register=False, force_rebuild=False, allow_cuda_graph=False)
+    try:
+        return load(request._replace(compile=compiled), plain, session)
+    except BuildError as error:
+        error.hints += ("checked mode compiles it anew; leave that out by debug('-bounds'), or BE_DEBUG=-bounds",)
+        raise
 
 
 def use_module(request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]) -> T:
@@ -253,6 +272,7 @@ def _open(
     key: CacheKey,
     *,
     registry: Registry,
+    checked: Callable[[], CompiledModule] | None,
 ) -> CompiledModule:
     library = entry.output(LIBRARY)
     return make_module(
@@ -268,6 +288,7 @@ def _open(
         registry,
         build,
         captures_graphs=options.allow_cuda_graph,
+        checked=checked,
     )
 
 
@@ -300,6 +321,7 @@ def make_module(
     build: Callable[[Demand], BuiltLibrary],
     *,
     captures_graphs: bool,
+    checked: Callable[[], CompiledModule] | None = None,
 ) -> CompiledModule:
     """Make a module of a library in memory, without registering its targets."""
     _warn(made.name, made.functions)
@@ -321,6 +343,7 @@ def make_module(
         wrap=jax_port.stage_capsules,
         register=register,
         build=build,
+        checked=checked,
     )
 
 

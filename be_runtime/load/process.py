@@ -15,7 +15,7 @@ from be_runtime.load import pipeline
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
-from be_runtime.request.options import BuildRequest, LoadOptions
+from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
 from be_runtime.xla import jax_port
@@ -102,6 +102,7 @@ class Process:
     def load(self, request: BuildRequest, options: LoadOptions) -> CompiledModule:
         """Load a module: a prebuilt one if there is one and no rebuild is requested, else one from the cache."""
         settings = self.settings()
+        request = for_sanitizers(request, settings.sanitize)
         is_asked = options.force_rebuild or options.build_directory is not None
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:

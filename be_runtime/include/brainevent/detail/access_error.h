@@ -36,7 +36,7 @@ inline void append_type(Text& text, const char* function) noexcept {
   type += type[0] == 'T' && type[1] == '=' ? 2 : 0;
   const char* end = type;
   for (int open = 0; *end != '\0' && !(open == 0 && (*end == ';' || *end == ',' || *end == ']')); ++end)
-    open += (*end == '<' || *end == '[') - (*end == '>' || *end == ']');
+    open += (*end == '<' || *end == '[' || *end == '(') - (*end == '>' || *end == ']' || *end == ')');
   text.append(type, static_cast<size_t>(end - type));
 }
 

@@ -1,0 +1,1 @@
+"""Programs under checks: one runs under each tool in a process of its own, and the reports become one."""

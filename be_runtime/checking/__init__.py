@@ -1,1 +1,1 @@
-"""Programs under checks: one runs under each tool in a process of its own, and the reports become one."""
+"""Programs under checks: checked mode and sanitizers, each in a process of its own, and one report of all."""

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Found, Program, Tool, plan_child
+from be_runtime.checking.checked_script import is_own
+from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Found, Invocation, Tool, plan_child
 from be_runtime.checking.device_reports import read_device_report
 from be_runtime.checking.host_reports import read_host_report
-from be_runtime.checking.merged_findings import ToolRun, with_names
+from be_runtime.checking.merged_findings import ToolRun, distinct, with_callers, with_names
 from be_runtime.checks import Finding
 from be_runtime.compile.run.execute import Ended, run_child
 from be_runtime.errors import ArgumentError
@@ -22,6 +23,8 @@ from be_runtime.errors import ArgumentError
 _STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
 """The name of an exception, and XLA's word for the kind of error."""
 
+_ACCESS = re.compile(r": (?P<place>\S+:\d+): (?:at|data_ptr)<")
+_PYTHON_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _IN_TRACE = re.compile(r"\s+#\d+ 0x[0-9a-f]+ in ")
 _SHOWN_LINES = 30
 """Lines of a program's output that are repeated where it failed under one tool alone."""
@@ -33,17 +36,15 @@ class Outcome(NamedTuple):
     Parameters
     ----------
     runs : tuple of ToolRun
+    findings : tuple of Finding
+        Everything that was found, in the order of the tools.
     error : str
         How the program failed by itself; empty if it did not.
     """
 
     runs: tuple[ToolRun, ...]
+    findings: tuple[Finding, ...]
     error: str
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Everything that was found, in the order of the tools."""
-        return tuple(finding for run in self.runs for finding in run.findings)
 
 
 def choose_tools(wanted: Sequence[str] | None, found: Found, *, has_gpu: bool) -> tuple[Tool, ...]:
@@ -77,13 +78,13 @@ def _lacking(found: Found, *, has_gpu: bool) -> dict[str, str]:
 
 
 def check_program(
-    program: Program, tools: Sequence[Tool], found: Found, *, timeout_s: float | None, say: Callable[[str], None]
+    program: Invocation, tools: Sequence[Tool], found: Found, *, timeout_s: float | None, say: Callable[[str], None]
 ) -> Outcome:
     """Run a program under each tool and read what they found.
 
     Parameters
     ----------
-    program : Program
+    program : Invocation
     tools : sequence of Tool
     found : Found
     timeout_s : float, optional
@@ -92,7 +93,7 @@ def check_program(
         Function that tells people which tool begins.
     """
     runs: list[ToolRun] = []
-    error, targets = "", dict[str, Sequence[str]]()
+    error, targets, calls = "", dict[str, Sequence[str]](), dict[str, Sequence[str]]()
     with tempfile.TemporaryDirectory(prefix="be_check.") as folder:
         for tool in tools:
             if targets and not targets.get("cpu" if tool == "asan" else "CUDA"):
@@ -101,11 +102,12 @@ def check_program(
             child = plan_child(tool, program, found, folder)
             ended = _run(child, is_first=not runs, timeout_s=timeout_s)
             record = _read_record(child)
-            targets = targets or record.get("targets", {})
+            targets, calls = targets or record.get("targets", {}), calls or record.get("calls", {})
             run = _tool_run(child, ended, record, [name for names in targets.values() for name in names])
             runs.append(run)
             error = error or ("" if run.findings else _own_error(ended, record, timeout_s))
-    return Outcome(tuple(runs), error)
+    findings = distinct(finding for run in runs for finding in run.findings)
+    return Outcome(tuple(runs), with_callers(findings, calls), error)
 
 
 def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
@@ -128,14 +130,14 @@ def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
 def _read_record(child: Child) -> dict[str, Any]:
     """Read what the program's process left; empty if it died."""
     try:
-        record: dict[str, Any] = json.loads(Path(child.record).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record: dict[str, Any] = json.loads(_text(Path(child.record)) or "{}")
+    except ValueError:
         return {}
     return record
 
 
 def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str]) -> ToolRun:
-    reports = [path.read_text(encoding="utf-8", errors="replace") for path in _logs(child)]
+    reports = list(map(_text, _logs(child)))
     if child.tool == "guard":
         found = [Finding(**_tuples(each)) for each in record.get("findings", [])]
     elif child.tool == "asan":
@@ -143,7 +145,7 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
     else:
         found = [finding for text in reports for finding in read_device_report(text, child.tool)]
     if not found and ended.code is not None and ended.code < 0:
-        found = [_death(ended.code, child.tool)]
+        found = [_death(ended.code, child)]
     elif not found and child.tool in ("guard", "asan"):
         found = _refusals(record, child.tool)
     outcome = "stopped" if ended.code is None else "ran" if record else "failed"
@@ -160,15 +162,26 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def _death(code: int, tool: str) -> Finding:
-    name = signal.Signals(-code).name
+def _death(code: int, child: Child) -> Finding:
+    """Return the end of a process by a signal as a finding, with the line of the program that Python was at."""
+    frames = _PYTHON_FRAME.findall(_text(Path(f"{child.record}.dump")))
+    place = next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), "")
     return Finding(
         kind="crash",
         kernel="",
-        message=f"the process ended by {name}, in native code",
-        tool=tool,
-        hints=("run `check --tools asan` for the line, if a C++ kernel did it",),
+        message=f"the process ended by {signal.Signals(-code).name} in native code",
+        caller=place,
+        tool=child.tool,
+        hints=() if child.tool == "asan" else ("if a C++ kernel did it, `check --tools asan` names its line",),
     )
+
+
+def _text(path: Path) -> str:
+    """Read a file with paths relative to the working folder; empty if it is not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").replace(f"{Path.cwd()}/", "")
+    except OSError:
+        return ""
 
 
 def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
@@ -176,7 +189,11 @@ def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
     names = [name for names in record.get("targets", {}).values() for name in names]
     message = _STATUS.sub("", record.get("error", ""))
     kernel = next((name for name in names if message.startswith(f"{name}: ")), "")
-    return [Finding("error", kernel, message, caller=record["place"], tool=tool)] if kernel else []
+    if not kernel:
+        return []
+    access = _ACCESS.search(message)
+    kind, source = ("bounds", access["place"]) if access else ("error", "")
+    return [Finding(kind, kernel, message, caller=record["place"], source=source, tool=tool)]
 
 
 def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) -> str:

@@ -7,6 +7,7 @@ is on, and collects.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import runpy
 import sys
@@ -14,11 +15,18 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from be_runtime.control import debug
+from be_runtime.checks import Findings, parse_checks
+from be_runtime.load.process import PROCESS
 
-_INNER = tuple(f"/{package}/" for package in ("be_runtime", "jax", "jaxlib"))
+CHECKS = {"guard": "all", "asan": "guards"}
+"""Checks of the tools that see more where a kernel's arrays are memory of their own."""
+
+_STARTERS = (__file__, runpy.__file__, "<frozen runpy>")
+_INNER = tuple(
+    f"/{folder}/{package}/" for folder in ("site-packages", "dist-packages") for package in ("jax", "jaxlib")
+)
 """Parts of the paths of files that are not the program's."""
 
 
@@ -45,15 +53,24 @@ def main(argv: Sequence[str]) -> int:
     tool, record, kind, name, *arguments = argv
     sys.argv = [name, *arguments]
     sys.path[0] = str(Path(name).resolve().parent) if kind == "script" else str(Path.cwd())
-    checking: Any = debug(on_finding="collect") if tool == "guard" else contextlib.nullcontext()
-    with checking as found:
+    with contextlib.ExitStack() as stack:
+        if tool != "asan":  # whose own handler says more
+            faulthandler.enable(stack.enter_context(Path(f"{record}.dump").open("w", encoding="utf-8")))
+        found = _checked(tool, stack) if tool in CHECKS else None
         end = _run(lambda: _run_program(kind, name))
         _wait()
-        findings = [] if found is None else [each._asdict() for each in found]
-        notes = () if found is None else found.notes
-    outcome = {"findings": findings, "notes": notes, "targets": _targets(), **end._asdict()}
+        outcome = {**end._asdict(), "targets": _targets(), **(_recorded(found) if found is not None else {})}
     Path(record).write_text(json.dumps(outcome), encoding="utf-8")
     return end.code
+
+
+def _checked(tool: str, stack: contextlib.ExitStack) -> Findings:
+    return stack.enter_context(PROCESS.debug(parse_checks(CHECKS[tool], "collect")))
+
+
+def _recorded(found: Findings) -> dict[str, object]:
+    calls = {kernel: [*lines] for kernel, lines in found.calls.items()}
+    return {"findings": [each._asdict() for each in found], "notes": found.notes, "calls": calls}
 
 
 def _run_program(kind: str, name: str) -> None:
@@ -77,14 +94,20 @@ def _run(program: Callable[[], None]) -> End:
         while trace is not None and _is_starter(trace):
             trace = trace.tb_next
         traceback.print_exception(type(error), error, trace or error.__traceback__)
-        own = [frame for frame in traceback.extract_tb(trace) if not any(part in frame.filename for part in _INNER)]
+        own = [frame for frame in traceback.extract_tb(trace) if is_own(frame.filename)]
         place = f"{_shown(own[-1].filename)}:{own[-1].lineno} in {own[-1].name}" if own else ""
         return End(1, "".join(traceback.format_exception_only(error)).strip().splitlines()[0], place)
     return End(0)
 
 
+def is_own(file: str) -> bool:
+    """Return whether a file is one of the program, and not of JAX, of this package or of Python."""
+    ours = file.startswith(f"{Path(__file__).parents[1]}/")
+    return not ours and file not in _STARTERS and not any(part in file for part in _INNER)
+
+
 def _is_starter(trace: TracebackType) -> bool:
-    return trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>")
+    return trace.tb_frame.f_code.co_filename in _STARTERS
 
 
 def _shown(file: str) -> str:
@@ -101,8 +124,6 @@ def _wait() -> None:
 
 def _targets() -> dict[str, tuple[str, ...]]:
     """Return the names of the targets on each platform."""
-    from be_runtime.load.process import PROCESS
-
     return {platform: PROCESS.registry.names(platform) for platform in ("cpu", "CUDA")}
 
 

@@ -22,8 +22,8 @@ _PADDING = 4096
 """Bytes after each allocation that belong to none: else an access beyond the end may hit the next one."""
 
 
-class Program(NamedTuple):
-    """A Python program.
+class Invocation(NamedTuple):
+    """A Python program and its arguments.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ class Child(NamedTuple):
     log: str
 
 
-def plan_child(tool: Tool, program: Program, found: Found, folder: str) -> Child:
+def plan_child(tool: Tool, program: Invocation, found: Found, folder: str) -> Child:
     """Plan the process that runs a program under a tool, with its files in a folder.
 
     Examples
     --------
-    >>> child = plan_child("guard", Program("train.py"), Found("python3"), "/tmp/x")
+    >>> child = plan_child("guard", Invocation("train.py"), Found("python3"), "/x")
     >>> child.argv[-3:]
-    ('/tmp/x/guard.json', 'script', 'train.py')
+    ('/x/guard.json', 'script', 'train.py')
     """
     record, log = f"{folder}/{tool}.json", f"{folder}/{tool}.log"
     kind = "module" if program.is_module else "script"

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from be_runtime.checks import Finding
-
-_SAME = {
-    "heap-buffer-overflow": "outside",
-    "guards": "outside",
-    "write": "outside",
-    "read": "outside",
-    "bounds": "outside",
-    "unwritten": "uninitialised",
-}
-"""Kinds of different tools that mean one fault."""
 
 
 class ToolRun(NamedTuple):
@@ -26,7 +16,7 @@ class ToolRun(NamedTuple):
     ----------
     tool : str
     outcome : str
-        ``"ran"``, ``"failed"``, ``"stopped"`` or ``"skipped"``.
+        ``"ran"``, ``"failed"`` for one whose process died, or ``"stopped"`` for one that took too long.
     seconds : float
     findings : tuple of Finding
     notes : tuple of str
@@ -61,41 +51,43 @@ def with_names(findings: Iterable[Finding], targets: Iterable[str]) -> tuple[Fin
     return tuple(replaced)
 
 
-def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Make one finding of those that tell of one fault of a kernel: tools differ in what they know of it."""
-    found: dict[tuple[str, str], Finding] = {}
+def with_callers(findings: Sequence[Finding], calls: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
+    """Add the lines that call a kernel where a tool can't know them: those of another finding, or of all its calls."""
+    known = {name: " or ".join(lines) for name, lines in calls.items()}
+    known |= {each.kernel: each.caller for each in reversed(findings) if each.caller}
+    return tuple(each._replace(caller=each.caller or known.get(each.kernel, "")) for each in findings)
+
+
+def distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Leave out what a second tool says in the same words."""
+    found: dict[tuple[str, str, str], Finding] = {}
     for each in findings:
-        key = (each.kernel, _SAME.get(each.kind, each.kind))
-        found[key] = _joined(found[key], each) if key in found else each
+        found.setdefault((each.kernel, each.kind, each.message), each)
     return tuple(found.values())
 
 
-def _joined(first: Finding, other: Finding) -> Finding:
-    tools = dict.fromkeys((*first.tool.split("+"), *other.tool.split("+")))
-    return first._replace(
-        tool="+".join(tools),
-        caller=first.caller or other.caller,
-        source=first.source or other.source,
-        array=first.array or other.array,
-        hints=tuple(dict.fromkeys((*first.hints, *other.hints))),
-    )
-
-
 def render(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> str:
-    """Write the report: each finding with its lines, notes, and a line of what ran."""
-    blocks = [_block(number, each) for number, each in enumerate(findings, start=1)]
+    """Write the report: what was found in each kernel with its lines, notes, and a line of what ran."""
+    kernels = dict.fromkeys(each.kernel for each in findings)
+    blocks = [
+        _block(number, kernel, [each for each in findings if each.kernel == kernel])
+        for number, kernel in enumerate(kernels, start=1)
+    ]
     blocks += [f"note ({run.tool}): {note}" for run in runs for note in run.notes]
-    ran = ", ".join(f"{run.tool} {run.seconds:.1f} s" for run in runs if run.outcome != "skipped") or "no tool"
-    count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "no findings"
+    ran = ", ".join(f"{run.tool} {run.seconds:.1f} s" for run in runs) or "no tool ran"
+    count = f"faults in {len(kernels)} kernel{'s' * (len(kernels) != 1)}" if findings else "nothing found"
     return "\n".join([*blocks, f"{count} ({ran})"])
 
 
-def _block(number: int, finding: Finding) -> str:
-    lines = [f"{number}. {finding.message}" + ("" if finding.certain else " (maybe)")]
-    lines += [f"   kernel: {finding.source}"] if finding.source else []
-    lines += [f"   called at {finding.caller}"] if finding.caller else []
-    lines += [f"   hint: {hint}" for hint in finding.hints]
-    return "\n".join([*lines, f"   found by {finding.tool.replace('+', ', ')}"])
+def _block(number: int, kernel: str, findings: Sequence[Finding]) -> str:
+    callers = dict.fromkeys(each.caller for each in findings if each.caller)
+    lines = [f"{number}. {kernel or 'native code'}" + (f", called at {'; '.join(callers)}" if callers else "")]
+    for each in findings:
+        told = each.message.removeprefix(each.kernel).removeprefix(":").strip()
+        place = f"{each.source}: " if each.source and each.source not in told else ""
+        lines.append(f"   {each.tool}: {place}{told}{'' if each.certain else ' (maybe)'}")
+    lines += dict.fromkeys(f"   hint: {hint}" for each in findings for hint in each.hints)
+    return "\n".join(lines)
 
 
 def as_json(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> dict[str, object]:

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from be_runtime.checking.check_program import Outcome, check_program, choose_tools
-from be_runtime.checking.children import Program
+from be_runtime.checking.children import Invocation
 from be_runtime.checking.detectors import find_detectors
-from be_runtime.checking.merged_findings import as_json, merge, render
+from be_runtime.checking.merged_findings import as_json, render
 from be_runtime.cli.answer import Answer, refusal
 from be_runtime.errors import ArgumentError
 from be_toolchain.find.device_memory import device_archs
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> Answer:
         return _refused("there is no program to check", "python -m be_runtime check SCRIPT [ARGUMENT ...]")
     if not arguments.module and not Path(words[0]).is_file():
         return _refused(f"there is no script {words[0]}", "to run a module, write -m before its name")
-    program = Program(words[0], tuple(words[1:]), is_module=bool(arguments.module))
+    program = Invocation(words[0], tuple(words[1:]), is_module=bool(arguments.module))
     from be_runtime.load.process import PROCESS
 
     session = PROCESS.session()
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 
 def _answer(outcome: Outcome) -> Answer:
-    findings = merge(outcome.findings)
+    findings = outcome.findings
     text = render(outcome.runs, findings)
     if outcome.error:
         text = f"{text}\n{outcome.error}"

@@ -91,9 +91,11 @@ class Guards:
         raise AssertionError("a new library has slots")
 
     def _open(self) -> ctypes.CDLL:
-        library = native_library(_NATIVE, self._session(), _LDFLAGS)
+        session = self._session()
+        library = native_library(_NATIVE, session, _LDFLAGS)
         if self._libraries:
             library = _load_copy(library)
+        library.be_guard_exact(ctypes.c_int32(bool(session.settings.sanitize)))
         library.be_guard_slot.restype = ctypes.c_int64
         library.be_guard_take.restype = ctypes.c_int64
         self._libraries.append(library)
@@ -128,6 +130,11 @@ class Guards:
         self.fetch()
         self._listeners = [each for each in self._listeners if each is not findings]
         check_calls(is_on=bool(self._listeners))
+
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel, with the findings of all that listen."""
+        for listener in self._listeners:
+            listener.calls.setdefault(kernel, {})[caller] = None
 
     def fetch(self) -> list[Finding]:
         """Take what was found since the last call, hand it to all that listen, and return the findings."""
@@ -176,6 +183,10 @@ class Guard(NamedTuple):
     def guard(self, targets: Targets) -> Targets:
         """Return the targets that check each call."""
         return tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel."""
+        self.guards.note_call(kernel, caller)
 
     def run(self, call: Callable[[], Any]) -> Any:
         """Make a call of a kernel, wait for it where nothing is traced, and report what it found."""

@@ -45,6 +45,24 @@ def register(target: str, handler: object, platform: str) -> None:
     jax.ffi.register_ffi_target(target, handler, platform=platform)
 
 
+def capsule_address(made: object) -> int:
+    """Return the address of the function in a capsule."""
+    import ctypes
+
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.argtypes, api.PyCapsule_GetName.restype = [ctypes.py_object], ctypes.c_char_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    return int(api.PyCapsule_GetPointer(made, api.PyCapsule_GetName(made)))
+
+
+def is_called(target: str) -> bool:
+    """Return whether a program that JAX keeps calls a target by its name."""
+    from be_runtime.xla import jax_internals
+
+    return any(f'custom_call_target="{target}"' in text for text in jax_internals.program_texts())
+
+
 def as_array(value: Any) -> Any:
     """Convert a value to an array, or a tracer of one, with JAX's dtype; TypeError if that is impossible."""
     import jax.numpy as jnp

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 
 from be_runtime.errors import RegistrationError, warn_caller
-from be_runtime.load.registry import Target
+from be_runtime.load.registry import Target, capsule_address
 from be_runtime.xla import jax_port
 
 _LIBRARY = "exchanged"
@@ -66,7 +66,7 @@ class ExchangedNames:
 
     def _lead(self, index: int, handler: object) -> int | None:
         """Lead a handler of ours to some code, and return its address; None if its traits are others."""
-        address: int | None = self._open().be_exchange(index, jax_port.capsule_address(handler))
+        address: int | None = self._open().be_exchange(index, capsule_address(handler))
         return address
 
     def _open(self) -> ctypes.CDLL:

@@ -6,6 +6,7 @@ were compiled before. So a target's content is fixed when it is first registered
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -60,7 +61,8 @@ class Registry:
     def __init__(self, register: Callable[[str, object, str], None]) -> None:
         self._register = register
         self._targets: dict[tuple[str, str], Target] = {}
-        self._handlers: list[object] = []  # XLA holds their addresses, so they live as long as the process
+        # XLA holds their addresses, so they live as long as the process
+        self._handlers: dict[tuple[str, str], object] = {}
         self._lock = ThreadLock()
         self.exchange: NameExchange | None = None  # set by `be_runtime.watch`
 
@@ -102,7 +104,7 @@ class Registry:
 
     def _keep(self, target: Target, handler: object) -> None:
         self._targets[target.name, target.platform] = target
-        self._handlers.append(handler)
+        self._handlers[target.name, target.platform] = handler
 
     def _hand_over(self, target: Target, handler: object) -> None:
         try:
@@ -112,6 +114,12 @@ class Registry:
                 f"JAX refuses the FFI target {target.name!r} for {target.platform}: {error}",
                 hints=("if the name was registered by other means, pass target_prefix='...' or another name",),
             ) from error
+
+    def stages(self, name: str, platform: str) -> dict[str, int]:
+        """Return the addresses of a target's handlers by their stages; empty if this process has not registered it."""
+        handler = self._handlers.get((name, platform), {})
+        capsules = handler if isinstance(handler, dict) else {"execute": handler}
+        return {stage: capsule_address(capsule) for stage, capsule in capsules.items()}
 
     def get(self, name: str) -> tuple[Target, ...]:
         """Return the targets of a name, one for each platform that it is registered for."""
@@ -132,3 +140,12 @@ def _other_content(target: Target) -> RegistrationError:
             "or pass auto_register=False and call module.f(...), which needs no name",
         ),
     )
+
+
+def capsule_address(capsule: object) -> int:
+    """Return the address of the function in a capsule of JAX's."""
+    read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    address: int = read(capsule, None)
+    return address

@@ -45,17 +45,6 @@ def register(target: str, handler: object, platform: str) -> None:
     jax.ffi.register_ffi_target(target, handler, platform=platform)
 
 
-def capsule_address(made: object) -> int:
-    """Return the address of the function in a capsule."""
-    import ctypes
-
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.argtypes, api.PyCapsule_GetName.restype = [ctypes.py_object], ctypes.c_char_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    return int(api.PyCapsule_GetPointer(made, api.PyCapsule_GetName(made)))
-
-
 def is_called(target: str) -> bool:
     """Return whether a program that JAX keeps calls a target by its name."""
     from be_runtime.xla import jax_internals
@@ -82,6 +71,21 @@ def stage_capsules(stages: Mapping[str, object]) -> object:
     """Wrap the handlers of a target's stages as JAX registers them: by the stage's name, a lone one by itself."""
     made = {stage: capsule(function) for stage, function in stages.items()}
     return made if len(made) > 1 else made["execute"]
+
+
+def runtime_error() -> type[Exception]:
+    """Return the type of the errors of XLA's programs."""
+    import jax
+
+    kind: type[Exception] = jax.errors.JaxRuntimeError
+    return kind
+
+
+def wait(tree: Any) -> None:
+    """Wait until the arrays of a pytree are computed; tracers are left alone."""
+    import jax
+
+    jax.block_until_ready([leaf for leaf in jax.tree_util.tree_leaves(tree) if not isinstance(leaf, jax.core.Tracer)])
 
 
 def like_arrays(outs: Any) -> Any:

@@ -44,13 +44,29 @@ _PRUNING_S = 0.02
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
     """Find the module of a request in the cache, or build it; load it and register its targets."""
+    module = find_module(request, options, session).module
+    register_names(module, request, options, session.registry)
+    return module
+
+
+class Found(NamedTuple):
+    """A module that was loaded, and the entry that it is of."""
+
+    module: CompiledModule
+    entry: Entry
+    key: CacheKey
+
+
+def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
+    """Find the module of a request in the cache, or build it, and load it; no name of it is registered."""
     build = partial(build_portable, request, options, session)
     checked = None if request.compile.checked else cache(partial(_load_checked, request, options, session))
     opened = partial(_open, request, options, build, registry=session.registry, checked=checked)
-    module = use_module(request, options, session, opened)
-    if options.auto_register:
-        register_module(module, options.target_prefix, session.registry, _other_prefix(request))
-    return module
+
+    def use(entry: Entry, key: CacheKey) -> Found:
+        return Found(opened(entry, key), entry, key)
+
+    return use_module(request, options, session, use)
 
 
 def _load_checked(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
@@ -124,8 +140,7 @@ def load_prebuilt(
     if found is None:
         return None
     module = open_bundled(request.name, found.record, found.bundle, registry, captures_graphs=options.allow_cuda_graph)
-    if options.auto_register:
-        register_module(module, options.target_prefix, registry, _other_prefix(request))
+    register_names(module, request, options, registry)
     return module
 
 
@@ -354,6 +369,12 @@ def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
             warn_caller(f"{module}.{name} {handlers.warning}", StreamWarning)
 
 
+def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
+    """Register the functions of a module under the names that its load asks for; see `register_module`."""
+    if options.auto_register:
+        register_module(module, options.target_prefix, registry, _other_prefix(request))
+
+
 def register_module(module: CompiledModule, prefix: str, registry: Registry, hints: tuple[str, ...] = ()) -> None:
     """Register the functions of a module as ``<prefix>.<function>``.
 
@@ -368,7 +389,9 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
         for name, function in names.items()
     ]
     try:
-        registry.add(targets, {name: partial(module.get_handler, function) for name, function in names.items()})
+        registry.add(
+            targets, {name: partial(module.get_handler, function) for name, function in names.items()}, by_name=True
+        )
     except RegistrationError as error:
         error.hints += hints
         raise

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.checking.checked_script import is_own
-from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Found, Invocation, Tool, plan_child
+from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Detectors, Invocation, Tool, plan_child
 from be_runtime.checking.device_reports import read_device_report
 from be_runtime.checking.host_reports import read_host_report
 from be_runtime.checking.merged_findings import ToolRun, distinct, with_callers, with_names
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     error: str
 
 
-def choose_tools(wanted: Sequence[str] | None, found: Found, *, has_gpu: bool) -> tuple[Tool, ...]:
+def choose_tools(wanted: Sequence[str] | None, found: Detectors, *, has_gpu: bool) -> tuple[Tool, ...]:
     """Return the tools to run: those that are wanted, or all that can run here.
 
     Raises
@@ -66,7 +66,7 @@ def choose_tools(wanted: Sequence[str] | None, found: Found, *, has_gpu: bool) -
     return tuple(tool for tool in TOOLS if tool in wanted)
 
 
-def _lacking(found: Found, *, has_gpu: bool) -> dict[str, str]:
+def _lacking(found: Detectors, *, has_gpu: bool) -> dict[str, str]:
     lacking: dict[str, str] = {} if found.preload else {"asan": "the C++ compiler has no libasan.so; install it"}
     if not has_gpu:
         lacking |= dict.fromkeys(DEVICE_TOOLS, "there is no GPU")
@@ -78,7 +78,7 @@ def _lacking(found: Found, *, has_gpu: bool) -> dict[str, str]:
 
 
 def check_program(
-    program: Invocation, tools: Sequence[Tool], found: Found, *, timeout_s: float | None, say: Callable[[str], None]
+    program: Invocation, tools: Sequence[Tool], found: Detectors, *, timeout_s: float | None, say: Callable[[str], None]
 ) -> Outcome:
     """Run a program under each tool and read what they found.
 
@@ -86,7 +86,7 @@ def check_program(
     ----------
     program : Invocation
     tools : sequence of Tool
-    found : Found
+    found : Detectors
     timeout_s : float, optional
         Time for each run, after which it is stopped.
     say : callable
@@ -148,8 +148,11 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
         found = [_death(ended.code, child)]
     elif not found and child.tool in ("guard", "asan"):
         found = _refusals(record, child.tool)
+    found = _in_running_call(found, child)
     outcome = "stopped" if ended.code is None else "ran" if record else "failed"
-    return ToolRun(child.tool, outcome, ended.seconds, with_names(found, names), tuple(record.get("notes", ())))
+    return ToolRun(
+        child.tool, outcome, ended.seconds, with_names(map(_placed, found), names), tuple(record.get("notes", ()))
+    )
 
 
 def _logs(child: Child) -> list[Path]:
@@ -165,15 +168,26 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
 def _death(code: int, child: Child) -> Finding:
     """Return the end of a process by a signal as a finding, with the line of the program that Python was at."""
     frames = _PYTHON_FRAME.findall(_text(Path(f"{child.record}.dump")))
-    place = next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), "")
     return Finding(
         kind="crash",
         kernel="",
         message=f"the process ended by {signal.Signals(-code).name} in native code",
-        caller=place,
+        caller=next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), ""),
         tool=child.tool,
         hints=() if child.tool == "asan" else ("if a C++ kernel did it, `check --tools asan` names its line",),
     )
+
+
+def _in_running_call(found: Sequence[Finding], child: Child) -> list[Finding]:
+    """Name the kernel that ran when the process died, where a finding does not; see ``native/guard/breadcrumbs.h``."""
+    crumbs = [crumb for crumb in re.split("\0+", _text(Path(f"{child.record}.calls"))) if "\n" in crumb]
+    if not crumbs:
+        return list(found)
+    kernel, caller = crumbs[0].split("\n")[:2]
+    return [
+        each if each.kernel else each._replace(kernel=kernel, caller=caller, message=f"{kernel}: {each.message}")
+        for each in found
+    ]
 
 
 def _text(path: Path) -> str:
@@ -191,9 +205,13 @@ def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
     kernel = next((name for name in names if message.startswith(f"{name}: ")), "")
     if not kernel:
         return []
-    access = _ACCESS.search(message)
-    kind, source = ("bounds", access["place"]) if access else ("error", "")
-    return [Finding(kind, kernel, message, caller=record["place"], source=source, tool=tool)]
+    return [Finding("error", kernel, message, caller=record["place"], tool=tool)]
+
+
+def _placed(finding: Finding) -> Finding:
+    """Return a kernel's error with its line, if it is that of an access in a checked build."""
+    access = _ACCESS.search(finding.message) if finding.kind == "error" else None
+    return finding if access is None else finding._replace(kind="bounds", source=access["place"])
 
 
 def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) -> str:

@@ -18,10 +18,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from be_runtime.checks import Findings, parse_checks
+from be_runtime.load.guarded import Debugging
 from be_runtime.load.process import PROCESS
-
-CHECKS = {"guard": "all", "asan": "guards"}
-"""Checks of the tools that see more where a kernel's arrays are memory of their own."""
 
 _STARTERS = (__file__, runpy.__file__, "<frozen runpy>")
 _INNER = tuple(
@@ -56,16 +54,19 @@ def main(argv: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
         if tool != "asan":  # whose own handler says more
             faulthandler.enable(stack.enter_context(Path(f"{record}.dump").open("w", encoding="utf-8")))
-        found = _checked(tool, stack) if tool in CHECKS else None
+        found = stack.enter_context(_checked(tool, Path(f"{record}.calls")))
         end = _run(lambda: _run_program(kind, name))
         _wait()
-        outcome = {**end._asdict(), "targets": _targets(), **(_recorded(found) if found is not None else {})}
+        outcome = {**end._asdict(), "targets": _targets(), **_recorded(found)}
     Path(record).write_text(json.dumps(outcome), encoding="utf-8")
     return end.code
 
 
-def _checked(tool: str, stack: contextlib.ExitStack) -> Findings:
-    return stack.enter_context(PROCESS.debug(parse_checks(CHECKS[tool], "collect")))
+def _checked(tool: str, calls: Path) -> Debugging:
+    """Turn checked mode on: sanitizers see more where a kernel's arrays are memory of their own."""
+    checking = PROCESS.debug(parse_checks("all" if tool == "guard" else "guards", "collect"))
+    checking.leave_breadcrumbs(calls)
+    return checking
 
 
 def _recorded(found: Findings) -> dict[str, object]:

@@ -38,7 +38,7 @@ class Invocation(NamedTuple):
     is_module: bool = False
 
 
-class Found(NamedTuple):
+class Detectors(NamedTuple):
     """The parts of sanitizers on this machine.
 
     Parameters
@@ -78,12 +78,12 @@ class Child(NamedTuple):
     log: str
 
 
-def plan_child(tool: Tool, program: Invocation, found: Found, folder: str) -> Child:
+def plan_child(tool: Tool, program: Invocation, found: Detectors, folder: str) -> Child:
     """Plan the process that runs a program under a tool, with its files in a folder.
 
     Examples
     --------
-    >>> child = plan_child("guard", Invocation("train.py"), Found("python3"), "/x")
+    >>> child = plan_child("guard", Invocation("train.py"), Detectors("python3"), "/x")
     >>> child.argv[-3:]
     ('/x/guard.json', 'script', 'train.py')
     """
@@ -115,4 +115,6 @@ def _sanitizer_command(tool: Tool, program: str, log: str) -> tuple[str, ...]:
     if tool == "memcheck":
         # An error ends its kernel, not the program, which would end in a flood of others.
         options += ["--destroy-on-device-error", "kernel", "--padding", str(_PADDING), "--report-api-errors", "no"]
+    if tool == "initcheck":
+        options += ["--check-api-memory-access", "no"]  # copies of whole arrays are no use of each element
     return (program, "--tool", tool, *options)

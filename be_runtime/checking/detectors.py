@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from be_runtime.checking.children import Found
+from be_runtime.checking.children import Detectors
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.system import System
@@ -20,9 +20,9 @@ _RUNTIMES = {
 _BELOW_TOOLKIT = ("bin/compute-sanitizer", "compute-sanitizer/compute-sanitizer", "extras/compute-sanitizer")
 
 
-def find_detectors(system: System, record_dir: Path) -> Found:
+def find_detectors(system: System, record_dir: Path) -> Detectors:
     """Find the sanitizers; parts that are missing are empty."""
-    return Found(sys.executable, _asan_runtime(system, record_dir), _compute_sanitizer(system, record_dir))
+    return Detectors(sys.executable, _asan_runtime(system, record_dir), _compute_sanitizer(system, record_dir))
 
 
 def _asan_runtime(system: System, record_dir: Path) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ def _finding(kind: str, what: str, tool: str, frames: Sequence[Frame]) -> Findin
     return Finding(
         kind=kind,
         kernel=kernel,
-        message=f"{kernel or 'host code'}: {what}{inside}",
+        message=f"{kernel}: {what}{inside}" if kernel else f"{what}{inside}",
         source=own.place if own is not None else "",
         device="cpu",
         tool=tool,

@@ -46,6 +46,7 @@ class Guards:
     """
 
     def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self.breadcrumbs = ""
         self._session = session
         self._registry = registry
         self._libraries: list[ctypes.CDLL] = []
@@ -96,6 +97,8 @@ class Guards:
         if self._libraries:
             library = _load_copy(library)
         library.be_guard_exact(ctypes.c_int32(bool(session.settings.sanitize)))
+        if self.breadcrumbs and not self._libraries:
+            library.be_guard_breadcrumbs(self.breadcrumbs.encode())
         library.be_guard_slot.restype = ctypes.c_int64
         library.be_guard_take.restype = ctypes.c_int64
         self._libraries.append(library)
@@ -236,6 +239,10 @@ class Debugging:
             self._stack.callback(guards.leave, self.findings)
             self._stack.callback(mode.report)
             self._stack.enter_context(jax_call.traced_anew(mode.checks))
+
+    def leave_breadcrumbs(self, path: Path) -> None:
+        """Let a file tell which checked calls run, for who reads it after the process has died."""
+        self._guards.breadcrumbs = str(path)
 
     def __enter__(self) -> Findings:
         if self.mode is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from be_runtime.checking.check_program import choose_tools
-from be_runtime.checking.children import TOOLS, Found
+from be_runtime.checking.children import TOOLS, Detectors
 from be_runtime.errors import ArgumentError
 
-ALL = Found("python3", ("libasan.so", "libstdc++.so.6"), "compute-sanitizer")
+ALL = Detectors("python3", ("libasan.so", "libstdc++.so.6"), "compute-sanitizer")
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ ALL = Found("python3", ("libasan.so", "libstdc++.so.6"), "compute-sanitizer")
         (ALL._replace(preload=()), False, ("guard",)),
     ],
 )
-def test_every_tool_that_is_here_runs(found: Found, has_gpu: bool, tools: tuple[str, ...]):
+def test_every_tool_that_is_here_runs(found: Detectors, has_gpu: bool, tools: tuple[str, ...]):
     assert choose_tools(None, found, has_gpu=has_gpu) == tools
 
 
@@ -37,7 +37,7 @@ def test_tools_run_in_one_order():
         ("asan", ALL._replace(preload=()), True, "libasan"),
     ],
 )
-def test_a_tool_that_is_wanted_and_not_here_is_refused(wanted: str, found: Found, has_gpu: bool, message: str):
+def test_a_tool_that_is_wanted_and_not_here_is_refused(wanted: str, found: Detectors, has_gpu: bool, message: str):
     with pytest.raises(ArgumentError) as raised:
         choose_tools([wanted], found, has_gpu=has_gpu)
     assert message in str(raised.value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Found, Invocation, Tool, plan_child
+from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Detectors, Invocation, Tool, plan_child
 
-FOUND = Found("python3", ("/lib/libasan.so", "/lib/libstdc++.so.6"), "/cuda/bin/compute-sanitizer")
+FOUND = Detectors("python3", ("/lib/libasan.so", "/lib/libstdc++.so.6"), "/cuda/bin/compute-sanitizer")
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from be_runtime import control as config
 from be_runtime.api import load_cpp_dir, load_cpp_file, load_cpp_inline, load_cuda_dir, load_cuda_file, load_cuda_inline
+from be_runtime.checks import Finding, Findings
 from be_runtime.control import (
     clear_backends,
     clear_cache,
+    debug,
     export_prebuilt,
     get_backend,
     get_cache_dir,
@@ -32,6 +34,8 @@ from be_runtime.errors import (
     CacheError,
     DuplicateEntryPointError,
     EntryPointNotFoundError,
+    FindingError,
+    FindingWarning,
     GatherWarning,
     GradientError,
     KernelError,
@@ -73,6 +77,10 @@ __all__ = [
     "EntryPointNotFoundError",
     "ExportedProgram",
     "FallbackWarning",
+    "Finding",
+    "FindingError",
+    "FindingWarning",
+    "Findings",
     "GatherWarning",
     "GradientError",
     "KernelError",
@@ -92,6 +100,7 @@ __all__ = [
     "clear_cache",
     "config",
     "cuda_kernel",
+    "debug",
     "defjvp",
     "export",
     "export_prebuilt",

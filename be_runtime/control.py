@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from be_runtime.cache import Store
+from be_runtime.checks import OnFinding, parse_checks
 from be_runtime.errors import ArgumentError
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
@@ -15,6 +16,9 @@ from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
 from be_runtime.request.options import check_arch_list, check_name, check_path
 from be_toolchain.arch import parse_archs
+
+if TYPE_CHECKING:
+    from be_runtime.load.guarded import Debugging
 
 
 def set_cache_dir(path: StrPath | None) -> None:
@@ -231,6 +235,43 @@ def register_ffi_target(
     where = _platform(usual if platform is None else platform)
     target = Target(name=name, platform=where, content=identity if content is None else content, carry=carry)
     PROCESS.registry.add([target], {name: lambda: capsule})
+
+
+def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
+    """Check every call of a kernel that is traced from now on, until the returned context ends.
+
+    Kernels get copies of their arrays with guard bytes around them, and run two or three times with different bytes
+    where nothing was written. Functions that JAX compiled before are traced anew inside of the context, and are as they
+    were after it. Without ``with``, calls of the whole process are checked until ``debug(False)``; then call it before
+    other threads start, since what they have compiled is not traced anew.
+
+    Parameters
+    ----------
+    checks : bool, str or sequence of str
+        Names of checks: guards, unwritten, inputs, values, bounds, fault, stream, repeat. True and "all" stand for all,
+        and a minus leaves one out: ``"all,-repeat"``. False ends what `debug` and ``BE_DEBUG`` began for the process.
+    on_finding : {"raise", "warn", "collect"}
+        Raise a `FindingError` at the call, warn with a `FindingWarning`, or keep the findings alone. Within a function
+        that JAX compiled, XLA raises; the context makes a `FindingError` of it.
+
+    Returns
+    -------
+    Debugging
+        A context manager, whose value is a sequence of `Finding`, with ``report()`` and with ``notes``: what was not
+        checked, and why.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such check.
+
+    Examples
+    --------
+    >>> with be_runtime.debug(on_finding="collect") as found:  # doctest: +SKIP
+    ...     jax.block_until_ready(step(x))
+    >>> print(found.report())  # doctest: +SKIP
+    """
+    return PROCESS.debug(None if checks is False else parse_checks(checks, on_finding))
 
 
 def print_diagnostics() -> None:

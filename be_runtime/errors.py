@@ -223,6 +223,36 @@ class KernelError(BeRuntimeError, RuntimeError):
     code = "BE703"
 
 
+class FindingError(BeRuntimeError, RuntimeError):
+    """A kernel does what it must not, as checked mode sees it.
+
+    Parameters
+    ----------
+    message : str
+        What was found, and the line that calls the kernel.
+    findings : tuple of be_runtime.Finding
+    span : SourceSpan, optional
+    hints : tuple of str
+    """
+
+    code = "BE801"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        findings: tuple[Any, ...] = (),
+        span: SourceSpan | None = None,
+        hints: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, span=span, hints=hints)
+        self.findings = findings
+
+
+class FindingWarning(UserWarning):
+    """Checked mode found something that it reports as a warning, or that is not certain."""
+
+
 class GatherWarning(UserWarning):
     """An argument of a kernel is gathered on each device, since the kernel can't be split along one of its axes."""
 

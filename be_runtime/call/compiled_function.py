@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
+from be_runtime import checks
 from be_runtime.call.resolve import as_argument
 from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_port
@@ -168,16 +169,7 @@ class CompiledFunction:
         """Return the program for some keyword arguments, made on their first use."""
         from be_runtime.xla import jax_call
 
-        converted = self._convert(attributes)
-        described = tuple(outs) if isinstance(outs, list) else outs
-        if outs is not None and not callable(outs):  # arrays have no hash
-            described = jax_port.like_arrays(described)
-        try:
-            hash(described)
-        except TypeError:
-            raise ArgumentError(
-                f"{self.__qualname__}: outs is {outs!r}", hints=("pass a jax.ShapeDtypeStruct, or a tuple of them",)
-            ) from None
+        described, converted = self._described(outs, attributes)
         program = self._exact.get((described, converted))
         if program is None:
             own = copy.deepcopy(dict(attributes))  # the caller may change an array before a later trace
@@ -188,6 +180,20 @@ class CompiledFunction:
                 self._forget_keys()
         self._remember(described, attributes, program)
         return program
+
+    def _described(self, outs: Any, attributes: Mapping[str, Any]) -> tuple[Any, Converted]:
+        """Return the shapes and dtypes of described results, and the converted attributes."""
+        converted = self._convert(attributes)
+        described = tuple(outs) if isinstance(outs, list) else outs
+        if outs is not None and not callable(outs):  # arrays have no hash
+            described = jax_port.like_arrays(described)
+        try:
+            hash(described)
+        except TypeError:
+            raise ArgumentError(
+                f"{self.__qualname__}: outs is {outs!r}", hints=("pass a jax.ShapeDtypeStruct, or a tuple of them",)
+            ) from None
+        return described, converted
 
     def _remember(self, outs: Any, attributes: Mapping[str, Any], program: Program) -> None:
         """Find the program sooner in the next call with equal keyword arguments."""
@@ -212,6 +218,24 @@ class CompiledFunction:
         self._known.clear()
         self._single.clear()
         self._quick.clear()
+
+
+_call_compiled = CompiledFunction.__call__
+
+
+def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
+    """Call the kernel while a checked mode is on somewhere: each call is traced, since each has a line of its own."""
+    mode = checks.active()
+    if mode is None:
+        return _call_compiled(self, *arrays, outs=outs, **attributes)
+    described, converted = self._described(outs, attributes)
+    program = self._trace(described, dict(attributes), converted)
+    return mode.run(lambda: program(*arrays))
+
+
+def check_calls(*, is_on: bool) -> None:
+    """Let all calls look for a checked mode, or none: a call that need not look is as fast as without such modes."""
+    setattr(CompiledFunction, "__call__", _call_checked if is_on else _call_compiled)  # noqa: B010  # mypy refuses to assign a method
 
 
 def _key(attributes: Mapping[str, Any]) -> tuple[object, ...]:

@@ -228,6 +228,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
     def _traced(self, outs: Any, attributes: Mapping[str, Any], converted: Converted) -> Callable[..., Any]:
         """Make the function of arrays for some attributes."""
         described, targets = self._options.outs if outs is None else outs, self._targets()
+        has_state = bool(self.signature.with_role(Role.STATE))
         derivative, every = self._derivative, with_defaults(self.signature.with_role(Role.ATTR), attributes)
 
         def run(*arrays: Any) -> Any:
@@ -240,7 +241,9 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
                 aliases=dict(self._options.aliases),
             )
             transposes = derivative.bound_transposes(self.__qualname__, arrays, every, converted)
-            shown = bind_call(self.__qualname__, resolved, self._options, targets, converted, transposes)
+            shown = bind_call(
+                self.__qualname__, resolved, self._options, targets, converted, transposes, has_state=has_state
+            )
             return shown[0] if resolved.is_single else shown
 
         run.__name__ = run.__qualname__ = self.__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from be_runtime import checks
 from be_runtime.call.call_options import Options
 from be_runtime.call.compiled_function import Converted
 from be_runtime.call.derivatives import Transpose
@@ -55,8 +56,15 @@ def bind_call(
     attributes: Converted,
     transposes: Sequence[tuple[int, Transpose]] = (),
     computed: Computed | None = (),
+    *,
+    has_state: bool = False,
 ) -> tuple[Any, ...]:
     """Call a target, and return the results without scratch memory.
+
+    Parameters
+    ----------
+    has_state : bool
+        True for a kernel that keeps something from call to call.
 
     Raises
     ------
@@ -68,12 +76,18 @@ def bind_call(
     match_layouts(label, options.input_layouts, resolved.inputs, "input_layouts")
     match_layouts(label, options.output_layouts, resolved.shown, "output_layouts")
     hidden = (None,) * resolved.scratch
+    given = (*attributes, *resolved.attributes)
+    if (mode := checks.active()) is not None:
+        targets = mode.guard(targets)
+        once = has_state or options.effect != "none"
+        text = checks.call_text(label, jax_call.caller(), mode.checks, once=once, hidden=resolved.scratch)
+        given = (*given, (checks.ATTRIBUTE, text))
     results = jax_call.bind(
         resolved.operands,
         label=label,
         targets=targets,
         results=resolved.results,
-        attributes=tuple(sorted((*attributes, *resolved.attributes))),
+        attributes=tuple(sorted(given)),
         vmap_method=options.vmap_method,
         aliases=options.aliases,
         effect=options.effect,

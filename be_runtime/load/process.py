@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from be_runtime.cache import Store, own_folder, usable_cache_dir
+from be_runtime.checks import Checks, parse_checks
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.load import pipeline
 from be_runtime.load.module import CompiledModule
@@ -25,6 +26,9 @@ from be_toolchain.find.device_memory import device_archs
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import LocalSystem
 
+if TYPE_CHECKING:
+    from be_runtime.load.guarded import Debugging
+
 T = TypeVar("T")
 
 _ALSO: ContextVar[tuple[Arch, ...]] = ContextVar("architectures of an export", default=())
@@ -38,6 +42,7 @@ class Process:
         self.backends: Mapping[str, str] = {}  # what operations prefer on each platform
         self._lock = ThreadLock()
         self._archs: tuple[Arch, ...] = ()
+        self._is_checked = False
         self._chosen_cache: Path | None = None
         self._located: tuple[Path | None, Path] | None = None
         self._objects: dict[type, object] = {}
@@ -73,8 +78,18 @@ class Process:
             _ALSO.reset(token)
 
     def settings(self) -> Settings:
-        """Read the settings from the current environment."""
-        return Settings.from_environ(os.environ)
+        """Read the settings from the current environment; the first that ask for checked mode start it."""
+        settings = Settings.from_environ(os.environ)
+        if settings.debug and not self._is_checked:
+            self._is_checked = True
+            self.debug(parse_checks(settings.debug))
+        return settings
+
+    def debug(self, chosen: Checks | None) -> Debugging:
+        """Check all calls from now on, see `be_runtime.debug`; None ends that."""
+        from be_runtime.load.guarded import Guards
+
+        return self.only(Guards, lambda: Guards(self.session, self.registry)).start(chosen)
 
     def cache_dir(self, settings: Settings) -> Path:
         """Return the cache folder: the chosen one, else the configured one, else the default, searched once."""

@@ -6,6 +6,7 @@ were compiled before. So a target's content is fixed when it is first registered
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -47,7 +48,9 @@ class Registry:
     def __init__(self, register: Callable[[str, object, str], None]) -> None:
         self._register = register
         self._targets: dict[tuple[str, str], Target] = {}
-        self._handlers: list[object] = []  # XLA holds their addresses, so they live as long as the process
+        self._handlers: dict[
+            tuple[str, str], object
+        ] = {}  # XLA holds their addresses, so they live as long as the process
         self._lock = ThreadLock()
 
     def add(self, targets: Sequence[Target], handlers: Mapping[str, Callable[[], object]]) -> None:
@@ -71,7 +74,7 @@ class Registry:
             for target, handler in made:
                 self._hand_over(target, handler)
                 self._targets[target.name, target.platform] = target
-                self._handlers.append(handler)
+                self._handlers[target.name, target.platform] = handler
 
     def _hand_over(self, target: Target, handler: object) -> None:
         try:
@@ -96,6 +99,15 @@ class Registry:
                 ),
             )
         return True
+
+    def stages(self, name: str, platform: str) -> dict[str, int]:
+        """Return the addresses of a target's handlers by their stages; empty if this process has not registered it."""
+        handler = self._handlers.get((name, platform), {})
+        capsules = handler if isinstance(handler, dict) else {"execute": handler}
+        read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+            ("PyCapsule_GetPointer", ctypes.pythonapi)
+        )
+        return {stage: read(capsule, None) for stage, capsule in capsules.items()}
 
     def get(self, name: str) -> tuple[Target, ...]:
         """Return the targets of a name, one for each platform that it is registered for."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,3 +35,35 @@ def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function on its first call with arrays of some types; within another program it leaves no trace."""
     return jax.jit(function, inline=True)
+
+
+def caller() -> str:
+    """Return the line of an author's code that the call being traced comes from, as ``train.py:33 in step``."""
+    found = jax_internals.user_line()
+    if found is None:
+        return ""
+    file, line, function = found
+    return f"{file.removeprefix(f'{Path.cwd()}/')}:{line}" + (f" in {function}" if function else "")
+
+
+@functools.cache
+def _mode() -> Callable[[Hashable], contextlib.AbstractContextManager[None]]:
+    """Make the context whose value is part of what JAX knows its programs by; there is none before JAX 0.8."""
+    if hasattr(jax, "make_user_context"):
+        made: Callable[[Hashable], contextlib.AbstractContextManager[None]] = jax.make_user_context(default_value=None)
+        return made
+    return _forgetting
+
+
+@contextlib.contextmanager
+def _forgetting(_value: Hashable) -> Iterator[None]:
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        jax.clear_caches()
+
+
+def traced_anew(value: Hashable) -> contextlib.AbstractContextManager[None]:
+    """Let this thread use programs meanwhile that were traced with an equal value, and no others."""
+    return _mode()(value)

@@ -9,6 +9,8 @@ name                           use                                           JAX
 ``aval.vma``                   the same                                      before 0.10.0
 ``reduction_factors``          sums of parts, in a rule of Shardy            since 0.7.2
 Shardy, by default             shardings of results                          since 0.7.0
+``user_frame(traceback)``       line of a call's author                       since 0.7.0
+``user_frame(source_info)``    the same                                      before 0.7.0
 ``hijax.HiPrim``               base class of ``KernelFunction.as_hijax``     since 0.11.2
 ``hijax.VJPHiPrimitive``       the same, with effects                        0.10.0 to 0.11.1
 =============================  ============================================  ===============
@@ -21,7 +23,9 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import jax
@@ -49,6 +53,26 @@ vary_alike: Callable[..., Sequence[Any]] = (
 """Function that makes arrays vary over the same axes of a mesh, within ``shard_map``."""
 
 _HAS_SUMS = "reduction_factors" in inspect.signature(SdyShardingRule).parameters
+
+
+_FRAME_OF_INFO = "source_info" in inspect.signature(source_info_util.user_frame).parameters
+
+
+def user_line() -> tuple[str, int, str] | None:
+    """Return file, line and function of the code that calls what is being traced.
+
+    Where JAX evaluates a traced program, as for derivatives, that is the line of the first call. Else it is the
+    innermost line of this thread that is neither JAX's nor ours: JAX's own traceback ends at the innermost trace.
+    """
+    context: Any = source_info_util._source_info_context.context  # noqa: SLF001
+    if context.traceback is not None:
+        found: Any = source_info_util.user_frame(context if _FRAME_OF_INFO else context.traceback)
+        if found is not None:
+            return found.file_name, found.start_line, found.function_name
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None and not source_info_util.is_user_filename(frame.f_code.co_filename):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def varying(aval: Any) -> frozenset[str]:

@@ -66,6 +66,21 @@ def stage_capsules(stages: Mapping[str, object]) -> object:
     return made if len(made) > 1 else made["execute"]
 
 
+def runtime_error() -> type[Exception]:
+    """Return the type of the errors of XLA's programs."""
+    import jax
+
+    kind: type[Exception] = jax.errors.JaxRuntimeError
+    return kind
+
+
+def wait(tree: Any) -> None:
+    """Wait until the arrays of a pytree are computed; tracers are left alone."""
+    import jax
+
+    jax.block_until_ready([leaf for leaf in jax.tree_util.tree_leaves(tree) if not isinstance(leaf, jax.core.Tracer)])
+
+
 def like_arrays(outs: Any) -> Any:
     """Replace each array of a pytree, such as a sequence, by its shape and dtype."""
     import jax

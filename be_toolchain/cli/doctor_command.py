@@ -12,7 +12,7 @@ from be_toolchain.install.managed import sweep
 from be_toolchain.machine.system import System
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.exit_codes import WORKS
-from be_toolchain.report.model import Finding, Report
+from be_toolchain.report.model import Remark, Report
 from be_toolchain.report.report_text import heading, render_probe_lists, render_report
 from be_toolchain.terminal import printable, say
 
@@ -21,7 +21,7 @@ _COLOURS = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 
 def run_doctor(arguments: argparse.Namespace, system: System, devices: Callable[[], DeviceReport]) -> int:
     """Print the report, and repair what it found if that was asked for; the exit code."""
-    swept = tuple(Finding("note", "leftovers", removed) for removed in sweep(system))
+    swept = tuple(Remark("note", "leftovers", removed) for removed in sweep(system))
     report = examine_machine(system, smoke=arguments.smoke, devices=devices)
     report = report._replace(findings=(*report.findings, *swept))
     if arguments.json:

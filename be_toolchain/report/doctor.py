@@ -12,7 +12,7 @@ from be_toolchain.find.survey import Survey, survey
 from be_toolchain.machine.system import System
 from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain, ToolchainRequest
 from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
-from be_toolchain.report.model import Finding, Report, Status
+from be_toolchain.report.model import Remark, Report, Status
 from be_toolchain.report.remote_line import report_remote
 from be_toolchain.rules.coherence import (
     judge_archs,
@@ -91,14 +91,14 @@ def examine_machine(
     )
 
 
-def _file_finding(passed: PassedOver) -> Finding:
+def _file_finding(passed: PassedOver) -> Remark:
     """Report a project's file that is passed over."""
-    return Finding(status="warn", subject="project file", message=passed.reason, next_step=passed.remedy)
+    return Remark(status="warn", subject="project file", message=passed.reason, next_step=passed.remedy)
 
 
-def _refusal(error: ToolchainError) -> Finding:
+def _refusal(error: ToolchainError) -> Remark:
     """Report a setting with which nothing can be loaded."""
-    return Finding(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
+    return Remark(status="fail", subject="settings", message=error.message, next_step=_first(error.hints))
 
 
 def _report_settings(
@@ -140,24 +140,22 @@ def _device_probes(devices: DeviceReport) -> Iterator[Probe]:
         yield Probe(found_via="nvidia-smi", place="nvidia-smi", reason="not on PATH, or it failed")
 
 
-def _smoke_finding(trial: SmokeResult) -> Finding:
+def _smoke_finding(trial: SmokeResult) -> Remark:
     """Report a trial."""
     status: Status = "note" if trial.outcome == "skipped" else trial.outcome
     message = f"{trial.message}\n{trial.detail}" if trial.detail else trial.message
     next_step = "the end of its output is above" if trial.detail else ""
-    return Finding(status=status, subject=f"smoke: {trial.name}", message=message, next_step=next_step)
+    return Remark(status=status, subject=f"smoke: {trial.name}", message=message, next_step=next_step)
 
 
-def _surrounding_findings(
-    around: Surroundings, devices: DeviceReport, toolkit: CudaToolkit | None
-) -> Iterator[Finding]:
+def _surrounding_findings(around: Surroundings, devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Remark]:
     """Report problems of jax's CUDA and of the folders."""
     if around.jaxlib:
         plugins = ", ".join(f"{name} {version}" for name, version in around.jax_plugins) or "no CUDA plugin"
-        yield Finding(status="ok", subject="jax", message=f"jaxlib {around.jaxlib}, {plugins}")
+        yield Remark(status="ok", subject="jax", message=f"jaxlib {around.jaxlib}, {plugins}")
     if toolkit is not None:
         for row in judge_jax(toolkit.release, around.jax_plugins, around.jaxlib, has_gpu=bool(devices.devices)):
-            yield Finding(status="warn", subject="jax", message=row.message, next_step=row.hint)
+            yield Remark(status="warn", subject="jax", message=row.message, next_step=row.hint)
     yield _cache_finding(around)
     cache, temporary = "set BE_CACHE_DIR to another folder", "set TMPDIR to another folder"
     for purpose, rows in (
@@ -167,21 +165,21 @@ def _surrounding_findings(
         ("temporary", judge_room("temporary", around.temporary, temporary)),
     ):
         for row in rows:
-            yield Finding(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
+            yield Remark(status="warn", subject=f"{purpose} folder", message=row.message, next_step=row.hint)
 
 
-def _cache_finding(around: Surroundings) -> Finding:
+def _cache_finding(around: Surroundings) -> Remark:
     """Report what is in the cache."""
     folder = around.cache.own_part or around.cache.path
     if not around.cache.readable:
         step = "set BE_CACHE_DIR to a folder of your own: a cache is one user's"
-        return Finding(status="warn", subject="cache", message=f"{folder} can't be read by this user", next_step=step)
+        return Remark(status="warn", subject="cache", message=f"{folder} can't be read by this user", next_step=step)
     count, size, limit_mib = around.cached
     counted = f"{count} {'entry' if count == 1 else 'entries'}, {size / 2**20:.1f} of at most {limit_mib} MiB"
-    return Finding(status="ok", subject="cache", message=f"{folder}, {counted}")
+    return Remark(status="ok", subject="cache", message=f"{folder}, {counted}")
 
 
-def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Finding]:
+def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Iterator[Remark]:
     """Yield every finding of the report."""
     toolchain = found.toolchain
     yield _compiler_finding("C++ compiler", toolchain.cxx, found.cxx_problem)
@@ -194,24 +192,24 @@ def _findings(found: Survey, devices: DeviceReport, around: Surroundings) -> Ite
     yield from _device_findings(devices, toolchain.cuda)
     yield from _surrounding_findings(around, devices, toolchain.cuda)
     for warning in toolchain.warnings:
-        yield Finding(status="warn", subject="compiler", message=warning.message, next_step=warning.hint)
+        yield Remark(status="warn", subject="compiler", message=warning.message, next_step=warning.hint)
     for name, value in toolchain.environment:
-        yield Finding(status="note", subject="environment", message=f"{name}={value} changes what the compilers do")
+        yield Remark(status="note", subject="environment", message=f"{name}={value} changes what the compilers do")
 
 
-def _compiler_finding(subject: str, compiler: HostCompiler | None, problem: ToolchainError | None) -> Finding:
+def _compiler_finding(subject: str, compiler: HostCompiler | None, problem: ToolchainError | None) -> Remark:
     """Report a C++ compiler, or why there is none."""
     if compiler is None:
         return _failed(subject, problem)
     text = f"{compiler.family} {compiler.version}, {compiler.path} (from {compiler.found_via})"
-    return Finding(status="ok", subject=subject, message=text)
+    return Remark(status="ok", subject=subject, message=text)
 
 
-def _failed(subject: str, problem: ToolchainError | None) -> Finding:
+def _failed(subject: str, problem: ToolchainError | None) -> Remark:
     """Report a missing part."""
     if problem is None:
-        return Finding(status="fail", subject=subject, message="not found")
-    return Finding(status="fail", subject=subject, message=problem.message, next_step=_first(problem.hints))
+        return Remark(status="fail", subject=subject, message="not found")
+    return Remark(status="fail", subject=subject, message=problem.message, next_step=_first(problem.hints))
 
 
 def _first(hints: tuple[str, ...]) -> str:
@@ -219,9 +217,9 @@ def _first(hints: tuple[str, ...]) -> str:
     return hints[0] if hints else ""
 
 
-def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
+def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Remark]:
     """Report the toolkit, its parts and its host compiler."""
-    yield Finding(
+    yield Remark(
         status="ok",
         subject="CUDA toolkit",
         message=f"{toolkit.release} ({toolkit.compiler.label}), {toolkit.root} (from {toolkit.found_via})",
@@ -229,7 +227,7 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     known = [component for component in toolkit.components if component.version]
     unknown = [component.name for component in toolkit.components if not component.version]
     text = f"all of one release: {', '.join(f'{part.name} {part.version}' for part in known)}"
-    yield Finding(
+    yield Remark(
         status="ok",
         subject="components",
         message=text + (f"; version not recorded: {', '.join(unknown)}" if unknown else ""),
@@ -237,10 +235,10 @@ def _toolkit_findings(toolkit: CudaToolkit) -> Iterator[Finding]:
     yield _host_finding(toolkit.compiler)
     if toolkit.archs:
         first, last = toolkit.archs[0], toolkit.archs[-1].base
-        yield Finding(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
+        yield Remark(status="ok", subject="GPU targets", message=f"{first.sm} to {last.sm}")
 
 
-def _host_finding(compiler: Nvcc | ClangCuda) -> Finding:
+def _host_finding(compiler: Nvcc | ClangCuda) -> Remark:
     """Report the host compiler."""
     host = compiler.host
     named = f"{host.family} {host.version}, {host.path}"
@@ -248,23 +246,23 @@ def _host_finding(compiler: Nvcc | ClangCuda) -> Finding:
         case Nvcc(allow_unsupported_compiler=True, host_limits=limits):
             accepted = render_limits(limits)
             message = f"{named} is outside of what nvcc accepts ({accepted}) and used because you asked for it"
-            return Finding(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
+            return Remark(status="warn", subject="host compiler", message=message, next_step="use an accepted one")
         case Nvcc(host_limits=limits):
             message = f"{named}; nvcc accepts {render_limits(limits)}"
-            return Finding(status="ok", subject="host compiler", message=message)
+            return Remark(status="ok", subject="host compiler", message=message)
         case ClangCuda():
             message = f"{named}; it compiles both sides; docs/toolchain.md, CUDA 12, lists the differences from nvcc"
-            return Finding(status="ok", subject="CUDA compiler", message=message)
+            return Remark(status="ok", subject="CUDA compiler", message=message)
 
 
-def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Finding]:
+def _wheel_findings(around: Surroundings, toolkit: CudaToolkit | None) -> Iterator[Remark]:
     """Report what the environment's CUDA 12 wheels can do, unless a toolkit is in use."""
     row = judge_cuda12_wheels(around.cuda12_wheels)
     if row is not None and toolkit is None:
-        yield Finding(status="note", subject="CUDA 12 wheels", message=row.message, next_step=row.hint)
+        yield Remark(status="note", subject="CUDA 12 wheels", message=row.message, next_step=row.hint)
 
 
-def _all_passed_over(found: Survey) -> Iterator[Finding]:
+def _all_passed_over(found: Survey) -> Iterator[Remark]:
     """Report the places before the chosen compilers and toolkit that can be repaired."""
     cxx, cuda = found.toolchain.cxx, found.toolchain.cuda
     hosts = tuple(probe for probe in found.host_probes if probe not in found.cxx_probes)
@@ -275,32 +273,32 @@ def _all_passed_over(found: Survey) -> Iterator[Finding]:
         yield from _passed_over("host compiler", hosts, str(cuda.host_compiler.path))
 
 
-def _passed_over(subject: str, probes: tuple[Probe, ...], used: str) -> Iterator[Finding]:
+def _passed_over(subject: str, probes: tuple[Probe, ...], used: str) -> Iterator[Remark]:
     """Report the places before the chosen one that can be repaired."""
     for probe in itertools.takewhile(lambda probe: not probe.chosen, probes):
         if probe.hint:
             message = f"passed over {probe.place} (from {probe.found_via}): {probe.reason}; {used} is used"
-            yield Finding(status="warn", subject=subject, message=message, next_step=probe.hint)
+            yield Remark(status="warn", subject=subject, message=message, next_step=probe.hint)
 
 
-def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Finding]:
+def _device_findings(devices: DeviceReport, toolkit: CudaToolkit | None) -> Iterator[Remark]:
     """Report the driver and the GPUs; their absence is not a failure."""
     if not devices.devices:
-        yield Finding(
+        yield Remark(
             status="note",
             subject="GPU",
             message=f"none ({devices.problem or 'the driver lists none'}); kernels can be built here, but not run",
             next_step='compute_capability="sm_90" in a load names the GPU to compile for; sm_75 is the default here',
         )
     for device in devices.devices:
-        yield Finding(status="ok", subject=f"GPU {device.index}", message=f"{device.name}, {device.arch.sm}")
+        yield Remark(status="ok", subject=f"GPU {device.index}", message=f"{device.name}, {device.arch.sm}")
     if devices.driver_version is None:
         return
     release = devices.driver_release or ""
     number = f"{release}, " if release else ""
-    yield Finding(status="ok", subject="driver", message=f"{number}supports CUDA {devices.driver_version}")
+    yield Remark(status="ok", subject="driver", message=f"{number}supports CUDA {devices.driver_version}")
     if toolkit is None:
         return
     present = tuple(sorted({device.arch for device in devices.devices}))
     for row in (*judge_driver(toolkit.release, devices.driver_version, release), *judge_archs(present, toolkit)):
-        yield Finding(status="warn", subject="driver", message=row.message, next_step=row.hint)
+        yield Remark(status="warn", subject="driver", message=row.message, next_step=row.hint)

@@ -22,7 +22,7 @@ REPORT_SCHEMA = 1
 Status = Literal["ok", "note", "warn", "fail"]
 
 
-class Finding(NamedTuple):
+class Remark(NamedTuple):
     """One line of a report.
 
     Parameters
@@ -46,7 +46,7 @@ class Report(NamedTuple):
 
     Parameters
     ----------
-    findings : tuple of Finding
+    findings : tuple of Remark
         In the order in which they are shown.
     toolchain : Toolchain
         As far as there is one.
@@ -66,7 +66,7 @@ class Report(NamedTuple):
         0 all works, 1 CUDA builds can't work, 2 C++ builds can't work.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Remark, ...]
     toolchain: Toolchain
     devices: DeviceReport
     probes: tuple[tuple[str, tuple[Probe, ...]], ...]

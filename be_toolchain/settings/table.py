@@ -145,6 +145,10 @@ def _parse_count(text: str, _: Mapping[str, str]) -> int:
     raise ValueError("a whole number above 0")
 
 
+def _parse_checks(text: str, _: Mapping[str, str]) -> str:
+    return "all" if text.lower() in _TRUE else "" if text.lower() in _FALSE else text
+
+
 def _parse_seconds(text: str, _: Mapping[str, str]) -> float:
     try:
         value = float(text)
@@ -199,6 +203,7 @@ _COUNT = SettingKind("count", _parse_count)
 _SECONDS = SettingKind("seconds", _parse_seconds)
 _CAPABILITIES = SettingKind("list", _parse_capabilities)
 _COMMAND = SettingKind("command", _parse_command)
+_CHECKS = SettingKind("checks", _parse_checks)
 _PROGRAM, _FOLDER, _LIST, _KEYS = (SettingKind(name, _parse_text) for name in ("program", "folder", "list", "keys"))
 """Kinds of texts that are understood where they are used."""
 
@@ -291,6 +296,12 @@ RUNTIME = {
         kind=_PATH,
         meaning="The file with the key by which entries that are compiled here are signed.",
         default_text="none",
+    ),
+    "debug": Setting(
+        variables=("BE_DEBUG",),
+        kind=_CHECKS,
+        meaning="[Check every call of a kernel](debugging.md): 1, or names of checks, such as `guards,inputs`.",
+        default_text="0",
     ),
     "verbose": Setting(
         variables=("BE_VERBOSE",),

@@ -1,0 +1,244 @@
+"""Checked mode: targets in front of targets, whose handlers check each call, and what they found.
+
+The handlers are slots of ``native/guard.cc``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from be_runtime import checks
+from be_runtime.call.compiled_function import check_calls
+from be_runtime.checks import Checks, Finding, Findings
+from be_runtime.errors import FindingError, FindingWarning, warn_caller
+from be_runtime.load.module import open_library
+from be_runtime.load.native_library import native_library
+from be_runtime.load.registry import Registry, Target
+from be_runtime.load.session import Session
+from be_runtime.xla import jax_call, jax_port
+from be_toolchain.machine.forks import ThreadLock
+
+_NATIVE = "guard"
+_LDFLAGS = ("-ldl",)
+_PREFIX = "be.checked."
+_ROOM = 1 << 20
+"""Bytes of findings that are taken at once."""
+
+Targets = tuple[tuple[str, str], ...]
+
+
+class Guards:
+    """The checked targets of a process, and what their calls found.
+
+    Parameters
+    ----------
+    session : callable
+        Function that makes the session in which the native library is compiled.
+    registry : Registry
+    """
+
+    def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self._session = session
+        self._registry = registry
+        self._libraries: list[ctypes.CDLL] = []
+        self._known: dict[tuple[str, str], str] = {}
+        self._listeners: list[Findings] = []
+        self._everywhere: list[Debugging] = []
+        self._lock = ThreadLock()
+
+    def target(self, platform: str, name: str) -> str:
+        """Return the target that checks the calls of another one; that itself if it can't be checked."""
+        with self._lock:
+            if (platform, name) not in self._known:
+                self._known[platform, name] = self._make(platform, name)
+            return self._known[platform, name]
+
+    def _make(self, platform: str, name: str) -> str:
+        where = {"cuda": "CUDA"}.get(platform, platform)
+        stages = self._registry.stages(name, where)
+        if not {"execute"} <= set(stages) <= {"execute", "instantiate"}:
+            return name
+        library, index = self._slot(name, stages, is_gpu=where == "CUDA")
+        execute, instantiate = ctypes.c_void_p(), ctypes.c_void_p()
+        library.be_guard_handlers(ctypes.c_int64(index), ctypes.byref(execute), ctypes.byref(instantiate))
+        made = {"execute": execute.value, "instantiate": instantiate.value}
+        handlers = {stage: made[stage] for stage in stages}
+        target = Target(_PREFIX + name, where, "checked")
+        self._registry.add([target], {target.name: lambda: jax_port.stage_capsules(handlers)})
+        return target.name
+
+    def _slot(self, name: str, stages: dict[str, int], *, is_gpu: bool) -> tuple[ctypes.CDLL, int]:
+        """Take a slot; a library has a fixed number of them, so a copy of it is loaded when they are used up."""
+        for library in (*self._libraries[-1:], None):
+            found = library or self._open()
+            index = found.be_guard_slot(
+                name.encode(),
+                ctypes.c_void_p(stages["execute"]),
+                ctypes.c_void_p(stages.get("instantiate")),
+                ctypes.c_uint32(0),
+                ctypes.c_int32(is_gpu),
+            )
+            if index >= 0:
+                return found, index
+        raise AssertionError("a new library has slots")
+
+    def _open(self) -> ctypes.CDLL:
+        library = native_library(_NATIVE, self._session(), _LDFLAGS)
+        if self._libraries:
+            library = _load_copy(library)
+        library.be_guard_slot.restype = ctypes.c_int64
+        library.be_guard_take.restype = ctypes.c_int64
+        self._libraries.append(library)
+        return library
+
+    def start(self, chosen: Checks | None) -> Debugging:
+        """Check all calls of the process from now on, until the result is entered as a context; None ends all that."""
+        if chosen is None:
+            for each in reversed(self._everywhere):
+                each.end()
+        made = Debugging(self, None if chosen is None else Guard(chosen, self))
+        self.spread([*self._everywhere, made])
+        return made
+
+    def spread(self, everywhere: Sequence[Debugging]) -> None:
+        """Let the last of some modes be that of the process."""
+        self._everywhere = [each for each in everywhere if each.mode is not None]
+        checks.STATE.everywhere = self._everywhere[-1].mode if self._everywhere else None
+
+    def without(self, debugging: Debugging) -> None:
+        """Let a mode no longer be one of the process."""
+        self.spread([each for each in self._everywhere if each is not debugging])
+
+    def listen(self, findings: Findings) -> None:
+        """Hand what is found from now on to these findings too."""
+        self.fetch()
+        self._listeners.append(findings)
+        check_calls(is_on=True)
+
+    def leave(self, findings: Findings) -> None:
+        """Hand nothing more to these findings."""
+        self.fetch()
+        self._listeners = [each for each in self._listeners if each is not findings]
+        check_calls(is_on=bool(self._listeners))
+
+    def fetch(self) -> list[Finding]:
+        """Take what was found since the last call, hand it to all that listen, and return the findings."""
+        with self._lock:
+            lines = [line for library in self._libraries for line in _take(library)]
+            found, notes = read_findings(lines)
+            for listener in self._listeners:
+                listener.add(found, notes)
+        return found
+
+
+def _take(library: ctypes.CDLL) -> list[str]:
+    lines: list[str] = []
+    room = ctypes.create_string_buffer(_ROOM)
+    while size := library.be_guard_take(room, ctypes.c_int64(_ROOM)):
+        lines.extend(room.raw[:size].decode(errors="replace").splitlines())
+    return lines
+
+
+def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
+    """Read findings and notes from lines of JSON."""
+    found, notes = [], []
+    for fields in map(json.loads, lines):
+        if fields["kind"] == "note":
+            notes.append(fields["message"])
+        else:
+            fields["index"], fields["hints"] = tuple(fields["index"]), tuple(fields["hints"])
+            found.append(Finding(**fields))
+    return found, notes
+
+
+def _load_copy(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Load a library once more, with variables of its own: the loader knows a file by its inode."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "guard.so")
+        shutil.copyfile(library._name, copy)  # noqa: SLF001  # ctypes has no other way to the path
+        return open_library(copy)
+
+
+class Guard(NamedTuple):
+    """A checked mode that is on; see `be_runtime.checks.Active`."""
+
+    checks: Checks
+    guards: Guards
+
+    def guard(self, targets: Targets) -> Targets:
+        """Return the targets that check each call."""
+        return tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Make a call of a kernel, wait for it where nothing is traced, and report what it found."""
+        with self.raising():
+            results = call()
+            jax_port.wait(results)
+        self.report()
+        return results
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raise an error of XLA that tells of findings as `FindingError`."""
+        try:
+            yield
+        except jax_port.runtime_error() as error:
+            found = [each for each in self.guards.fetch() if each.message in str(error)]
+            if not found:
+                raise
+            hints = dict.fromkeys(hint for each in found for hint in each.hints)
+            text = "\n".join(map(str, found))
+            raise FindingError(text, findings=tuple(found), hints=tuple(hints)) from error
+
+    def report(self) -> None:
+        """Warn of what was found and was no error."""
+        for each in self.guards.fetch():
+            if self.checks.on_finding == "warn" or not (each.certain or self.checks.on_finding == "collect"):
+                warn_caller("\n".join((str(each), *(f"hint: {hint}" for hint in each.hints))), FindingWarning)
+
+
+class Debugging:
+    """A checked mode: of the process until it is ended, or, as a context, of this thread until it is left.
+
+    Parameters
+    ----------
+    guards : Guards
+    mode : Guard or None
+        None checks nothing.
+    """
+
+    def __init__(self, guards: Guards, mode: Guard | None) -> None:
+        self.findings = Findings(guards.fetch)
+        self.mode = mode
+        self._guards = guards
+        self._stack = contextlib.ExitStack()
+        if mode is not None:
+            guards.listen(self.findings)
+            self._stack.callback(guards.leave, self.findings)
+            self._stack.callback(mode.report)
+            self._stack.enter_context(jax_call.traced_anew(mode.checks))
+
+    def __enter__(self) -> Findings:
+        if self.mode is not None:
+            self._guards.without(self)
+            self._stack.enter_context(checks.using(self.mode))
+            self._stack.enter_context(self.mode.raising())
+        return self.findings
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def end(self) -> None:
+        """Check nothing more."""
+        self._guards.without(self)
+        self._stack.close()

@@ -1,0 +1,72 @@
+#pragma once
+
+/// \file
+/// Copies of a call's arrays with bytes around them, in memory of the host or of a GPU.
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace be_guard {
+
+/// Memory for one array. The array begins `before` bytes behind the beginning; `behind` bytes follow it.
+struct Block {
+  char* begin = nullptr;
+  size_t before = 0, bytes = 0, behind = 0;
+
+  char* data() const { return begin + before; }
+  size_t size() const { return before + bytes + behind; }
+};
+
+/// The memory of a call. What fails says why in `problem`.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  virtual ~Memory() = default;
+
+  virtual bool make(Block* block, size_t bytes) = 0;
+  virtual void drop(const Block& block) = 0;
+  virtual bool fill(void* at, unsigned char byte, size_t size) = 0;
+  virtual bool copy(void* to, const void* from, size_t size) = 0;
+  /// The bytes at an address, in `room` where they must be copied to the host; null on failure.
+  virtual const unsigned char* read(const void* from, size_t size, std::vector<unsigned char>* room) = 0;
+  /// Waits for the work on the call's stream.
+  virtual bool wait() = 0;
+
+  std::string problem;
+};
+
+/// No bytes around arrays: a sanitizer sees the ends of each.
+inline bool exact_blocks = false;
+
+class HostMemory final : public Memory {
+ public:
+  bool make(Block* block, size_t bytes) override {
+    const size_t before = exact_blocks ? 0 : 256;
+    const size_t behind = exact_blocks ? 0 : bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536;
+    void* begin = nullptr;
+    const size_t size = before + bytes + behind;
+    if (posix_memalign(&begin, 64, size == 0 ? 1 : size) != 0) return false;
+    *block = {static_cast<char*>(begin), before, bytes, behind};
+    return true;
+  }
+  void drop(const Block& block) override { free(block.begin); }
+  bool fill(void* at, unsigned char byte, size_t size) override {
+    memset(at, byte, size);
+    return true;
+  }
+  bool copy(void* to, const void* from, size_t size) override {
+    if (size != 0) memcpy(to, from, size);
+    return true;
+  }
+  const unsigned char* read(const void* from, size_t, std::vector<unsigned char>*) override {
+    return static_cast<const unsigned char*>(from);
+  }
+  bool wait() override { return true; }
+};
+
+}  // namespace be_guard

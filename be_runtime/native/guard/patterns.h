@@ -1,0 +1,113 @@
+#pragma once
+
+/// \file
+/// What the bytes of arrays say after runs of a kernel with different bytes where nothing was written.
+///
+/// The second run has the complements of the first one's bytes. A bit that was written with a definite value is equal
+/// in both runs, so each bit that differs was not, and each byte that was never written differs.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "arrays.h"
+
+namespace be_guard {
+
+/// The bytes of a run: around arrays, and in results before the run.
+struct Fill {
+  unsigned char around;
+  unsigned char within;
+};
+
+constexpr Fill kFirst{0x9C, 0xCB}, kSecond{0x63, 0x34};
+static_assert((kFirst.around ^ kSecond.around) == 0xFF && (kFirst.within ^ kSecond.within) == 0xFF);
+
+/// Elements of an array that have something in common.
+struct Elements {
+  int64_t count = 0;
+  int64_t first = -1;
+
+  void add(int64_t element) {
+    if (count++ == 0) first = element;
+  }
+};
+
+/// How the results of two runs differ.
+struct Differences {
+  Elements unwritten;  ///< both runs left their own bytes
+  Elements outside;    ///< bytes from around an array were copied
+  Elements others;     ///< neither
+};
+
+/// Calls `visit(element, first byte that differs)` for each element in which some bytes differ.
+template <class Visit>
+void each_difference(const Array& array, const unsigned char* a, const unsigned char* b, Visit visit) {
+  if (array.bits < 8) {
+    const size_t in_byte = 8 / array.bits;
+    for (int64_t element = 0; element < array.elements; ++element) {
+      const size_t byte = static_cast<size_t>(element) / in_byte;
+      const unsigned shift = static_cast<unsigned>(static_cast<size_t>(element) % in_byte * array.bits);
+      if (((a[byte] ^ b[byte]) >> shift & ((1u << array.bits) - 1)) != 0) visit(element, byte);
+    }
+    return;
+  }
+  const size_t size = array.bits / 8;
+  for (int64_t element = 0; element < array.elements; ++element) {
+    const size_t begin = static_cast<size_t>(element) * size;
+    if (memcmp(a + begin, b + begin, size) == 0) continue;
+    size_t byte = begin;
+    while (a[byte] == b[byte]) ++byte;
+    visit(element, byte);
+  }
+}
+
+inline Differences compare_runs(const Array& array, const unsigned char* a, const unsigned char* b) {
+  Differences found;
+  if (memcmp(a, b, array.bytes) == 0) return found;
+  each_difference(array, a, b, [&](int64_t element, size_t byte) {
+    const bool is_unwritten = a[byte] == kFirst.within && b[byte] == kSecond.within;
+    const bool is_outside = a[byte] == kFirst.around && b[byte] == kSecond.around;
+    (is_unwritten ? found.unwritten : is_outside ? found.outside : found.others).add(element);
+  });
+  return found;
+}
+
+/// Elements of which every byte is that of the fill.
+inline Elements still_filled(const Array& array, const unsigned char* a, unsigned char fill) {
+  const std::vector<unsigned char> other(array.bytes, static_cast<unsigned char>(fill ^ 0xFF));
+  Elements found;
+  const size_t size = array.bits < 8 ? 1 : array.bits / 8;
+  // Each byte differs from the complement of the fill in all bits if, and only if, it is the fill.
+  each_difference(array, a, other.data(), [&](int64_t element, size_t byte) {
+    for (size_t i = 0; i < size; ++i)
+      if (byte + i >= array.bytes || a[byte + i] != fill) return;
+    found.add(element);
+  });
+  return found;
+}
+
+inline Elements changed(const Array& array, const unsigned char* a, const unsigned char* b) {
+  Elements found;
+  if (memcmp(a, b, array.bytes) != 0) each_difference(array, a, b, [&](int64_t element, size_t) { found.add(element); });
+  return found;
+}
+
+/// The bytes around an array that were written.
+struct Written {
+  int64_t count = 0;
+  int64_t distance = 0;  ///< of the nearest one, in bytes from the array's end, or from its beginning
+};
+
+/// \param step  1 for bytes behind the array, which begin at `at`; -1 for those before it, which end there
+inline Written written_around(const unsigned char* at, size_t size, int step, unsigned char fill) {
+  Written found;
+  for (size_t i = 0; i < size; ++i) {
+    const unsigned char byte = step > 0 ? at[i] : at[-1 - static_cast<ptrdiff_t>(i)];
+    if (byte == fill) continue;
+    if (found.count++ == 0) found.distance = static_cast<int64_t>(i);
+  }
+  return found;
+}
+
+}  // namespace be_guard

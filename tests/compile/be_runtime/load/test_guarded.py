@@ -1,0 +1,187 @@
+"""Checked calls of C++ kernels: each planted fault is found, named and placed."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import be_runtime
+from be_runtime import CompiledModule, FindingError
+from tests.support.runtime import run_python
+
+PLANTED = r"""
+#include "brainevent/common.h"
+using T = BE::Tensor;
+static float* out(T& t) { return t.data_ptr<float>(); }
+static const float* in(const T& t) { return t.data_ptr<float>(); }
+
+// @BE good arg[n] ret[n] attr.by:float32
+void good(const T x, T y, float by) { for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] = by * in(x)[i]; }
+
+// @BE behind arg[...] ret:like(0)
+void behind(const T x, T y) { for (int64_t i = 0; i < x.numel() + 2; ++i) out(y)[i] = 1; }
+
+// @BE before arg[n] ret[n]
+void before(const T x, T y) { for (int64_t i = -3; i < x.numel(); ++i) out(y)[i] = 1; }
+
+// @BE reads_behind arg[n] ret[n]
+void reads_behind(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] = in(x)[i + 1]; }
+
+// @BE skips arg[...] ret:like(0)
+void skips(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) if (i % 3 != 1) out(y)[i] = 1; }
+
+// @BE changes_input arg[n] ret[n]
+void changes_input(const T x, T y) {
+  for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] = 1;
+  const_cast<float*>(in(x))[2] = 9;
+}
+
+// @BE adds arg[n] ret[n]
+void adds(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] += in(x)[i]; }
+
+// @BE divides arg[n] arg[n] ret[n]
+void divides(const T a, const T b, T y) { for (int64_t i = 0; i < a.numel(); ++i) out(y)[i] = in(a)[i] / in(b)[i]; }
+"""
+
+
+@pytest.fixture(scope="module")
+def planted() -> CompiledModule:
+    return be_runtime.load_cpp_inline("planted", PLANTED)
+
+
+def here(offset: int = 0) -> str:
+    """The line that calls this, as messages spell it."""
+    return f"test_guarded.py:{inspect.stack()[1].lineno + offset} in "
+
+
+X = jnp.arange(6.0)
+
+
+def test_a_good_kernel_gives_its_results(planted: CompiledModule):
+    with be_runtime.debug() as found:
+        assert planted.good(X, by=2.0).tolist() == [0, 2, 4, 6, 8, 10]
+        assert jax.jit(lambda x: planted.good(x, by=3.0))(X).tolist() == [0, 3, 6, 9, 12, 15]
+    assert found.report() == "no findings"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "array", "index", "count", "says"),
+    [
+        ("behind", "guards", "result 0", (6,), 8, "writes 8 bytes behind result 0 (float32[6])"),
+        ("before", "guards", "result 0", (-1,), 12, "writes 12 bytes before result 0 (float32[6])"),
+        ("reads_behind", "unwritten", "result 0", (5,), 1, "reads memory outside of its arrays"),
+        ("skips", "unwritten", "result 0", (1,), 2, "2 of 6 elements are never written, the first is [1]"),
+        ("changes_input", "inputs", "argument 0", (2,), 1, "writes to argument 0 (float32[6])"),
+        ("adds", "unwritten", "result 0", (0,), 6, "reads memory that nobody has set"),
+    ],
+)
+def test_a_planted_fault_is_found(
+    planted: CompiledModule, name: str, kind: str, array: str, index: tuple[int, ...], count: int, says: str
+):
+    with be_runtime.debug("-values"), pytest.raises(FindingError) as caught:
+        planted[name](X + 1)
+    line = here(-1)
+    (finding,) = caught.value.findings
+    assert (finding.kind, finding.array, finding.index, finding.count) == (kind, array, index, count)
+    assert finding.kernel == f"planted.{name}"
+    assert finding.certain
+    assert says in finding.message
+    assert line in finding.caller
+    assert finding.message in str(caught.value)
+    assert "hint: " in str(caught.value)
+    assert caught.value.code == "BE801"
+
+
+def test_an_index_of_several_axes(planted: CompiledModule):
+    with be_runtime.debug(), pytest.raises(FindingError, match=r"float32\[2, 3\]") as caught:
+        planted.skips(X.reshape(2, 3))
+    assert caught.value.findings[0].index == (0, 1)
+
+
+def test_values_that_are_not_finite(planted: CompiledModule):
+    zeros = jnp.zeros(6).at[4].set(jnp.nan)
+    with be_runtime.debug(), pytest.raises(FindingError, match="NaN in result 0") as caught:
+        planted.divides(X, zeros)
+    (finding,) = caught.value.findings
+    assert (finding.kind, finding.index, finding.count) == ("values", (0,), 2)
+    assert "4 are infinite" in finding.message
+    assert "argument 1 has NaN too, first at [4]" in finding.message
+    with be_runtime.debug("-values"):
+        planted.divides(X, zeros)
+
+
+def test_a_jitted_function_that_was_compiled_before_is_checked(planted: CompiledModule):
+    step = jax.jit(lambda x: planted.good(planted.skips(x), by=1.0))
+    step(X)
+    with pytest.raises(FindingError, match=r"planted\.skips does not write all") as caught, be_runtime.debug():
+        step(X)
+    assert caught.value.findings[0].caller.endswith("in <lambda>")
+    step(X)
+
+
+def test_the_error_of_a_jitted_function_names_kernel_and_line(planted: CompiledModule):
+    with be_runtime.debug(), pytest.raises(jax.errors.JaxRuntimeError, match=r"BE801 planted\.skips") as caught:
+        jax.jit(planted.skips)(X)
+    assert here(-1) in str(caught.value)
+
+
+def test_two_calls_of_equal_shapes_have_lines_of_their_own(planted: CompiledModule):
+    def step(x: Any) -> Any:
+        first = planted.skips(x)
+        return first, planted.skips(x)
+
+    line = step.__code__.co_firstlineno
+    for function in (step, jax.jit(step)):
+        with be_runtime.debug(on_finding="collect") as found:
+            jax.block_until_ready(function(X))
+        callers = sorted(each.caller.partition(":")[2].partition(" ")[0] for each in found)
+        assert callers == [str(line + 1), str(line + 2)]
+
+
+def test_findings_are_collected(planted: CompiledModule):
+    with be_runtime.debug(on_finding="collect") as found:
+        planted.skips(X)
+        planted.behind(X)
+    assert [each.kind for each in found] == ["unwritten", "guards"]
+    assert "planted.behind writes 8 bytes behind" in found.report()
+
+
+def test_findings_are_warnings(planted: CompiledModule):
+    with be_runtime.debug(on_finding="warn"), pytest.warns(be_runtime.FindingWarning, match="does not write all"):
+        planted.skips(X)
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [("behind", "guards"), ("skips", "unwritten"), ("changes_input", "inputs"), ("adds", "unwritten")],
+)
+def test_each_check_can_be_left_out(planted: CompiledModule, name: str, check: str):
+    with be_runtime.debug(f"-{check},-values") as found:
+        planted[name](X)
+    assert len(found) == 0
+
+
+def test_leaving_it_leaves_calls_as_they_were(planted: CompiledModule):
+    def text() -> str:
+        return str(jax.jit(lambda x: planted.good(x, by=2.0)).lower(X).as_text())
+
+    before, method = text(), be_runtime.KernelFunction.__call__
+    with be_runtime.debug():
+        assert "be_check" in text()
+        assert be_runtime.KernelFunction.__call__ is not method
+    assert text() == before
+    assert be_runtime.KernelFunction.__call__ is method
+
+
+def test_a_process_without_it_loads_no_library():
+    run_python(
+        "import be_runtime, sys\n"
+        f"m = be_runtime.load_cpp_inline('planted', {PLANTED!r})\n"
+        "import jax.numpy as jnp\n"
+        "m.good(jnp.ones(3), by=1.0)\n"
+        "assert 'be_runtime.load.guarded' not in sys.modules\n"
+    )

@@ -11,7 +11,7 @@ from be_runtime.errors import ArgumentError, EntryPointNotFoundError, SourceNotF
 from be_runtime.generate.bind import bind
 from be_runtime.load.pipeline import report_module
 from be_runtime.load.process import PROCESS
-from be_runtime.reports.examine import report_library
+from be_runtime.reports.make_report import report_library
 from be_runtime.reports.module_report import ModuleReport, check_blocks
 from be_runtime.request.arguments import (
     SUFFIXES,

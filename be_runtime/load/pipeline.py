@@ -98,7 +98,7 @@ def report_module(request: BuildRequest, options: LoadOptions, session: Session,
         It can't be built.
     """
     from be_runtime.compile.measured import measure_build, read_measured
-    from be_runtime.reports.examine import report_build
+    from be_runtime.reports.make_report import report_build
 
     ready = _make_ready(request, session)
 
@@ -180,7 +180,7 @@ def open_bundled(
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
-    from be_runtime.reports.examine import report_library
+    from be_runtime.reports.make_report import report_library
     from be_toolchain.machine.system import LocalSystem
 
     return report_library(name, library, LocalSystem(), blocks)

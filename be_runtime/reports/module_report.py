@@ -77,7 +77,7 @@ class KernelReport(NamedTuple):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the code is slow, and what to do."""
+        """Causes of slowness in the code, each with what to do about it."""
         return tuple(f"{self.name} ({self.arch}) {text}" for text in (*self._of_memory(), *self._of_work()))
 
     def _of_memory(self) -> Iterable[str]:

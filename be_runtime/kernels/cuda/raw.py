@@ -141,7 +141,7 @@ def cuda_kernel(
         )
 
     def report(block_sizes: Sequence[int] | None) -> ModuleReport:
-        from be_runtime.reports.examine import report_cubins
+        from be_runtime.reports.make_report import report_cubins
         from be_runtime.reports.module_report import check_blocks
 
         session, blocks = new_session(), check_blocks(block_sizes)

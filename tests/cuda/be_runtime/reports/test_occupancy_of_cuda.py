@@ -51,7 +51,7 @@ def test_random_kernels_fill_multiprocessors_as_cuda_says(tmp_path: Path):
     includes = [f"-I{folder}" for folder in toolkit.include_dirs]
     program = tmp_path / "all"
     subprocess.run(["g++", "-O1", *includes, str(tmp_path / "all.cc"), "-o", str(program)], check=True)
-    draw = random.Random(18)
+    draw = random.Random(18)  # noqa: S311 - test data
     cases = [
         (arch, draw.randint(1, 255), draw.choice((0, draw.randint(1, 48 << 10))), draw.randint(1, 1024))
         for arch in draw.choices(sorted(_MULTIPROCESSORS), k=CASES)

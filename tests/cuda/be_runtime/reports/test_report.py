@@ -1,4 +1,4 @@
-"""Reports of modules by nvcc and of kernels by NVRTC: spills, local memory, loops and lines, kept until a file changes."""
+"""Reports of modules by nvcc and of kernels by NVRTC: spills, local memory, loops and lines."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import be_runtime
 from be_runtime.cache import Store
 from be_runtime.cli.main import main
-from be_runtime.reports.examine import report_library
 from be_runtime.reports.inspection_tools import find_inspection_tools
+from be_runtime.reports.make_report import report_library
 from be_runtime.reports.module_report import KernelReport, ModuleReport
 from be_toolchain.machine.system import LocalSystem
 from tests.support.cuda import KERNELS, instructions, source
@@ -93,7 +93,7 @@ def test_a_report_is_kept_until_a_header_changes(tmp_path: Path, monkeypatch: py
         return entry
 
     monkeypatch.setattr(Store, "get_or_build", watched)
-    load = {"functions": [], "compute_capability": "9.0"}
+    load: dict[str, Any] = {"functions": [], "compute_capability": "9.0"}
     first = be_runtime.load_cuda_file(tmp_path / "k.cu", **load).report()
     again = be_runtime.load_cuda_file(tmp_path / "k.cu", **load).report()
     assert built == ["report"]

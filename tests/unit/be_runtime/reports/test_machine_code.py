@@ -59,7 +59,15 @@ def test_the_end_that_jumps_to_itself_is_no_loop():
 
 
 def test_code_that_was_moved_away_and_jumps_back_is_no_loop():
-    moved = ("BRA.DIV UR4, `(.L_x_2)", ".L_x_1", "STG.E [R2.64], R4", "EXIT", ".L_x_2", "SHFL.DOWN R1, R2", "BRA `(.L_x_1)")
+    moved = (
+        "BRA.DIV UR4, `(.L_x_2)",
+        ".L_x_1",
+        "STG.E [R2.64], R4",
+        "EXIT",
+        ".L_x_2",
+        "SHFL.DOWN R1, R2",
+        "BRA `(.L_x_1)",
+    )
     assert loop(*moved) is None
 
 

@@ -24,6 +24,8 @@ from be_runtime.control import (
     set_backend,
     set_cache_dir,
     set_compute_capabilities,
+    unwatch,
+    watch,
     write_compile_commands,
 )
 from be_runtime.errors import (
@@ -127,7 +129,9 @@ __all__ = [
     "set_backend",
     "set_cache_dir",
     "set_compute_capabilities",
+    "unwatch",
     "warp_kernel",
+    "watch",
     "write_compile_commands",
 ]
 

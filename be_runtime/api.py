@@ -12,14 +12,18 @@ from be_runtime.request.arguments import (
     CudaLoadArguments,
     CudaOptions,
     Functions,
+    Reread,
     StrPath,
     cpp_request,
     cuda_request,
     default_name,
+    dir_again,
     dir_units,
+    file_again,
     file_units,
     inline_units,
     load_options,
+    same_again,
 )
 from be_runtime.request.options import Unit
 
@@ -108,6 +112,7 @@ def load_cuda_inline(
         name,
         inline_units(name, cuda_sources, "cuda_sources"),
         functions,
+        same_again,
         extra_cuda_cflags=extra_cuda_cflags,
         extra_ldflags=extra_ldflags,
         extra_include_paths=extra_include_paths,
@@ -152,7 +157,7 @@ def load_cuda_file(
         There is no such file. Else as `load_cuda_inline`.
     """
     _refuse_unknown(options, CudaOptions, "load_cuda_file")
-    return _load_cuda(default_name(path, name), file_units(path), functions, **options)
+    return _load_cuda(default_name(path, name), file_units(path), functions, file_again, **options)
 
 
 def load_cuda_dir(
@@ -186,7 +191,7 @@ def load_cuda_dir(
     """
     _refuse_unknown(options, CudaOptions, "load_cuda_dir")
     chosen = default_name(directory, name, "directory")
-    return _load_cuda(chosen, dir_units(directory, "cuda"), functions, **options)
+    return _load_cuda(chosen, dir_units(directory, "cuda"), functions, dir_again, **options)
 
 
 def load_cpp_inline(
@@ -265,6 +270,7 @@ def load_cpp_inline(
         name,
         inline_units(name, cpp_sources, "cpp_sources"),
         functions,
+        same_again,
         extra_cflags=extra_cflags,
         extra_ldflags=extra_ldflags,
         extra_include_paths=extra_include_paths,
@@ -286,7 +292,7 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile a C++ file and register its entry points on CPU; see `load_cpp_inline` and `load_cuda_file`."""
     _refuse_unknown(options, CppOptions, "load_cpp_file")
-    return _load_cpp(default_name(path, name), file_units(path), functions, **options)
+    return _load_cpp(default_name(path, name), file_units(path), functions, file_again, **options)
 
 
 def load_cpp_dir(
@@ -295,21 +301,21 @@ def load_cpp_dir(
     """Compile every ``.cc``, ``.cpp`` and ``.cxx`` file of a folder; see `load_cpp_inline` and `load_cuda_dir`."""
     _refuse_unknown(options, CppOptions, "load_cpp_dir")
     chosen = default_name(directory, name, "directory")
-    return _load_cpp(chosen, dir_units(directory, "cpp"), functions, **options)
+    return _load_cpp(chosen, dir_units(directory, "cpp"), functions, dir_again, **options)
 
 
 def _load_cuda(
-    name: str, units: tuple[Unit, ...], functions: Functions, **options: Unpack[CudaOptions]
+    name: str, units: tuple[Unit, ...], functions: Functions, reread: Reread, **options: Unpack[CudaOptions]
 ) -> CompiledModule:
     compile_options, rest = _split(options)
-    return PROCESS.load(cuda_request(name, units, functions, **compile_options), load_options(name, **rest))
+    return PROCESS.load(cuda_request(name, units, functions, **compile_options), load_options(name, **rest), reread)
 
 
 def _load_cpp(
-    name: str, units: tuple[Unit, ...], functions: Functions, **options: Unpack[CppOptions]
+    name: str, units: tuple[Unit, ...], functions: Functions, reread: Reread, **options: Unpack[CppOptions]
 ) -> CompiledModule:
     compile_options, rest = _split(options)
-    return PROCESS.load(cpp_request(name, units, functions, **compile_options), load_options(name, **rest))
+    return PROCESS.load(cpp_request(name, units, functions, **compile_options), load_options(name, **rest), reread)
 
 
 def _refuse_unknown(options: CppOptions | CudaOptions, known: type, function: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,11 @@ from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
-from be_runtime.request.options import check_arch_list, check_name, check_path
+from be_runtime.request.options import check_arch_list, check_bool, check_name, check_path
 from be_toolchain.arch import parse_archs
 
 if TYPE_CHECKING:
+    from be_runtime.live.watcher import Watching
     from be_runtime.load.guarded import Debugging
 
 
@@ -85,6 +87,57 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 
     folder = check_path(path, "path")
     return export(Store(get_cache_dir()), folder)
+
+
+def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
+    """Follow changes of kernels' sources, until the returned context ends or `unwatch` is called.
+
+    It concerns what the load functions load from then on. A changed source under the same name is no error: functions
+    of the new module call the new code. A module of files follows them: a file that is saved is compiled in the
+    background, and the next call of the module's functions uses it, and waits for the compiler if need be. What can't
+    be compiled is shown, and the code before stays.
+
+    Programs that were compiled before, as by ``jax.jit``, keep the code that they were traced with. So does a name that
+    a program calls by ``jax.ffi.ffi_call``: a changed source for it is refused.
+
+    Parameters
+    ----------
+    retrace : bool
+        True to drop all of JAX's compiled programs when code changes, so that they are traced anew. They are all that
+        this process has, with and without kernels: it is ``jax.clear_caches()``.
+    interval_s : float
+        Seconds between two looks at the files in the background. A call of a module's function looks itself.
+
+    Returns
+    -------
+    Watching
+        A context manager.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is not allowed.
+
+    Examples
+    --------
+    >>> with be_runtime.watch():  # doctest: +SKIP
+    ...     module = be_runtime.load_cpp_file("scale.cc")
+    ...     explore(module)
+    """
+    from be_runtime.live.watcher import Watching, watcher
+
+    if not 0 < interval_s < math.inf:
+        raise ArgumentError(f"interval_s must be a positive number of seconds, not {interval_s!r}")
+    watching = Watching()
+    watcher().begin(watching, retrace=check_bool(retrace, "retrace"), interval_s=float(interval_s))
+    return watching
+
+
+def unwatch() -> None:
+    """End what `watch` began; modules keep the code that they have."""
+    from be_runtime.live.watcher import watcher
+
+    watcher().end()
 
 
 def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:

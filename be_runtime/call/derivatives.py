@@ -120,6 +120,11 @@ class Derivative(NamedTuple):
     backward: Rule | None = None
     transposes: tuple[tuple[int, Rule], ...] = ()
 
+    def map(self, change: Callable[[Rule], Rule]) -> Derivative:
+        """Return the same derivative with each rule replaced."""
+        forward, backward = (None if rule is None else change(rule) for rule in (self.forward, self.backward))
+        return Derivative(forward, backward, tuple((index, change(rule)) for index, rule in self.transposes))
+
     def wrap(self, label: str, run: Run, params: Sequence[Param], attributes: Mapping[str, Any], key: Hashable) -> Run:
         """Return `run`, which calls an entry point with `params`, with the backward rule if there is one."""
         if self.backward is None:

@@ -134,6 +134,9 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         options = check_options(
             outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, on_gather
         )
+        return self._with(options)
+
+    def _with(self, options: Options) -> KernelFunction[..., R]:
         return KernelFunction(self.signature, self._targets, self._sibling, options, self._derivative)
 
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
@@ -205,13 +208,10 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
             except KeyError as error:
                 raise ArgumentError(f"the {what} rule of {self.__qualname__}: {error.args[0]}") from None
         if isinstance(rule, KernelFunction):
-            signature = rule.signature
-            names = tuple(param.name for param in signature.with_role(Role.ATTR))
-            return Rule(rule.__qualname__, rule, names, is_kernel=True, inputs=len(signature.with_role(Role.ARG)))
+            return kernel_rule(rule, rule.signature)
         if not callable(rule):
             raise ArgumentError(f"the {what} rule of {self.__qualname__} is {rule!r}, neither a name nor a function")
-        names = tuple(param.name for param in self.signature.with_role(Role.ATTR))
-        return Rule(getattr(rule, "__name__", what), rule, names)
+        return Rule(getattr(rule, "__name__", what), rule, self.signature.attribute_names)
 
     def __getattr__(self, name: str) -> Any:
         """Make the signature for `inspect.signature`."""
@@ -248,3 +248,9 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
 
         run.__name__ = run.__qualname__ = self.__name__
         return derivative.wrap(self.__qualname__, run, self.signature.params, every, converted)
+
+
+def kernel_rule(function: KernelFunction[..., Any], signature: CallSignature) -> Rule:
+    """Make the rule that calls an entry point with a signature."""
+    arrays = len(signature.with_role(Role.ARG))
+    return Rule(signature.label, function, signature.attribute_names, is_kernel=True, inputs=arrays)

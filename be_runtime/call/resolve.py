@@ -44,6 +44,11 @@ class CallSignature(NamedTuple):
         return tuple(param for param in self.params if param.role is role)
 
     @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """The names of the attributes, in their order."""
+        return tuple(param.name for param in self.with_role(Role.ATTR))
+
+    @property
     def vmap_method(self) -> str | None:
         """The method that the declared axes allow: a batch at once, or one element after the other."""
         arrays = (*self.with_role(Role.ARG), *self.with_role(Role.RET))

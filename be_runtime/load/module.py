@@ -16,6 +16,7 @@ from be_runtime.generate.contents import Handlers
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
+    from be_runtime.call.resolve import CallSignature
     from be_runtime.reports.module_report import ModuleReport
 
 
@@ -202,10 +203,21 @@ class LoadedModule:
         return sorted({*super().__dir__(), *self._handlers})
 
     def _make_function(self, name: str) -> KernelFunction[..., Any]:
+        from be_runtime.call.function import KernelFunction
+
+        return KernelFunction(*self.entry_point(name), self.__getitem__)
+
+    def entry_point(self, name: str) -> tuple[CallSignature, Callable[[], tuple[tuple[str, str], ...]]]:
+        """Return the signature of a function, and the function that registers its target, see `KernelFunction`.
+
+        Raises
+        ------
+        KeyError
+            The module has no such function.
+        """
         handlers = self._handlers.get(name)
         if handlers is None:
             raise self._lacks(name)
-        from be_runtime.call.function import KernelFunction
         from be_runtime.call.resolve import CallSignature
         from be_runtime.spec import parse_spec
 
@@ -213,7 +225,7 @@ class LoadedModule:
         params = parse_spec(handlers.spec, function=label)
         named = zip(params, handlers.names, strict=True)
         signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
-        return KernelFunction(signature, partial(self._targets, name), self.__getitem__)
+        return signature, partial(self._targets, name)
 
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
         """Register a function's target under a name that its content determines."""

@@ -36,6 +36,7 @@ from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
+from be_toolchain.machine.system import LocalSystem
 
 if TYPE_CHECKING:
     from be_runtime.compile.build_order import BuildOrder
@@ -46,11 +47,29 @@ T = TypeVar("T")
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
     """Find the module of a request in the cache, or build it; load it and register its targets."""
-    made = Maker(partial(build_portable, request, options, session), partial(report_module, request, options, session))
-    module = use_module(request, options, session, partial(_open, request, options, made, registry=session.registry))
-    if options.auto_register:
-        register_module(module, options.target_prefix, session.registry, _other_prefix(request))
+    module = find_module(request, options, session).module
+    register_names(module, request, options, session.registry)
     return module
+
+
+class Found(NamedTuple):
+    """A module that was loaded, and the entry that it is of."""
+
+    module: CompiledModule
+    entry: Entry
+    key: CacheKey
+
+
+def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
+    """Find the module of a request in the cache, or build it, and load it; no name of it is registered."""
+    maker = Remaker(
+        partial(build_portable, request, options, session), partial(report_module, request, options, session)
+    )
+
+    def use(entry: Entry, key: CacheKey) -> Found:
+        return Found(_open(request, options, maker, entry, key, registry=session.registry), entry, key)
+
+    return use_module(request, options, session, use)
 
 
 def use_module(request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]) -> T:
@@ -90,13 +109,7 @@ def _make_ready(request: BuildRequest, session: Session) -> _Ready:
 
 
 def report_module(request: BuildRequest, options: LoadOptions, session: Session, blocks: Sequence[int]) -> ModuleReport:
-    """Report what the compilers made of a module: build it once more, with their reports, or find that in the cache.
-
-    Raises
-    ------
-    BuildError, ToolchainError
-        It can't be built.
-    """
+    """Report what the compilers made of a module: build it once more, with their reports, or find that in the cache."""
     from be_runtime.compile.measured import measure_build, read_measured
     from be_runtime.reports.make_report import report_build
 
@@ -147,8 +160,7 @@ def load_prebuilt(
     if found is None:
         return None
     module = open_bundled(request.name, found.record, found.bundle, registry, captures_graphs=options.allow_cuda_graph)
-    if options.auto_register:
-        register_module(module, options.target_prefix, registry, _other_prefix(request))
+    register_names(module, request, options, registry)
     return module
 
 
@@ -175,13 +187,12 @@ def open_bundled(
     def build(wanted: Demand) -> BuiltLibrary:
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
-    maker = Maker(build, partial(_report_bundled, name, made.path))
+    maker = Remaker(build, partial(_report_bundled, name, made.path))
     return make_module(made, library, registry, maker, captures_graphs=captures_graphs)
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
     from be_runtime.reports.make_report import report_library
-    from be_toolchain.machine.system import LocalSystem
 
     return report_library(name, library, LocalSystem(), blocks)
 
@@ -258,7 +269,7 @@ def _order(ready: _Ready, options: LoadOptions, session: Session) -> BuildOrder:
 def _open(
     request: BuildRequest,
     options: LoadOptions,
-    maker: Maker,
+    maker: Remaker,
     entry: Entry,
     key: CacheKey,
     *,
@@ -281,7 +292,7 @@ def _open(
     )
 
 
-class Maker(NamedTuple):
+class Remaker(NamedTuple):
     """The functions that make a module again: its library for exported programs, and its report for block sizes."""
 
     build: Callable[[Demand], BuiltLibrary]
@@ -314,7 +325,7 @@ def make_module(
     made: Made,
     library: ctypes.CDLL,
     registry: Registry,
-    maker: Maker,
+    maker: Remaker,
     *,
     captures_graphs: bool,
 ) -> CompiledModule:
@@ -349,6 +360,12 @@ def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
             warn_caller(f"{module}.{name} {handlers.warning}", StreamWarning)
 
 
+def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
+    """Register the functions of a module under the names that its load asks for; see `register_module`."""
+    if options.auto_register:
+        register_module(module, options.target_prefix, registry, _other_prefix(request))
+
+
 def register_module(module: CompiledModule, prefix: str, registry: Registry, hints: tuple[str, ...] = ()) -> None:
     """Register the functions of a module as ``<prefix>.<function>``.
 
@@ -363,7 +380,9 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
         for name, function in names.items()
     ]
     try:
-        registry.add(targets, {name: partial(module.get_handler, function) for name, function in names.items()})
+        registry.add(
+            targets, {name: partial(module.get_handler, function) for name, function in names.items()}, by_name=True
+        )
     except RegistrationError as error:
         error.hints += hints
         raise

@@ -16,6 +16,7 @@ from be_runtime.load import pipeline
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
+from be_runtime.request.arguments import Reread
 from be_runtime.request.options import BuildRequest, LoadOptions
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from be_runtime.load.guarded import Debugging
 
 T = TypeVar("T")
+
+Follow = Callable[[BuildRequest, LoadOptions, Reread], CompiledModule]
+"""Function that loads a module that follows its sources."""
 
 _ALSO: ContextVar[tuple[Arch, ...]] = ContextVar("architectures of an export", default=())
 
@@ -47,6 +51,7 @@ class Process:
         self._located: tuple[Path | None, Path] | None = None
         self._objects: dict[type, object] = {}
         self._making = ThreadLock()
+        self.follow: Follow | None = None  # set by `be_runtime.watch`
 
     def only(self, kind: type[T], make: Callable[[], T]) -> T:
         """Return the process's only object of a kind, made on first use."""
@@ -114,12 +119,17 @@ class Process:
             archs=_ALSO.get() or self._archs,
         )
 
-    def load(self, request: BuildRequest, options: LoadOptions) -> CompiledModule:
-        """Load a module: a prebuilt one if there is one and no rebuild is requested, else one from the cache."""
+    def load(self, request: BuildRequest, options: LoadOptions, reread: Reread | None = None) -> CompiledModule:
+        """Load a module: a prebuilt one if there is one and no rebuild is requested, else one from the cache.
+
+        With `reread`, which reads the request's sources anew, it follows them while `be_runtime.watch` is on.
+        """
         settings = self.settings()
         is_asked = options.force_rebuild or options.build_directory is not None
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
+            if self.follow is not None and reread is not None:
+                return self.follow(request, options, reread)
             return pipeline.load(request, options, self.session(options.build_directory))
         wanted = self._wanted(request, settings)
         found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)

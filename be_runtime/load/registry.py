@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from be_runtime.bundle.carried import Carry
 from be_runtime.errors import RegistrationError
@@ -36,6 +36,19 @@ class Target(NamedTuple):
     carry: Carry | None = None
 
 
+class NameExchange(Protocol):
+    """The part of `be_runtime.watch` that names pass through while it is on: their code can be exchanged."""
+
+    def wrap(self, target: Target, handler: object) -> object:
+        """Return the handler to register, which leads to `handler` until `point` is called."""
+
+    def refusal(self, target: Target) -> RegistrationError | None:
+        """Return the error of a program that calls a target by its name, if there is one."""
+
+    def point(self, target: Target, handler: object) -> bool:
+        """Lead a live target to other code; False, with a warning, if its first code stays."""
+
+
 class Registry:
     """The targets of a process.
 
@@ -48,12 +61,14 @@ class Registry:
     def __init__(self, register: Callable[[str, object, str], None]) -> None:
         self._register = register
         self._targets: dict[tuple[str, str], Target] = {}
-        self._handlers: dict[
-            tuple[str, str], object
-        ] = {}  # XLA holds their addresses, so they live as long as the process
+        # XLA holds their addresses, so they live as long as the process
+        self._handlers: dict[tuple[str, str], object] = {}
         self._lock = ThreadLock()
+        self.exchange: NameExchange | None = None  # set by `be_runtime.watch`
 
-    def add(self, targets: Sequence[Target], handlers: Mapping[str, Callable[[], object]]) -> None:
+    def add(
+        self, targets: Sequence[Target], handlers: Mapping[str, Callable[[], object]], *, by_name: bool = False
+    ) -> None:
         """Register all of a module's targets, or none.
 
         Parameters
@@ -62,6 +77,8 @@ class Registry:
             Targets. One that is live with the same content is left as it is.
         handlers : mapping of str to callable
             Functions that make the handler of each target, by its name; called only for new targets.
+        by_name : bool
+            True for names that an author chose, whose content may change while `be_runtime.watch` is on.
 
         Raises
         ------
@@ -69,12 +86,25 @@ class Registry:
             A live target has other content, or JAX refuses one.
         """
         with self._lock:
-            new = [target for target in targets if not self._is_live(target)]
-            made = [(target, handlers[target.name]()) for target in new]
+            exchange = self.exchange if by_name else None
+            live = [(target, self._targets.get((target.name, target.platform))) for target in targets]
+            changed = [target for target, found in live if found is not None and found.content != target.content]
+            for target in changed:
+                error = _other_content(target) if exchange is None else exchange.refusal(target)
+                if error is not None:
+                    raise error
+            made = [(target, handlers[target.name]()) for target, found in live if found is None]
             for target, handler in made:
-                self._hand_over(target, handler)
-                self._targets[target.name, target.platform] = target
-                self._handlers[target.name, target.platform] = handler
+                self._hand_over(target, handler if exchange is None else exchange.wrap(target, handler))
+                self._keep(target, handler)
+            for target in changed:
+                handler = handlers[target.name]()
+                if exchange is not None and exchange.point(target, handler):
+                    self._keep(target, handler)
+
+    def _keep(self, target: Target, handler: object) -> None:
+        self._targets[target.name, target.platform] = target
+        self._handlers[target.name, target.platform] = handler
 
     def _hand_over(self, target: Target, handler: object) -> None:
         try:
@@ -85,29 +115,11 @@ class Registry:
                 hints=("if the name was registered by other means, pass target_prefix='...' or another name",),
             ) from error
 
-    def _is_live(self, target: Target) -> bool:
-        live = self._targets.get((target.name, target.platform))
-        if live is None:
-            return False
-        if live.content != target.content:
-            raise RegistrationError(
-                f"the FFI target {target.name!r} is already registered for {target.platform} with other content; "
-                "XLA keeps the first for the life of the process",
-                hints=(
-                    "load the changed source under another name, or pass target_prefix='...'",
-                    "in a notebook, pass auto_register=False and call module.f(...), which needs no name",
-                ),
-            )
-        return True
-
     def stages(self, name: str, platform: str) -> dict[str, int]:
         """Return the addresses of a target's handlers by their stages; empty if this process has not registered it."""
         handler = self._handlers.get((name, platform), {})
         capsules = handler if isinstance(handler, dict) else {"execute": handler}
-        read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-            ("PyCapsule_GetPointer", ctypes.pythonapi)
-        )
-        return {stage: read(capsule, None) for stage, capsule in capsules.items()}
+        return {stage: capsule_address(capsule) for stage, capsule in capsules.items()}
 
     def get(self, name: str) -> tuple[Target, ...]:
         """Return the targets of a name, one for each platform that it is registered for."""
@@ -116,3 +128,24 @@ class Registry:
     def names(self, platform: str | None = None) -> tuple[str, ...]:
         """List the names of registered targets, of one platform or all, sorted and without repetition."""
         return tuple(sorted({name for name, its_platform in self._targets if platform in (None, its_platform)}))
+
+
+def _other_content(target: Target) -> RegistrationError:
+    return RegistrationError(
+        f"the FFI target {target.name!r} is already registered for {target.platform} with other content; "
+        "XLA keeps the first for the life of the process",
+        hints=(
+            "load the changed source under another name, or pass target_prefix='...'",
+            "while you edit, call be_runtime.watch() and use module.f(...), which calls the new code",
+            "or pass auto_register=False and call module.f(...), which needs no name",
+        ),
+    )
+
+
+def capsule_address(capsule: object) -> int:
+    """Return the address of the function in a capsule of JAX's."""
+    read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    address: int = read(capsule, None)
+    return address

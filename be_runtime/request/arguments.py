@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -30,6 +30,8 @@ from be_runtime.source_text import SourceText
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 StrPath = str | Path
+Reread = Callable[[BuildRequest], tuple[Unit, ...]]
+"""Function that reads the sources of a request anew."""
 
 SUFFIXES: dict[Language, tuple[str, ...]] = {"cuda": (".cu",), "cpp": (".cc", ".cpp", ".cxx")}
 """Suffixes of the files in a folder that are sources of a language."""
@@ -235,6 +237,23 @@ def dir_units(path: object, language: Language, argument: str = "directory") -> 
         )
     counts = Counter(file.stem for file in files)
     return tuple(_file_unit(file, file.stem if counts[file.stem] == 1 else file.name) for file in files)
+
+
+def file_again(request: BuildRequest) -> tuple[Unit, ...]:
+    """Read the file of a request anew."""
+    return file_units(request.units[0].path)
+
+
+def dir_again(request: BuildRequest) -> tuple[Unit, ...]:
+    """Read the folder of a request anew, which may have other files by now."""
+    path = request.units[0].path
+    assert path is not None, "a folder's units are files"
+    return dir_units(path.parent, request.language)
+
+
+def same_again(request: BuildRequest) -> tuple[Unit, ...]:
+    """Return the units of a request whose sources are texts."""
+    return request.units
 
 
 def default_name(path: object, name: object, argument: str = "path") -> str:

@@ -45,6 +45,13 @@ def register(target: str, handler: object, platform: str) -> None:
     jax.ffi.register_ffi_target(target, handler, platform=platform)
 
 
+def is_called(target: str) -> bool:
+    """Return whether a program that JAX keeps calls a target by its name."""
+    from be_runtime.xla import jax_internals
+
+    return any(f'custom_call_target="{target}"' in text for text in jax_internals.program_texts())
+
+
 def as_array(value: Any) -> Any:
     """Convert a value to an array, or a tracer of one, with JAX's dtype; TypeError if that is impossible."""
     import jax.numpy as jnp

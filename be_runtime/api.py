@@ -47,6 +47,7 @@ def load_cuda_inline(
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
     native: bool = False,
+    debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
     """Compile CUDA source text and register its entry points as JAX FFI targets.
 
@@ -89,6 +90,8 @@ def load_cuda_inline(
         such as allocating memory. Takes part in registration only, never in compiling.
     native : bool
         Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+    debug : bool, str or sequence of str
+        Check each call of its functions, always; names of checks as for `be_runtime.debug`.
 
     Returns
     -------
@@ -124,6 +127,7 @@ def load_cuda_inline(
         use_fast_math=use_fast_math,
         allow_cuda_graph=allow_cuda_graph,
         native=native,
+        debug=debug,
     )
 
 
@@ -207,6 +211,7 @@ def load_cpp_inline(
     optimization_level: int = 3,
     use_fast_math: bool = False,
     native: bool = False,
+    debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
     """Compile C++ source text and register its entry points as JAX FFI targets on CPU.
 
@@ -226,7 +231,7 @@ def load_cpp_inline(
         0 to 3.
     use_fast_math : bool
         Pass ``-ffast-math``.
-    native : bool
+    native, debug
         As for `load_cuda_inline`.
 
     Returns
@@ -278,6 +283,7 @@ def load_cpp_inline(
         optimization_level=optimization_level,
         use_fast_math=use_fast_math,
         native=native,
+        debug=debug,
     )
 
 

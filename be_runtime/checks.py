@@ -205,6 +205,9 @@ class Active(Protocol):
     def guard(self, targets: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Replace targets by ones that check each call."""
 
+    def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
+        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
+
     def run(self, call: Callable[[], Any]) -> Any:
         """Make a call, wait for its results where they are no tracers, and raise what was found."""
 

@@ -21,7 +21,7 @@ from be_runtime.checks import Checks, Finding, Findings
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
-from be_runtime.load.registry import Registry, Target
+from be_runtime.load.registry import Registry, Target, addresses
 from be_runtime.load.session import Session
 from be_runtime.xla import jax_call, jax_port
 from be_toolchain.machine.forks import ThreadLock
@@ -52,6 +52,7 @@ class Guards:
         self._known: dict[tuple[str, str], str] = {}
         self._listeners: list[Findings] = []
         self._everywhere: list[Debugging] = []
+        self._is_kept = False  # a module's calls are always checked
         self._lock = ThreadLock()
 
     def target(self, platform: str, name: str) -> str:
@@ -66,38 +67,40 @@ class Guards:
         stages = self._registry.stages(name, where)
         if not {"execute"} <= set(stages) <= {"execute", "instantiate"}:
             return name
-        library, index = self._slot(name, stages, is_gpu=where == "CUDA")
-        execute, instantiate = ctypes.c_void_p(), ctypes.c_void_p()
-        library.be_guard_handlers(ctypes.c_int64(index), ctypes.byref(execute), ctypes.byref(instantiate))
-        made = {"execute": execute.value, "instantiate": instantiate.value}
-        handlers = {stage: made[stage] for stage in stages}
+        handler = self._front(stages, is_gpu=where == "CUDA", usual=None)
         target = Target(_PREFIX + name, where, "checked")
-        self._registry.add([target], {target.name: lambda: jax_port.stage_capsules(handlers)})
+        self._registry.add([target], {target.name: lambda: handler})
         return target.name
 
-    def _slot(self, name: str, stages: dict[str, int], *, is_gpu: bool) -> tuple[ctypes.CDLL, int]:
+    def front(self, name: str, platform: str, handler: object, chosen: Checks) -> object:
+        """Make a handler for a name that checks the calls of another one, which runs once: its effects are not known."""
+        text = checks.call_text(name, "", chosen, once=True, hidden=0)
+        with self._lock:
+            return self._front(addresses(handler), is_gpu=platform == "CUDA", usual=text.encode())
+
+    def _front(self, stages: dict[str, int], *, is_gpu: bool, usual: bytes | None) -> object:
         """Take a slot; a library has a fixed number of them, so a copy of it is loaded when they are used up."""
+        made = (ctypes.c_void_p * 2)()
         for library in (*self._libraries[-1:], None):
-            found = library or self._open()
-            index = found.be_guard_slot(
-                name.encode(),
-                ctypes.c_void_p(stages["execute"]),
-                ctypes.c_void_p(stages.get("instantiate")),
-                ctypes.c_uint32(0),
-                ctypes.c_int32(is_gpu),
-            )
-            if index >= 0:
-                return found, index
-        raise AssertionError("a new library has slots")
+            execute, instantiate = (ctypes.c_void_p(stages.get(stage)) for stage in ("execute", "instantiate"))
+            if (library or self._open()).be_guard_slot(execute, instantiate, ctypes.c_int32(is_gpu), usual, made):
+                break
+        found = dict(zip(("execute", "instantiate"), made, strict=True))
+        return jax_port.stage_capsules({stage: found[stage] for stage in stages})
 
     def _open(self) -> ctypes.CDLL:
         library = native_library(_NATIVE, self._session(), _LDFLAGS)
         if self._libraries:
             library = _load_copy(library)
-        library.be_guard_slot.restype = ctypes.c_int64
         library.be_guard_take.restype = ctypes.c_int64
         self._libraries.append(library)
         return library
+
+    def always(self, chosen: Checks) -> Guard:
+        """Return a mode that is never left."""
+        self._is_kept = True
+        check_calls(is_on=True)
+        return Guard(chosen, self)
 
     def start(self, chosen: Checks | None) -> Debugging:
         """Check all calls of the process from now on, until the result is entered as a context; None ends all that."""
@@ -127,7 +130,7 @@ class Guards:
         """Hand nothing more to these findings."""
         self.fetch()
         self._listeners = [each for each in self._listeners if each is not findings]
-        check_calls(is_on=bool(self._listeners))
+        check_calls(is_on=self._is_kept or bool(self._listeners))
 
     def fetch(self) -> list[Finding]:
         """Take what was found since the last call, hand it to all that listen, and return the findings."""
@@ -176,6 +179,10 @@ class Guard(NamedTuple):
     def guard(self, targets: Targets) -> Targets:
         """Return the targets that check each call."""
         return tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+
+    def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
+        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
+        return self.guards.front(name, platform, make(), self.checks)
 
     def run(self, call: Callable[[], Any]) -> Any:
         """Make a call of a kernel, wait for it where nothing is traced, and report what it found."""

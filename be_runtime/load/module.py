@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from be_runtime.bundle.carried import Carried, Carry, Demand, carried_library
 from be_runtime.bundle.index import CodeImage, target_name
+from be_runtime.checks import Active
 from be_runtime.errors import LoadError
 from be_runtime.generate.contents import Handlers
 
@@ -79,6 +80,8 @@ class LoadedModule:
         and one that makes its code for exported programs. It returns the name of JAX's platform.
     build : callable
         Function that returns the library for exported programs, and its functions.
+    mode : Active, optional
+        Checked mode of its functions' calls, always.
     """
 
     def __init__(
@@ -95,8 +98,10 @@ class LoadedModule:
         wrap: Callable[[Mapping[str, object]], object],
         register: Callable[[str, str, Callable[[], object], Carry], str],
         build: Callable[[Demand], BuiltLibrary],
+        mode: Active | None = None,
     ) -> None:
         self.name = name
+        self.mode = mode
         self.path = path
         self.content_hash = content_hash
         self.platform = platform
@@ -168,7 +173,7 @@ class LoadedModule:
     def _make_function(self, name: str) -> KernelFunction[..., Any]:
         from be_runtime.call.function import KernelFunction
 
-        return KernelFunction(*self.entry_point(name), self.__getitem__)
+        return KernelFunction(*self.entry_point(name), self.__getitem__).checked_by(self.mode)
 
     def entry_point(self, name: str) -> tuple[CallSignature, Callable[[], tuple[tuple[str, str], ...]]]:
         """Return the signature of a function, and the function that registers its target, see `KernelFunction`.

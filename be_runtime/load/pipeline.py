@@ -16,6 +16,7 @@ from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, disk_errors, is_passing
+from be_runtime.checks import STATE, Active
 from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning, warn_caller
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
 from be_runtime.load.find_or_build import find_or_build, machine_roots, say, shareable
@@ -120,13 +121,20 @@ def load_prebuilt(
     found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted)
     if found is None:
         return None
-    module = open_bundled(request.name, found.record, found.bundle, registry, captures_graphs=options.allow_cuda_graph)
+    bundle, captures = found.bundle, options.allow_cuda_graph
+    module = open_bundled(request.name, found.record, bundle, registry, captures_graphs=captures, mode=options.mode)
     register_names(module, request, options, registry)
     return module
 
 
 def open_bundled(
-    name: str, record: ModuleRecord, bundle: Bundle, registry: Registry, *, captures_graphs: bool
+    name: str,
+    record: ModuleRecord,
+    bundle: Bundle,
+    registry: Registry,
+    *,
+    captures_graphs: bool,
+    mode: Active | None = None,
 ) -> CompiledModule:
     """Load a module of a bundle, without registering its targets.
 
@@ -148,7 +156,7 @@ def open_bundled(
     def build(wanted: Demand) -> BuiltLibrary:
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
-    return make_module(made, library, registry, build, captures_graphs=captures_graphs)
+    return make_module(made, library, registry, build, captures_graphs=captures_graphs, mode=mode)
 
 
 def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
@@ -283,6 +291,7 @@ def _open(
         registry,
         build,
         captures_graphs=options.allow_cuda_graph,
+        mode=options.mode,
     )
 
 
@@ -315,6 +324,7 @@ def make_module(
     build: Callable[[Demand], BuiltLibrary],
     *,
     captures_graphs: bool,
+    mode: Active | None = None,
 ) -> CompiledModule:
     """Make a module of a library in memory, without registering its targets."""
     _warn(made.name, made.functions)
@@ -336,6 +346,7 @@ def make_module(
         wrap=jax_port.stage_capsules,
         register=register,
         build=build,
+        mode=mode,
     )
 
 
@@ -365,10 +376,13 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
         Target(name, module.platform, module.identity(function), partial(module.carry, function))
         for name, function in names.items()
     ]
+    handlers: dict[str, Callable[[], object]] = {
+        name: partial(module.get_handler, function) for name, function in names.items()
+    }
+    if (mode := module.mode or STATE.everywhere) is not None:
+        handlers = {name: partial(mode.front, name, module.platform, make) for name, make in handlers.items()}
     try:
-        registry.add(
-            targets, {name: partial(module.get_handler, function) for name, function in names.items()}, by_name=True
-        )
+        registry.add(targets, handlers, by_name=True)
     except RegistrationError as error:
         error.hints += hints
         raise

@@ -10,6 +10,7 @@ import ctypes
 import json
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,9 @@ from be_toolchain.machine.forks import ThreadLock
 _NATIVE = "guard"
 _LDFLAGS = ("-ldl",)
 _PREFIX = "be.checked."
+_LATEST = 1000
+"""Number of findings that an error of XLA may tell of."""
+
 _ROOM = 1 << 20
 """Bytes of findings that are taken at once."""
 
@@ -52,6 +56,7 @@ class Guards:
         self._known: dict[tuple[str, str], str] = {}
         self._listeners: list[Findings] = []
         self._everywhere: list[Debugging] = []
+        self._latest: deque[Finding] = deque(maxlen=_LATEST)  # another thread may have taken a thread's own
         self._is_kept = False  # a module's calls are always checked
         self._lock = ThreadLock()
 
@@ -73,7 +78,7 @@ class Guards:
         return target.name
 
     def front(self, name: str, platform: str, handler: object, chosen: Checks) -> object:
-        """Make a handler for a name that checks the calls of another one, which runs once: its effects are not known."""
+        """Make a handler for a name that checks the calls of another one; that runs once, since it may have effects."""
         text = checks.call_text(name, "", chosen, once=True, hidden=0)
         with self._lock:
             return self._front(addresses(handler), is_gpu=platform == "CUDA", usual=text.encode())
@@ -132,11 +137,22 @@ class Guards:
         self._listeners = [each for each in self._listeners if each is not findings]
         check_calls(is_on=self._is_kept or bool(self._listeners))
 
+    def told_by(self, error: Exception) -> tuple[Finding, ...]:
+        """Return the findings that an error of XLA tells of, each once."""
+        text = str(error)
+        if "BE801 " not in text:
+            return ()
+        self.fetch()
+        with self._lock:
+            told = [each for each in self._latest if each.message in text and each.caller in text]
+        return tuple(dict.fromkeys(told))
+
     def fetch(self) -> list[Finding]:
         """Take what was found since the last call, hand it to all that listen, and return the findings."""
         with self._lock:
             lines = [line for library in self._libraries for line in _take(library)]
             found, notes = read_findings(lines)
+            self._latest.extend(found)
             for listener in self._listeners:
                 listener.add(found, notes)
         return found
@@ -198,12 +214,11 @@ class Guard(NamedTuple):
         try:
             yield
         except jax_port.runtime_error() as error:
-            found = [each for each in self.guards.fetch() if each.message in str(error)]
+            found = self.guards.told_by(error)
             if not found:
                 raise
             hints = dict.fromkeys(hint for each in found for hint in each.hints)
-            text = "\n".join(map(str, found))
-            raise FindingError(text, findings=tuple(found), hints=tuple(hints)) from error
+            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from error
 
     def report(self) -> None:
         """Warn of what was found and was no error."""

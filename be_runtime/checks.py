@@ -214,6 +214,9 @@ class Active(Protocol):
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""
 
+    def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
+        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
+
     def run(self, call: Callable[[], Any]) -> Any:
         """Make a call, wait for its results where they are no tracers, and raise what was found."""
 

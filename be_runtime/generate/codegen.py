@@ -172,7 +172,7 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
-        launch_check += " BE_INTERNAL_THROW_ACCESS(be_call)"
+        launch_check += " BE_INTERNAL_THROW_ACCESS"
     kind = "FrameCall" if memory_code.needs_frame(entry, language) else "Call"
     kind = "GeneralCall" if _is_general(entry) else kind
     head = memory_code.state_record(entry, binding.symbol)

@@ -15,6 +15,7 @@ from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, CacheKey, Entry
+from be_runtime.checks import STATE, Active
 from be_runtime.errors import BuildError, RegistrationError, StreamWarning, warn_caller
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
 from be_runtime.load.find_or_build import (
@@ -82,7 +83,7 @@ def _load_checked(request: BuildRequest, options: LoadOptions, session: Session)
         It does not compile so.
     """
     compiled = request.compile._replace(checked=True, line_info=True)
-    plain = options._replace(auto_register=False, force_rebuild=False, allow_cuda_graph=False)
+    plain = options._replace(auto_register=False, force_rebuild=False)
     try:
         return load(request._replace(compile=compiled), plain, session)
     except BuildError as error:
@@ -177,13 +178,20 @@ def load_prebuilt(
     found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted)
     if found is None:
         return None
-    module = open_bundled(request.name, found.record, found.bundle, registry, captures_graphs=options.allow_cuda_graph)
+    bundle, captures = found.bundle, options.allow_cuda_graph
+    module = open_bundled(request.name, found.record, bundle, registry, captures_graphs=captures, mode=options.mode)
     register_names(module, request, options, registry)
     return module
 
 
 def open_bundled(
-    name: str, record: ModuleRecord, bundle: Bundle, registry: Registry, *, captures_graphs: bool
+    name: str,
+    record: ModuleRecord,
+    bundle: Bundle,
+    registry: Registry,
+    *,
+    captures_graphs: bool,
+    mode: Active | None = None,
 ) -> CompiledModule:
     """Load a module of a bundle, without registering its targets.
 
@@ -206,7 +214,7 @@ def open_bundled(
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     maker = Remaker(build, partial(_report_bundled, name, made.path))
-    return make_module(made, library, registry, maker, captures_graphs=captures_graphs)
+    return make_module(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode)
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
@@ -307,6 +315,7 @@ def _open(
         registry,
         maker,
         captures_graphs=options.allow_cuda_graph,
+        mode=options.mode,
     )
 
 
@@ -357,6 +366,7 @@ def make_module(
     maker: Remaker,
     *,
     captures_graphs: bool,
+    mode: Active | None = None,
 ) -> CompiledModule:
     """Make a module of a library in memory, without registering its targets."""
     _warn(made.name, made.functions)
@@ -380,6 +390,7 @@ def make_module(
         build=maker.build,
         report=maker.report,
         checked=maker.checked,
+        mode=mode,
     )
 
 
@@ -409,10 +420,13 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
         Target(name, module.platform, module.identity(function), partial(module.carry, function))
         for name, function in names.items()
     ]
+    handlers: dict[str, Callable[[], object]] = {
+        name: partial(module.get_handler, function) for name, function in names.items()
+    }
+    if (mode := module.mode or STATE.everywhere) is not None:
+        handlers = {name: partial(mode.front, name, module.platform, make) for name, make in handlers.items()}
     try:
-        registry.add(
-            targets, {name: partial(module.get_handler, function) for name, function in names.items()}, by_name=True
-        )
+        registry.add(targets, handlers, by_name=True)
     except RegistrationError as error:
         error.hints += hints
         raise

@@ -66,23 +66,27 @@ BE_HD inline void report_access(Access access, const char* function, const char*
 
 }  // namespace BE::internal
 
-/// Stand around an entry point's call in its trampoline.
-#define BE_INTERNAL_FORGET_ACCESS(be_call)                                                                    \
-  const int be_none = 0;                                                                                      \
-  BE_CUDA_CHECK(cudaMemcpyToSymbolAsync(::BE::internal::be_access_taken, &be_none, sizeof be_none, 0,         \
-                                        cudaMemcpyHostToDevice, static_cast<cudaStream_t>(be_call.be_stream)));
+/// Stand around an entry point's call in its trampoline. While the stream is recorded nothing can be asked of it.
+#define BE_INTERNAL_FORGET_ACCESS(be_call)                                                            \
+  const auto be_stream = static_cast<cudaStream_t>(be_call.be_stream);                                \
+  cudaStreamCaptureStatus be_recorded = cudaStreamCaptureStatusNone;                                  \
+  int be_taken = 0;                                                                                   \
+  BE_CUDA_CHECK(cudaStreamIsCapturing(be_stream, &be_recorded));                                      \
+  if (be_recorded == cudaStreamCaptureStatusNone)                                                     \
+    BE_CUDA_CHECK(cudaMemcpyToSymbolAsync(::BE::internal::be_access_taken, &be_taken, sizeof be_taken, 0, \
+                                          cudaMemcpyHostToDevice, be_stream));
 
-#define BE_INTERNAL_THROW_ACCESS(be_call)                                                                     \
-  const auto be_stream = static_cast<cudaStream_t>(be_call.be_stream);                                        \
-  int be_taken = 0;                                                                                           \
-  ::BE::internal::Access be_found;                                                                            \
-  BE_INTERNAL_CUDA_CHECK("kernel execution", cudaStreamSynchronize(be_stream));                               \
-  BE_CUDA_CHECK(cudaMemcpyFromSymbolAsync(&be_taken, ::BE::internal::be_access_taken, sizeof be_taken, 0,     \
-                                          cudaMemcpyDeviceToHost, be_stream));                                \
-  BE_CUDA_CHECK(cudaStreamSynchronize(be_stream));                                                            \
-  if (be_taken != 0) {                                                                                        \
-    BE_CUDA_CHECK(cudaMemcpyFromSymbolAsync(&be_found, ::BE::internal::be_access, sizeof be_found, 0,         \
-                                            cudaMemcpyDeviceToHost, be_stream));                              \
-    BE_CUDA_CHECK(cudaStreamSynchronize(be_stream));                                                          \
-    be_throw_access(be_found);                                                                                \
+#define BE_INTERNAL_THROW_ACCESS                                                                      \
+  if (be_recorded == cudaStreamCaptureStatusNone) {                                                   \
+    BE_INTERNAL_CUDA_CHECK("kernel execution", cudaStreamSynchronize(be_stream));                     \
+    BE_CUDA_CHECK(cudaMemcpyFromSymbolAsync(&be_taken, ::BE::internal::be_access_taken, sizeof be_taken, 0, \
+                                            cudaMemcpyDeviceToHost, be_stream));                      \
+    BE_CUDA_CHECK(cudaStreamSynchronize(be_stream));                                                  \
+  }                                                                                                   \
+  if (be_taken != 0) {                                                                                \
+    ::BE::internal::Access be_found;                                                                  \
+    BE_CUDA_CHECK(cudaMemcpyFromSymbolAsync(&be_found, ::BE::internal::be_access, sizeof be_found, 0, \
+                                            cudaMemcpyDeviceToHost, be_stream));                      \
+    BE_CUDA_CHECK(cudaStreamSynchronize(be_stream));                                                  \
+    be_throw_access(be_found);                                                                        \
   }

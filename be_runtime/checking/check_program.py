@@ -103,11 +103,13 @@ def check_program(
             ended = _run(child, is_first=not runs, timeout_s=timeout_s)
             record = _read_record(child)
             targets, calls = targets or record.get("targets", {}), calls or record.get("calls", {})
-            run = _tool_run(child, ended, record, [name for names in targets.values() for name in names])
+            names = [name for names in targets.values() for name in names]
+            run = _tool_run(child, ended, record, names, is_first=not runs)
             runs.append(run)
             error = error or ("" if run.findings else _own_error(ended, record, timeout_s))
     findings = distinct(finding for run in runs for finding in run.findings)
-    return Outcome(tuple(runs), with_callers(findings, calls), error)
+    # An error after a fault mostly follows from it.
+    return Outcome(tuple(runs), with_callers(findings, calls), "" if findings else error)
 
 
 def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
@@ -136,7 +138,8 @@ def _read_record(child: Child) -> dict[str, Any]:
     return record
 
 
-def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str]) -> ToolRun:
+def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str], *, is_first: bool) -> ToolRun:
+    """Read what a tool found; an error that a kernel returns is the same under each."""
     reports = list(map(_text, _logs(child)))
     if child.tool == "guard":
         found = [Finding(**_tuples(each)) for each in record.get("findings", [])]
@@ -146,7 +149,7 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
         found = [finding for text in reports for finding in read_device_report(text, child.tool)]
     if not found and ended.code is not None and ended.code < 0:
         found = [_death(ended.code, child)]
-    elif not found and child.tool in ("guard", "asan"):
+    elif is_first and not found:
         found = _refusals(record, child.tool)
     found = _in_running_call(found, child)
     outcome = "stopped" if ended.code is None else "ran" if record else "failed"

@@ -50,6 +50,7 @@ class Guards:
     """
 
     def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self.breadcrumbs = ""
         self._session = session
         self._registry = registry
         self._libraries: list[ctypes.CDLL] = []
@@ -94,9 +95,13 @@ class Guards:
         return jax_port.stage_capsules({stage: found[stage] for stage in stages})
 
     def _open(self) -> ctypes.CDLL:
-        library = native_library(_NATIVE, self._session(), _LDFLAGS)
+        session = self._session()
+        library = native_library(_NATIVE, session, _LDFLAGS)
         if self._libraries:
             library = _load_copy(library)
+        library.be_guard_exact(ctypes.c_int32(bool(session.settings.sanitize)))
+        if self.breadcrumbs and not self._libraries:
+            library.be_guard_breadcrumbs(self.breadcrumbs.encode())
         library.be_guard_take.restype = ctypes.c_int64
         self._libraries.append(library)
         return library
@@ -147,6 +152,11 @@ class Guards:
             told = [each for each in self._latest if each.message in text and each.caller in text]
         return tuple(dict.fromkeys(told))
 
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel, with the findings of all that listen."""
+        for listener in self._listeners:
+            listener.calls.setdefault(kernel, {})[caller] = None
+
     def fetch(self) -> list[Finding]:
         """Take what was found since the last call, hand it to all that listen, and return the findings."""
         with self._lock:
@@ -195,6 +205,10 @@ class Guard(NamedTuple):
     def guard(self, targets: Targets) -> Targets:
         """Return the targets that check each call."""
         return tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel."""
+        self.guards.note_call(kernel, caller)
 
     def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
         """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
@@ -247,6 +261,10 @@ class Debugging:
             self._stack.callback(guards.leave, self.findings)
             self._stack.callback(mode.report)
             self._stack.enter_context(jax_call.traced_anew(mode.checks))
+
+    def leave_breadcrumbs(self, path: Path) -> None:
+        """Let a file tell which checked calls run, for who reads it after the process has died."""
+        self._guards.breadcrumbs = str(path)
 
     def __enter__(self) -> Findings:
         if self.mode is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -63,14 +63,32 @@ class Found(NamedTuple):
 
 def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
     """Find the module of a request in the cache, or build it, and load it; no name of it is registered."""
+    checked = None if request.compile.checked else cache(partial(_load_checked, request, options, session))
     maker = Remaker(
-        partial(build_portable, request, options, session), partial(report_module, request, options, session)
+        partial(build_portable, request, options, session), partial(report_module, request, options, session), checked
     )
 
     def use(entry: Entry, key: CacheKey) -> Found:
         return Found(_open(request, options, maker, entry, key, registry=session.registry), entry, key)
 
     return use_module(request, options, session, use)
+
+
+def _load_checked(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
+    """Load the module of a request with accesses through tensors checked.
+
+    Raises
+    ------
+    BuildError
+        It does not compile so.
+    """
+    compiled = request.compile._replace(checked=True, line_info=True)
+    plain = options._replace(auto_register=False, force_rebuild=False)
+    try:
+        return load(request._replace(compile=compiled), plain, session)
+    except BuildError as error:
+        error.hints += ("checked mode compiles it anew; leave that out by debug('-bounds'), or BE_DEBUG=-bounds",)
+        raise
 
 
 def use_module(request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]) -> T:
@@ -302,10 +320,21 @@ def _open(
 
 
 class Remaker(NamedTuple):
-    """The functions that make a module again: its library for exported programs, and its report for block sizes."""
+    """The functions that make a module again.
+
+    Parameters
+    ----------
+    build : callable
+        Its library for exported programs.
+    report : callable
+        Its report for block sizes.
+    checked : callable, optional
+        The module with accesses through tensors checked; None if it can't be compiled anew.
+    """
 
     build: Callable[[Demand], BuiltLibrary]
     report: Callable[[Sequence[int]], ModuleReport]
+    checked: Callable[[], CompiledModule] | None = None
 
 
 class Made(NamedTuple):
@@ -360,6 +389,7 @@ def make_module(
         register=register,
         build=maker.build,
         report=maker.report,
+        checked=maker.checked,
         mode=mode,
     )
 

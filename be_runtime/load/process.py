@@ -17,7 +17,7 @@ from be_runtime.load.module import CompiledModule
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
 from be_runtime.request.arguments import Reread
-from be_runtime.request.options import BuildRequest, LoadOptions
+from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
 from be_runtime.xla import jax_port
@@ -128,6 +128,7 @@ class Process:
         With `reread`, which reads the request's sources anew, it follows them while `be_runtime.watch` is on.
         """
         settings = self.settings()
+        request = for_sanitizers(request, settings.sanitize)
         if options.debug is not None:
             options = options._replace(mode=self._guards().always(options.debug))
         is_asked = options.force_rebuild or options.build_directory is not None

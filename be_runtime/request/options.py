@@ -147,6 +147,21 @@ class BuildRequest(NamedTuple):
     compute_capability: str | None = None
 
 
+def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
+    """Return the request of a module that sanitizers watch: those of the host compiler are for C++ alone.
+
+    Examples
+    --------
+    >>> request = BuildRequest("k", "cuda", (), None, CompileOptions())
+    >>> for_sanitizers(request, ["address", "device"]).compile.sanitize
+    ()
+    """
+    if not names:
+        return request
+    hosts = tuple(name for name in names if name != "device") if request.language == "cpp" else ()
+    return request._replace(compile=request.compile._replace(sanitize=hosts, line_info=True))
+
+
 def arch_flags(cflags: Sequence[str]) -> tuple[str, ...]:
     """Select an author's flags that name architectures, each with its value.
 

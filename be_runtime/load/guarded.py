@@ -5,9 +5,11 @@ The handlers are slots of ``native/guard.cc``.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import json
+import os
 import shutil
 import tempfile
 from collections import deque
@@ -20,6 +22,7 @@ from be_runtime import checks
 from be_runtime.call.compiled_function import check_calls
 from be_runtime.checks import Checks, Finding, Findings
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
+from be_runtime.load.find_or_build import say
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
 from be_runtime.load.registry import Registry, Target, addresses
@@ -60,6 +63,20 @@ class Guards:
         self._latest: deque[Finding] = deque(maxlen=_LATEST)  # another thread may have taken a thread's own
         self._is_kept = False  # a module's calls are always checked
         self._lock = ThreadLock()
+        self._breadcrumbs = b""
+        self._is_exact = False
+
+    def serve(self, breadcrumbs: Path, *, is_exact: bool) -> None:
+        """Serve tools around this process; called before anything is checked.
+
+        Parameters
+        ----------
+        breadcrumbs : Path
+            File that says which calls are running, see ``native/guard/breadcrumbs.h``.
+        is_exact : bool
+            True if a sanitizer sees the ends of each piece of memory, so that copies need no bytes around them.
+        """
+        self._breadcrumbs, self._is_exact = os.fsencode(breadcrumbs), is_exact
 
     def target(self, platform: str, name: str) -> str:
         """Return the target that checks the calls of another one; that itself if it can't be checked."""
@@ -103,6 +120,9 @@ class Guards:
         if self.breadcrumbs and not self._libraries:
             library.be_guard_breadcrumbs(self.breadcrumbs.encode())
         library.be_guard_take.restype = ctypes.c_int64
+        library.be_guard_exact(ctypes.c_int32(self._is_exact))
+        if self._breadcrumbs:
+            library.be_guard_breadcrumbs(self._breadcrumbs)
         self._libraries.append(library)
         return library
 
@@ -117,9 +137,17 @@ class Guards:
         if chosen is None:
             for each in reversed(self._everywhere):
                 each.end()
+        elif not self._everywhere:
+            atexit.register(self._say_all)
         made = Debugging(self, None if chosen is None else Guard(chosen, self))
         self.spread([*self._everywhere, made])
         return made
+
+    def _say_all(self) -> None:
+        """Write what is found in the process to standard error when it ends."""
+        for each in self._everywhere:
+            if each.mode is not None and each.mode.checks.on_finding != "collect" and each.findings.has_any:
+                say(f"checked mode, in this process:\n{each.findings.report()}")
 
     def spread(self, everywhere: Sequence[Debugging]) -> None:
         """Let the last of some modes be that of the process."""
@@ -203,8 +231,9 @@ class Guard(NamedTuple):
     guards: Guards
 
     def guard(self, targets: Targets) -> Targets:
-        """Return the targets that check each call."""
-        return tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+        """Return the targets that check each call; those given if one of them can't be checked."""
+        made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+        return targets if set(made) & set(targets) else made
 
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""

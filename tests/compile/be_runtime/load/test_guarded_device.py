@@ -23,15 +23,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     common = [real_compiler(), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
     subprocess.run([*common, "-shared", "-fPIC", PROGRAMS / "pretended_driver.cc", "-o", driver], check=True)
     places = [f"-I{folder}" for folder in (NATIVE_DIR, INCLUDE_DIR)] + [f"-isystem{jax_port.ffi_include_dir()}"]
-    end = [driver, "-ldl", f"-Wl,-rpath,{folder}"]
-    subprocess.run([*common, *places, PROGRAMS / "guarded_device.cc", "-o", made, *end], check=True)
+    end = [str(driver), "-ldl", f"-Wl,-rpath,{folder}"]
+    subprocess.run([*common, *places, str(PROGRAMS / "guarded_device.cc"), "-o", str(made), *end], check=True)
     return made
 
 
 def outcomes(program: Path, *args: str) -> list[dict[str, Any]]:
     """The lines of each call, under its name: findings, errors, and how it ended."""
     done = subprocess.run([program, *args], check=True, capture_output=True, text=True, timeout=60)
-    calls, lines = [], []
+    calls, lines = [], list[dict[str, Any]]()
     for line in map(json.loads, done.stdout.splitlines()):
         if "call" in line:
             calls.append({**line, "said": lines})

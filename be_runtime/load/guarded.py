@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import ctypes
 import json
-import os
 import shutil
 import tempfile
 from collections import deque
@@ -63,20 +62,6 @@ class Guards:
         self._latest: deque[Finding] = deque(maxlen=_LATEST)  # another thread may have taken a thread's own
         self._is_kept = False  # a module's calls are always checked
         self._lock = ThreadLock()
-        self._breadcrumbs = b""
-        self._is_exact = False
-
-    def serve(self, breadcrumbs: Path, *, is_exact: bool) -> None:
-        """Serve tools around this process; called before anything is checked.
-
-        Parameters
-        ----------
-        breadcrumbs : Path
-            File that says which calls are running, see ``native/guard/breadcrumbs.h``.
-        is_exact : bool
-            True if a sanitizer sees the ends of each piece of memory, so that copies need no bytes around them.
-        """
-        self._breadcrumbs, self._is_exact = os.fsencode(breadcrumbs), is_exact
 
     def target(self, platform: str, name: str) -> str:
         """Return the target that checks the calls of another one; that itself if it can't be checked."""
@@ -120,9 +105,6 @@ class Guards:
         if self.breadcrumbs and not self._libraries:
             library.be_guard_breadcrumbs(self.breadcrumbs.encode())
         library.be_guard_take.restype = ctypes.c_int64
-        library.be_guard_exact(ctypes.c_int32(self._is_exact))
-        if self._breadcrumbs:
-            library.be_guard_breadcrumbs(self._breadcrumbs)
         self._libraries.append(library)
         return library
 

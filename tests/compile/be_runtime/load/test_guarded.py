@@ -264,9 +264,8 @@ def test_a_process_ends_with_a_report_of_all_that_was_found():
 def test_what_is_running_is_written_for_tools_around_the_process(tmp_path: Path):
     code = (
         "import pathlib, sys, jax.numpy as jnp, be_runtime\n"
-        "from be_runtime.load.process import PROCESS\n"
-        "PROCESS.guards().serve(pathlib.Path(sys.argv[2]), is_exact=True)\n"
-        "module = be_runtime.load_cpp_inline('dies', sys.argv[1], debug=True)\n"
+        "be_runtime.debug().leave_breadcrumbs(pathlib.Path(sys.argv[2]))\n"
+        "module = be_runtime.load_cpp_inline('dies', sys.argv[1])\n"
         "module.dies(jnp.arange(6.0))"
     )
     source = """
@@ -277,7 +276,7 @@ void dies(const BE::Tensor x, BE::Tensor y) { abort(); }
 """
     done = run_python(code, source, str(tmp_path / "crumbs"), check=False)
     assert done.returncode < 0
-    assert (tmp_path / "crumbs").read_bytes().startswith(b"dies.dies\n<string>:5 in <module>\0")
+    assert (tmp_path / "crumbs").read_bytes().startswith(b"dies.dies\n<string>:4 in <module>\0")
 
 
 def test_a_wrong_variable_is_an_error():

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import be_runtime
-from tests.support.runtime import libraries
+from tests.support.runtime import libraries, run_python
 
 SOURCE = """
 #include "brainevent/common.h"
@@ -56,9 +56,14 @@ def test_an_index_outside_is_an_error_of_the_call(load: Callable[..., Any], wrap
     call(X)
 
 
-def test_a_module_that_is_always_checked_has_it_too(load: Callable[..., Any]):
-    with pytest.raises(be_runtime.FindingError, match="index 0 is 4"):
-        load(debug=True).shifted(X, by=1)
+def test_a_module_that_is_always_checked_has_it_too():
+    """In a process of its own: such a module has all calls look for a checked mode from then on."""
+    code = (
+        "import be_runtime, jax.numpy as jnp, sys\n"
+        "module = be_runtime.load_cpp_inline('twin', sys.argv[1], extra_cflags=['-DBE_LAST=1'], debug=True)\n"
+        "try:\n    module.shifted(jnp.arange(4.0), by=1)\nexcept be_runtime.FindingError as error:\n    print(error)\n"
+    )
+    assert MESSAGE in run_python(code, SOURCE).stdout
 
 
 def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_path: Any):

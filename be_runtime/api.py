@@ -47,6 +47,7 @@ def load_cuda_inline(
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
     native: bool = False,
+    line_info: bool = False,
 ) -> CompiledModule:
     """Compile CUDA source text and register its entry points as JAX FFI targets.
 
@@ -89,6 +90,8 @@ def load_cuda_inline(
         such as allocating memory. Takes part in registration only, never in compiling.
     native : bool
         Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+    line_info : bool
+        Tell debuggers and profilers the lines of the source; the code stays the same.
 
     Returns
     -------
@@ -124,6 +127,7 @@ def load_cuda_inline(
         use_fast_math=use_fast_math,
         allow_cuda_graph=allow_cuda_graph,
         native=native,
+        line_info=line_info,
     )
 
 
@@ -207,6 +211,7 @@ def load_cpp_inline(
     optimization_level: int = 3,
     use_fast_math: bool = False,
     native: bool = False,
+    line_info: bool = False,
 ) -> CompiledModule:
     """Compile C++ source text and register its entry points as JAX FFI targets on CPU.
 
@@ -278,6 +283,7 @@ def load_cpp_inline(
         optimization_level=optimization_level,
         use_fast_math=use_fast_math,
         native=native,
+        line_info=line_info,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TextIO
 
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -35,6 +36,21 @@ def printable_line(text: str) -> str:
     a\x0ab
     """
     return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Align the columns of rows; the first row has the heads.
+
+    Examples
+    --------
+    >>> print(table([("name", "size"), ("negation", "1 KiB")]))
+    name      size
+    negation  1 KiB
+    """
+    shown = [[printable_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def without_credentials(text: str) -> str:

@@ -35,6 +35,8 @@ class ArrayKernel(NamedTuple):
         Function of the arrays and scalars of a call; it makes the kernel and returns its targets and XLA's attributes.
     scratch_unit : int
         Scratch memory is a multiple of so many bytes, so that each of a batch is aligned.
+    report : callable, optional
+        Function that makes the kernel's report for block sizes.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ArrayKernel(NamedTuple):
     make_target: Callable[[Resolved, Mapping[str, Value]], KernelTarget]
     scalars: tuple[Param, ...] = ()
     scratch_unit: int = 1
+    report: Callable[[Sequence[int] | None], Any] | None = None
 
 
 def array_function(kernel: ArrayKernel, options: Options) -> CompiledFunction:
@@ -79,7 +82,7 @@ def array_function(kernel: ArrayKernel, options: Options) -> CompiledFunction:
         run.__name__ = run.__qualname__ = kernel.name
         return run
 
-    return CompiledFunction(kernel.name, kernel.label, kernel.doc, convert, trace)
+    return CompiledFunction(kernel.name, kernel.label, kernel.doc, convert, trace, kernel.report)
 
 
 def _run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -34,6 +34,8 @@ class CompiledFunction:
         Function that checks the attributes of a call and converts them.
     trace : callable
         Function of described results, attributes and converted attributes; it makes a function of arrays.
+    report : callable, optional
+        Function that makes the kernel's report for block sizes.
     """
 
     def __init__(
@@ -43,10 +45,12 @@ class CompiledFunction:
         doc: str | None,
         convert: Callable[[Mapping[str, Any]], Converted],
         trace: Callable[[Any, Mapping[str, Any], Converted], Program],
+        report: Callable[[Sequence[int] | None], Any] | None = None,
     ) -> None:
         self.__name__, self.__qualname__, self.__doc__ = name, label, doc
         self._convert = convert
         self._trace = trace
+        self._report = report
         self._known: dict[object, tuple[Program, Zeros]] = {}
         self._exact: dict[object, Program] = {}
         # those of calls without `outs`, whose attributes Python can tell apart: of none, of one by its name, of more
@@ -114,6 +118,20 @@ class CompiledFunction:
             for number, each in enumerate(arrays):
                 as_argument(self.__qualname__, number, each, jax_port.as_array)
             raise
+
+    def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
+        """Describe what the compiler made of a kernel of `cuda_kernel`, as `CompiledModule.report` does of a module.
+
+        Raises
+        ------
+        ArgumentError
+            The kernel is in a module, or it is none of `cuda_kernel`.
+        """
+        if self._report is None:
+            raise ArgumentError(
+                f"{self.__qualname__} has no report of its own", hints=("a module has one of all: module.report()",)
+            )
+        return self._report(block_sizes)
 
     def as_hijax(self) -> Callable[..., Any]:
         """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.

@@ -16,6 +16,7 @@ COMMANDS = {
     "build": "build_command",
     "cache": "cache.command",
     "cmake-dir": "cmake_command",
+    "report": "report_command",
     "show": "show_command",
     "stubs": "stubs_command",
 }

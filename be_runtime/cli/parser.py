@@ -18,7 +18,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
     parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_add_stubs, _add_build, _add_show, _add_cmake_dir):
+    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_cmake_dir):
         add(commands)
     for command in (*commands.choices.values(), *add_cache(commands)):
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -69,6 +69,22 @@ def _add_show(commands: _Commands) -> None:
     show.add_argument(
         "file", type=Path, metavar="FILE", help="an exported program, a wheel, or a package's name or folder"
     )
+
+
+def _add_report(commands: _Commands) -> None:
+    """``report``."""
+    report = commands.add_parser(
+        "report",
+        help="describe what the compilers made of kernels",
+        description="Compile kernels and report registers, shared memory, spills, size and theoretical occupancy of "
+        "each, its hottest loop, and the seconds of the build's phases.",
+    )
+    report.add_argument(
+        "source", metavar="FILE", help="a .cu, .cc or .so file, a folder of sources, or a package's name or folder"
+    )
+    report.add_argument("--arch", metavar="LIST", help="GPU architectures, such as 8.0,9.0 (default: those here)")
+    report.add_argument("--blocks", metavar="LIST", help="threads of blocks for the occupancy, such as 128,256")
+    report.add_argument("--line-info", action="store_true", help="tell the source lines of loops")
 
 
 def _add_cmake_dir(commands: _Commands) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from be_runtime.cache import BuildOutput, CacheKey, Entry, Store
+from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, Store, disk_errors, is_passing
 from be_runtime.cache.folder.lock import OnWait
+from be_runtime.errors import BuildError, CacheError, LoadError
 from be_runtime.load.session import Session
 from be_runtime.own_files import INCLUDE_DIR
 from be_toolchain.machine.system import System
@@ -18,7 +20,17 @@ if TYPE_CHECKING:
     from be_runtime.sharing.exchange import Exchange
     from be_runtime.sharing.travelling_entry import Shareable
 
+T = TypeVar("T")
 Build = Callable[[Path], BuildOutput]
+
+_LONG_S = 10.0
+"""Time after which a wait for another thread is reported."""
+
+_TRIES = 5
+"""Number of attempts to use an entry that other processes remove."""
+
+_PRUNING_S = 0.02
+"""Time that a build may spend on the removal of old entries."""
 
 
 def find_or_build(
@@ -69,6 +81,45 @@ def find_or_build(
     return entry
 
 
+def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
+    """Find or build an entry by `find` and return the result of `use`; try again if it was removed in between.
+
+    Another process may clear the cache at any time, and a network file system may fail. A new entry counts towards the
+    cache's limits.
+
+    Raises
+    ------
+    CacheError
+        The entry was removed each time, or can't be read.
+    LoadError
+        The entry can't be loaded.
+    """
+    for is_last in (False,) * (_TRIES - 1) + (True,):
+        entry = find()
+        try:
+            with disk_errors(str(entry.path)):
+                used = use(entry)
+        except (CacheError, LoadError) as error:
+            if is_last if is_passing(error) else entry.is_there():
+                raise
+        else:
+            if entry.built:
+                _prune(session)
+            return used
+    raise CacheError(
+        f"{entry.path} was removed before it was loaded, {_TRIES} times in a row",
+        hints=("load again when no other process clears the cache", "or set BE_CACHE_DIR to another folder"),
+    )
+
+
+def _prune(session: Session) -> None:
+    """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
+    settings = session.settings
+    for store in (session.cache, session.toolchain_store):
+        with contextlib.suppress(CacheError):  # the next build tries again
+            store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
+
+
 def shareable(
     key: CacheKey, session: Session, outputs: tuple[str, ...] = (), folders: Iterable[Path] = ()
 ) -> Shareable:
@@ -101,3 +152,16 @@ def machine_roots(system: System) -> tuple[tuple[str, str], ...]:
 def say(text: str) -> None:
     """Write a line of ours to standard error."""
     sys.stderr.write(printable(f"be_runtime: {text}\n"))
+
+
+def say_waiting(name: str, seconds: float, builder: str) -> None:
+    """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
+    if builder != THIS_PROCESS or seconds >= _LONG_S:
+        say(f"{name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
+
+
+def say_output(error: BuildError) -> None:
+    """Write the command that failed, and all its output, to standard error."""
+    import shlex  # few builds fail
+
+    say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
@@ -17,6 +17,7 @@ from be_runtime.generate.contents import Handlers
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
     from be_runtime.call.resolve import CallSignature
+    from be_runtime.reports.module_report import ModuleReport
 
 
 def open_library(path: Path) -> ctypes.CDLL:
@@ -79,6 +80,8 @@ class LoadedModule:
         and one that makes its code for exported programs. It returns the name of JAX's platform.
     build : callable
         Function that returns the library for exported programs, and its functions.
+    report : callable
+        Function that makes the report for some block sizes.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class LoadedModule:
         wrap: Callable[[Mapping[str, object]], object],
         register: Callable[[str, str, Callable[[], object], Carry], str],
         build: Callable[[Demand], BuiltLibrary],
+        report: Callable[[Sequence[int]], ModuleReport],
     ) -> None:
         self.name = name
         self.path = path
@@ -108,6 +112,7 @@ class LoadedModule:
         self._register = register
         self._captures_graphs = captures_graphs
         self._build = build
+        self._report = report
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @property
@@ -148,6 +153,38 @@ class LoadedModule:
         return carried_library(
             made.image, made.data, made.functions[name].stages(captures_graphs=self._captures_graphs)
         )
+
+    def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
+        """Describe what the compilers made of the module's kernels, and the seconds of each phase of its build.
+
+        The sources are compiled once more, with ptxas's own report, and the outcome is kept in the cache. Of a module
+        that was built ahead of time, cuobjdump reads the library. What no tool here tells is None.
+
+        Parameters
+        ----------
+        block_sizes : sequence of int, optional
+            Threads of a block for which occupancy is told; by default 64, 128, 256, 512 and 1024.
+
+        Returns
+        -------
+        ModuleReport
+            For each kernel registers, shared memory, spills, size, occupancy and the hottest loop; ``print`` shows
+            tables, and ``to_json()`` returns the same for programs.
+
+        Raises
+        ------
+        ArgumentError
+            A block size is not a number of threads.
+        BuildError, ToolchainError
+            The module can't be compiled here any more.
+
+        Examples
+        --------
+        >>> print(module.report())  # doctest: +SKIP
+        """
+        from be_runtime.reports.module_report import check_blocks
+
+        return self._report(check_blocks(block_sizes))
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, which is called with arrays and attributes.

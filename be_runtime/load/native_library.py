@@ -18,9 +18,8 @@ from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.compile.run.progress import Progress
 from be_runtime.generate.contents import LIBRARY
-from be_runtime.load.find_or_build import find_or_build, shareable
+from be_runtime.load.find_or_build import find_or_build, shareable, use_entry
 from be_runtime.load.module import open_library
-from be_runtime.load.pipeline import use_entry
 from be_runtime.load.session import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.settings import require_jit

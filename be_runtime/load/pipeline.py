@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from be_runtime.bundle.carried import Carry, Demand
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
-from be_runtime.cache import THIS_PROCESS, BuildOutput, CacheKey, Entry, disk_errors, is_passing
-from be_runtime.errors import BuildError, CacheError, LoadError, RegistrationError, StreamWarning, warn_caller
+from be_runtime.cache import BuildOutput, CacheKey, Entry
+from be_runtime.errors import BuildError, RegistrationError, StreamWarning, warn_caller
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
-from be_runtime.load.find_or_build import find_or_build, machine_roots, say, shareable
+from be_runtime.load.find_or_build import (
+    find_or_build,
+    machine_roots,
+    say,
+    say_output,
+    say_waiting,
+    shareable,
+    use_entry,
+)
 from be_runtime.load.identity import content_hash, module_key, origin_hash
 from be_runtime.load.module import BuiltLibrary, CompiledModule, open_library
 from be_runtime.load.registry import Registry, Target
@@ -29,17 +36,13 @@ from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
+from be_toolchain.machine.system import LocalSystem
+
+if TYPE_CHECKING:
+    from be_runtime.compile.build_order import BuildOrder
+    from be_runtime.reports.module_report import ModuleReport
 
 T = TypeVar("T")
-
-_LONG_S = 10.0
-"""Time after which a wait for another thread is reported."""
-
-_TRIES = 5
-"""Number of attempts to use an entry that other processes remove."""
-
-_PRUNING_S = 0.02
-"""Time that a build may spend on the removal of old entries."""
 
 
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
@@ -59,16 +62,34 @@ class Found(NamedTuple):
 
 def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
     """Find the module of a request in the cache, or build it, and load it; no name of it is registered."""
-    build = partial(build_portable, request, options, session)
+    maker = Remaker(
+        partial(build_portable, request, options, session), partial(report_module, request, options, session)
+    )
 
     def use(entry: Entry, key: CacheKey) -> Found:
-        return Found(_open(request, options, build, entry, key, registry=session.registry), entry, key)
+        return Found(_open(request, options, maker, entry, key, registry=session.registry), entry, key)
 
     return use_module(request, options, session, use)
 
 
 def use_module(request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]) -> T:
     """Find the module of a request in the cache, or build it, and return the result of `use`; see `use_entry`."""
+    ready = _make_ready(request, session)
+    make = partial(_make, ready, options, session)
+    found = partial(_find, ready.request, options, session, ready.key, make)
+    return use_entry(found, lambda entry: use(entry, ready.key), session)
+
+
+class _Ready(NamedTuple):
+    """A request with all that its key depends on."""
+
+    request: BuildRequest
+    tools: Tools
+    toolchain: Toolchain
+    key: CacheKey
+
+
+def _make_ready(request: BuildRequest, session: Session) -> _Ready:
     wanted = ToolchainRequest(need_cuda=request.language == "cuda")
     toolchain = resolve(wanted, system=session.system, record_dir=session.record_dir)
     tools = gather_tools(
@@ -81,11 +102,29 @@ def use_module(request: BuildRequest, options: LoadOptions, session: Session, us
         record_dir=session.record_dir,
     )
     key = module_key(request, tools, toolchain)
-    if session.settings.shares:
+    if session.settings.shares and not request.compile.line_info:  # which names the source where it is
         request = _nameable(request, key, session)
         key = module_key(request, tools, toolchain)
-    make = _maker(request, options, session, tools, toolchain)
-    return use_entry(lambda: _find(request, options, session, key, make), lambda entry: use(entry, key), session)
+    return _Ready(request, tools, toolchain, key)
+
+
+def report_module(request: BuildRequest, options: LoadOptions, session: Session, blocks: Sequence[int]) -> ModuleReport:
+    """Report what the compilers made of a module: build it once more, with their reports, or find that in the cache."""
+    from be_runtime.compile.measured import measure_build, read_measured
+    from be_runtime.reports.make_report import report_build
+
+    ready = _make_ready(request, session)
+
+    def build(staging: Path) -> BuildOutput:
+        require_jit(session.settings, request.name)
+        return measure_build(_order(ready, options, session), staging)
+
+    key, patience_s = CacheKey("report", ready.key.fields), session.settings.lock_timeout_s
+    return use_entry(
+        lambda: session.module_store.get_or_build(key, build, lock_timeout_s=patience_s),
+        lambda entry: report_build(request.name, read_measured(entry), session.system, blocks),
+        session,
+    )
 
 
 def build_portable(request: BuildRequest, options: LoadOptions, session: Session, wanted: Demand) -> BuiltLibrary:
@@ -148,7 +187,14 @@ def open_bundled(
     def build(wanted: Demand) -> BuiltLibrary:
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
-    return make_module(made, library, registry, build, captures_graphs=captures_graphs)
+    maker = Remaker(build, partial(_report_bundled, name, made.path))
+    return make_module(made, library, registry, maker, captures_graphs=captures_graphs)
+
+
+def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
+    from be_runtime.reports.make_report import report_library
+
+    return report_library(name, library, LocalSystem(), blocks)
 
 
 def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:
@@ -189,81 +235,41 @@ def _nameable(request: BuildRequest, key: CacheKey, session: Session) -> BuildRe
     return request._replace(compile=request.compile._replace(cflags=(*flags, *request.compile.cflags)))
 
 
-def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
-    """Find or build an entry by `find` and return the result of `use`; try again if it was removed in between.
+def _make(ready: _Ready, options: LoadOptions, session: Session, staging: Path) -> BuildOutput:
+    """Build the module, if the cache has none; this imports the compiler modules."""
+    require_jit(session.settings, ready.request.name)
+    from be_runtime.compile.make import make_module as compile_module
 
-    Another process may clear the cache at any time, and a network file system may fail. A new entry counts towards the
-    cache's limits.
+    order = _order(ready, options, session)
+    try:
+        return compile_module(order, staging)
+    except BuildError as error:
+        if order.verbose:
+            say_output(error)
+        raise
 
-    Raises
-    ------
-    CacheError
-        The entry was removed each time, or can't be read.
-    LoadError
-        The entry can't be loaded.
-    """
-    for is_last in (False,) * (_TRIES - 1) + (True,):
-        entry = find()
-        try:
-            with disk_errors(str(entry.path)):
-                used = use(entry)
-        except (CacheError, LoadError) as error:
-            if is_last if is_passing(error) else entry.is_there():
-                raise
-        else:
-            if entry.built:
-                _prune(session)
-            return used
-    raise CacheError(
-        f"{entry.path} was removed before it was loaded, {_TRIES} times in a row",
-        hints=("load again when no other process clears the cache", "or set BE_CACHE_DIR to another folder"),
+
+def _order(ready: _Ready, options: LoadOptions, session: Session) -> BuildOrder:
+    from be_runtime.compile.build_order import BuildOrder
+
+    return BuildOrder(
+        request=ready.request,
+        tools=ready.tools,
+        toolchain=ready.toolchain,
+        system=session.system,
+        settings=session.settings,
+        toolchain_store=session.toolchain_store,
+        module_store=session.module_store,
+        jobs=options.jobs,
+        verbose=options.verbose or session.settings.verbose,
+        force=options.force_rebuild,
     )
-
-
-def _prune(session: Session) -> None:
-    """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
-    settings = session.settings
-    for store in (session.cache, session.toolchain_store):
-        with contextlib.suppress(CacheError):  # the next build tries again
-            store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
-
-
-def _maker(
-    request: BuildRequest, options: LoadOptions, session: Session, tools: Tools, toolchain: Toolchain
-) -> Callable[[Path], BuildOutput]:
-    """Return the function that builds the module if the cache has none; it imports the compiler modules."""
-
-    def make(staging: Path) -> BuildOutput:
-        require_jit(session.settings, request.name)
-        from be_runtime.compile.build_order import BuildOrder
-        from be_runtime.compile.make import make_module
-
-        order = BuildOrder(
-            request=request,
-            tools=tools,
-            toolchain=toolchain,
-            system=session.system,
-            settings=session.settings,
-            toolchain_store=session.toolchain_store,
-            module_store=session.module_store,
-            jobs=options.jobs,
-            verbose=options.verbose or session.settings.verbose,
-            force=options.force_rebuild,
-        )
-        try:
-            return make_module(order, staging)
-        except BuildError as error:
-            if order.verbose:
-                say_output(error)
-            raise
-
-    return make
 
 
 def _open(
     request: BuildRequest,
     options: LoadOptions,
-    build: Callable[[Demand], BuiltLibrary],
+    maker: Remaker,
     entry: Entry,
     key: CacheKey,
     *,
@@ -281,9 +287,16 @@ def _open(
         ),
         open_library(library),
         registry,
-        build,
+        maker,
         captures_graphs=options.allow_cuda_graph,
     )
+
+
+class Remaker(NamedTuple):
+    """The functions that make a module again: its library for exported programs, and its report for block sizes."""
+
+    build: Callable[[Demand], BuiltLibrary]
+    report: Callable[[Sequence[int]], ModuleReport]
 
 
 class Made(NamedTuple):
@@ -312,7 +325,7 @@ def make_module(
     made: Made,
     library: ctypes.CDLL,
     registry: Registry,
-    build: Callable[[Demand], BuiltLibrary],
+    maker: Remaker,
     *,
     captures_graphs: bool,
 ) -> CompiledModule:
@@ -335,7 +348,8 @@ def make_module(
         library=library,
         wrap=jax_port.stage_capsules,
         register=register,
-        build=build,
+        build=maker.build,
+        report=maker.report,
     )
 
 
@@ -382,16 +396,3 @@ def _other_prefix(request: BuildRequest) -> tuple[str, ...]:
         return ()
     prefix = re.sub(r"[^A-Za-z0-9_]", "_", f"{above}_{request.name}")
     return (f"if the name is that of two files or folders, load this one with target_prefix={prefix!r}",)
-
-
-def say_waiting(name: str, seconds: float, builder: str) -> None:
-    """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
-    if builder != THIS_PROCESS or seconds >= _LONG_S:
-        say(f"{name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
-
-
-def say_output(error: BuildError) -> None:
-    """Write the command that failed, and all its output, to standard error."""
-    import shlex  # few builds fail
-
-    say(f"{error.message}\n$ {shlex.join(error.command)}\n{error.output.rstrip()}")

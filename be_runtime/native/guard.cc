@@ -4,10 +4,48 @@
 /// be_runtime/load/guarded.py puts them in front of registered targets. A call is checked if it has the attribute
 /// `be_check`, or if its slot has a text for calls without; all others pass through.
 
+#include <exception>
+
+#include "guard/breadcrumbs.h"
 #include "guard/checked_call.h"
+#include "guard/device_memory.h"
 
 namespace be_guard {
 namespace {
+
+XLA_FFI_Error* execute_on_host(XLA_FFI_CallFrame* frame, const Check& check, Handler* inner) {
+  HostMemory memory;
+  return CheckedCall(frame, check, &memory, nullptr, "cpu", false).run(inner);
+}
+
+/// Runs a call of a GPU without its checks, and says why.
+XLA_FFI_Error* run_plainly(XLA_FFI_CallFrame* frame, const Check& check, Handler* inner, const std::string& reason) {
+  Report(check, "").note(" was not checked: " + reason);
+  return inner(OwnFrame(frame, arrays_of(frame, check.hidden)).get());
+}
+
+XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Check& check, Handler* inner) {
+  const DeviceDriver& cuda = device_driver();
+  if (!cuda.problem.empty()) return run_plainly(frame, check, inner, cuda.problem);
+  XLA_FFI_Stream_Get_Args stream{};
+  stream.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
+  stream.ctx = frame->ctx;
+  if (XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&stream)) return error;
+  int number = 0, is_capturing = 0;
+  if (cuda.cuCtxGetDevice(&number) != 0 || number < 0 || number >= kDeviceCount)
+    return run_plainly(frame, check, inner, "no CUDA context is current");
+  if (cuda.cuStreamIsCapturing(stream.stream, &is_capturing) == 0 && is_capturing != 0)
+    return run_plainly(frame, check, inner, "its stream is being recorded");
+  Device& device = devices[number];
+  const std::lock_guard<std::mutex> alone(device.mutex);
+  if (!device.lost_by.empty())
+    return be_xla::fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION,
+                        "%s can't run: the GPU's context was lost by %s\nhint: restart the process", check.label.c_str(),
+                        device.lost_by.c_str());
+  DeviceMemory memory(frame, stream.stream, cuda);
+  const bool can_hold = slot.inner_traits.load() & XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
+  return CheckedCall(frame, check, &memory, &device, "cuda:" + std::to_string(number), can_hold).run(inner);
+}
 
 XLA_FFI_Error* execute(Slot& slot, XLA_FFI_CallFrame* frame) {
   const Code* code = slot.code.load(std::memory_order_acquire);
@@ -16,9 +54,16 @@ XLA_FFI_Error* execute(Slot& slot, XLA_FFI_CallFrame* frame) {
   const XLA_FFI_ByteSpan* asked = find_check(frame);
   const std::string* usual = slot.check.load(std::memory_order_acquire);
   if (asked == nullptr && usual == nullptr) return code->execute(frame);
-  Check check = parse_check(asked == nullptr ? *usual : std::string(asked->ptr, asked->len));
-  HostMemory memory;
-  return CheckedCall(frame, std::move(check), &memory, "cpu").run(code->execute);
+  try {
+    Check check = parse_check(asked == nullptr ? *usual : std::string(asked->ptr, asked->len));
+    if (check.label.empty()) check.label = slot.label;
+    const Breadcrumb crumb(check.label, check.caller);
+    return slot.is_gpu ? execute_on_device(slot, frame, check, code->execute)
+                       : execute_on_host(frame, check, code->execute);
+  } catch (const std::exception& error) {
+    return be_xla::fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s could not be checked: %s", slot.label.c_str(),
+                        error.what());
+  }
 }
 
 XLA_FFI_Error* instantiate(Slot& slot, XLA_FFI_CallFrame* frame) {
@@ -95,3 +140,6 @@ BE_EXPORT int64_t be_guard_take(char* room, int64_t size) { return findings().ta
 
 /// Makes copies without bytes around them, for a sanitizer that sees the ends of each.
 BE_EXPORT void be_guard_exact(int32_t is_exact) { exact_blocks = is_exact != 0; }
+
+/// Writes from now on to a file which checked calls are running; see guard/breadcrumbs.h. 0 when it can't be used.
+BE_EXPORT int32_t be_guard_breadcrumbs(const char* path) { return open_breadcrumbs(path); }

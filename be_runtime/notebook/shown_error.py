@@ -10,7 +10,7 @@ from be_runtime.errors import BeRuntimeError, BuildError
 from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import printable
 
-_CARET = re.compile(r"[\s|]*[\^~][\^~\s|]*")
+_CARET = re.compile(r"([\s|]*)([\^~][\^~\s|]*)")
 _RED, _GREY = "var(--jp-error-color1, #c62828)", "var(--jp-ui-font-color2, #616161)"
 _PRE = '<pre style="margin: 0.3em 0; padding: 0; overflow-x: auto; white-space: pre">'
 
@@ -45,8 +45,8 @@ def _place(error: BeRuntimeError | ToolchainError) -> str:
 
 
 def _line(line: str) -> str:
-    text = _text(line)
-    return f'<span style="color: {_RED}; font-weight: bold">{text}</span>' if _CARET.fullmatch(line) else text
+    caret = _CARET.fullmatch(line)
+    return _text(line) if caret is None else f'{caret[1]}<b style="color: {_RED}">{caret[2]}</b>'
 
 
 def _folded(summary: str, text: str) -> str:

@@ -66,6 +66,7 @@ class CompileArguments(TypedDict, total=False):
     optimization_level: int
     use_fast_math: bool
     native: bool
+    line_info: bool
 
 
 class CppOptions(CompileArguments, LoadArguments, total=False):
@@ -92,6 +93,7 @@ def cpp_request(
     optimization_level: int = 3,
     use_fast_math: bool = False,
     native: bool = False,
+    line_info: bool = False,
 ) -> BuildRequest:
     """Make the checked request for a C++ module."""
     return BuildRequest(
@@ -106,6 +108,7 @@ def cpp_request(
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
             include_paths=check_include_paths(extra_include_paths),
             native=_native_cpu(native),
+            line_info=check_bool(line_info, "line_info"),
         ),
     )
 
@@ -122,6 +125,7 @@ def cuda_request(
     optimization_level: int = 3,
     use_fast_math: bool = False,
     native: bool = False,
+    line_info: bool = False,
 ) -> BuildRequest:
     """Make the checked request for a CUDA module."""
     cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
@@ -144,6 +148,7 @@ def cuda_request(
             ldflags=check_flags(extra_ldflags, "extra_ldflags"),
             include_paths=check_include_paths(extra_include_paths, refused="\n,'\""),
             native=_native_cpu(native),
+            line_info=check_bool(line_info, "line_info"),
         ),
     )
 

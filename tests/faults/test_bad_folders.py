@@ -20,7 +20,7 @@ import be_runtime
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.cache.folder.layout import base_folder
 from be_runtime.cache.upkeep.staging import sweep
-from be_runtime.load.pipeline import use_entry
+from be_runtime.load.find_or_build import use_entry
 from be_runtime.load.process import PROCESS
 from tests.support.bad_mounts import MakeMount, Mount, bad_mount
 from tests.support.runtime import ROOT, environment, run_python

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,7 +46,7 @@ class Prefix:
     folder : Path
         The folder, made here.
     whole : bool
-        Whether it has copies of all packages of this environment, compilers too, rather than of ours alone.
+        Whether it has all packages of this environment, with copies of those that builds read, rather than ours alone.
     """
 
     def __init__(self, folder: Path, *, whole: bool = False) -> None:
@@ -55,7 +55,7 @@ class Prefix:
         if whole:
             venv.create(folder, symlinks=True)
             self.python = folder / "bin/python"
-            shutil.copytree(SITE, self.site, copy_function=_link, symlinks=True, dirs_exist_ok=True, ignore=_ours)
+            _copy_packages(self.site)
         for name in ("be_runtime", "be_toolchain"):
             shutil.copytree(ROOT / name, self.site / name, ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "kernels").mkdir()
@@ -79,12 +79,17 @@ class Prefix:
         return [json.loads(done.stdout)[3], done.stderr]
 
 
-_ours = shutil.ignore_patterns("__pycache__", "be_runtime", "be_toolchain", "brainevent_toolchain*", "__editable__*")
+READ_BY_BUILDS = ("nvidia", "jaxlib")
+OURS = re.compile("__pycache__|be_runtime|be_toolchain|brainevent_toolchain.*|__editable__.*")
 
 
-def _link(source: str, target: str) -> None:
-    """Copy a file as a link if both are on one file system."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
+def _copy_packages(site: Path) -> None:
+    """Copy the packages that builds read, and link to the others.
+
+    Hard links would change the time of the files' last change, which the builds of other tests would notice.
+    """
+    for each in filter(lambda each: not OURS.fullmatch(each.name), SITE.iterdir()):
+        if each.name in READ_BY_BUILDS:
+            shutil.copytree(each, site / each.name, symlinks=True)
+        elif not (site / each.name).exists():
+            (site / each.name).symlink_to(each)

@@ -158,7 +158,7 @@ class Worker:
     def _quick(self, number: int) -> tuple[int, bool]:
         """Load a copy of the header: all that a cache does, without a compiler."""
         from be_runtime.cache import BuildOutput, Entry, make_key
-        from be_runtime.load.pipeline import use_entry
+        from be_runtime.load.find_or_build import use_entry
         from be_runtime.load.process import PROCESS
 
         session, header = PROCESS.session(), self.headers.path(number)

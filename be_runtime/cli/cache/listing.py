@@ -7,7 +7,8 @@ import argparse
 from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cli.answer import Answer, size_text
 from be_runtime.cli.cache.opened import key_of, open_cache
-from be_runtime.cli.cache.text import SHORT, ago, by, day, entry_json, many, now, table
+from be_runtime.cli.cache.text import SHORT, ago, by, day, entry_json, many, now
+from be_toolchain.terminal import table
 
 _HEADS = ("entry", "name", "kind", "for", "size", "built", "last use", "by")
 

@@ -13,8 +13,9 @@ from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cache.upkeep.pruning import beyond_limits
 from be_runtime.cli.answer import Answer, size_text
 from be_runtime.cli.cache.opened import OpenCache, open_cache
-from be_runtime.cli.cache.text import SHORT, entry_json, many, now, table
+from be_runtime.cli.cache.text import SHORT, entry_json, many, now
 from be_runtime.sharing.archive import ArchiveError, unpack
+from be_toolchain.terminal import table
 
 _DAY_S = 86400
 

@@ -9,7 +9,8 @@ from typing import Any
 from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cli.answer import Answer, size_text
 from be_runtime.cli.cache.opened import open_cache
-from be_runtime.cli.cache.text import many, now, stamp, table
+from be_runtime.cli.cache.text import many, now, stamp
+from be_toolchain.terminal import table
 
 _DAY_S = 86400
 _USES = (("today", 1), ("this week", 7), ("this month", 30))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import TypeVar
 
 from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cache.validity.manifest import Making
-from be_toolchain.terminal import printable_line
 
 T = TypeVar("T")
 
@@ -18,21 +17,6 @@ SHORT = 12
 """Digits of a digest in a table."""
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Align the columns of rows; the first row has the heads.
-
-    Examples
-    --------
-    >>> print(table([("name", "size"), ("negation", "1 KiB")]))
-    name      size
-    negation  1 KiB
-    """
-    shown = [[printable_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def many(count: int, noun: str, plural: str = "") -> str:

@@ -28,10 +28,13 @@ _NEEDLESS = frozenset(
 _NEEDLESS_WITH_VALUE = frozenset(("Xcudafe", "cudafe-options", "diag-suppress", "t", "threads", "split-compile"))
 """They speak to nvcc's own front end, or divide its work, which is divided here anyway."""
 
+LINES = (_DEVICE, "-gline-tables-only", _PTXAS, "-lineinfo")
+"""Equivalent of nvcc's ``-lineinfo``."""
+
 _SWITCHES: dict[str, tuple[str, ...]] = {
     "use_fast_math": FAST_MATH,
-    "lineinfo": (_DEVICE, "-gline-tables-only", _PTXAS, "-lineinfo"),
-    "generate-line-info": (_DEVICE, "-gline-tables-only", _PTXAS, "-lineinfo"),
+    "lineinfo": LINES,
+    "generate-line-info": LINES,
     "G": (_DEVICE, "-g", "--cuda-noopt-device-debug", _PTXAS, "-g"),
     "device-debug": (_DEVICE, "-g", "--cuda-noopt-device-debug", _PTXAS, "-g"),
     "debug": ("-g",),

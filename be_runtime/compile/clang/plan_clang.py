@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from be_runtime.compile.clang import clang_flags
 from be_runtime.compile.plan.build_plan import Edge, GeneratedFile, UnitBuild
-from be_runtime.compile.plan.flags import native_flags
+from be_runtime.compile.plan.flags import line_flags, native_flags
 from be_runtime.compile.plan.unit_files import UnitFiles
 from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import CompileOptions
@@ -73,8 +73,10 @@ def clang_compile(
         argv.append(f"{_NO_PTX}all")
     if options.use_fast_math:
         argv += clang_flags.FAST_MATH
-    native = [part for flag in native_flags(options) for part in ("-Xarch_host", flag)]
-    return (*argv, "-fPIC", "-fvisibility=hidden", *native, "-include", str(_BUILTINS), *includes, *flags)
+    own = [*native_flags(options), *line_flags(options)]
+    host = [part for flag in own for part in ("-Xarch_host", flag)]
+    lines = clang_flags.LINES if options.line_info else ()
+    return (*argv, "-fPIC", "-fvisibility=hidden", *host, *lines, "-include", str(_BUILTINS), *includes, *flags)
 
 
 def _arch_flags(archs: tuple[Arch, ...]) -> tuple[str, ...]:

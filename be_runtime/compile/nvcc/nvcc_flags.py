@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from be_runtime.compile.plan.flags import STANDARD, has_flag, native_flags
+from be_runtime.compile.plan.flags import STANDARD, has_flag, line_flags, native_flags
 from be_runtime.request.options import ARCH_FLAGS, CompileOptions
 from be_toolchain.arch import Arch, gencode_flags
 from be_toolchain.model import Nvcc
@@ -45,7 +45,10 @@ def nvcc_compile(
         argv.append("-allow-unsupported-compiler")
     if options.use_fast_math:
         argv.append("--use_fast_math")
-    argv += ["-Xcompiler", ",".join(("-fPIC", "-fvisibility=hidden", *native_flags(options)))]
+    if options.line_info:
+        argv.append("-lineinfo")
+    host = ("-fPIC", "-fvisibility=hidden", *native_flags(options), *line_flags(options))
+    argv += ["-Xcompiler", ",".join(host)]
     return (*argv, *includes, *flags)
 
 

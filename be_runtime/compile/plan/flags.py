@@ -61,6 +61,7 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
         f"-O{options.optimization_level}",
         *(("-ffast-math",) if options.use_fast_math else ()),
         *native_flags(options),
+        *line_flags(options),
         "-fPIC",
         "-pipe",
         "-fvisibility=hidden",
@@ -78,6 +79,17 @@ def native_flags(options: CompileOptions) -> tuple[str, ...]:
     ('-march=native', '-DBE_INTERNAL_CPU=0xa1')
     """
     return ("-march=native", f"-DBE_INTERNAL_CPU=0x{options.native}") if options.native else ()
+
+
+def line_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Return the flag by which debuggers and profilers find the lines of host code.
+
+    Examples
+    --------
+    >>> line_flags(CompileOptions(line_info=True))
+    ('-g1',)
+    """
+    return ("-g1",) if options.line_info else ()
 
 
 def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:

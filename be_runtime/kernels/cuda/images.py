@@ -14,9 +14,8 @@ from be_runtime.bundle.index import CodeImage
 from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.errors import BuildError
 from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Kernel, KernelImage, content_id
-from be_runtime.load.find_or_build import find_or_build, shareable
+from be_runtime.load.find_or_build import find_or_build, say_output, say_waiting, shareable, use_entry
 from be_runtime.load.identity import Field
-from be_runtime.load.pipeline import say_output, say_waiting, use_entry
 from be_runtime.load.session import Session
 from be_runtime.settings import require_jit
 from be_runtime.xla.jax_port import PLATFORMS

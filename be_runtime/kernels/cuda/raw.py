@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from be_runtime.call.call_options import check_options
+from be_runtime.call.compiled_function import CompiledFunction
 from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.calls import Obtained, choose_archs, new_session
 from be_runtime.kernels.cuda.describe import Kernel
@@ -23,6 +24,9 @@ from be_runtime.request.arguments import StrPath, refuse_path
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
+
+if TYPE_CHECKING:
+    from be_runtime.reports.module_report import ModuleReport
 
 
 def cuda_kernel(
@@ -45,7 +49,8 @@ def cuda_kernel(
     extra_include_paths: Sequence[StrPath] | None = None,
     use_fast_math: bool = False,
     compute_capability: str | Sequence[str] | None = None,
-) -> Callable[..., Any]:
+    line_info: bool = False,
+) -> CompiledFunction:
     """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
 
     The kernel is compiled when it is first traced, by NVRTC if it is installed (wheels, conda, a toolkit), else by
@@ -87,6 +92,8 @@ def cuda_kernel(
     use_fast_math : bool
     compute_capability : str or list of str, optional
         Architecture, such as ``"sm_90"``, or several; by default that of the devices present.
+    line_info : bool
+        Tell profilers the lines of the source; the code stays the same.
 
     Returns
     -------
@@ -122,7 +129,9 @@ def cuda_kernel(
     >>> x = jnp.arange(1000.0)
     >>> y = scale(x, by=2.0, n=x.size)  # doctest: +SKIP
     """
-    kernel = raw_kernel(source, name, extra_cuda_cflags, extra_include_paths, use_fast_math=use_fast_math)
+    kernel = raw_kernel(
+        source, name, extra_cuda_cflags, extra_include_paths, use_fast_math=use_fast_math, line_info=line_info
+    )
     variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
 
     def obtain() -> Obtained:
@@ -131,11 +140,19 @@ def cuda_kernel(
             variants.get(session), own_launcher(session), partial(build_raw, kernel, session=session, with_ptx=True)
         )
 
+    def report(block_sizes: Sequence[int] | None) -> ModuleReport:
+        from be_runtime.reports.make_report import report_cubins
+        from be_runtime.reports.module_report import check_blocks
+
+        session, blocks = new_session(), check_blocks(block_sizes)
+        cubins = [(image.arch, image.data) for image in variants.get(session).images if not image.is_ptx]
+        return report_cubins(kernel.name.expression, cubins, session.system, blocks)
+
     options = check_options(
         outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
     )
     sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
-    return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options)
+    return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options, report)
 
 
 def raw_kernel(
@@ -145,14 +162,16 @@ def raw_kernel(
     extra_include_paths: Sequence[StrPath] | None = None,
     *,
     use_fast_math: bool = False,
+    line_info: bool = False,
 ) -> RawKernel:
     """Check what `cuda_kernel` is told of a kernel's source."""
     for argument, value in (("source", source), ("name", name)):
         check_text(value, argument)
+    lines = ("-lineinfo",) if check_bool(line_info, "line_info") else ()
     return RawKernel(
         source,
         parse_name(name),
-        check_flags(extra_cuda_cflags, "extra_cuda_cflags"),
+        (*check_flags(extra_cuda_cflags, "extra_cuda_cflags"), *lines),
         check_include_paths(extra_include_paths),
         check_bool(use_fast_math, "use_fast_math"),
     )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.call.array_function import ArrayKernel, array_function
 from be_runtime.call.call_options import Options
+from be_runtime.call.compiled_function import CompiledFunction
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.call.resolve import Resolved
 from be_runtime.call.tracing import KernelTarget
@@ -47,7 +48,8 @@ def raw_function(
     sizes: Mapping[str, Any],
     cluster: Dims | None,
     options: Options,
-) -> Callable[..., Any]:
+    report: Callable[[Sequence[int] | None], Any] | None = None,
+) -> CompiledFunction:
     """Make the function of a raw kernel, wherever its code is from; see `cuda_kernel`.
 
     Parameters
@@ -60,6 +62,8 @@ def raw_function(
         ``grid``, ``block`` and ``shared_mem``.
     cluster : int, tuple of int or None
     options : Options
+    report : callable, optional
+        Function that makes the kernel's report for block sizes.
     """
     name, label, params = prototype
     pointers = [param.name for param in params if param.is_pointer]
@@ -80,6 +84,7 @@ def raw_function(
         make_target,
         scalar_params(params) if declared is None else declared.with_role(Role.ATTR),
         _SCRATCH_UNIT,
+        report,
     )
     return array_function(described, options)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_primitive
+from be_toolchain.terminal import table
 
 Runner = Callable[[int], None]
 
@@ -86,9 +87,7 @@ class BenchmarkResult(NamedTuple):
             times = (each.median_s, min(each.seconds)) if each.seconds else ()
             shown = [f"{seconds * 1e6:.2f}" for seconds in times] or [each.error, ""]
             rows.append((each.label, each.backend, shown[0], shown[1]))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-        return "\n".join((self.name, *lines))
+        return f"{self.name}\n{table(rows)}"
 
 
 def benchmark_function(

@@ -26,6 +26,9 @@ enum Checked : int64_t {
   kQuiet = 1 << 16,
 };
 
+/// The checks for which a kernel runs with copies of its arrays.
+constexpr int64_t kNeedCopies = kGuards | kUnwritten | kInputs | kValues | kStream;
+
 struct Check {
   std::string label;
   std::string caller;

@@ -20,7 +20,9 @@ struct Block {
   size_t size() const { return before + bytes + behind; }
 };
 
-/// The memory of a call. What fails says why in `problem`.
+using Bytes = std::vector<unsigned char>;
+
+/// The memory of a call, and its stream. What fails says why in `problem`.
 class Memory {
  public:
   Memory() = default;
@@ -33,11 +35,21 @@ class Memory {
   virtual bool fill(void* at, unsigned char byte, size_t size) = 0;
   virtual bool copy(void* to, const void* from, size_t size) = 0;
   /// The bytes at an address, in `room` where they must be copied to the host; null on failure.
-  virtual const unsigned char* read(const void* from, size_t size, std::vector<unsigned char>* room) = 0;
-  /// Waits for the work on the call's stream.
+  virtual const unsigned char* read(const void* from, size_t size, Bytes* room) = 0;
+  /// Waits for the call's work.
   virtual bool wait() = 0;
 
-  std::string problem;
+  /// From here on, what the call puts on its stream is held; false where that is impossible.
+  virtual bool hold() { return false; }
+  /// Ends that, and keeps what was held; false when some of it can't be held, and nothing of it will run.
+  virtual bool keep() { return false; }
+  /// Reads what was written although the call's stream was held.
+  virtual const unsigned char* read_early(const void*, size_t, Bytes*) { return nullptr; }
+  /// Runs what was held, once; false when it can't run.
+  virtual bool let_go() { return false; }
+
+  std::string problem;       ///< of the last function that failed
+  std::string hold_problem;  ///< the same of `hold` and what follows it, whose failures harm nothing
 };
 
 /// No bytes around arrays: a sanitizer sees the ends of each.
@@ -63,7 +75,7 @@ class HostMemory final : public Memory {
     if (size != 0) memcpy(to, from, size);
     return true;
   }
-  const unsigned char* read(const void* from, size_t, std::vector<unsigned char>*) override {
+  const unsigned char* read(const void* from, size_t, Bytes*) override {
     return static_cast<const unsigned char*>(from);
   }
   bool wait() override { return true; }

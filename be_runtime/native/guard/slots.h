@@ -35,7 +35,7 @@ struct Slot {
   bool is_gpu = false;
 };
 
-inline Slot slots[kSlotCount];
+inline Slot* const slots = new Slot[kSlotCount];  // calls may run while the process ends
 inline std::atomic<int64_t> slot_count{0};
 
 /// Answers XLA's question about a handler as the code behind the slot does, with no more traits than the slot has.

@@ -20,6 +20,26 @@ from be_runtime.xla.split import Split, encode
 
 
 def lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence[Any]:
+    """Emit a call for a platform, under the kernel's name, by which profilers show it."""
+    with _named(ir.Location.current, call.label):
+        return _lower(platform, ctx, operands, call)
+
+
+def _named(here: Any, label: str) -> Any:
+    """Return the location of an operation that is lowered, with a kernel's name instead of the primitive's.
+
+    It is a name over the line of the call, or over nothing where JAX caches the lowering and adds the line of each call
+    later. Newer releases put another name over it, the operation's kind with a colon.
+    """
+    is_name = here.is_a_name() if hasattr(here, "is_a_name") else hasattr(here, "name_str")
+    if not is_name:
+        return ir.Location.name(label)
+    if here.name_str.endswith(":"):
+        return ir.Location.name(here.name_str, childLoc=_named(here.child_loc, label))
+    return ir.Location.name(here.name_str.removesuffix(kernel_call.name) + label, childLoc=here.child_loc)
+
+
+def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
     """Emit a call for a platform."""
     is_for_several = len(ctx.module_context.platforms) > 1  # branches for one platform are lowered for all of them
     target = dict(call.targets).get(platform, call.targets[0][1] if is_for_several else None)

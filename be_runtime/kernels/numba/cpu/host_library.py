@@ -28,9 +28,9 @@ from be_runtime.kernels.numba.cpu.compiler import check_kernel, versions
 from be_runtime.kernels.numba.cpu.needed_functions import UNUSED, refusal
 from be_runtime.kernels.numba.cpu.signature import Signature
 from be_runtime.kernels.numba.function_content import function_content
+from be_runtime.load.find_or_build import use_entry
 from be_runtime.load.native_library import build_library
 from be_runtime.load.own_code import own_code_digest
-from be_runtime.load.pipeline import use_entry
 from be_runtime.load.session import Session
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.xla import jax_port

@@ -16,7 +16,7 @@ import pytest
 import be_runtime
 from be_runtime import BuildError, BuildTimeoutError
 from be_runtime.cache import THIS_PROCESS
-from be_runtime.load.pipeline import say_waiting
+from be_runtime.load.find_or_build import say_waiting
 from tests.support.runtime import environment, forwarding_compiler, processes_with, run_python, script
 
 SOURCE = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor out) { int unused; }\n'

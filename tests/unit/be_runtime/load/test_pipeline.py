@@ -10,7 +10,7 @@ import pytest
 
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.errors import CacheError, LoadError
-from be_runtime.load.pipeline import use_entry
+from be_runtime.load.find_or_build import use_entry
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
 from be_runtime.settings import Settings

@@ -25,7 +25,7 @@ def test_everything_is_escaped_and_the_output_folded():
     assert page.count("</details>") == page.count("</summary>") == page.count("<details>") == 2
     assert page.count("</pre>") == page.count("<pre ") == 3
     assert "output of the compiler, 3 lines" in page
-    assert 'font-weight: bold">     | ^~~</span>' in page, "the line with the caret alone"
+    assert '\n     | <b style="color: var(--jp-error-color1, #c62828)">^~~</b>' in page
 
 
 def test_a_place_in_a_source_and_other_errors():

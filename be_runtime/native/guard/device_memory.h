@@ -1,0 +1,135 @@
+#pragma once
+
+/// \file
+/// Copies of a call's arrays on a GPU, and what the call puts on its stream.
+
+#include "../taken_error.h"
+#include "device_driver.h"
+#include "memory.h"
+
+namespace be_guard {
+
+class DeviceMemory final : public Memory {
+ public:
+  DeviceMemory(const XLA_FFI_CallFrame* frame, Stream stream, const DeviceDriver& cuda)
+      : frame_(frame), stream_(stream), cuda_(cuda) {}
+  ~DeviceMemory() override { forget_graph(); }
+
+  /// Each array from XLA's pool; from the driver where a sanitizer is to see its ends.
+  bool make(Block* block, size_t bytes) override {
+    const size_t before = exact_blocks ? 0 : 256;
+    const size_t behind = exact_blocks ? 0 : bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536;
+    *block = {nullptr, before, bytes, behind};
+    const size_t size = block->size() == 0 ? 1 : block->size();
+    if (exact_blocks) {
+      Address address = 0;
+      if (!is_good(cuda_.cuMemAlloc(&address, size))) return false;
+      block->begin = reinterpret_cast<char*>(address);
+      return true;
+    }
+    XLA_FFI_DeviceMemory_Allocate_Args asked{};
+    asked.struct_size = XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE;
+    asked.ctx = frame_->ctx;
+    asked.size = size;
+    asked.alignment = 16;  // XLA takes no more; what it gives is aligned to 256 bytes
+    if (XLA_FFI_Error* error = frame_->api->XLA_FFI_DeviceMemory_Allocate(&asked)) {
+      problem = be_xla::message_of(frame_, error);
+      be_xla::drop_error(frame_, error);
+      return false;
+    }
+    block->begin = static_cast<char*>(asked.data);
+    return true;
+  }
+
+  void drop(const Block& block) override {
+    if (exact_blocks) {
+      cuda_.cuMemFree(reinterpret_cast<Address>(block.begin));
+      return;
+    }
+    XLA_FFI_DeviceMemory_Free_Args freed{};
+    freed.struct_size = XLA_FFI_DeviceMemory_Free_Args_STRUCT_SIZE;
+    freed.ctx = frame_->ctx;
+    freed.size = block.size();
+    freed.data = block.begin;
+    if (XLA_FFI_Error* error = frame_->api->XLA_FFI_DeviceMemory_Free(&freed)) be_xla::drop_error(frame_, error);
+  }
+
+  bool fill(void* at, unsigned char byte, size_t size) override {
+    return size == 0 || is_good(cuda_.cuMemsetD8Async(reinterpret_cast<Address>(at), byte, size, stream_));
+  }
+
+  bool copy(void* to, const void* from, size_t size) override {
+    return size == 0 || is_good(cuda_.cuMemcpyDtoDAsync(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from),
+                                                        size, stream_));
+  }
+
+  const unsigned char* read(const void* from, size_t size, Bytes* room) override {
+    return read_by(stream_, from, size, room);
+  }
+
+  /// Waits for the call's stream, and for the default streams, on which a kernel may run by mistake.
+  bool wait() override {
+    return is_good(cuda_.cuStreamSynchronize(stream_)) && is_good(cuda_.cuStreamSynchronize(kLegacyStream)) &&
+           is_good(cuda_.cuStreamSynchronize(kThreadStream));
+  }
+
+  bool hold() override { return can(cuda_.cuStreamBeginCapture(stream_, kRelaxedCapture)); }
+
+  bool keep() override {
+    if (can(cuda_.cuStreamEndCapture(stream_, &graph_)) && graph_ != nullptr) return true;
+    forget_graph();
+    return false;
+  }
+
+  /// A stream of its own reads, since what was held must not run yet.
+  const unsigned char* read_early(const void* from, size_t size, Bytes* room) override {
+    Stream own = nullptr;
+    if (!can(cuda_.cuStreamSynchronize(kLegacyStream)) || !can(cuda_.cuStreamSynchronize(kThreadStream)) ||
+        !can(cuda_.cuStreamCreate(&own, kNonBlocking)))
+      return nullptr;
+    const unsigned char* found = read_by(own, from, size, room);
+    if (found == nullptr) hold_problem = problem;
+    cuda_.cuStreamDestroy(own);
+    return found;
+  }
+
+  bool let_go() override {
+    GraphExec exec = nullptr;
+    const bool is_run =
+        can(cuda_.cuGraphInstantiateWithFlags(&exec, graph_, 0)) && can(cuda_.cuGraphLaunch(exec, stream_));
+    if (exec != nullptr) cuda_.cuGraphExecDestroy(exec);  // what runs goes on
+    forget_graph();
+    return is_run;
+  }
+
+ private:
+  bool is_good(Result result) {
+    if (result != 0) problem = cuda_.describe(result);
+    return result == 0;
+  }
+
+  bool can(Result result) {
+    if (result != 0) hold_problem = cuda_.describe(result);
+    return result == 0;
+  }
+
+  const unsigned char* read_by(Stream stream, const void* from, size_t size, Bytes* room) {
+    room->resize(size + 1);  // never empty, so that there is an address
+    const bool is_read =
+        size == 0 || (is_good(cuda_.cuMemcpyDtoHAsync(room->data(), reinterpret_cast<Address>(from), size, stream)) &&
+                      is_good(cuda_.cuStreamSynchronize(stream)));
+    return is_read ? room->data() : nullptr;
+  }
+
+  void forget_graph() {
+    if (graph_ != nullptr) cuda_.cuGraphDestroy(graph_);
+    graph_ = nullptr;
+  }
+
+  const XLA_FFI_CallFrame* frame_;
+  Stream stream_;
+  const DeviceDriver& cuda_;
+  Graph graph_ = nullptr;
+};
+
+}  // namespace be_guard

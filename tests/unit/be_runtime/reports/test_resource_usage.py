@@ -1,0 +1,60 @@
+"""What ptxas and cuobjdump print, of several releases and architectures."""
+
+from __future__ import annotations
+
+from be_runtime.reports.resource_usage import Usage, parse_ptxas, parse_resources
+from be_toolchain.arch import Arch
+
+PTXAS_13 = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z8spillingPKfPf' for 'sm_90'
+ptxas info    : Function properties for _Z8spillingPKfPf
+    392 bytes stack frame, 912 bytes spill stores, 920 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 392 bytes cumulative stack size, 1024 bytes smem
+ptxas info    : Compile time = 27.496 ms
+ptxas info    : Compiling entry function '_Z4addPfi' for 'sm_120f'
+ptxas info    : Function properties for _Z4addPfi
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+"""
+PTXAS_12_WITH_A_FUNCTION = """\
+ptxas info    : Compiling entry function 'main' for 'sm_80'
+ptxas info    : Function properties for main
+    16 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads
+ptxas info    : Function properties for helper
+    96 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, 512 bytes smem, 368 bytes cmem[0]
+"""
+CUOBJDUMP = """\
+
+Resource usage:
+ Common:
+  GLOBAL:0
+ Function _Z8spillingPKfPf:
+  REG:32 STACK:392 SHARED:2048 LOCAL:0 CONSTANT[0]:544 TEXTURE:0 SURFACE:0 SAMPLER:0
+ Function plain:
+  REG:34 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:548 TEXTURE:0 SURFACE:0 SAMPLER:0
+"""
+
+
+def test_ptxas_of_cuda_13():
+    assert parse_ptxas(PTXAS_13) == {
+        ("_Z8spillingPKfPf", Arch(9, 0)): Usage(32, 1024, 392, 912, 920),
+        ("_Z4addPfi", Arch(12, 0, "f")): Usage(8, 0, 0, 0, 0),
+    }
+
+
+def test_the_stack_is_the_kernels_own_and_not_that_of_a_function_it_calls():
+    assert parse_ptxas(PTXAS_12_WITH_A_FUNCTION) == {("main", Arch(8, 0)): Usage(40, 512, 16, 8, 8)}
+
+
+def test_other_lines_are_passed_over():
+    assert parse_ptxas("nvcc warning : something\nptxas info : new\n    8 bytes stack frame, else\n") == {}
+
+
+def test_cuobjdump_counts_the_drivers_shared_memory_in_from_hopper_on():
+    assert parse_resources(CUOBJDUMP, Arch(9, 0)) == {
+        ("_Z8spillingPKfPf", Arch(9, 0)): Usage(32, 1024, 392),
+        ("plain", Arch(9, 0)): Usage(34, 0, 0),
+    }
+    assert parse_resources(CUOBJDUMP, Arch(8, 0))["_Z8spillingPKfPf", Arch(8, 0)].shared == 2048

@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
+from be_runtime import checks
 from be_runtime.bundle.carried import Carried, Carry, Demand, carried_library
 from be_runtime.bundle.index import CodeImage, target_name
+from be_runtime.checks import Active
 from be_runtime.errors import LoadError
 from be_runtime.generate.contents import Handlers
 
@@ -82,6 +84,10 @@ class LoadedModule:
         Function that returns the library for exported programs, and its functions.
     report : callable
         Function that makes the report for some block sizes.
+    checked : callable, optional
+        Function that loads the same module with accesses through tensors checked; None if it can't be compiled anew.
+    mode : Active, optional
+        Checked mode of its functions' calls, always.
     """
 
     def __init__(
@@ -99,8 +105,11 @@ class LoadedModule:
         register: Callable[[str, str, Callable[[], object], Carry], str],
         build: Callable[[Demand], BuiltLibrary],
         report: Callable[[Sequence[int]], ModuleReport],
+        checked: Callable[[], LoadedModule] | None = None,
+        mode: Active | None = None,
     ) -> None:
         self.name = name
+        self.mode = mode
         self.path = path
         self.content_hash = content_hash
         self.platform = platform
@@ -113,6 +122,7 @@ class LoadedModule:
         self._captures_graphs = captures_graphs
         self._build = build
         self._report = report
+        self._checked = checked
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @property
@@ -205,7 +215,7 @@ class LoadedModule:
     def _make_function(self, name: str) -> KernelFunction[..., Any]:
         from be_runtime.call.function import KernelFunction
 
-        return KernelFunction(*self.entry_point(name), self.__getitem__)
+        return KernelFunction(*self.entry_point(name), self.__getitem__).checked_by(self.mode)
 
     def entry_point(self, name: str) -> tuple[CallSignature, Callable[[], tuple[tuple[str, str], ...]]]:
         """Return the signature of a function, and the function that registers its target, see `KernelFunction`.
@@ -228,7 +238,10 @@ class LoadedModule:
         return signature, partial(self._targets, name)
 
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Register a function's target under a name that its content determines."""
+        """Register a function's target under a name that its content determines; the checked one in checked mode."""
+        mode = self.mode or checks.active()
+        if mode is not None and self._checked is not None and "bounds" in mode.checks.names:
+            return self._checked()._targets(name)  # noqa: SLF001 - of the same class
         content = f"{self.content_hash}:{self._symbols[name]}"
         target = target_name(self.content_hash, self._symbols[name])
         platform = self._register(target, content, partial(self.get_handler, name), partial(self.carry, name))

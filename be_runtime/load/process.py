@@ -17,7 +17,7 @@ from be_runtime.load.module import CompiledModule
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
 from be_runtime.request.arguments import Reread
-from be_runtime.request.options import BuildRequest, LoadOptions
+from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
 from be_runtime.xla import jax_port
@@ -28,7 +28,7 @@ from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import LocalSystem
 
 if TYPE_CHECKING:
-    from be_runtime.load.guarded import Debugging
+    from be_runtime.load.guarded import Debugging, Guards
 
 T = TypeVar("T")
 
@@ -92,9 +92,12 @@ class Process:
 
     def debug(self, chosen: Checks | None) -> Debugging:
         """Check all calls from now on, see `be_runtime.debug`; None ends that."""
+        return self._guards().start(chosen)
+
+    def _guards(self) -> Guards:
         from be_runtime.load.guarded import Guards
 
-        return self.only(Guards, lambda: Guards(self.session, self.registry)).start(chosen)
+        return self.only(Guards, lambda: Guards(self.session, self.registry))
 
     def cache_dir(self, settings: Settings) -> Path:
         """Return the cache folder: the chosen one, else the configured one, else the default, searched once."""
@@ -125,6 +128,9 @@ class Process:
         With `reread`, which reads the request's sources anew, it follows them while `be_runtime.watch` is on.
         """
         settings = self.settings()
+        request = for_sanitizers(request, settings.sanitize)
+        if options.debug is not None:
+            options = options._replace(mode=self._guards().always(options.debug))
         if self.follow is not None and reread is not None and settings.jit != "never":
             return self.follow(request, options, reread)
         is_asked = options.force_rebuild or options.build_directory is not None

@@ -45,6 +45,8 @@ def cell_parser(magic: str) -> argparse.ArgumentParser:
     parser.add_argument("-I", dest="extra_include_paths", action="append", metavar="FOLDER", help="folder of headers")
     parser.add_argument("--flag", action="append", default=[], metavar="X", help="flag of the compiler: --flag=-DN=4")
     parser.add_argument("--ldflag", dest="extra_ldflags", action="append", metavar="X", help="flag of the linker")
+    parser.add_argument("--debug", action="store_true", help="check every call, see be_runtime.debug")
+    parser.add_argument("--line-info", action="store_true", help="keep source lines for profilers")
     parser.add_argument("--verbose", action="store_true", help="print the commands and what they said")
     return parser
 

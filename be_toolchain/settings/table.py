@@ -21,6 +21,9 @@ from be_toolchain.terminal import without_credentials
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
 
+SANITIZERS = ("address", "undefined", "device")
+"""Values of `BE_SANITIZE`."""
+
 CACHE_LIMIT_MIB = 4096
 """The default of `BE_CACHE_MAX_SIZE_MIB`."""
 
@@ -180,6 +183,13 @@ def _parse_jit(text: str, _: Mapping[str, str]) -> str:
     return text
 
 
+def _parse_sanitizers(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not {*names} <= {*SANITIZERS}:
+        raise ValueError(f"some of {', '.join(SANITIZERS)}, with commas between")
+    return names
+
+
 def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
     """Check that a text looks like the URL of a remote cache; a ValueError says what is expected."""
     from urllib.parse import urlsplit
@@ -198,6 +208,7 @@ def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
 _URL = SettingKind("URL", parse_url)
 _PATH = SettingKind("path", _parse_path)
 _JIT = SettingKind("mode", _parse_jit)
+_SANITIZERS = SettingKind("list", _parse_sanitizers)
 _FLAG = SettingKind("flag", _parse_flag)
 _COUNT = SettingKind("count", _parse_count)
 _SECONDS = SettingKind("seconds", _parse_seconds)
@@ -302,6 +313,13 @@ RUNTIME = {
         kind=_CHECKS,
         meaning="[Check every call of a kernel](debugging.md): 1, or names of checks, such as `guards,inputs`.",
         default_text="0",
+    ),
+    "sanitize": Setting(
+        variables=("BE_SANITIZE",),
+        kind=_SANITIZERS,
+        meaning="Compile C++ modules with the sanitizers `address` or `undefined`, and CUDA modules with lines for "
+        "those of the `device`; `python -m be_runtime check` [sets it](debugging.md) for a program under them.",
+        default_text="none",
     ),
     "verbose": Setting(
         variables=("BE_VERBOSE",),

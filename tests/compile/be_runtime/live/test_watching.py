@@ -385,3 +385,11 @@ def test_checked_mode_checks_the_new_code(tmp_path: Path, slowly: None):
     path.write_text(scaling(f=2).replace("i < x.numel()", "i <= x.numel()"))
     with be_runtime.debug(), pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
         module.f(X)
+    module = be_runtime.load_cpp_file(path, target_prefix="live_checked_2", debug=True)
+    with pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
+        module.f(X)
+    path.write_text(scaling(f=4))
+    assert module.f(X).tolist() == [0, 4, 8]
+    path.write_text(scaling(f=5).replace("i < x.numel()", "i <= x.numel()"))
+    with pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
+        module.f(X)

@@ -39,7 +39,7 @@ def test_a_place_in_a_source_and_other_errors():
 
 def test_the_options_of_a_cell():
     options = parse_cell_options(
-        "cuda_kernel", "k -O 2 --fast-math --flag=-DA='b c' -I inc --ldflag=-lm --functions=f,g"
+        "cuda_kernel", "k -O 2 --fast-math --flag=-DA='b c' -I inc --ldflag=-lm --functions=f,g --debug --line-info"
     )
     assert (options.name, options.functions, options.flags) == ("k", ["f", "g"], ["-DA=b c"])
     assert options.load == {
@@ -47,6 +47,8 @@ def test_the_options_of_a_cell():
         "use_fast_math": True,
         "extra_include_paths": ["inc"],
         "extra_ldflags": ["-lm"],
+        "debug": True,
+        "line_info": True,
         "verbose": False,
     }
 

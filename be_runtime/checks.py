@@ -179,6 +179,11 @@ class Findings(Sequence[Finding]):
         self._fetch()
         return tuple(self._notes)
 
+    @property
+    def has_any(self) -> bool:
+        """True if there is anything to report."""
+        return bool(len(self) or self.notes)
+
     def __len__(self) -> int:
         self._fetch()
         return len(self._found)

@@ -92,9 +92,10 @@ class Process:
 
     def debug(self, chosen: Checks | None) -> Debugging:
         """Check all calls from now on, see `be_runtime.debug`; None ends that."""
-        return self._guards().start(chosen)
+        return self.guards().start(chosen)
 
-    def _guards(self) -> Guards:
+    def guards(self) -> Guards:
+        """Return the checked targets of the process, made on first use."""
         from be_runtime.load.guarded import Guards
 
         return self.only(Guards, lambda: Guards(self.session, self.registry))
@@ -130,7 +131,7 @@ class Process:
         settings = self.settings()
         request = for_sanitizers(request, settings.sanitize)
         if options.debug is not None:
-            options = options._replace(mode=self._guards().always(options.debug))
+            options = options._replace(mode=self.guards().always(options.debug))
         if self.follow is not None and reread is not None and settings.jit != "never":
             return self.follow(request, options, reread)
         is_asked = options.force_rebuild or options.build_directory is not None

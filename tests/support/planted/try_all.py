@@ -19,7 +19,7 @@ ROOT = HERE.parents[2]
 PROGRAM = HERE / "program.py"
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
 HEADS = ("Invalid", "Uninitialized", "Error: Race", "Warning: Race", "Program hit")
-TIMEOUT_S = 200
+TIMEOUT_S, CHECK_TIMEOUT_S = 60, 110
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.03"}
 
 
@@ -28,11 +28,11 @@ def kernels(language: str) -> list[Path]:
     return sorted((HERE / language).glob("*.cc" if language == "cpp" else "*.cu"))
 
 
-def run(argv: list[str], output: Path) -> tuple[int, str]:
+def run(argv: list[str], output: Path, timeout_s: float = TIMEOUT_S) -> tuple[int, str]:
     """Run a program; return its exit code and its output."""
     try:
         done = subprocess.run(
-            argv, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False
+            argv, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired as error:
         return -9, (error.stdout or b"").decode(errors="replace") + "\ntimed out"
@@ -55,9 +55,7 @@ def bare(kernel: Path, folder: Path, tool: str) -> str:
     argv = ["compute-sanitizer", "--tool", tool, sys.executable, str(PROGRAM), str(kernel)]
     _code, text = run(argv, folder / f"{kernel.stem}.{tool}.txt")
     said = [line.removeprefix("=========").strip() for line in text.splitlines() if line.startswith("=========")]
-    heads = [
-        line for line in said if line.startswith(("Invalid", "Uninit", "Error: Race", "Warning: Race", "Program hit"))
-    ]
+    heads = [line for line in said if line.startswith(HEADS)]
     places = [line for line in said if line.startswith("at ") or " access at " in line]
     return "; ".join([*dict.fromkeys(heads[:1]), *places[:1]]) or "nothing"
 
@@ -66,19 +64,8 @@ def ours(kernel: Path, folder: Path, tools: str) -> dict[str, Any]:
     """The outcome of ``be_runtime check``."""
     began = time.monotonic()
     chosen = ["--tools", tools] if tools else []
-    argv = [
-        sys.executable,
-        "-m",
-        "be_runtime",
-        "check",
-        "--json",
-        *chosen,
-        "--timeout",
-        "120",
-        str(PROGRAM),
-        str(kernel),
-    ]
-    code, text = run(argv, folder / f"{kernel.stem}.check.txt")
+    check = [sys.executable, "-m", "be_runtime", "check", "--json", *chosen, "--timeout", str(CHECK_TIMEOUT_S // 4)]
+    code, text = run([*check, str(PROGRAM), str(kernel)], folder / f"{kernel.stem}.check.txt", CHECK_TIMEOUT_S)
     answer = json.loads(text[text.index('{\n  "schema"') : text.rindex("}") + 1]) if '{\n  "schema"' in text else {}
     kept = ("kind", "kernel", "message", "array", "source", "caller", "tool", "certain")
     findings = [{name: each[name] for name in kept} for each in answer.get("findings", [])]

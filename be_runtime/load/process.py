@@ -132,11 +132,11 @@ class Process:
         request = for_sanitizers(request, settings.sanitize)
         if options.debug is not None:
             options = options._replace(mode=self.guards().always(options.debug))
+        if self.follow is not None and reread is not None and settings.jit != "never":
+            return self.follow(request, options, reread)
         is_asked = options.force_rebuild or options.build_directory is not None
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
-            if self.follow is not None and reread is not None:
-                return self.follow(request, options, reread)
             return pipeline.load(request, options, self.session(options.build_directory))
         wanted = self._wanted(request, settings)
         found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)

@@ -22,6 +22,7 @@ PAGES = (
     "docs/errors.md",
     "docs/exported-programs.md",
     "docs/from-brainevent.md",
+    "docs/live-editing.md",
     "docs/reliability.md",
     "docs/settings.md",
     "docs/transforms.md",
@@ -29,6 +30,7 @@ PAGES = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:kernels can't be used as it is saved")  # docs/live-editing.md
 @pytest.mark.usefixtures("tmp_cache")
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

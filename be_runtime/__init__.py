@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from be_runtime import control as config
 from be_runtime.api import load_cpp_dir, load_cpp_file, load_cpp_inline, load_cuda_dir, load_cuda_file, load_cuda_inline
-from be_runtime.checks import Finding, Findings
 from be_runtime.control import (
     clear_backends,
     clear_cache,
@@ -54,6 +53,7 @@ from be_toolchain import __version__
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
     from be_runtime.call.gradcheck import gradcheck
+    from be_runtime.findings import Finding, Findings
     from be_runtime.kernels.cuda.raw import cuda_kernel
     from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
     from be_runtime.kernels.numba.cpu.cpu_kernel import numba_kernel
@@ -139,6 +139,8 @@ _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
     "ExportedProgram": "ship.programs.exported",
     "FallbackWarning": "kernels.operation.backends",
+    "Finding": "findings",
+    "Findings": "findings",
     "KernelFunction": "call.function",
     "LoadedProgram": "ship.programs.loaded",
     "XLACustomKernel": "kernels.operation.operation",

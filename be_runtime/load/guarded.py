@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from be_runtime import checks
 from be_runtime.call.compiled_function import check_calls
-from be_runtime.checks import Checks, Finding, Findings
+from be_runtime.checks import Checks
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
+from be_runtime.findings import Finding, Findings, with_source
 from be_runtime.load.find_or_build import say
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
@@ -194,7 +195,7 @@ def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
             notes.append(fields["message"])
         else:
             fields["index"], fields["hints"] = tuple(fields["index"]), tuple(fields["hints"])
-            found.append(checks.with_source(Finding(**fields)))
+            found.append(with_source(Finding(**fields)))
     return found, notes
 
 

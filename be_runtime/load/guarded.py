@@ -194,7 +194,7 @@ def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
             notes.append(fields["message"])
         else:
             fields["index"], fields["hints"] = tuple(fields["index"]), tuple(fields["hints"])
-            found.append(Finding(**fields))
+            found.append(checks.with_source(Finding(**fields)))
     return found, notes
 
 

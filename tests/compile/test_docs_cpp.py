@@ -18,6 +18,7 @@ PAGES = (
     "docs/calling.md",
     "docs/cluster.md",
     "docs/cpp-api.md",
+    "docs/debugging.md",
     "docs/errors.md",
     "docs/exported-programs.md",
     "docs/from-brainevent.md",

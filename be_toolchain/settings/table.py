@@ -21,6 +21,9 @@ from be_toolchain.terminal import without_credentials
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
 
+AUTOTUNE_MODES = ("off", "cached", "on")
+"""Values of `BE_AUTOTUNE`."""
+
 CACHE_LIMIT_MIB = 4096
 """The default of `BE_CACHE_MAX_SIZE_MIB`."""
 
@@ -174,10 +177,13 @@ def _parse_command(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
         raise ValueError(f"a command, quoted as for a shell ({error})") from None
 
 
-def _parse_jit(text: str, _: Mapping[str, str]) -> str:
-    if text not in JIT_MODES:
-        raise ValueError(f"one of {', '.join(JIT_MODES)}")
-    return text
+def _one_of(words: tuple[str, ...]) -> SettingKind:
+    def parse(text: str, _: Mapping[str, str]) -> str:
+        if text not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return text
+
+    return SettingKind("mode", parse)
 
 
 def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
@@ -197,7 +203,6 @@ def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
 
 _URL = SettingKind("URL", parse_url)
 _PATH = SettingKind("path", _parse_path)
-_JIT = SettingKind("mode", _parse_jit)
 _FLAG = SettingKind("flag", _parse_flag)
 _COUNT = SettingKind("count", _parse_count)
 _SECONDS = SettingKind("seconds", _parse_seconds)
@@ -232,7 +237,7 @@ RUNTIME = {
     ),
     "jit": Setting(
         variables=("BE_JIT",),
-        kind=_JIT,
+        kind=_one_of(JIT_MODES),
         meaning="Whether kernels are compiled: `never`, those `missing` from what was built before, or `always`.",
     ),
     "compute_capabilities": Setting(
@@ -302,6 +307,11 @@ RUNTIME = {
         kind=_CHECKS,
         meaning="[Check every call of a kernel](debugging.md): 1, or names of checks, such as `guards,inputs`.",
         default_text="0",
+    ),
+    "autotune": Setting(
+        variables=("BE_AUTOTUNE",),
+        kind=_one_of(AUTOTUNE_MODES),
+        meaning="[Tuning](tuning.md): `on` times what is not known, `cached` uses what is kept, `off` uses nothing.",
     ),
     "verbose": Setting(
         variables=("BE_VERBOSE",),

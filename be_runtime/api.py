@@ -48,6 +48,7 @@ def load_cuda_inline(
     allow_cuda_graph: bool = True,
     native: bool = False,
     line_info: bool = False,
+    debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
     """Compile CUDA source text and register its entry points as JAX FFI targets.
 
@@ -92,6 +93,8 @@ def load_cuda_inline(
         Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
     line_info : bool
         Tell debuggers and profilers the lines of the source; the code stays the same.
+    debug : bool, str or sequence of str
+        Check each call of its functions, always; names of checks as for `be_runtime.debug`.
 
     Returns
     -------
@@ -128,6 +131,7 @@ def load_cuda_inline(
         allow_cuda_graph=allow_cuda_graph,
         native=native,
         line_info=line_info,
+        debug=debug,
     )
 
 
@@ -212,6 +216,7 @@ def load_cpp_inline(
     use_fast_math: bool = False,
     native: bool = False,
     line_info: bool = False,
+    debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
     """Compile C++ source text and register its entry points as JAX FFI targets on CPU.
 
@@ -231,7 +236,7 @@ def load_cpp_inline(
         0 to 3.
     use_fast_math : bool
         Pass ``-ffast-math``.
-    native : bool
+    native, debug
         As for `load_cuda_inline`.
 
     Returns
@@ -284,6 +289,7 @@ def load_cpp_inline(
         use_fast_math=use_fast_math,
         native=native,
         line_info=line_info,
+        debug=debug,
     )
 
 

@@ -155,10 +155,16 @@ class Findings(Sequence[Finding]):
     ----------
     fetch : callable
         Function that brings what was found since its last call: findings, and notes on what was not checked.
+
+    Attributes
+    ----------
+    calls : dict of str to dict
+        The kernels that were checked, and the lines that call each of them.
     """
 
     def __init__(self, fetch: Callable[[], object] = tuple) -> None:
         self._fetch = fetch
+        self.calls: dict[str, dict[str, None]] = {}
         self._found: dict[Finding, None] = {}
         self._notes: dict[str, None] = {}
 
@@ -204,6 +210,12 @@ class Active(Protocol):
 
     def guard(self, targets: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Replace targets by ones that check each call."""
+
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel."""
+
+    def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
+        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
 
     def run(self, call: Callable[[], Any]) -> Any:
         """Make a call, wait for its results where they are no tracers, and raise what was found."""

@@ -38,6 +38,7 @@ class Settings(NamedTuple):
     remote_cache_private_key: Path | None = None
     debug: str = ""
     autotune: str = "on"
+    sanitize: tuple[str, ...] = ()
     verbose: bool = False
 
     @property

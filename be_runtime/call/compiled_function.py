@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 from be_runtime import checks
 from be_runtime.call.resolve import as_argument
@@ -37,6 +37,9 @@ class CompiledFunction:
     report : callable, optional
         Function that makes the kernel's report for block sizes.
     """
+
+    mode: checks.Active | None = None
+    """Checked mode of its calls, whatever the thread's is."""
 
     def __init__(
         self,
@@ -133,6 +136,11 @@ class CompiledFunction:
             )
         return self._report(block_sizes)
 
+    def checked_by(self, mode: checks.Active | None) -> Self:
+        """Check its calls always, and return it; None leaves it as it is."""
+        self.mode = mode
+        return self
+
     def as_hijax(self) -> Callable[..., Any]:
         """Return a function whose calls are a high-level primitive of ``jax.experimental.hijax`` in JAX's programs.
 
@@ -225,12 +233,13 @@ _call_compiled = CompiledFunction.__call__
 
 def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while a checked mode is on somewhere: each call is traced, since each has a line of its own."""
-    mode = checks.active()
+    mode = self.mode or checks.active()
     if mode is None:
         return _call_compiled(self, *arrays, outs=outs, **attributes)
     described, converted = self._described(outs, attributes)
-    program = self._trace(described, dict(attributes), converted)
-    return mode.run(lambda: program(*arrays))
+    with checks.using(mode):
+        program = self._trace(described, dict(attributes), converted)
+        return mode.run(lambda: program(*arrays))
 
 
 def check_calls(*, is_on: bool) -> None:

@@ -137,7 +137,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         return self._with(options)
 
     def _with(self, options: Options) -> KernelFunction[..., R]:
-        return KernelFunction(self.signature, self._targets, self._sibling, options, self._derivative)
+        made = KernelFunction[..., R](self.signature, self._targets, self._sibling, options, self._derivative)
+        return made.checked_by(self.mode)
 
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.

@@ -80,7 +80,9 @@ def bind_call(
     if (mode := checks.active()) is not None:
         targets = mode.guard(targets)
         once = has_state or options.effect != "none"
-        text = checks.call_text(label, jax_call.caller(), mode.checks, once=once, hidden=resolved.scratch)
+        caller = jax_call.caller()
+        mode.note_call(label, caller)
+        text = checks.call_text(label, caller, mode.checks, once=once, hidden=resolved.scratch)
         given = (*given, (checks.ATTRIBUTE, text))
     results = jax_call.bind(
         resolved.operands,

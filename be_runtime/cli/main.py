@@ -15,6 +15,7 @@ from be_toolchain.report.exit_codes import WORKS
 COMMANDS = {
     "build": "build_command",
     "cache": "cache.command",
+    "check": "check_command",
     "cmake-dir": "cmake_command",
     "report": "report_command",
     "show": "show_command",

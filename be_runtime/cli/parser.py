@@ -20,9 +20,11 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for add in (_add_stubs, _add_build, _add_show, _add_report, _add_tune, _add_cmake_dir):
         add(commands)
-    for command in (*commands.choices.values(), *add_cache(commands)):
+    for command in (*commands.choices.values(), *add_cache(commands), _add_check(commands)):
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
-        command.epilog = "exit codes: 0 done, 1 not possible, 3 internal error, 64 invalid arguments"
+        command.epilog = command.epilog or (
+            "exit codes: 0 done, 1 not possible, 3 internal error, 64 invalid arguments"
+        )
     return parser
 
 
@@ -108,3 +110,23 @@ def _add_cmake_dir(commands: _Commands) -> None:
         description='Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", by which '
         "find_package(BeRuntime) finds us. scikit-build-core needs no such option.",
     )
+
+
+def _add_check(commands: _Commands) -> argparse.ArgumentParser:
+    """``check``."""
+    check: argparse.ArgumentParser = commands.add_parser(
+        "check",
+        help="find faults of kernels while a program runs",
+        usage="%(prog)s [-h] [--tools LIST] [--timeout S] [--json] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        description="Run a Python program in checked mode, then under AddressSanitizer and compute-sanitizer where "
+        "they are there, and report the faults of its kernels with their lines.",
+        epilog="exit codes: 0 nothing found, 1 something found, 2 the program failed or a tool is not here, 3 internal "
+        "error, 64 invalid arguments",
+    )
+    check.add_argument(
+        "--tools", metavar="LIST", help="of guard, asan, memcheck, racecheck, initcheck (default: all that are here)"
+    )
+    check.add_argument("--timeout", type=float, metavar="S", help="stop a run of the program after so many seconds")
+    check.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
+    check.add_argument("program", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return check

@@ -11,7 +11,14 @@ from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile, UnitBuild
 from be_runtime.compile.plan.edges import compile_edge, link_edge
 from be_runtime.compile.plan.unit_files import OBJECTS, files_named, unit_files
-from be_runtime.generate.codegen import Binding, render_include, render_inline_source, render_named_types, render_unit
+from be_runtime.generate.codegen import (
+    CHECKED,
+    Binding,
+    render_include,
+    render_inline_source,
+    render_named_types,
+    render_unit,
+)
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.request.options import BuildRequest, Unit
 from be_runtime.request.tools import Tools
@@ -149,7 +156,9 @@ def with_private_names(
 
 def _source_text(request: BuildRequest, unit: Unit, bindings: Sequence[Binding]) -> str:
     body = render_inline_source(unit.sources) if unit.path is None else render_include(str(unit.path))
-    return render_named_types(unit.sources) + render_unit(body, request.name, bindings, language=request.language)
+    checked = request.compile.checked
+    types = render_named_types(unit.sources) + (CHECKED if checked else "")
+    return types + render_unit(body, request.name, bindings, language=request.language, checked=checked)
 
 
 def compile_command(request: BuildRequest, tools: Tools) -> tuple[str, ...]:

@@ -87,7 +87,8 @@ def _find_preamble(order: BuildOrder, command: Sequence[str]) -> Preamble | None
 def _link_command(order: BuildOrder) -> flags.LinkCommand:
     tools = order.tools
     folders = () if tools.cuda is None else (*tools.cuda.library_dirs, *tools.library_dirs)
-    ldflags = (*fast_linker_flags(tools.cxx.path, order.system), *order.request.compile.ldflags)
+    options = order.request.compile
+    ldflags = (*fast_linker_flags(tools.cxx.path, order.system), *flags.sanitizer_flags(options)[:1], *options.ldflags)
     return flags.link(tools.cxx, tools.cuda, ldflags, folders, order.system.list_dir)
 
 

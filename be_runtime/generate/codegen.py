@@ -108,7 +108,13 @@ def render_named_types(sources: Sequence[SourceText]) -> str:
     )
 
 
-def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language: Language) -> str:
+CHECKED = "#define BE_INTERNAL_CHECKED\n"
+"""The beginning of a unit whose accesses through tensors are checked."""
+
+
+def render_unit(
+    body: str, module: str, bindings: Sequence[Binding], *, language: Language, checked: bool = False
+) -> str:
     """Write a unit: the author's source, then the code that makes entry points of its functions.
 
     Parameters
@@ -122,6 +128,8 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
     language : {"cuda", "cpp"}
         Language of the unit. A CUDA unit checks for failed launches after each call, and its handlers request a stream
         from XLA. On the CPU XLA has no streams, and a stream parameter receives 0.
+    checked : bool
+        True if accesses through tensors are checked. A CUDA entry point then waits for its kernels.
     """
     parts = [body, line_directive(1, _GENERATED)]
     parts += [f'#include "{header}"\n' for header in _headers(bindings)]
@@ -130,9 +138,9 @@ def render_unit(body: str, module: str, bindings: Sequence[Binding], *, language
         inline = count <= _FEW_TENSORS and sum(counts) <= _FEW_IN_ALL
         parts += [
             render_support(attributes_of(binding.entry), binding.symbol),
-            _trampoline(binding, language),
+            _trampoline(binding, language, checked=checked),
             line_directive(1, _GENERATED),
-            _handlers(module, binding, language, inline=inline),
+            _handlers(module, binding, language, inline=inline, checked=checked),
         ]
     return "".join(parts)
 
@@ -156,12 +164,15 @@ def _result_count(entry: EntryPoint) -> int:
     return len(entry.with_role(Role.RET)) + len(memory_code.declared_scratch(entry))
 
 
-def _trampoline(binding: Binding, language: Language) -> str:
+def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
     check = memory_code.preparation(entry, binding.symbol, language) + check
     call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))});"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
+    if checked and language == "cuda":
+        call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"
+        launch_check += " BE_INTERNAL_THROW_ACCESS"
     kind = "FrameCall" if memory_code.needs_frame(entry, language) else "Call"
     kind = "GeneralCall" if _is_general(entry) else kind
     head = memory_code.state_record(entry, binding.symbol)
@@ -281,7 +292,7 @@ def _general_array(param: Param, index: int, entry: EntryPoint) -> str:
             return f"be_call.be_many[{int(is_ret)}]"
 
 
-def _handlers(module: str, binding: Binding, language: Language, *, inline: bool) -> str:
+def _handlers(module: str, binding: Binding, language: Language, *, inline: bool, checked: bool) -> str:
     entry, symbol = binding.entry, binding.symbol
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
@@ -291,7 +302,8 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
-    row = _entry_row(module, binding, table, has_streams=language == "cuda")
+    has_stream = language == "cuda" and bool(checked or entry.with_role(Role.STREAM))
+    row = _entry_row(module, binding, table, has_stream=has_stream)
     if _is_general(entry):
         spec, body, row = "GeneralSpec", "be_handle_general", _general_row(entry, row)
     lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
@@ -309,7 +321,7 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate, table)
 
 
-def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) -> str:
+def _entry_row(module: str, binding: Binding, table: str, *, has_stream: bool) -> str:
     entry = binding.entry
     attrs = attributes_of(entry)
     fields = [
@@ -317,7 +329,7 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_streams: bool) 
         str(len(entry.with_role(Role.ARG))),
         str(_result_count(entry)),
         str(len(attrs)),
-        "true" if has_streams and entry.with_role(Role.STREAM) else "false",
+        "true" if has_stream else "false",
         table,
         c_string(render_usage(attrs) or "none"),
         *([] if all(map(is_plain, attrs)) else [f"be_more_{binding.symbol}"]),

@@ -10,6 +10,7 @@ import ctypes
 import json
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from be_runtime.checks import Checks, Finding, Findings
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
-from be_runtime.load.registry import Registry, Target
+from be_runtime.load.registry import Registry, Target, addresses
 from be_runtime.load.session import Session
 from be_runtime.xla import jax_call, jax_port
 from be_toolchain.machine.forks import ThreadLock
@@ -29,6 +30,9 @@ from be_toolchain.machine.forks import ThreadLock
 _NATIVE = "guard"
 _LDFLAGS = ("-ldl",)
 _PREFIX = "be.checked."
+_LATEST = 1000
+"""Number of findings that an error of XLA may tell of."""
+
 _ROOM = 1 << 20
 """Bytes of findings that are taken at once."""
 
@@ -46,12 +50,15 @@ class Guards:
     """
 
     def __init__(self, session: Callable[[], Session], registry: Registry) -> None:
+        self.breadcrumbs = ""
         self._session = session
         self._registry = registry
         self._libraries: list[ctypes.CDLL] = []
         self._known: dict[tuple[str, str], str] = {}
         self._listeners: list[Findings] = []
         self._everywhere: list[Debugging] = []
+        self._latest: deque[Finding] = deque(maxlen=_LATEST)  # another thread may have taken a thread's own
+        self._is_kept = False  # a module's calls are always checked
         self._lock = ThreadLock()
 
     def target(self, platform: str, name: str) -> str:
@@ -66,38 +73,44 @@ class Guards:
         stages = self._registry.stages(name, where)
         if not {"execute"} <= set(stages) <= {"execute", "instantiate"}:
             return name
-        library, index = self._slot(name, stages, is_gpu=where == "CUDA")
-        execute, instantiate = ctypes.c_void_p(), ctypes.c_void_p()
-        library.be_guard_handlers(ctypes.c_int64(index), ctypes.byref(execute), ctypes.byref(instantiate))
-        made = {"execute": execute.value, "instantiate": instantiate.value}
-        handlers = {stage: made[stage] for stage in stages}
+        handler = self._front(stages, is_gpu=where == "CUDA", usual=None)
         target = Target(_PREFIX + name, where, "checked")
-        self._registry.add([target], {target.name: lambda: jax_port.stage_capsules(handlers)})
+        self._registry.add([target], {target.name: lambda: handler})
         return target.name
 
-    def _slot(self, name: str, stages: dict[str, int], *, is_gpu: bool) -> tuple[ctypes.CDLL, int]:
+    def front(self, name: str, platform: str, handler: object, chosen: Checks) -> object:
+        """Make a handler for a name that checks the calls of another one; that runs once, since it may have effects."""
+        text = checks.call_text(name, "", chosen, once=True, hidden=0)
+        with self._lock:
+            return self._front(addresses(handler), is_gpu=platform == "CUDA", usual=text.encode())
+
+    def _front(self, stages: dict[str, int], *, is_gpu: bool, usual: bytes | None) -> object:
         """Take a slot; a library has a fixed number of them, so a copy of it is loaded when they are used up."""
+        made = (ctypes.c_void_p * 2)()
         for library in (*self._libraries[-1:], None):
-            found = library or self._open()
-            index = found.be_guard_slot(
-                name.encode(),
-                ctypes.c_void_p(stages["execute"]),
-                ctypes.c_void_p(stages.get("instantiate")),
-                ctypes.c_uint32(0),
-                ctypes.c_int32(is_gpu),
-            )
-            if index >= 0:
-                return found, index
-        raise AssertionError("a new library has slots")
+            execute, instantiate = (ctypes.c_void_p(stages.get(stage)) for stage in ("execute", "instantiate"))
+            if (library or self._open()).be_guard_slot(execute, instantiate, ctypes.c_int32(is_gpu), usual, made):
+                break
+        found = dict(zip(("execute", "instantiate"), made, strict=True))
+        return jax_port.stage_capsules({stage: found[stage] for stage in stages})
 
     def _open(self) -> ctypes.CDLL:
-        library = native_library(_NATIVE, self._session(), _LDFLAGS)
+        session = self._session()
+        library = native_library(_NATIVE, session, _LDFLAGS)
         if self._libraries:
             library = _load_copy(library)
-        library.be_guard_slot.restype = ctypes.c_int64
+        library.be_guard_exact(ctypes.c_int32(bool(session.settings.sanitize)))
+        if self.breadcrumbs and not self._libraries:
+            library.be_guard_breadcrumbs(self.breadcrumbs.encode())
         library.be_guard_take.restype = ctypes.c_int64
         self._libraries.append(library)
         return library
+
+    def always(self, chosen: Checks) -> Guard:
+        """Return a mode that is never left."""
+        self._is_kept = True
+        check_calls(is_on=True)
+        return Guard(chosen, self)
 
     def start(self, chosen: Checks | None) -> Debugging:
         """Check all calls of the process from now on, until the result is entered as a context; None ends all that."""
@@ -127,13 +140,29 @@ class Guards:
         """Hand nothing more to these findings."""
         self.fetch()
         self._listeners = [each for each in self._listeners if each is not findings]
-        check_calls(is_on=bool(self._listeners))
+        check_calls(is_on=self._is_kept or bool(self._listeners))
+
+    def told_by(self, error: Exception) -> tuple[Finding, ...]:
+        """Return the findings that an error of XLA tells of, each once."""
+        text = str(error)
+        if "BE801 " not in text:
+            return ()
+        self.fetch()
+        with self._lock:
+            told = [each for each in self._latest if each.message in text and each.caller in text]
+        return tuple(dict.fromkeys(told))
+
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel, with the findings of all that listen."""
+        for listener in self._listeners:
+            listener.calls.setdefault(kernel, {})[caller] = None
 
     def fetch(self) -> list[Finding]:
         """Take what was found since the last call, hand it to all that listen, and return the findings."""
         with self._lock:
             lines = [line for library in self._libraries for line in _take(library)]
             found, notes = read_findings(lines)
+            self._latest.extend(found)
             for listener in self._listeners:
                 listener.add(found, notes)
         return found
@@ -177,6 +206,14 @@ class Guard(NamedTuple):
         """Return the targets that check each call."""
         return tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
 
+    def note_call(self, kernel: str, caller: str) -> None:
+        """Keep the line that calls a kernel."""
+        self.guards.note_call(kernel, caller)
+
+    def front(self, name: str, platform: str, make: Callable[[], object]) -> object:
+        """Make a handler for ``jax.ffi.ffi_call`` that checks the calls of another one."""
+        return self.guards.front(name, platform, make(), self.checks)
+
     def run(self, call: Callable[[], Any]) -> Any:
         """Make a call of a kernel, wait for it where nothing is traced, and report what it found."""
         with self.raising():
@@ -191,12 +228,11 @@ class Guard(NamedTuple):
         try:
             yield
         except jax_port.runtime_error() as error:
-            found = [each for each in self.guards.fetch() if each.message in str(error)]
+            found = self.guards.told_by(error)
             if not found:
                 raise
             hints = dict.fromkeys(hint for each in found for hint in each.hints)
-            text = "\n".join(map(str, found))
-            raise FindingError(text, findings=tuple(found), hints=tuple(hints)) from error
+            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from error
 
     def report(self) -> None:
         """Warn of what was found and was no error."""
@@ -225,6 +261,10 @@ class Debugging:
             self._stack.callback(guards.leave, self.findings)
             self._stack.callback(mode.report)
             self._stack.enter_context(jax_call.traced_anew(mode.checks))
+
+    def leave_breadcrumbs(self, path: Path) -> None:
+        """Let a file tell which checked calls run, for who reads it after the process has died."""
+        self._guards.breadcrumbs = str(path)
 
     def __enter__(self) -> Findings:
         if self.mode is not None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from be_runtime.bundle.carried import Carry, Demand
+from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, CacheKey, Entry
-from be_runtime.errors import BuildError, RegistrationError, StreamWarning, warn_caller
-from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
+from be_runtime.checks import STATE, Active
+from be_runtime.errors import BuildError, RegistrationError
+from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.load.find_or_build import (
     find_or_build,
     machine_roots,
@@ -27,7 +27,7 @@ from be_runtime.load.find_or_build import (
     use_entry,
 )
 from be_runtime.load.identity import content_hash, module_key, origin_hash
-from be_runtime.load.module import BuiltLibrary, CompiledModule, open_library
+from be_runtime.load.module import BuiltLibrary, CompiledModule, Made, Remaker, make_module, open_library
 from be_runtime.load.registry import Registry, Target
 from be_runtime.load.session import Session
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
@@ -62,14 +62,32 @@ class Found(NamedTuple):
 
 def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
     """Find the module of a request in the cache, or build it, and load it; no name of it is registered."""
+    checked = None if request.compile.checked else cache(partial(_load_checked, request, options, session))
     maker = Remaker(
-        partial(build_portable, request, options, session), partial(report_module, request, options, session)
+        partial(build_portable, request, options, session), partial(report_module, request, options, session), checked
     )
 
     def use(entry: Entry, key: CacheKey) -> Found:
         return Found(_open(request, options, maker, entry, key, registry=session.registry), entry, key)
 
     return use_module(request, options, session, use)
+
+
+def _load_checked(request: BuildRequest, options: LoadOptions, session: Session) -> CompiledModule:
+    """Load the module of a request with accesses through tensors checked.
+
+    Raises
+    ------
+    BuildError
+        It does not compile so.
+    """
+    compiled = request.compile._replace(checked=True, line_info=True)
+    plain = options._replace(auto_register=False, force_rebuild=False)
+    try:
+        return load(request._replace(compile=compiled), plain, session)
+    except BuildError as error:
+        error.hints += ("checked mode compiles it anew; leave that out by debug('-bounds'), or BE_DEBUG=-bounds",)
+        raise
 
 
 def use_module(request: BuildRequest, options: LoadOptions, session: Session, use: Callable[[Entry, CacheKey], T]) -> T:
@@ -159,13 +177,20 @@ def load_prebuilt(
     found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted)
     if found is None:
         return None
-    module = open_bundled(request.name, found.record, found.bundle, registry, captures_graphs=options.allow_cuda_graph)
+    bundle, captures = found.bundle, options.allow_cuda_graph
+    module = open_bundled(request.name, found.record, bundle, registry, captures_graphs=captures, mode=options.mode)
     register_names(module, request, options, registry)
     return module
 
 
 def open_bundled(
-    name: str, record: ModuleRecord, bundle: Bundle, registry: Registry, *, captures_graphs: bool
+    name: str,
+    record: ModuleRecord,
+    bundle: Bundle,
+    registry: Registry,
+    *,
+    captures_graphs: bool,
+    mode: Active | None = None,
 ) -> CompiledModule:
     """Load a module of a bundle, without registering its targets.
 
@@ -188,7 +213,7 @@ def open_bundled(
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     maker = Remaker(build, partial(_report_bundled, name, made.path))
-    return make_module(made, library, registry, maker, captures_graphs=captures_graphs)
+    return make_module(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode)
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
@@ -289,75 +314,8 @@ def _open(
         registry,
         maker,
         captures_graphs=options.allow_cuda_graph,
+        mode=options.mode,
     )
-
-
-class Remaker(NamedTuple):
-    """The functions that make a module again: its library for exported programs, and its report for block sizes."""
-
-    build: Callable[[Demand], BuiltLibrary]
-    report: Callable[[Sequence[int]], ModuleReport]
-
-
-class Made(NamedTuple):
-    """A module that was compiled, now or long ago.
-
-    Parameters
-    ----------
-    name : str
-    language : {"cuda", "cpp"}
-    path : Path
-        Path of the library.
-    functions : dict of str to Handlers
-    content, origin : str
-        See `LoadedModule`.
-    """
-
-    name: str
-    language: Language
-    path: Path
-    functions: Mapping[str, Handlers]
-    content: str
-    origin: str
-
-
-def make_module(
-    made: Made,
-    library: ctypes.CDLL,
-    registry: Registry,
-    maker: Remaker,
-    *,
-    captures_graphs: bool,
-) -> CompiledModule:
-    """Make a module of a library in memory, without registering its targets."""
-    _warn(made.name, made.functions)
-    platform = jax_port.PLATFORMS[made.language]
-
-    def register(name: str, content: str, handler: Callable[[], object], carry: Carry) -> str:
-        registry.add([Target(name=name, platform=platform, content=content, carry=carry)], {name: handler})
-        return platform.lower()
-
-    return CompiledModule(
-        name=made.name,
-        path=made.path,
-        content_hash=made.content,
-        platform=platform,
-        handlers=made.functions,
-        captures_graphs=captures_graphs and made.language == "cuda",
-        origin=made.origin,
-        library=library,
-        wrap=jax_port.stage_capsules,
-        register=register,
-        build=maker.build,
-        report=maker.report,
-    )
-
-
-def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
-    """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
-    for name, handlers in functions.items():
-        if handlers.warning:
-            warn_caller(f"{module}.{name} {handlers.warning}", StreamWarning)
 
 
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
@@ -379,10 +337,13 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
         Target(name, module.platform, module.identity(function), partial(module.carry, function))
         for name, function in names.items()
     ]
+    handlers: dict[str, Callable[[], object]] = {
+        name: partial(module.get_handler, function) for name, function in names.items()
+    }
+    if (mode := module.mode or STATE.everywhere) is not None:
+        handlers = {name: partial(mode.front, name, module.platform, make) for name, make in handlers.items()}
     try:
-        registry.add(
-            targets, {name: partial(module.get_handler, function) for name, function in names.items()}, by_name=True
-        )
+        registry.add(targets, handlers, by_name=True)
     except RegistrationError as error:
         error.hints += hints
         raise

@@ -18,7 +18,7 @@ from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
 from be_runtime.request.arguments import Reread
 from be_runtime.request.noted import note
-from be_runtime.request.options import BuildRequest, LoadOptions
+from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
 from be_runtime.xla import jax_port
@@ -29,7 +29,7 @@ from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.system import LocalSystem
 
 if TYPE_CHECKING:
-    from be_runtime.load.guarded import Debugging
+    from be_runtime.load.guarded import Debugging, Guards
 
 T = TypeVar("T")
 
@@ -93,9 +93,12 @@ class Process:
 
     def debug(self, chosen: Checks | None) -> Debugging:
         """Check all calls from now on, see `be_runtime.debug`; None ends that."""
+        return self._guards().start(chosen)
+
+    def _guards(self) -> Guards:
         from be_runtime.load.guarded import Guards
 
-        return self.only(Guards, lambda: Guards(self.session, self.registry)).start(chosen)
+        return self.only(Guards, lambda: Guards(self.session, self.registry))
 
     def cache_dir(self, settings: Settings) -> Path:
         """Return the cache folder: the chosen one, else the configured one, else the default, searched once."""
@@ -131,6 +134,9 @@ class Process:
 
     def _load(self, request: BuildRequest, options: LoadOptions, reread: Reread | None) -> CompiledModule:
         settings = self.settings()
+        request = for_sanitizers(request, settings.sanitize)
+        if options.debug is not None:
+            options = options._replace(mode=self._guards().always(options.debug))
         is_asked = options.force_rebuild or options.build_directory is not None
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:

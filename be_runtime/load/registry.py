@@ -117,9 +117,7 @@ class Registry:
 
     def stages(self, name: str, platform: str) -> dict[str, int]:
         """Return the addresses of a target's handlers by their stages; empty if this process has not registered it."""
-        handler = self._handlers.get((name, platform), {})
-        capsules = handler if isinstance(handler, dict) else {"execute": handler}
-        return {stage: capsule_address(capsule) for stage, capsule in capsules.items()}
+        return addresses(self._handlers.get((name, platform), {}))
 
     def get(self, name: str) -> tuple[Target, ...]:
         """Return the targets of a name, one for each platform that it is registered for."""
@@ -140,6 +138,12 @@ def _other_content(target: Target) -> RegistrationError:
             "or pass auto_register=False and call module.f(...), which needs no name",
         ),
     )
+
+
+def addresses(handler: object) -> dict[str, int]:
+    """Return the addresses of a handler's functions by their stages."""
+    capsules = handler if isinstance(handler, dict) else {"execute": handler}
+    return {stage: capsule_address(capsule) for stage, capsule in capsules.items()}
 
 
 def capsule_address(capsule: object) -> int:

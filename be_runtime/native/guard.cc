@@ -1,8 +1,8 @@
 /// \file
-/// Handlers in front of handlers: they check what a kernel does to its arrays, and they can be pointed at other code.
+/// Handlers in front of handlers: they check what a kernel does to its arrays.
 ///
 /// be_runtime/load/guarded.py puts them in front of registered targets. A call is checked if it has the attribute
-/// `be_check`, or if its slot has a text for calls without; all others pass through.
+/// `be_check`, or if its slot checks calls without it; all others pass through.
 
 #include <exception>
 
@@ -24,7 +24,8 @@ XLA_FFI_Error* run_plainly(XLA_FFI_CallFrame* frame, const Check& check, Handler
   return inner(OwnFrame(frame, arrays_of(frame, check.hidden)).get());
 }
 
-XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Check& check, Handler* inner) {
+XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Check& check) {
+  Handler* const inner = slot.execute;
   const DeviceDriver& cuda = device_driver();
   if (!cuda.problem.empty()) return run_plainly(frame, check, inner, cuda.problem);
   XLA_FFI_Stream_Get_Args stream{};
@@ -48,30 +49,21 @@ XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Che
 }
 
 XLA_FFI_Error* execute(Slot& slot, XLA_FFI_CallFrame* frame) {
-  const Code* code = slot.code.load(std::memory_order_acquire);
-  if (be_xla::Metadata* metadata = be_xla::find_metadata(frame)) return answer(slot, code->execute, frame, metadata);
-  slot.executed.fetch_add(1, std::memory_order_relaxed);
+  if (be_xla::Metadata* metadata = be_xla::find_metadata(frame)) return answer(slot, slot.execute, frame, metadata);
   const XLA_FFI_ByteSpan* asked = find_check(frame);
-  const std::string* usual = slot.check.load(std::memory_order_acquire);
-  if (asked == nullptr && usual == nullptr) return code->execute(frame);
+  if (asked == nullptr && !slot.has_usual) return slot.execute(frame);
   try {
-    Check check = parse_check(asked == nullptr ? *usual : std::string(asked->ptr, asked->len));
-    if (check.label.empty()) check.label = slot.label;
+    const Check check = asked == nullptr ? slot.usual : parse_check(std::string(asked->ptr, asked->len));
     const Breadcrumb crumb(check.label, check.caller);
-    return slot.is_gpu ? execute_on_device(slot, frame, check, code->execute)
-                       : execute_on_host(frame, check, code->execute);
+    return slot.is_gpu ? execute_on_device(slot, frame, check) : execute_on_host(frame, check, slot.execute);
   } catch (const std::exception& error) {
-    return be_xla::fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s could not be checked: %s", slot.label.c_str(),
-                        error.what());
+    return be_xla::fail(frame, XLA_FFI_Error_Code_INTERNAL, "a call could not be checked: %s", error.what());
   }
 }
 
 XLA_FFI_Error* instantiate(Slot& slot, XLA_FFI_CallFrame* frame) {
-  const Code* code = slot.code.load(std::memory_order_acquire);
-  if (be_xla::Metadata* metadata = be_xla::find_metadata(frame)) return answer(slot, code->instantiate, frame, metadata);
-  slot.instantiated.fetch_add(1, std::memory_order_relaxed);
-  if (code->instantiate == nullptr) return nullptr;
-  return code->instantiate(OwnFrame(frame, {}).get());
+  if (be_xla::Metadata* metadata = be_xla::find_metadata(frame)) return answer(slot, slot.instantiate, frame, metadata);
+  return slot.instantiate(OwnFrame(frame, {}).get());
 }
 
 template <int K>
@@ -84,9 +76,14 @@ XLA_FFI_Error* instantiate_at(XLA_FFI_CallFrame* frame) {
   return instantiate(slots[K], frame);
 }
 
+struct Handlers {
+  Handler* execute;
+  Handler* instantiate;
+};
+
 template <int... K>
-Code handlers_of(int64_t index, std::integer_sequence<int, K...>) {
-  static constexpr Code kHandlers[] = {{execute_at<K>, instantiate_at<K>}...};
+Handlers handlers_of(int64_t index, std::integer_sequence<int, K...>) {
+  static constexpr Handlers kHandlers[] = {{execute_at<K>, instantiate_at<K>}...};
   return kHandlers[index];
 }
 
@@ -97,42 +94,25 @@ using namespace be_guard;
 
 #define BE_EXPORT extern "C" __attribute__((visibility("default")))
 
-/// Puts a new slot in front of code.
+/// Puts a new slot in front of code, which lives as long as the process.
 ///
 /// \param instantiate  null for code without that stage
-/// \param traits  the code's traits that the slot may have too: 0 for code that is checked, since its calls wait
-/// \return the slot's index; -1 when the library has none left
-BE_EXPORT int64_t be_guard_slot(const char* label, void* execute, void* instantiate, uint32_t traits, int32_t is_gpu) {
+/// \param usual  what is checked of calls without the attribute `be_check`; null: nothing
+/// \param handlers  room for the slot's own two, execute and instantiate
+/// \return 0 when the library has no slot left
+BE_EXPORT int32_t be_guard_slot(void* execute, void* instantiate, int32_t is_gpu, const char* usual, void** handlers) {
   const int64_t index = slot_count.fetch_add(1);
-  if (index >= kSlotCount) return -1;
+  if (index >= kSlotCount) return 0;
   Slot& slot = slots[index];
-  slot.label = label;
-  slot.traits = traits;
+  slot.execute = reinterpret_cast<Handler*>(execute);
+  slot.instantiate = reinterpret_cast<Handler*>(instantiate);
   slot.is_gpu = is_gpu != 0;
-  slot.code.store(new Code{reinterpret_cast<Handler*>(execute), reinterpret_cast<Handler*>(instantiate)},
-                  std::memory_order_release);
-  return index;
-}
-
-/// The handlers of a slot, for `jax.ffi.register_ffi_target`.
-BE_EXPORT void be_guard_handlers(int64_t index, void** execute, void** instantiate) {
-  const Code code = handlers_of(index, std::make_integer_sequence<int, kSlotCount>());
-  *execute = reinterpret_cast<void*>(code.execute);
-  *instantiate = reinterpret_cast<void*>(code.instantiate);
-}
-
-/// Points a slot at other code, which calls from now on run.
-BE_EXPORT void be_guard_point(int64_t index, void* execute, void* instantiate) {
-  slots[index].code.store(new Code{reinterpret_cast<Handler*>(execute), reinterpret_cast<Handler*>(instantiate)},
-                          std::memory_order_release);
-}
-
-/// How often XLA has compiled or run a call of a slot.
-BE_EXPORT int64_t be_guard_used(int64_t index) { return slots[index].instantiated + slots[index].executed; }
-
-/// Checks the calls of a slot that have no attribute `be_check`, as this text says; null ends it.
-BE_EXPORT void be_guard_check(int64_t index, const char* text) {
-  slots[index].check.store(text == nullptr ? nullptr : new std::string(text), std::memory_order_release);
+  slot.has_usual = usual != nullptr;
+  if (slot.has_usual) slot.usual = parse_check(usual);
+  const Handlers own = handlers_of(index, std::make_integer_sequence<int, kSlotCount>());
+  handlers[0] = reinterpret_cast<void*>(own.execute);
+  handlers[1] = reinterpret_cast<void*>(own.instantiate);
+  return 1;
 }
 
 /// Takes findings, as lines of JSON; see `FindingQueue::take`.

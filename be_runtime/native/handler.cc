@@ -33,7 +33,7 @@
 #include "brainevent/detail/xla_frame.h"
 BE_BEGIN_COLD
 #include "axes.h"
-#include "brainevent/detail/element_type_error.h"
+#include "brainevent/detail/access_error.h"
 BE_END_COLD
 #include "asked_memory.h"
 #include "xla_call.h"
@@ -261,7 +261,7 @@ inline __attribute__((always_inline)) XLA_FFI_Error* run(XLA_FFI_CallFrame* fram
 
 BE_BEGIN_COLD
 /// The index of the first of `count` buffers at an address, of an element type; -1 where there is none.
-int index_of(void* const* buffers, int64_t count, const BE::ElementTypeError& error) noexcept {
+int index_of(void* const* buffers, int64_t count, const BE::AccessError& error) noexcept {
   for (int64_t i = 0; i < count && error.data() != nullptr; ++i) {
     const XlaBuffer* buffer = static_cast<const XlaBuffer*>(buffers[i]);
     if (buffer->be_data == error.data() && be_dtype_of(buffer->be_dtype) == error.dtype()) return static_cast<int>(i);
@@ -269,9 +269,9 @@ int index_of(void* const* buffers, int64_t count, const BE::ElementTypeError& er
   return -1;
 }
 
-/// Says which argument or result was taken for one of other elements, where it is one of the call's.
-__attribute__((cold)) XLA_FFI_Error* fail_element_type(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
-                                                       const BE::ElementTypeError& error) noexcept {
+/// Says which argument or result was accessed in a way that is not possible, where it is one of the call's.
+__attribute__((cold)) XLA_FFI_Error* fail_access(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
+                                                       const BE::AccessError& error) noexcept {
   const int arg = index_of(frame->args.args, frame->args.size, error);
   const int ret = index_of(frame->rets.rets, frame->rets.size, error);
   if (arg < 0 && ret < 0)
@@ -327,8 +327,8 @@ __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, c
 __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   try {
     throw;
-  } catch (const BE::ElementTypeError& error) {
-    return fail_element_type(frame, entry, error);
+  } catch (const BE::AccessError& error) {
+    return fail_access(frame, entry, error);
   } catch (const BE::CheckError& error) {
     return fail(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "%s: %s", entry.name, error.what());
   } catch (const AllocationError& error) {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from be_runtime.checks import parse_checks
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.request.options import (
     BuildRequest,
@@ -50,6 +51,7 @@ class LoadArguments(TypedDict, total=False):
     auto_register: bool
     target_prefix: str | None
     ninja_workers: int | None
+    debug: bool | str | Sequence[str]
 
 
 class CudaLoadArguments(LoadArguments, total=False):
@@ -171,6 +173,7 @@ def load_options(
     target_prefix: str | None = None,
     ninja_workers: int | None = None,
     allow_cuda_graph: bool = True,
+    debug: bool | str | Sequence[str] = False,
 ) -> LoadOptions:
     """Check the options that do not change the library."""
     return LoadOptions(
@@ -181,6 +184,7 @@ def load_options(
         auto_register=check_bool(auto_register, "auto_register"),
         jobs=check_jobs(ninja_workers),
         allow_cuda_graph=check_bool(allow_cuda_graph, "allow_cuda_graph"),
+        debug=None if debug is False else parse_checks(debug),
     )
 
 

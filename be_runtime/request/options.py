@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from be_runtime.checks import Active, Checks
 from be_runtime.errors import ArgumentError
 from be_runtime.request.flag_paths import absolute_paths
 from be_runtime.source_text import SourceText
@@ -105,6 +106,10 @@ class LoadOptions(NamedTuple):
         Number of compilers at a time; None means one for each processor, as memory allows.
     allow_cuda_graph : bool
         True if a command buffer may capture the entry points.
+    debug : Checks or None
+        Checks of each call; None leaves that to the thread and the process.
+    mode : Active or None
+        What does those checks in this process.
     """
 
     target_prefix: str
@@ -114,6 +119,8 @@ class LoadOptions(NamedTuple):
     auto_register: bool = True
     jobs: int | None = None
     allow_cuda_graph: bool = True
+    debug: Checks | None = None
+    mode: Active | None = None
 
 
 class BuildRequest(NamedTuple):
@@ -138,6 +145,21 @@ class BuildRequest(NamedTuple):
     functions: object
     compile: CompileOptions
     compute_capability: str | None = None
+
+
+def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
+    """Return the request of a module that sanitizers watch: those of the host compiler are for C++ alone.
+
+    Examples
+    --------
+    >>> request = BuildRequest("k", "cuda", (), None, CompileOptions())
+    >>> for_sanitizers(request, ["address", "device"]).compile.sanitize
+    ()
+    """
+    if not names:
+        return request
+    hosts = tuple(name for name in names if name != "device") if request.language == "cpp" else ()
+    return request._replace(compile=request.compile._replace(sanitize=hosts, line_info=True))
 
 
 def arch_flags(cflags: Sequence[str]) -> tuple[str, ...]:

@@ -24,6 +24,9 @@ JIT_MODES = ("never", "missing", "always")
 AUTOTUNE_MODES = ("off", "cached", "on")
 """Values of `BE_AUTOTUNE`."""
 
+SANITIZERS = ("address", "undefined", "device")
+"""Values of `BE_SANITIZE`."""
+
 CACHE_LIMIT_MIB = 4096
 """The default of `BE_CACHE_MAX_SIZE_MIB`."""
 
@@ -186,6 +189,13 @@ def _one_of(words: tuple[str, ...]) -> SettingKind:
     return SettingKind("mode", parse)
 
 
+def _parse_sanitizers(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not {*names} <= {*SANITIZERS}:
+        raise ValueError(f"some of {', '.join(SANITIZERS)}, with commas between")
+    return names
+
+
 def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
     """Check that a text looks like the URL of a remote cache; a ValueError says what is expected."""
     from urllib.parse import urlsplit
@@ -203,6 +213,7 @@ def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
 
 _URL = SettingKind("URL", parse_url)
 _PATH = SettingKind("path", _parse_path)
+_SANITIZERS = SettingKind("list", _parse_sanitizers)
 _FLAG = SettingKind("flag", _parse_flag)
 _COUNT = SettingKind("count", _parse_count)
 _SECONDS = SettingKind("seconds", _parse_seconds)
@@ -312,6 +323,13 @@ RUNTIME = {
         variables=("BE_AUTOTUNE",),
         kind=_one_of(AUTOTUNE_MODES),
         meaning="[Tuning](tuning.md): `on` times what is not known, `cached` uses what is kept, `off` uses nothing.",
+    ),
+    "sanitize": Setting(
+        variables=("BE_SANITIZE",),
+        kind=_SANITIZERS,
+        meaning="Compile C++ modules with the sanitizers `address` or `undefined`, and CUDA modules with lines for "
+        "those of the `device`; `python -m be_runtime check` [sets it](debugging.md) for a program under them.",
+        default_text="none",
     ),
     "verbose": Setting(
         variables=("BE_VERBOSE",),

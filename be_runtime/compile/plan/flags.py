@@ -65,9 +65,22 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
         "-fPIC",
         "-pipe",
         "-fvisibility=hidden",
+        *sanitizer_flags(options),
         *includes,
         *options.cflags,
     )
+
+
+def sanitizer_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Return the compiler's flags for sanitizers, which go on after an error; the first is the linker's too.
+
+    Examples
+    --------
+    >>> sanitizer_flags(CompileOptions(sanitize=("undefined",)))[0]
+    '-fsanitize=undefined'
+    """
+    names = ",".join(options.sanitize)
+    return (f"-fsanitize={names}", f"-fsanitize-recover={names}", "-fno-omit-frame-pointer", "-g1") if names else ()
 
 
 def native_flags(options: CompileOptions) -> tuple[str, ...]:

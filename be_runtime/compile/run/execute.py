@@ -1,4 +1,4 @@
-"""Execution of a build plan with ninja in a folder, and a report of the steps.
+"""Execution of a build plan with ninja in a folder, a report of the steps, and other child processes.
 
 Only this file of be_runtime starts processes.
 """
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.compile.run.ninja import render_ninja, shell_command
@@ -65,6 +65,46 @@ class Step(NamedTuple):
     def failed(self) -> bool:
         """True if the command failed, so its output files can't be used."""
         return self.seconds is None
+
+
+class Ended(NamedTuple):
+    """The end of a child process.
+
+    Parameters
+    ----------
+    code : int or None
+        Exit code, negative for a signal; None if the child was stopped after its time.
+    seconds : float
+    """
+
+    code: int | None
+    seconds: float
+
+
+def run_child(
+    argv: Sequence[str], variables: Mapping[str, str], *, output: TextIO, timeout_s: float | None = None
+) -> Ended:
+    """Run a program with this process's environment and further variables, and wait for its end.
+
+    Parameters
+    ----------
+    argv : sequence of str
+    variables : mapping of str to str
+        Variables beside those of this process.
+    output : file
+        Open file for all its output.
+    timeout_s : float, optional
+        Time after which it is stopped, with all processes that it started.
+    """
+    began = time.monotonic()
+    with no_fork:
+        process = subprocess.Popen(
+            argv, env={**os.environ, **variables}, stdout=output, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+    with _stopping(process, timeout_s) as timed_out:
+        code = process.wait()
+    return Ended(None if timed_out.is_set() else code, time.monotonic() - began)
 
 
 class _Reader:

@@ -9,9 +9,14 @@
 #include "brainevent/check.h"
 #include "brainevent/dtype.h"
 #include "brainevent/element_types.h"
+#include "brainevent/index.h"
 #include "brainevent/portability.h"
 
-/// Compiled with the handler, not with every source: see brainevent/detail/element_type_error.h.
+#if defined(BE_INTERNAL_CHECKED)
+#include "brainevent/detail/checked.h"
+#endif
+
+/// Compiled with the handler, not with every source: see brainevent/detail/access_error.h.
 BE_INTERNAL_HIDDEN __attribute__((cold, noreturn)) void be_throw_element_type(const char*, const void*, BE::DType);
 
 namespace BE {
@@ -105,7 +110,19 @@ class Tensor {
 
   /// The same as a `T*`, where `T` is the type of the elements, a vector of them, or one for any bytes.
   ///
-  /// Throws `CheckError` on the host for any other `T`. In device code it is not checked.
+  /// Throws `CheckError` on the host for any other `T`. In device code it is checked in a checked build alone.
+#if defined(BE_INTERNAL_CHECKED)
+  template <typename T>
+  BE_HD T* data_ptr(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    checked_element_type<T>(__PRETTY_FUNCTION__, file, line);
+    return static_cast<T*>(data_);
+  }
+  template <typename T>
+  BE_HD const T* data_ptr(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    checked_element_type<T>(__PRETTY_FUNCTION__, file, line);
+    return static_cast<const T*>(data_);
+  }
+#else
   template <typename T>
   BE_HD T* data_ptr() {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
@@ -115,6 +132,21 @@ class Tensor {
   BE_HD const T* data_ptr() const {
     BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
     return static_cast<const T*>(data_);
+  }
+#endif
+
+  /// The element at as many indices as there are dimensions: `x.at<float>(row, column)`.
+  ///
+  /// As fast as `data_ptr<T>()[row * stride(0) + column]`. In a checked build, an index outside of its axis, another
+  /// number of indices or another `T` is an error that names the line: on the host it throws `CheckError`, and device
+  /// code goes on with other memory, until the call fails with what the first thread did.
+  template <typename T, typename... More>
+  BE_HD T& at(Index first, More... more) {
+    return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));
+  }
+  template <typename T, typename... More>
+  BE_HD const T& at(Index first, More... more) const {
+    return *static_cast<const T*>(element<T>(first, more...));
   }
 
   BE_HD int ndim() const noexcept { return ndim_; }
@@ -173,6 +205,58 @@ class Tensor {
   BE_HD bool is_contiguous() const noexcept { return true; }
 
  private:
+  /// The address of an element.
+  template <typename T, typename... More>
+  BE_HD const void* element(Index first, More... more) const {
+    static_assert(sizeof...(More) < kMaxDims, "at() takes an index for each of at most 8 dimensions");
+    const int64_t indices[] = {first, static_cast<int64_t>(more)...};
+    constexpr int count = 1 + sizeof...(More);
+#if defined(BE_INTERNAL_CHECKED)
+    if (!can_access<T>(indices, count, __PRETTY_FUNCTION__, first)) return internal::elsewhere(data_);
+#else
+    BE_INTERNAL_CHECK_ELEMENT_TYPE(T);
+#endif
+    int64_t offset = indices[count - 1];
+    for (int i = 0; i < count - 1; ++i) offset += indices[i] * strides_[i];
+    return static_cast<const T*>(data_) + offset;
+  }
+
+#if defined(BE_INTERNAL_CHECKED)
+  template <typename T>
+  BE_HD void checked_element_type(const char* function, const char* file, int line) const {
+    if (internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1) return;
+    report(internal::Access::kType, false, function, file, line);
+  }
+
+  /// Reports an access that is not possible, and returns false in device code.
+  template <typename T>
+  BE_HD bool can_access(const int64_t* indices, int count, const char* function, const Index& place) const {
+    using internal::Access;
+    const bool is_element = internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1;
+    if (!is_element || sizeof(T) * 8 != static_cast<size_t>(dtype_bits(dtype_)))
+      return report(Access::kType, true, function, place.file, place.line);
+    if (count != ndim_) return report(Access::kCount, true, function, place.file, place.line, count, ndim_);
+    for (int i = 0; i < count; ++i)
+      if (indices[i] < 0 || indices[i] >= shape_[i])
+        return report(Access::kOutside, true, function, place.file, place.line, indices[i], shape_[i], i);
+    return true;
+  }
+
+  BE_HD BE_COLD bool report(internal::Access::Kind kind, bool through_at, const char* function, const char* file,
+                            int line, int64_t index = 0, int64_t extent = 0, int dimension = 0) const {
+    internal::Access access{};
+    access.kind = kind;
+    access.through_at = through_at;
+    access.data = data_;
+    access.dtype = dtype_;
+    access.index = index;
+    access.extent = extent;
+    access.dimension = dimension;
+    internal::report_access(access, function, file, line);
+    return false;
+  }
+#endif
+
   BE_HD int checked_dimension(int index) const {
     const int dimension = index < 0 ? index + ndim_ : index;
 #if !defined(BE_DEVICE_PASS)

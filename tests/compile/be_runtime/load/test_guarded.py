@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import be_runtime
 from be_runtime import CompiledModule, FindingError
-from tests.support.runtime import run_python
+from tests.support.runtime import call, environment, run_python
 
 PLANTED = r"""
 #include "brainevent/common.h"
@@ -185,3 +186,79 @@ def test_a_process_without_it_loads_no_library():
         "m.good(jnp.ones(3), by=1.0)\n"
         "assert 'be_runtime.load.guarded' not in sys.modules\n"
     )
+
+
+def test_a_module_that_is_always_checked(planted: CompiledModule):
+    module = be_runtime.load_cpp_inline("planted", PLANTED, debug=True, target_prefix="planted_always")
+    assert module.path == planted.path, "the library is the same"
+    with pytest.raises(FindingError, match=r"planted\.skips does not write all"):
+        module.skips(X)
+    line = here(-1)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="BE801") as caught:
+        jax.jit(lambda x: 2 * module.skips(x))(X)
+    assert here(-1) in str(caught.value)
+    assert line not in str(caught.value)
+    with pytest.raises(FindingError):
+        module.skips.with_options(vmap_method="sequential")(X)
+    planted.skips(X)
+    assert module.good(X, by=1.0).tolist() == X.tolist()
+
+
+def test_some_checks_of_a_module():
+    module = be_runtime.load_cpp_inline("planted", PLANTED, debug="guards", auto_register=False)
+    module.skips(X)
+    with pytest.raises(FindingError):
+        module.behind(X)
+
+
+def test_the_names_of_a_module_that_is_always_checked():
+    be_runtime.load_cpp_inline("planted", PLANTED, debug=True, target_prefix="planted_names")
+    struct = jax.ShapeDtypeStruct(X.shape, X.dtype)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"BE801 planted_names\.behind writes 8 bytes"):
+        call("planted_names.behind", struct, X)
+    assert call("planted_names.good", struct, X, by=np.float32(2)).tolist() == (2 * X).tolist()
+
+
+WHOLE_PROCESS = """
+import sys, warnings
+import jax, jax.numpy as jnp
+import be_runtime
+
+step = jax.jit(lambda x: x + 1)
+module = be_runtime.load_cpp_inline("planted", sys.argv[1])
+x = jnp.arange(6.0)
+seen = []
+for call in (module.behind, jax.jit(module.behind), lambda x: jax.ffi.ffi_call("planted.behind", x)(x)):
+    try:
+        call(x)
+        seen.append("nothing")
+    except Exception as error:
+        seen.append(type(error).__name__)
+be_runtime.debug(False)
+try:
+    print(seen, module.skips(x)[0], jax.jit(module.skips)(x)[0])
+except Exception as error:
+    print(error)
+"""
+
+
+def test_the_whole_process():
+    done = run_python(WHOLE_PROCESS, PLANTED, env=environment(BE_DEBUG="1"))
+    assert done.stdout.split("]")[0] == "['FindingError', 'JaxRuntimeError', 'JaxRuntimeError'"
+    assert done.stdout.endswith("] 1.0 1.0\n")
+
+
+def test_a_wrong_variable_is_an_error():
+    code = "import be_runtime; be_runtime.get_cache_dir()"
+    done = run_python(code, env=environment(BE_DEBUG="guardz"), check=False)
+    assert "ArgumentError: there is no check 'guardz'" in done.stderr
+
+
+def test_three_hundred_targets():
+    entry = "// @BE f{0} arg[n] ret[n]\nvoid f{0}(const BE::Tensor x, BE::Tensor y) {{ *y.data_ptr<float>() = {0}; }}\n"
+    source = '#include "brainevent/common.h"\n' + "".join(entry.format(number) for number in range(300))
+    module = be_runtime.load_cpp_inline("three_hundred", source, optimization_level=0, auto_register=False)
+    with be_runtime.debug(on_finding="collect") as found:
+        for name in module.function_names:
+            module[name](X[:3])
+    assert len({each.kernel for each in found}) == 300

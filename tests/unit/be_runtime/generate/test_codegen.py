@@ -144,6 +144,15 @@ def test_only_cuda_asks_for_a_stream_and_for_failed_launches():
     assert "BE_CHECK_KERNEL_LAUNCH();" in cuda
 
 
+def test_a_checked_unit_asks_for_the_stream_and_for_what_its_kernels_did():
+    bound = [binding(Param(role=Role.RET))]
+    cpp, cuda = (render_unit("", "m", bound, language=language, checked=True) for language in ("cpp", "cuda"))
+    assert cpp == render_unit("", "m", bound, language="cpp")
+    assert '{"m.f", 0, 1, 0, true, nullptr, "none"}' in cuda
+    call = cuda[cuda.index("BE_INTERNAL_FORGET_ACCESS") :]
+    assert call.index("::f(") < call.index("BE_CHECK_KERNEL_LAUNCH") < call.index("BE_INTERNAL_THROW_ACCESS")
+
+
 @settings(deadline=None)
 @given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True), unique=True, min_size=1))
 def test_attributes_are_sorted_as_xla_sorts_them(names: list[str]):

@@ -325,6 +325,6 @@ def test_the_documented_parameters_and_defaults():
     import inspect
 
     parameters = inspect.signature(load_cuda_inline).parameters
-    assert list(parameters) == ["name", "cuda_sources", *SEED_DEFAULTS, "native", "line_info"]
+    assert list(parameters) == ["name", "cuda_sources", *SEED_DEFAULTS, "native", "line_info", "debug"]
     assert {name: row.default for name, row in parameters.items() if name in SEED_DEFAULTS} == SEED_DEFAULTS
     assert [row.kind.name for row in parameters.values()][:4] == ["POSITIONAL_OR_KEYWORD"] * 3 + ["KEYWORD_ONLY"]

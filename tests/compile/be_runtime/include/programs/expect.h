@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "brainevent/detail/element_type_error.h"
+#include "brainevent/detail/access_error.h"
 
 #define EXPECT(...) \
   ((__VA_ARGS__) ? (void)0 : (printf("%s:%d: expected %s\n", __FILE__, __LINE__, #__VA_ARGS__), exit(1)))

@@ -1,0 +1,1 @@
+"""Programs under checks: checked mode and sanitizers, each in a process of its own, and one report of all."""

@@ -1,0 +1,224 @@
+"""A program under all tools, one after the other: its children, and the findings of each."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.checking.checked_script import is_own
+from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Detectors, Invocation, Tool, plan_child
+from be_runtime.checking.device_reports import read_device_report
+from be_runtime.checking.host_reports import read_host_report
+from be_runtime.checking.merged_findings import ToolRun, distinct, with_callers, with_names
+from be_runtime.checks import Finding
+from be_runtime.compile.run.execute import Ended, run_child
+from be_runtime.errors import ArgumentError
+
+_STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
+"""The name of an exception, and XLA's word for the kind of error."""
+
+_ACCESS = re.compile(r": (?P<place>\S+:\d+): (?:at|data_ptr)<")
+_PYTHON_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+_IN_TRACE = re.compile(r"\s+#\d+ 0x[0-9a-f]+ in ")
+_SHOWN_LINES = 30
+"""Lines of a program's output that are repeated where it failed under one tool alone."""
+
+
+class Outcome(NamedTuple):
+    """A checked program.
+
+    Parameters
+    ----------
+    runs : tuple of ToolRun
+    findings : tuple of Finding
+        Everything that was found, in the order of the tools.
+    error : str
+        How the program failed by itself; empty if it did not.
+    """
+
+    runs: tuple[ToolRun, ...]
+    findings: tuple[Finding, ...]
+    error: str
+
+
+def choose_tools(wanted: Sequence[str] | None, found: Detectors, *, has_gpu: bool) -> tuple[Tool, ...]:
+    """Return the tools to run: those that are wanted, or all that can run here.
+
+    Raises
+    ------
+    ArgumentError
+        A tool that is wanted is unknown, or not here.
+    """
+    lacking = _lacking(found, has_gpu=has_gpu)
+    if wanted is None:
+        return tuple(tool for tool in TOOLS if tool not in lacking)
+    for name in wanted:
+        if name not in TOOLS:
+            raise ArgumentError(f"there is no tool {name!r}", hints=(f"the tools are {', '.join(TOOLS)}",))
+        if name in lacking:
+            raise ArgumentError(f"{name} can't run here: {lacking[name]}")
+    return tuple(tool for tool in TOOLS if tool in wanted)
+
+
+def _lacking(found: Detectors, *, has_gpu: bool) -> dict[str, str]:
+    lacking: dict[str, str] = {} if found.preload else {"asan": "the C++ compiler has no libasan.so; install it"}
+    if not has_gpu:
+        lacking |= dict.fromkeys(DEVICE_TOOLS, "there is no GPU")
+    elif not found.compute_sanitizer:
+        lacking |= dict.fromkeys(
+            DEVICE_TOOLS, "there is no compute-sanitizer; `pip install nvidia-cuda-sanitizer-api` installs it"
+        )
+    return lacking
+
+
+def check_program(
+    program: Invocation, tools: Sequence[Tool], found: Detectors, *, timeout_s: float | None, say: Callable[[str], None]
+) -> Outcome:
+    """Run a program under each tool and read what they found.
+
+    Parameters
+    ----------
+    program : Invocation
+    tools : sequence of Tool
+    found : Detectors
+    timeout_s : float, optional
+        Time for each run, after which it is stopped.
+    say : callable
+        Function that tells people which tool begins.
+    """
+    runs: list[ToolRun] = []
+    error, targets, calls = "", dict[str, Sequence[str]](), dict[str, Sequence[str]]()
+    with tempfile.TemporaryDirectory(prefix="be_check.") as folder:
+        for tool in tools:
+            if targets and not targets.get("cpu" if tool == "asan" else "CUDA"):
+                continue  # the program has no kernels that the tool could see
+            say(f"{tool}: {TOOLS[tool]}")
+            child = plan_child(tool, program, found, folder)
+            ended = _run(child, is_first=not runs, timeout_s=timeout_s)
+            record = _read_record(child)
+            targets, calls = targets or record.get("targets", {}), calls or record.get("calls", {})
+            run = _tool_run(child, ended, record, [name for names in targets.values() for name in names])
+            runs.append(run)
+            error = error or ("" if run.findings else _own_error(ended, record, timeout_s))
+    findings = distinct(finding for run in runs for finding in run.findings)
+    return Outcome(tuple(runs), with_callers(findings, calls), error)
+
+
+def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
+    """Run a child; people see the output of the first one, and the end of that of one that fails.
+
+    UndefinedBehaviorSanitizer writes into the output of asan, which is shown later for its sake.
+    """
+    if is_first and child.tool != "asan":
+        sys.stderr.flush()
+        return run_child(child.argv, child.variables, output=sys.stderr, timeout_s=timeout_s)
+    output = Path(f"{child.log}.output")
+    with output.open("w", encoding="utf-8") as file:
+        ended = run_child(child.argv, child.variables, output=file, timeout_s=timeout_s)
+    if is_first or ended.code != 0:
+        lines = [line for line in output.read_text("utf-8", "replace").splitlines() if not _IN_TRACE.match(line)]
+        sys.stderr.write("".join(f"{line}\n" for line in (lines if is_first else lines[-_SHOWN_LINES:])))
+    return ended
+
+
+def _read_record(child: Child) -> dict[str, Any]:
+    """Read what the program's process left; empty if it died."""
+    try:
+        record: dict[str, Any] = json.loads(_text(Path(child.record)) or "{}")
+    except ValueError:
+        return {}
+    return record
+
+
+def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str]) -> ToolRun:
+    reports = list(map(_text, _logs(child)))
+    if child.tool == "guard":
+        found = [Finding(**_tuples(each)) for each in record.get("findings", [])]
+    elif child.tool == "asan":
+        found = [finding for text in reports for finding in read_host_report(text)]
+    else:
+        found = [finding for text in reports for finding in read_device_report(text, child.tool)]
+    if not found and ended.code is not None and ended.code < 0:
+        found = [_death(ended.code, child)]
+    elif not found and child.tool in ("guard", "asan"):
+        found = _refusals(record, child.tool)
+    found = _in_running_call(found, child)
+    outcome = "stopped" if ended.code is None else "ran" if record else "failed"
+    return ToolRun(
+        child.tool, outcome, ended.seconds, with_names(map(_placed, found), names), tuple(record.get("notes", ()))
+    )
+
+
+def _logs(child: Child) -> list[Path]:
+    log = Path(child.log)
+    return sorted(log.parent.glob(f"{log.name}.*" if child.tool == "asan" else f"{log.name}.[0-9]*"))
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields as they were before JSON made lists of tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def _death(code: int, child: Child) -> Finding:
+    """Return the end of a process by a signal as a finding, with the line of the program that Python was at."""
+    frames = _PYTHON_FRAME.findall(_text(Path(f"{child.record}.dump")))
+    return Finding(
+        kind="crash",
+        kernel="",
+        message=f"the process ended by {signal.Signals(-code).name} in native code",
+        caller=next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), ""),
+        tool=child.tool,
+        hints=() if child.tool == "asan" else ("if a C++ kernel did it, `check --tools asan` names its line",),
+    )
+
+
+def _in_running_call(found: Sequence[Finding], child: Child) -> list[Finding]:
+    """Name the kernel that ran when the process died, where a finding does not; see ``native/guard/breadcrumbs.h``."""
+    crumbs = [crumb for crumb in re.split("\0+", _text(Path(f"{child.record}.calls"))) if "\n" in crumb]
+    if not crumbs:
+        return list(found)
+    kernel, caller = crumbs[0].split("\n")[:2]
+    return [
+        each if each.kernel else each._replace(kernel=kernel, caller=caller, message=f"{kernel}: {each.message}")
+        for each in found
+    ]
+
+
+def _text(path: Path) -> str:
+    """Read a file with paths relative to the working folder; empty if it is not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").replace(f"{Path.cwd()}/", "")
+    except OSError:
+        return ""
+
+
+def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
+    """Return the error that ended the program as a finding, if it is one of a kernel: it begins with its name."""
+    names = [name for names in record.get("targets", {}).values() for name in names]
+    message = _STATUS.sub("", record.get("error", ""))
+    kernel = next((name for name in names if message.startswith(f"{name}: ")), "")
+    if not kernel:
+        return []
+    return [Finding("error", kernel, message, caller=record["place"], tool=tool)]
+
+
+def _placed(finding: Finding) -> Finding:
+    """Return a kernel's error with its line, if it is that of an access in a checked build."""
+    access = _ACCESS.search(finding.message) if finding.kind == "error" else None
+    return finding if access is None else finding._replace(kind="bounds", source=access["place"])
+
+
+def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) -> str:
+    """Say how the program failed; empty if it did not."""
+    if ended.code is None:
+        return f"the program was stopped after {timeout_s:g} s; raise --timeout"
+    if ended.code == 0:
+        return ""
+    error = record.get("error", "")
+    return f"the program failed: {error}" if error else f"the program ended with exit code {ended.code}"

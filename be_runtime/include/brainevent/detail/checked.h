@@ -1,0 +1,92 @@
+#pragma once
+
+/// \file
+/// What a checked build does with an access that is not possible: an exception on the host, a record on the device.
+///
+/// Device code goes on with other memory, so that the context lives, and the trampoline throws what was recorded. Each
+/// unit has a record of its own: with `-rdc`, that of device code in another unit is not looked at.
+
+#include "brainevent/detail/access.h"
+
+namespace BE::internal {
+
+#if defined(__CUDACC__)
+static __device__ Access be_access;
+static __device__ int be_access_taken;
+static __device__ __attribute__((aligned(16))) unsigned char be_elsewhere[64];
+#endif
+
+template <int kSize>
+BE_HD void copy_text(char (&to)[kSize], const char* from) noexcept {
+  int length = 0;
+  for (; length < kSize - 1 && from[length] != '\0'; ++length) to[length] = from[length];
+  to[length] = '\0';
+}
+
+/// What is read and written instead of an element, in device code; on the host it was thrown before.
+BE_HD inline const void* elsewhere([[maybe_unused]] const void* data) noexcept {
+#if defined(BE_DEVICE_PASS)
+  return be_elsewhere;
+#else
+  return data;
+#endif
+}
+
+/// The end of a path, where its name is.
+BE_HD inline const char* path_end(const char* path, int room) noexcept {
+  int length = 0;
+  while (path[length] != '\0') ++length;
+  return length < room ? path : path + length - room + 1;
+}
+
+/// Fills a record, of whose place only the caller writes.
+BE_HD inline void fill_access(Access& access, const char* function, const char* file, int line) noexcept {
+  access.line = line;
+  copy_text(access.file, path_end(file, sizeof access.file));
+  copy_text(access.function, function);
+}
+
+/// Reports an access; it returns in device code alone.
+BE_HD inline void report_access(Access access, const char* function, const char* file, int line) {
+#if defined(BE_DEVICE_PASS)
+  if (atomicCAS(&be_access_taken, 0, 1) != 0) return;
+  access.on_device = true;
+  const unsigned places[] = {blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z};
+  for (int i = 0; i < 3; ++i) {
+    access.block[i] = places[i];
+    access.thread[i] = places[i + 3];
+  }
+  fill_access(access, function, file, line);
+  be_access = access;
+#else
+  fill_access(access, function, file, line);
+  be_throw_access(access);
+#endif
+}
+
+}  // namespace BE::internal
+
+/// Stand around an entry point's call in its trampoline. While the stream is recorded nothing can be asked of it.
+#define BE_INTERNAL_FORGET_ACCESS(be_call)                                                            \
+  const auto be_stream = static_cast<cudaStream_t>(be_call.be_stream);                                \
+  cudaStreamCaptureStatus be_recorded = cudaStreamCaptureStatusNone;                                  \
+  int be_taken = 0;                                                                                   \
+  BE_CUDA_CHECK(cudaStreamIsCapturing(be_stream, &be_recorded));                                      \
+  if (be_recorded == cudaStreamCaptureStatusNone)                                                     \
+    BE_CUDA_CHECK(cudaMemcpyToSymbolAsync(::BE::internal::be_access_taken, &be_taken, sizeof be_taken, 0, \
+                                          cudaMemcpyHostToDevice, be_stream));
+
+#define BE_INTERNAL_THROW_ACCESS                                                                      \
+  if (be_recorded == cudaStreamCaptureStatusNone) {                                                   \
+    BE_INTERNAL_CUDA_CHECK("kernel execution", cudaStreamSynchronize(be_stream));                     \
+    BE_CUDA_CHECK(cudaMemcpyFromSymbolAsync(&be_taken, ::BE::internal::be_access_taken, sizeof be_taken, 0, \
+                                            cudaMemcpyDeviceToHost, be_stream));                      \
+    BE_CUDA_CHECK(cudaStreamSynchronize(be_stream));                                                  \
+  }                                                                                                   \
+  if (be_taken != 0) {                                                                                \
+    ::BE::internal::Access be_found;                                                                  \
+    BE_CUDA_CHECK(cudaMemcpyFromSymbolAsync(&be_found, ::BE::internal::be_access, sizeof be_found, 0, \
+                                            cudaMemcpyDeviceToHost, be_stream));                      \
+    BE_CUDA_CHECK(cudaStreamSynchronize(be_stream));                                                  \
+    be_throw_access(be_found);                                                                        \
+  }

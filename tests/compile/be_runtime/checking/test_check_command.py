@@ -1,0 +1,107 @@
+"""``python -m be_runtime check``: exit codes, output, and programs that fail by themselves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.runtime import environment
+
+KERNEL = '''
+import sys
+import jax.numpy as jnp
+import be_runtime
+module = be_runtime.load_cpp_inline("checked", """
+#include "brainevent/common.h"
+// @BE copy arg[n] ret[n] attr.less:int64
+void copy(const BE::Tensor x, BE::Tensor y, int64_t less) {
+  for (int64_t i = 0; i + less < x.numel(); ++i) y.at<float>(i) = x.at<float>(i);
+}""")
+'''
+CALL = "print('gave', module.copy(jnp.arange(4.0), less={less})[0])\n"
+
+
+def run(folder: Path, text: str, *arguments: str, options: tuple[str, ...] = ("--tools", "guard")):
+    (folder / "script.py").write_text(text)
+    argv = [sys.executable, "-m", "be_runtime", "check", *options, "script.py", *arguments]
+    return subprocess.run(argv, cwd=folder, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_a_program_without_faults_exits_with_0_and_keeps_its_output(tmp_path: Path):
+    done = run(tmp_path, KERNEL + CALL.format(less=0))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("nothing found (guard ")
+    assert "gave 0.0" in done.stderr
+
+
+def test_findings_exit_with_1_and_name_kernel_array_and_line(tmp_path: Path):
+    done = run(tmp_path, KERNEL + CALL.format(less=1))
+    assert done.returncode == 1
+    first, second, *_ = done.stdout.splitlines()
+    assert first == "1. checked.copy, called at script.py:11 in <module>"
+    assert second.startswith("   guard: does not write all of result 0 (float32[4]): 1 of 4 elements are never written")
+
+
+def test_json_is_all_of_the_output(tmp_path: Path):
+    done = run(tmp_path, KERNEL + CALL.format(less=1), options=("--json", "--tools", "guard"))
+    answer = json.loads(done.stdout)
+    assert (answer["command"], answer["exit_code"], answer["error"]) == ("check", 1, "")
+    assert [tool["tool"] for tool in answer["tools"]] == ["guard"]
+    assert answer["findings"][0]["caller"] == "script.py:11 in <module>"
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        ("sys.exit(5)", "the program ended with exit code 5"),
+        ("raise ValueError('of its own')", "the program failed: ValueError: of its own"),
+        ("open('absent')", "No such file or directory: 'absent'"),
+    ],
+)
+def test_a_program_that_fails_by_itself_exits_with_2(tmp_path: Path, end: str, error: str):
+    done = run(tmp_path, f"import sys\n{end}\n")
+    assert done.returncode == 2
+    assert error in done.stdout
+    assert "checked_script" not in done.stderr, "frames of ours are not the author's"
+
+
+def test_arguments_are_the_programs(tmp_path: Path):
+    done = run(tmp_path, "import sys\nprint(sys.argv, __name__)\n", "--json", "-x")
+    assert "['script.py', '--json', '-x'] __main__" in done.stderr
+
+
+def test_a_module_is_run_as_python_does(tmp_path: Path):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "__main__.py").write_text("import sys\nprint('module', sys.argv[1:], __package__)\n")
+    argv = [sys.executable, "-m", "be_runtime", "check", "--tools", "guard", "-m", "some", "--flag"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "module ['--flag'] some" in done.stderr
+
+
+def test_a_program_that_takes_too_long_is_stopped(tmp_path: Path):
+    options = ("--tools", "guard", "--timeout", "3")
+    done = run(tmp_path, "import time\ntime.sleep(100)\n", options=options)
+    assert done.returncode == 2
+    assert "the program was stopped after 3 s; raise --timeout" in done.stdout
+
+
+def test_a_crash_has_the_line_that_python_was_at(tmp_path: Path):
+    done = run(tmp_path, "import os\ndef crash():\n    os.abort()\ncrash()\n")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[:2] == [
+        "1. native code, called at script.py:3 in crash",
+        "   guard: the process ended by SIGABRT in native code",
+    ]
+
+
+def test_a_script_that_is_not_there_is_named(tmp_path: Path):
+    argv = [sys.executable, "-m", "be_runtime", "check", str(tmp_path / "absent.py")]
+    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, f"there is no script {tmp_path / 'absent.py'}" in done.stderr) == (2, True)

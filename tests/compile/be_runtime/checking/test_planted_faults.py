@@ -1,0 +1,51 @@
+"""Each planted fault of a C++ kernel is found, with the kernel, the line that calls it and what to look at."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.planted.try_all import PROGRAM, kernels
+from tests.support.runtime import environment
+
+EXPECTED = {
+    "index_outside": ("bounds", "index 0 is 256, and axis 0 has 256 elements"),
+    "input_write": ("inputs", "1 of 256 elements are changed, the first is [2]"),
+    "misaligned": ("misaligned", "'const double', which requires 8 byte alignment"),
+    "never_written": ("unwritten", "85 of 256 elements are never written, the first is [1]"),
+    "not_a_number": ("values", "gives NaN in result 0 (float32[256]): 1 of 256 elements, the first is [0]"),
+    "read_outside": ("heap-buffer-overflow", "read of 4 bytes, 0 bytes behind the end of memory of 1024 bytes"),
+    "stack_overflow": ("stack-overflow", "deep"),
+    "uninitialised_read": ("unwritten", "result 0"),
+    "write_outside": ("heap-buffer-overflow", "write of 4 bytes, 0 bytes behind the end"),
+    "wrong_dtype": ("bounds", "data_ptr<double>() of a float32 tensor"),
+    "wrong_shape": ("guards", "writes 1024 bytes behind result 0"),
+}
+
+
+def check(*arguments: str) -> tuple[int, dict[str, Any]]:
+    argv = [sys.executable, "-m", "be_runtime", "check", "--json", *arguments]
+    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_each_fault_is_expected():
+    assert [kernel.stem for kernel in kernels("cpp")] == sorted(EXPECTED)
+
+
+@pytest.mark.parametrize("kernel", kernels("cpp"), ids=lambda path: path.stem)
+def test_a_planted_fault_is_found(kernel: Path):
+    code, answer = check(str(PROGRAM), str(kernel))
+    kind, words = EXPECTED[kernel.stem]
+    found = [each for each in answer["findings"] if each["kind"] == kind and words in each["message"]]
+    assert code == 1
+    assert found, answer
+    assert found[0]["caller"].endswith("program.py:20 in main")
+    assert {each["kernel"] for each in answer["findings"]} == {f"{kernel.stem}.{kernel.stem}"}
+    if found[0]["tool"] in ("address", "undefined"):
+        assert Path(found[0]["source"].partition(":")[0]).name == kernel.name

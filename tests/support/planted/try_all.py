@@ -1,0 +1,104 @@
+"""Tries each planted fault with each tool: ``cpp|cuda RESULTS [TOOLS]``.
+
+It writes a table as JSON, and the outputs beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+PROGRAM = HERE / "program.py"
+SANITIZERS = ("memcheck", "racecheck", "initcheck")
+HEADS = ("Invalid", "Uninitialized", "Error: Race", "Warning: Race", "Program hit")
+TIMEOUT_S, CHECK_TIMEOUT_S = 60, 110
+ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.03"}
+
+
+def kernels(language: str) -> list[Path]:
+    """The files of a language, each with one fault."""
+    return sorted((HERE / language).glob("*.cc" if language == "cpp" else "*.cu"))
+
+
+def run(argv: list[str], output: Path, timeout_s: float = TIMEOUT_S) -> tuple[int, str]:
+    """Run a program; return its exit code and its output."""
+    try:
+        done = subprocess.run(
+            argv, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        return -9, (error.stdout or b"").decode(errors="replace") + "\ntimed out"
+    text = done.stdout.decode(errors="replace")
+    output.write_text(text)
+    return done.returncode, text
+
+
+def alone(kernel: Path, folder: Path) -> str:
+    """The outcome of the program by itself, in a line."""
+    code, text = run([sys.executable, str(PROGRAM), str(kernel)], folder / f"{kernel.stem}.alone.txt")
+    if code < 0:
+        return f"killed by signal {-code}"
+    errors = [line for line in text.splitlines() if "Error: " in line and not line.startswith(" ")]
+    return errors[-1][:300] if code != 0 and errors else "silent" if code == 0 else f"exit code {code}"
+
+
+def bare(kernel: Path, folder: Path, tool: str) -> str:
+    """The outcome under compute-sanitizer by itself, with JAX's pool on."""
+    argv = ["compute-sanitizer", "--tool", tool, sys.executable, str(PROGRAM), str(kernel)]
+    _code, text = run(argv, folder / f"{kernel.stem}.{tool}.txt")
+    said = [line.removeprefix("=========").strip() for line in text.splitlines() if line.startswith("=========")]
+    heads = [line for line in said if line.startswith(HEADS)]
+    places = [line for line in said if line.startswith("at ") or " access at " in line]
+    return "; ".join([*dict.fromkeys(heads[:1]), *places[:1]]) or "nothing"
+
+
+def ours(kernel: Path, folder: Path, tools: str) -> dict[str, Any]:
+    """The outcome of ``be_runtime check``."""
+    began = time.monotonic()
+    chosen = ["--tools", tools] if tools else []
+    check = [sys.executable, "-m", "be_runtime", "check", "--json", *chosen, "--timeout", str(CHECK_TIMEOUT_S // 4)]
+    code, text = run([*check, str(PROGRAM), str(kernel)], folder / f"{kernel.stem}.check.txt", CHECK_TIMEOUT_S)
+    answer = json.loads(text[text.index('{\n  "schema"') : text.rindex("}") + 1]) if '{\n  "schema"' in text else {}
+    kept = ("kind", "kernel", "message", "array", "source", "caller", "tool", "certain")
+    findings = [{name: each[name] for name in kept} for each in answer.get("findings", [])]
+    tried = answer.get("tools", [])
+    return {"exit": code, "seconds": round(time.monotonic() - began, 1), "findings": findings, "tools": tried}
+
+
+def main(language: str, results: Path, tools: str) -> None:
+    """Try all, and write the table."""
+    folder = results.parent / f"planted-{language}"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = kernels(language)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        first = dict(zip(files, pool.map(lambda kernel: alone(kernel, folder), files), strict=True))
+        checks = {kernel: pool.submit(ours, kernel, folder, tools) for kernel in files}
+        under = {
+            (kernel, tool): pool.submit(bare, kernel, folder, tool)
+            for tool in (SANITIZERS if language == "cuda" else ())
+            for kernel in files
+        }
+        table: dict[str, Any] = {
+            kernel.stem: {
+                "expected": kernel.read_text().splitlines()[0].removeprefix("// found as: "),
+                "alone": first[kernel],
+                **{tool: future.result() for (its, tool), future in under.items() if its == kernel},
+                "check": checks[kernel].result(),
+            }
+            for kernel in files
+        }
+    results.write_text(json.dumps(table, indent=1) + "\n")
+    missed = [name for name, row in table.items() if not row["check"]["findings"]]
+    sys.stdout.write(f"{language}: found {len(table) - len(missed)} of {len(table)} {missed}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "")

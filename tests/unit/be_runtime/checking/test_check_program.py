@@ -1,0 +1,43 @@
+"""The choice of tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from be_runtime.checking.check_program import choose_tools
+from be_runtime.checking.children import TOOLS, Detectors
+from be_runtime.errors import ArgumentError
+
+ALL = Detectors("python3", ("libasan.so", "libstdc++.so.6"), "compute-sanitizer")
+
+
+@pytest.mark.parametrize(
+    ("found", "has_gpu", "tools"),
+    [
+        (ALL, True, tuple(TOOLS)),
+        (ALL, False, ("guard", "asan")),
+        (ALL._replace(compute_sanitizer=""), True, ("guard", "asan")),
+        (ALL._replace(preload=()), False, ("guard",)),
+    ],
+)
+def test_every_tool_that_is_here_runs(found: Detectors, has_gpu: bool, tools: tuple[str, ...]):
+    assert choose_tools(None, found, has_gpu=has_gpu) == tools
+
+
+def test_tools_run_in_one_order():
+    assert choose_tools(["memcheck", "guard"], ALL, has_gpu=True) == ("guard", "memcheck")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "has_gpu", "message"),
+    [
+        ("valgrind", ALL, True, "there is no tool 'valgrind'"),
+        ("memcheck", ALL, False, "memcheck can't run here: there is no GPU"),
+        ("racecheck", ALL._replace(compute_sanitizer=""), True, "pip install nvidia-cuda-sanitizer-api"),
+        ("asan", ALL._replace(preload=()), True, "libasan"),
+    ],
+)
+def test_a_tool_that_is_wanted_and_not_here_is_refused(wanted: str, found: Detectors, has_gpu: bool, message: str):
+    with pytest.raises(ArgumentError) as raised:
+        choose_tools([wanted], found, has_gpu=has_gpu)
+    assert message in str(raised.value)

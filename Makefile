@@ -52,13 +52,15 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-range test-faults forks lint format brainevent bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-range test-faults test-jupyterlab forks lint format brainevent bench bench-peers dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
 	@echo "make test-fast   the same without the packaging tier"
 	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
 	@echo "make test-faults edits, kills, flipped bits, crowds and damaged inputs: some minutes; FULL=1: hours"
+	@echo "make test-jupyterlab"
+	@echo "                 cells of kernels in JupyterLab, in a headless Chromium; makes docs/pictures/jupyterlab.png anew"
 	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff format and fix"
@@ -126,6 +128,13 @@ test-range:
 test-faults: $(READY)
 	@BE_FAULTS=$(if $(FULL),full,minutes) $(RUN) -m pytest -n $(WORKERS) --dist loadgroup -m faults $(PYTEST_ARGS)
 
+# JupyterLab and Selenium are in an environment of their own; chromium and chromedriver (Debian: chromium-driver) on PATH.
+test-jupyterlab:
+	@$(find_python); "$$found" -m venv --clear .jupyterlab
+	@.jupyterlab/bin/python -m pip install -qq --disable-pip-version-check --editable '.[test]' 'jupyterlab>=4.2' 'selenium>=4.20'
+	@BE_PICTURE=docs/pictures/jupyterlab.png .jupyterlab/bin/python -m pytest -rs $(PYTEST_ARGS) \
+	  tests/compile/be_runtime/notebook/test_jupyterlab.py
+
 forks: $(READY)
 	@$(RUN) -W ignore::DeprecationWarning -m tests.support.forking 200
 
@@ -163,5 +172,5 @@ release-check: test
 	@$(RUN) -m release check --tag "$$RELEASE_TAG"
 
 clean:
-	rm -rf $(VENV) $(RANGE) .bench-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(RANGE) .bench-peers .jupyterlab build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

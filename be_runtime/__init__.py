@@ -159,10 +159,12 @@ _LATER = {
     "jaxinfo_to_warpinfo": "kernels.warp_kernels",
     "jaxtype_to_warptype": "kernels.warp_kernels",
     "load_exported": "ship.programs.loaded",
+    "load_ipython_extension": "notebook.magics",
     "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
     "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",
     "package_kernels": "ship.package",
+    "unload_ipython_extension": "notebook.magics",
     "warp_kernel": "kernels.warp_kernels",
 }
 """Names that are imported on their first use, and their modules."""

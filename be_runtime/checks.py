@@ -6,6 +6,7 @@ Pure, but for the variables that say which checks are on.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol, overload
@@ -31,6 +32,8 @@ ATTRIBUTE = "be_check"
 
 _QUIET = 1 << 16
 """The bit that keeps a finding from being an error of the call."""
+
+_ACCESS = re.compile(r": (?P<place>\S+:\d+): (?:at|data_ptr)<")
 
 
 class Checks(NamedTuple):
@@ -148,6 +151,18 @@ class Finding(NamedTuple):
         return "\n  ".join((self.message, *filter(None, places)))
 
 
+def with_source(finding: Finding) -> Finding:
+    """Return the error of a kernel with the kernel's line, if it is that of an access through a tensor.
+
+    Examples
+    --------
+    >>> with_source(Finding("error", "k.f", "k.f: result 0: k.cc:6: at<float>(): index 0 is 4")).source
+    'k.cc:6'
+    """
+    access = _ACCESS.search(finding.message) if finding.kind in ("bounds", "error") else None
+    return finding if access is None else finding._replace(kind="bounds", source=access["place"])
+
+
 class Findings(Sequence[Finding]):
     """Findings of a checked mode, in the order in which they were made.
 
@@ -178,6 +193,11 @@ class Findings(Sequence[Finding]):
         """Notes on calls that were not checked, and on results that differ from run to run."""
         self._fetch()
         return tuple(self._notes)
+
+    @property
+    def has_any(self) -> bool:
+        """True if there is anything to report."""
+        return bool(len(self) or self.notes)
 
     def __len__(self) -> int:
         self._fetch()

@@ -78,12 +78,13 @@ def bind_call(
     hidden = (None,) * resolved.scratch
     given = (*attributes, *resolved.attributes)
     if (mode := checks.active()) is not None:
-        targets = mode.guard(targets)
+        guarded = mode.guard(targets)
         once = has_state or options.effect != "none"
         caller = jax_call.caller()
         mode.note_call(label, caller)
         text = checks.call_text(label, caller, mode.checks, once=once, hidden=resolved.scratch)
-        given = (*given, (checks.ATTRIBUTE, text))
+        given = given if guarded == targets else (*given, (checks.ATTRIBUTE, text))
+        targets = guarded
     results = jax_call.bind(
         resolved.operands,
         label=label,

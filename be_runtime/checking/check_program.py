@@ -16,14 +16,13 @@ from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Detectors, 
 from be_runtime.checking.device_reports import read_device_report
 from be_runtime.checking.host_reports import read_host_report
 from be_runtime.checking.merged_findings import ToolRun, distinct, with_callers, with_names
-from be_runtime.checks import Finding
+from be_runtime.checks import Finding, with_source
 from be_runtime.compile.run.execute import Ended, run_child
 from be_runtime.errors import ArgumentError
 
 _STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
 """The name of an exception, and XLA's word for the kind of error."""
 
-_ACCESS = re.compile(r": (?P<place>\S+:\d+): (?:at|data_ptr)<")
 _PYTHON_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _IN_TRACE = re.compile(r"\s+#\d+ 0x[0-9a-f]+ in ")
 _SHOWN_LINES = 30
@@ -103,11 +102,13 @@ def check_program(
             ended = _run(child, is_first=not runs, timeout_s=timeout_s)
             record = _read_record(child)
             targets, calls = targets or record.get("targets", {}), calls or record.get("calls", {})
-            run = _tool_run(child, ended, record, [name for names in targets.values() for name in names])
+            names = [name for names in targets.values() for name in names]
+            run = _tool_run(child, ended, record, names, is_first=not runs)
             runs.append(run)
             error = error or ("" if run.findings else _own_error(ended, record, timeout_s))
     findings = distinct(finding for run in runs for finding in run.findings)
-    return Outcome(tuple(runs), with_callers(findings, calls), error)
+    # An error after a fault mostly follows from it.
+    return Outcome(tuple(runs), with_callers(findings, calls), "" if findings else error)
 
 
 def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:
@@ -136,7 +137,8 @@ def _read_record(child: Child) -> dict[str, Any]:
     return record
 
 
-def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str]) -> ToolRun:
+def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str], *, is_first: bool) -> ToolRun:
+    """Read what a tool found; an error that a kernel returns is the same under each."""
     reports = list(map(_text, _logs(child)))
     if child.tool == "guard":
         found = [Finding(**_tuples(each)) for each in record.get("findings", [])]
@@ -146,12 +148,12 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
         found = [finding for text in reports for finding in read_device_report(text, child.tool)]
     if not found and ended.code is not None and ended.code < 0:
         found = [_death(ended.code, child)]
-    elif not found and child.tool in ("guard", "asan"):
+    elif is_first and not found:
         found = _refusals(record, child.tool)
     found = _in_running_call(found, child)
     outcome = "stopped" if ended.code is None else "ran" if record else "failed"
     return ToolRun(
-        child.tool, outcome, ended.seconds, with_names(map(_placed, found), names), tuple(record.get("notes", ()))
+        child.tool, outcome, ended.seconds, with_names(map(with_source, found), names), tuple(record.get("notes", ()))
     )
 
 
@@ -206,12 +208,6 @@ def _refusals(record: dict[str, Any], tool: str) -> list[Finding]:
     if not kernel:
         return []
     return [Finding("error", kernel, message, caller=record["place"], tool=tool)]
-
-
-def _placed(finding: Finding) -> Finding:
-    """Return a kernel's error with its line, if it is that of an access in a checked build."""
-    access = _ACCESS.search(finding.message) if finding.kind == "error" else None
-    return finding if access is None else finding._replace(kind="bounds", source=access["place"])
 
 
 def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) -> str:

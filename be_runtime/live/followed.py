@@ -81,7 +81,7 @@ class FollowedModule:
         self._is_folder = reread is dir_again
         self.is_made = False
         self._stamps: dict[str, Stamp] = dict.fromkeys(self._own_paths(request))
-        self.module = self._remake(self._now())
+        self.module, self._stamps = self._remake(self._now())
         self.is_made = True
 
     @property
@@ -114,20 +114,22 @@ class FollowedModule:
     def _try(self) -> None:
         seen = self._settled()
         try:
-            made = self._remake(seen)
+            made, stamps = self._remake(seen)
         except (BeRuntimeError, ToolchainError) as error:
             output = error.output if isinstance(error, BuildError) else ""
             folders = [os.path.dirname(path) for path in self._own_paths(self._request)]  # noqa: PTH120 - as stamp_of
             also = {path: self._stamp(path) for path in (*folders, *named_files(output)) if path not in seen}
-            self._stamps, self._problem = {**seen, **also}, error
+            self._problem = error
             self._maker.failed(self._request.name, error)
+            self._stamps = {**seen, **also}
         else:
-            self._problem = None
             if made.content_hash != self.module.content_hash:
                 self.module = made
+            self._problem = None
+            self._stamps = stamps  # last: another thread that finds nothing changed takes the module
 
-    def _remake(self, seen: dict[str, Stamp]) -> CompiledModule:
-        """Make the module of the files, which were like this before they are read."""
+    def _remake(self, seen: dict[str, Stamp]) -> tuple[CompiledModule, dict[str, Stamp]]:
+        """Make the module of the files, which were like this before they are read; with the stamps that it is for."""
         began_ns = time.time_ns()
         request = self._request._replace(units=self._reread(self._request))
         made = self._maker.make(request, self._options, self)
@@ -135,8 +137,7 @@ class FollowedModule:
         stamps = {path: seen.get(path) for path in self._own_paths(request)}
         for path in made.files:
             stamps[path] = seen[path] if path in seen else self._stamp_before(path, began_ns - int(_QUIET_S * 1e9))
-        self._stamps = stamps
-        return made.module
+        return made.module, stamps
 
     def _stamp_before(self, path: str, time_ns: int) -> Stamp:
         """Return the stamp of a file; None if it may have changed since, so that it counts as changed."""

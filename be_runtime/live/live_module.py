@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from be_runtime.call.call_options import Options
 from be_runtime.call.compiled_function import Program
@@ -13,6 +13,9 @@ from be_runtime.call.function import KernelFunction, kernel_rule
 from be_runtime.call.resolve import CallSignature
 from be_runtime.live.followed import FollowedModule
 from be_runtime.load.module import CompiledModule
+
+if TYPE_CHECKING:
+    from be_runtime.reports.module_report import ModuleReport
 
 
 class LiveModule(CompiledModule):
@@ -40,6 +43,10 @@ class LiveModule(CompiledModule):
     def function_names(self) -> list[str]:
         """The names of the module's functions, in the order of the source."""
         return self.current().function_names
+
+    def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
+        """Describe what the compiler made of the module as it is now, see `LoadedModule.report`."""
+        return self.current().report(block_sizes=block_sizes)
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function, which follows the files too.
@@ -114,7 +121,7 @@ class LiveFunction(KernelFunction[..., Any]):
             own = signature, targets, self.module.__getitem__, self._chosen, self._rules
             super().__init__(*own)
             self.__dict__.pop("__signature__", None)
-            self._made = version, KernelFunction(*own).checked_by(version.mode)
+            self._made = version, KernelFunction(*own).checked_by(version.mode).checked_by(version.mode)
         return self._made[1]
 
     def _renewed(self, version: CompiledModule, signature: CallSignature, rule: Rule) -> Rule:

@@ -5,6 +5,7 @@ The handlers are slots of ``native/guard.cc``.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -20,6 +21,7 @@ from be_runtime import checks
 from be_runtime.call.compiled_function import check_calls
 from be_runtime.checks import Checks, Finding, Findings
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
+from be_runtime.load.find_or_build import say
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
 from be_runtime.load.registry import Registry, Target, addresses
@@ -117,9 +119,17 @@ class Guards:
         if chosen is None:
             for each in reversed(self._everywhere):
                 each.end()
+        elif not self._everywhere:
+            atexit.register(self._say_all)
         made = Debugging(self, None if chosen is None else Guard(chosen, self))
         self.spread([*self._everywhere, made])
         return made
+
+    def _say_all(self) -> None:
+        """Write what is found in the process to standard error when it ends."""
+        for each in self._everywhere:
+            if each.mode is not None and each.mode.checks.on_finding != "collect" and each.findings.has_any:
+                say(f"checked mode, in this process:\n{each.findings.report()}")
 
     def spread(self, everywhere: Sequence[Debugging]) -> None:
         """Let the last of some modes be that of the process."""
@@ -184,7 +194,7 @@ def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
             notes.append(fields["message"])
         else:
             fields["index"], fields["hints"] = tuple(fields["index"]), tuple(fields["hints"])
-            found.append(Finding(**fields))
+            found.append(checks.with_source(Finding(**fields)))
     return found, notes
 
 
@@ -203,8 +213,9 @@ class Guard(NamedTuple):
     guards: Guards
 
     def guard(self, targets: Targets) -> Targets:
-        """Return the targets that check each call."""
-        return tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+        """Return the targets that check each call; those given if one of them can't be checked."""
+        made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
+        return targets if set(made) & set(targets) else made
 
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""

@@ -93,9 +93,10 @@ class Process:
 
     def debug(self, chosen: Checks | None) -> Debugging:
         """Check all calls from now on, see `be_runtime.debug`; None ends that."""
-        return self._guards().start(chosen)
+        return self.guards().start(chosen)
 
-    def _guards(self) -> Guards:
+    def guards(self) -> Guards:
+        """Return the checked targets of the process, made on first use."""
         from be_runtime.load.guarded import Guards
 
         return self.only(Guards, lambda: Guards(self.session, self.registry))
@@ -136,12 +137,12 @@ class Process:
         settings = self.settings()
         request = for_sanitizers(request, settings.sanitize)
         if options.debug is not None:
-            options = options._replace(mode=self._guards().always(options.debug))
+            options = options._replace(mode=self.guards().always(options.debug))
+        if self.follow is not None and reread is not None and settings.jit != "never":
+            return self.follow(request, options, reread)
         is_asked = options.force_rebuild or options.build_directory is not None
         folder = None if is_asked or settings.jit == "always" else settings.prebuilt_dir
         if folder is None:
-            if self.follow is not None and reread is not None:
-                return self.follow(request, options, reread)
             return pipeline.load(request, options, self.session(options.build_directory))
         wanted = self._wanted(request, settings)
         found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)

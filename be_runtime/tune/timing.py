@@ -14,7 +14,7 @@ from be_runtime.kernels.operation.benchmark import Runner, sample_runners
 _SAMPLE_S = 2e-3
 """The time of a sample."""
 
-_MOST_CALLS = 1000
+_FEWEST_CALLS, _FEW_CALLS, _MOST_CALLS = 4, 10, 1000
 _WARMUP = 2
 _BETTER = 0.98
 """A later configuration is chosen if it takes at most this part of the time of an earlier one: choices are stable."""
@@ -52,7 +52,7 @@ def time_variants(warm: Mapping[int, Runner], cold: Mapping[int, Runner], flush:
 
 def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[float, ...]]:
     """Return samples of the seconds of one call of each, in turns, so that a change of the clock meets all alike."""
-    calls = {key: max(1, min(_MOST_CALLS, int(_SAMPLE_S / max(_estimate(run), 1e-9)))) for key, run in runners.items()}
+    calls = {key: _calls(run) for key, run in runners.items()}
     samples = sample_runners({key: _times(run, calls[key]) for key, run in runners.items()}, _WARMUP, runs, 1)
     return {key: tuple(seconds / calls[key] for seconds in found) for key, found in samples.items()}
 
@@ -61,14 +61,13 @@ def _times(run: Runner, calls: int) -> Runner:
     return lambda count: run(count * calls)
 
 
-def _estimate(run: Runner) -> float:
-    """Return the seconds of one call, without those of the program around it."""
+def _calls(run: Runner) -> int:
+    """Return the number of calls of a sample, from the time of a few, which is too long rather than too short."""
     run(1)
     start = time.perf_counter()
-    run(1)
-    middle = time.perf_counter()
-    run(11)
-    return (time.perf_counter() - middle - (middle - start)) / 10
+    run(_FEW_CALLS)
+    seconds = (time.perf_counter() - start) / _FEW_CALLS
+    return max(_FEWEST_CALLS, min(_MOST_CALLS, int(_SAMPLE_S / seconds)))
 
 
 def choose(samples: Mapping[int, Sequence[float]]) -> int:

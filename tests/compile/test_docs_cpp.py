@@ -18,10 +18,12 @@ PAGES = (
     "docs/calling.md",
     "docs/cluster.md",
     "docs/cpp-api.md",
+    "docs/debugging.md",
     "docs/errors.md",
     "docs/exported-programs.md",
     "docs/from-brainevent.md",
     "docs/profiling.md",
+    "docs/live-editing.md",
     "docs/reliability.md",
     "docs/settings.md",
     "docs/transforms.md",
@@ -30,6 +32,7 @@ PAGES = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:kernels can't be used as it is saved")  # docs/live-editing.md
 @pytest.mark.usefixtures("tmp_cache")
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from be_runtime.errors import error_codes
 from be_runtime.settings import render_settings_docs
 from be_toolchain.settings.table import render_search_docs
+from tests.support.planted.table import FAULTS, RESULTS, render_table
+from tests.support.planted.try_all import kernels
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -32,3 +35,12 @@ def test_the_page_of_errors_lists_every_code():
     page = (DOCS / "errors.md").read_text()
     rows = [f"| `{row.code}` | `{row.type.__name__}` | {row.summary} |" for row in error_codes()]
     assert not [row for row in rows if row not in page]
+
+
+def test_the_page_of_debugging_has_every_planted_fault_as_it_was_measured():
+    results = json.loads(RESULTS.read_text())
+    assert render_table(results) in (DOCS / "debugging.md").read_text()
+    assert {*FAULTS} == {kernel.stem for language in ("cpp", "cuda") for kernel in kernels(language)}
+    for language, rows in results.items():
+        assert [*rows] == [kernel.stem for kernel in kernels(language)]
+        assert [name for name, row in rows.items() if not row["check"]["findings"]] == []

@@ -47,7 +47,7 @@ class CheckedCall {
   XLA_FFI_Error* run(Handler* inner) {
     bool is_empty = true;
     for (const Array& array : arrays_) is_empty &= !array.is_result || array.elements == 0;
-    if (is_empty || (check_.bits & (kNeedCopies | kFault)) == 0) return inner(own_.get());
+    if (is_empty || (check_.bits & (kNeedCopies | kFault | kBounds)) == 0) return inner(own_.get());
     if (!memory_->wait()) return fail_lost("an operation before the call of " + check_.label + " failed on the GPU: ");
     if ((check_.bits & kNeedCopies) == 0) return run_alone(inner);
     if (!make_blocks()) {
@@ -311,6 +311,13 @@ class CheckedCall {
     if (!memory_->wait()) {
       be_xla::drop_error(frame_, error);
       return fail_lost(said + "; the GPU says ");
+    }
+    // An access that a checked build refuses is a finding, any other error the kernel's own.
+    const bool is_access = said.find(": at<") != std::string::npos || said.find(": data_ptr<") != std::string::npos;
+    if (is_access && check_.has(kBounds)) {
+      be_xla::drop_error(frame_, error);
+      report_.add_failure("bounds", said, {});
+      return report_.close(frame_, true);
     }
     report_.add_failure("error", said, {});
     report_.close(frame_);

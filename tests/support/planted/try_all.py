@@ -95,7 +95,7 @@ def main(language: str, results: Path, tools: str) -> None:
             }
             for kernel in files
         }
-    results.write_text(json.dumps(table, indent=1) + "\n")
+    results.write_text(json.dumps({language: table}, indent=1).replace(f"{ROOT}/", "") + "\n")
     missed = [name for name, row in table.items() if not row["check"]["findings"]]
     sys.stdout.write(f"{language}: found {len(table) - len(missed)} of {len(table)} {missed}\n")
 

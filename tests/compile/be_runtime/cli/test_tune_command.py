@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 def make_scale(sleep_us):
     return load_cpp_file(HERE / "k.cc", name=f"scale_{sleep_us}", extra_cflags=[f"-DSLEEP_US={sleep_us}"]).scale
 
-scale = autotune(make_scale, {"sleep_us": [3000, 50]}, lambda: [jnp.ones(64)], package=__name__, runs=8)
+scale = autotune(make_scale, {"sleep_us": [3000, 50]}, lambda: [jnp.ones(64)], package=__name__, runs=12)
 """
 SOURCE = r"""
 #include "brainevent/common.h"

@@ -356,3 +356,40 @@ def test_a_forked_child_follows_too(tmp_path: Path):
     path.write_text(scaling(f=2))
     done = run_python(FORKING, str(path), scaling(f=41))
     assert done.stdout.split() == ["41"], done.stderr
+
+
+def test_a_prebuilt_folder_is_not_looked_at_unless_nothing_may_be_compiled(
+    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch, slowly: None
+):
+    path = tmp_path / "live_prebuilt.cc"
+    path.write_text(scaling(f=2))
+    be_runtime.load_cpp_file(path)
+    be_runtime.export_prebuilt(tmp_path / "prebuilt")
+    monkeypatch.setenv("BE_PREBUILT_DIR", str(tmp_path / "prebuilt"))
+    module = be_runtime.load_cpp_file(path)
+    path.write_text(scaling(f=3))
+    assert module.f(X).tolist() == [0, 3, 6]
+    path.write_text(scaling(f=2))
+    monkeypatch.setenv("BE_JIT", "never")
+    fixed = be_runtime.load_cpp_file(path, target_prefix="live_prebuilt_2")
+    path.write_text(scaling(f=3))
+    assert fixed.f(X).tolist() == [0, 2, 4]
+
+
+def test_checked_mode_checks_the_new_code(tmp_path: Path, slowly: None):
+    path = tmp_path / "live_checked.cc"
+    path.write_text(scaling(f=2))
+    module = be_runtime.load_cpp_file(path)
+    with be_runtime.debug():
+        assert module.f(X).tolist() == [0, 2, 4]
+    path.write_text(scaling(f=2).replace("i < x.numel()", "i <= x.numel()"))
+    with be_runtime.debug(), pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
+        module.f(X)
+    module = be_runtime.load_cpp_file(path, target_prefix="live_checked_2", debug=True)
+    with pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
+        module.f(X)
+    path.write_text(scaling(f=4))
+    assert module.f(X).tolist() == [0, 4, 8]
+    path.write_text(scaling(f=5).replace("i < x.numel()", "i <= x.numel()"))
+    with pytest.raises(be_runtime.FindingError, match=r"live_checked\.f"):
+        module.f(X)

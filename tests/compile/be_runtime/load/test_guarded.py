@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -233,7 +234,7 @@ for call in (module.behind, jax.jit(module.behind), lambda x: jax.ffi.ffi_call("
         call(x)
         seen.append("nothing")
     except Exception as error:
-        seen.append(type(error).__name__)
+        seen.append("XLA" if isinstance(error, jax.errors.JaxRuntimeError) else type(error).__name__)
 be_runtime.debug(False)
 try:
     print(seen, module.skips(x)[0], jax.jit(module.skips)(x)[0])
@@ -244,8 +245,38 @@ except Exception as error:
 
 def test_the_whole_process():
     done = run_python(WHOLE_PROCESS, PLANTED, env=environment(BE_DEBUG="1"))
-    assert done.stdout.split("]")[0] == "['FindingError', 'JaxRuntimeError', 'JaxRuntimeError'"
+    assert done.stdout.split("]")[0] == "['FindingError', 'XLA', 'XLA'"
     assert done.stdout.endswith("] 1.0 1.0\n")
+
+
+def test_a_process_ends_with_a_report_of_all_that_was_found():
+    code = (
+        "import sys, jax, jax.numpy as jnp, be_runtime\n"
+        "module = be_runtime.load_cpp_inline('planted', sys.argv[1])\n"
+        "step = jax.jit(module.skips.with_options(has_side_effect=True))\n"
+        "jax.block_until_ready(step(jnp.arange(6.0)))"
+    )
+    done = run_python(code, PLANTED, env=environment(BE_DEBUG="1"))
+    assert "planted.skips may not write all of result 0" in done.stderr
+    assert "called at <string>:4 in <module>" in done.stderr
+
+
+def test_what_is_running_is_written_for_tools_around_the_process(tmp_path: Path):
+    code = (
+        "import pathlib, sys, jax.numpy as jnp, be_runtime\n"
+        "be_runtime.debug().leave_breadcrumbs(pathlib.Path(sys.argv[2]))\n"
+        "module = be_runtime.load_cpp_inline('dies', sys.argv[1])\n"
+        "module.dies(jnp.arange(6.0))"
+    )
+    source = """
+#include "brainevent/common.h"
+#include <stdlib.h>
+// @BE dies arg[n] ret[n]
+void dies(const BE::Tensor x, BE::Tensor y) { abort(); }
+"""
+    done = run_python(code, source, str(tmp_path / "crumbs"), check=False)
+    assert done.returncode < 0
+    assert (tmp_path / "crumbs").read_bytes().startswith(b"dies.dies\n<string>:4 in <module>\0")
 
 
 def test_a_wrong_variable_is_an_error():

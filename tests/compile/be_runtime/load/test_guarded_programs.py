@@ -205,6 +205,7 @@ def test_threads_have_modes_of_their_own(kernels: CompiledModule):
 
 
 def test_a_checked_program_is_not_exported(kernels: CompiledModule):
+    pytest.importorskip("flatbuffers")  # jax.export needs it
     with be_runtime.debug(), pytest.raises(be_runtime.BeRuntimeError, match=r"be\.checked\."):
         be_runtime.export(jax.jit(kernels.square), X)
 

@@ -39,7 +39,7 @@ def op(sleep_us, by=1):
     flags = [f"-DSLEEP_US={{sleep_us}}", f"-DBY={{by}}", f'-DLOG="{{LOG}}"']
     return be_runtime.load_cpp_inline(f"shift_{{sleep_us}}_{{by}}", SOURCE, extra_cflags=flags).shift
 x = jnp.arange(float(sys.argv[2]))
-tuned = be_runtime.autotune(op, {{"sleep_us": [3000, 100]}}, [x], runs=8)
+tuned = be_runtime.autotune(op, {{"sleep_us": [3000, 100]}}, [x], runs=12)
 y = jax.jit(tuned)(x)
 print(json.dumps([len(tuned.results), tuned.config(x), y.tolist()[:2]]))
 '''
@@ -56,7 +56,7 @@ RUN = uuid4().hex[:8]
 
 
 def tune(configs: Any, name: str, *args: Any, **options: Any) -> be_runtime.Tuned:
-    return be_runtime.autotune(op, configs, args or (X,), name=f"{name}_{RUN}", runs=8, **options)
+    return be_runtime.autotune(op, configs, args or (X,), name=f"{name}_{RUN}", runs=12, **options)
 
 
 def test_the_fastest_of_the_right_ones_is_chosen():
@@ -113,7 +113,7 @@ def test_several_sets_of_arrays_have_a_choice_each_and_are_made_only_if_needed()
         return [[jnp.ones(4)], [jnp.ones(64)]]
 
     configs = [{"sleep_us": 50}, {"sleep_us": 1}]
-    tuned = be_runtime.autotune(op, configs, arrays, name=f"several_{RUN}", runs=8)
+    tuned = be_runtime.autotune(op, configs, arrays, name=f"several_{RUN}", runs=12)
     assert [each.bucket for each in tuned.results] == ["float32[4]", "float32[64]"]
     assert asked == [1]
 
@@ -141,7 +141,7 @@ def test_another_source_or_other_configurations_are_tuned_anew():
 
     configs = [{"sleep_us": 2000}, {"sleep_us": 1}]
     assert len(tune(configs, "by_source").results) == 1
-    assert len(be_runtime.autotune(other, configs, [X], name=f"by_source_{RUN}", runs=8).results) == 1
+    assert len(be_runtime.autotune(other, configs, [X], name=f"by_source_{RUN}", runs=12).results) == 1
     assert len(tune([*configs, {"sleep_us": 2}], "by_source").results) == 1
     assert len(tune(configs, "by_source").results) == 0
 

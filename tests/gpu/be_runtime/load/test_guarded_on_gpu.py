@@ -59,6 +59,7 @@ void too_many_threads(const T x, T y, int64_t stream) {
 """
 
 X = jnp.arange(1.0, 7.0)
+pytestmark = pytest.mark.filterwarnings("ignore::be_runtime.StreamWarning")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Notebooks: cells of C++ and CUDA, and errors as a notebook shows them."""

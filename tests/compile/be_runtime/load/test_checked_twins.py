@@ -1,0 +1,75 @@
+"""In checked mode a module's calls go to a second library, which checks accesses through tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import be_runtime
+from tests.support.runtime import libraries, run_python
+
+SOURCE = """
+#include "brainevent/common.h"
+// @BE shifted arg[n] ret[n] attr.by:int64
+void shifted(const BE::Tensor x, BE::Tensor y, int64_t by) {
+  for (int64_t i = 0; i < x.numel(); ++i) y.at<float>(i) = i + by < x.numel() || BE_LAST ? x.at<float>(i + by) : 0;
+}
+"""
+X = jnp.arange(4.0)
+MESSAGE = "twin.shifted: argument 0: twin:5: at<float>(): index 0 is 4, and axis 0 has 4 elements"
+
+
+@pytest.fixture
+def load(tmp_path: Any) -> Callable[..., Any]:
+    def loaded(**options: Any) -> Any:
+        flags = options.pop("flags", ["-DBE_LAST=1"])
+        return be_runtime.load_cpp_inline(
+            "twin", SOURCE, extra_cflags=flags, build_directory=tmp_path, auto_register=False, **options
+        )
+
+    return loaded
+
+
+def test_the_second_library_is_built_when_a_call_needs_it(load: Callable[..., Any], tmp_path: Any):
+    module = load()
+    module.shifted(X, by=1)
+    with be_runtime.debug("guards"):
+        assert module.shifted(X, by=0).tolist() == X.tolist()
+    assert len(libraries(tmp_path)) == 1
+    with be_runtime.debug("bounds"):
+        assert module.shifted(X, by=0).tolist() == X.tolist()
+    assert len(libraries(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_an_index_outside_is_an_error_of_the_call(load: Callable[..., Any], wrap: Callable[..., Any]):
+    module = load()
+    call = wrap(lambda x: module.shifted(x, by=1))
+    with pytest.raises(be_runtime.FindingError) as raised, be_runtime.debug():
+        call(X)
+    assert MESSAGE in str(raised.value)
+    assert "test_checked_twins.py" in raised.value.findings[0].caller
+    call(X)
+
+
+def test_a_module_that_is_always_checked_has_it_too():
+    """In a process of its own: such a module has all calls look for a checked mode from then on."""
+    code = (
+        "import be_runtime, jax.numpy as jnp, sys\n"
+        "module = be_runtime.load_cpp_inline('twin', sys.argv[1], extra_cflags=['-DBE_LAST=1'], debug=True)\n"
+        "try:\n    module.shifted(jnp.arange(4.0), by=1)\nexcept be_runtime.FindingError as error:\n    print(error)\n"
+    )
+    assert MESSAGE in run_python(code, SOURCE).stdout
+
+
+def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_path: Any):
+    text = SOURCE.replace("#include", "#ifdef BE_INTERNAL_CHECKED\n#error only ordinary\n#endif\n#include")
+    module = be_runtime.load_cpp_inline("only_ordinary", text, extra_cflags=["-DBE_LAST=0"], build_directory=tmp_path)
+    with pytest.raises(be_runtime.BuildError, match=r"debug\('-bounds'\)"), be_runtime.debug():
+        module.shifted(X, by=0)
+    with be_runtime.debug("-bounds"):
+        assert module.shifted(X, by=0).tolist() == X.tolist()

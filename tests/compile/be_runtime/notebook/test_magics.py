@@ -1,0 +1,124 @@
+"""The extension of IPython in a real kernel: cells of C++, their errors, and files that are saved in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import requirements
+from tests.support.runtime import ROOT
+
+nbclient = pytest.importorskip("nbclient", reason=requirements.OPTIONAL + "nbclient")
+nbformat = pytest.importorskip("nbformat", reason=requirements.OPTIONAL + "nbformat")
+
+CELL = """%%cpp_kernel {line}
+#include "brainevent/common.h"
+// @BE f arg[n] ret[n]:like(0)
+void f(const BE::Tensor x, BE::Tensor y) {{
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = {by} * x.data_ptr<float>()[i];
+}}"""
+EDIT = """
+from pathlib import Path
+path = Path("edited.cc")
+def save(by):
+    path.write_text('''#include "brainevent/common.h"
+// @BE g arg[n] ret[n]:like(0)
+void g(const BE::Tensor x, BE::Tensor y) {
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = %s * x.data_ptr<float>()[i];
+}''' % by)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run the cells of a notebook, and return the outputs of each."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.chdir(tmp_path)
+
+    def execute(*cells: str) -> list[list[Any]]:
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        nbclient.NotebookClient(notebook, timeout=200, kernel_name="python3", allow_errors=True).execute()
+        return [cell.outputs for cell in notebook.cells]
+
+    return execute
+
+
+def text(outputs: list[Any]) -> str:
+    """The text that a cell printed, showed and raised."""
+    parts = [[each.get("text"), each.get("data", {}).get("text/plain"), each.get("evalue")] for each in outputs]
+    return "\n".join(part for each in parts for part in each if part)
+
+
+def html(outputs: list[Any]) -> str:
+    return "".join(each.get("data", {}).get("text/html", "") for each in outputs)
+
+
+def test_cells_are_compiled_and_compiled_again(run: Any):
+    load, first, called, second, again, options, off, gone = run(
+        "%load_ext be_runtime\nimport jax, jax.numpy as jnp\nx = jnp.arange(3.0)",
+        CELL.format(line="scale", by=2),
+        "jitted = jax.jit(scale.f)\nprint(scale.f(x), jitted(x))",
+        CELL.format(line="scale -O 1 --fast-math --flag=-DBY=3", by="BY"),
+        "print(scale.f(x), jitted(x))",
+        "print(get_ipython().magics_manager.magics['cell']['cpp_kernel'].__doc__)",
+        "%unload_ext be_runtime",
+        CELL.format(line="scale", by=5),
+    )
+    assert text(load) == ""
+    assert text(first).startswith("scale: f, ")
+    assert text(called) == "[0. 2. 4.] [0. 2. 4.]\n"
+    assert text(second).startswith("scale: f, ")
+    assert text(again) == "[0. 3. 6.] [0. 2. 4.]\n"
+    assert "--fast-math" in text(options)
+    assert text(off) == ""
+    assert "scale.f" in text(gone)
+    assert gone[-1].ename == "RegistrationError", "nothing is followed any more"
+
+
+def test_errors_show_the_line_of_the_cell_and_fold_the_rest(run: Any):
+    failed, kept, bad_line, bad_spec, python = run(
+        "%load_ext be_runtime\nimport jax.numpy as jnp\nbroken = 7",
+        "print(broken)",
+        CELL.format(line="", by=1),
+        CELL.format(line="broken", by=1).replace("ret[n]", "rte[n]"),
+        CELL.format(line="if", by=1),
+    )
+    assert text(failed) == ""
+    assert text(kept) == "7\n"
+    assert "the following arguments are required: NAME" in text(bad_line)
+    assert "usage: %%cpp_kernel" in text(bad_line)
+    assert "broken:3:" in text(bad_spec)
+    assert "if" in text(python)
+    (outputs,) = run("%load_ext be_runtime\n", CELL.format(line="broken", by="&lt<b>"))[1:]
+    assert [each.output_type for each in outputs] == ["display_data", "error"]
+    shown, error = outputs
+    assert error.ename == "BuildError"
+    assert "broken:5:69: error:" in error.evalue, "the fifth line of the cell"
+    assert error.traceback == ["BuildError: compiling broken failed"], "without frames"
+    page = html(outputs)
+    assert "broken:5:69: error: " in page
+    assert "<b>" not in page.replace('<b style="color', "")
+    assert "&amp;lt&lt;b&gt; * x" in page
+    assert "<details><summary>output of the compiler, " in page
+    assert "broken:5:69: error:" in shown.data["text/plain"]
+
+
+def test_files_that_are_saved_between_cells(run: Any):
+    _, loaded, broken, mended, traced = run(
+        "%load_ext be_runtime\nimport be_runtime, jax, jax.numpy as jnp\nx = jnp.arange(3.0)" + EDIT,
+        "save(2)\nmodule = be_runtime.load_cpp_file(path)\nprint(module.g(x))",
+        "save('no_such_name')\nprint(module.g(x))",
+        "save(3)\nprint(module.g(x))\nbe_runtime.watch(retrace=True)\n"
+        "jitted = jax.jit(lambda x: module.g(x))\nprint(jitted(x))\nsave(4)",
+        "print(jitted(x))",
+    )
+    assert text(loaded) == "[0. 2. 4.]\n"
+    assert "[0. 2. 4.]" in text(broken)
+    assert "edited was saved, but the code before it stays" in html(broken)
+    assert "no_such_name" in html(broken)
+    assert "can't be used as it is saved, so the code before runs" in text(broken)
+    assert text(mended).count("[0. 3. 6.]") == 2
+    assert text(traced) == "[0. 4. 8.]\n", "a cell begins with what was saved before it"

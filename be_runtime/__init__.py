@@ -63,9 +63,11 @@ if TYPE_CHECKING:
     from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
     from be_runtime.kernels.operation.operation import XLACustomKernel
     from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
+    from be_runtime.reports.module_report import ModuleReport
     from be_runtime.ship.package import package_kernels
     from be_runtime.ship.programs.exported import ExportedProgram, export
     from be_runtime.ship.programs.loaded import LoadedProgram, load_exported
+    from be_runtime.tune.tuned import Tuned, autotune
 
 __all__ = [
     "ArgumentError",
@@ -90,13 +92,16 @@ __all__ = [
     "LoadError",
     "LoadedModule",
     "LoadedProgram",
+    "ModuleReport",
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
     "StreamWarning",
     "TransformError",
+    "Tuned",
     "XLACustomKernel",
     "__version__",
+    "autotune",
     "benchmark_function",
     "clear_backends",
     "clear_cache",
@@ -143,7 +148,10 @@ _LATER = {
     "Findings": "findings",
     "KernelFunction": "call.function",
     "LoadedProgram": "ship.programs.loaded",
+    "ModuleReport": "reports.module_report",
+    "Tuned": "tune.tuned",
     "XLACustomKernel": "kernels.operation.operation",
+    "autotune": "tune.tuned",
     "benchmark_function": "kernels.operation.benchmark",
     "cuda_kernel": "kernels.cuda.raw",
     "export": "ship.programs.exported",

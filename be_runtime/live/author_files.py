@@ -9,7 +9,7 @@ from be_runtime.cache import CacheKey, Entry
 from be_runtime.load.find_or_build import machine_roots
 from be_toolchain.machine.system import System
 
-_PLACE = re.compile(r"(/[^\s:\"'`(),][^:\n\"'`]*):\d+")
+_PLACE = re.compile(r"(/[^\s:\"'`(),][^:(\n\"'`]*)[:(]\d+")
 """A file and a line, as compilers write them."""
 
 
@@ -40,7 +40,7 @@ def named_files(output: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> named_files("In file included from /a/k.cu:3: /a/k.cuh:7:1: error: no")
-    ('/a/k.cu', '/a/k.cuh')
+    >>> named_files("In file included from /a/k.cu:3: /a/k.cuh:7:1: error: no, /a/l.cuh(3): error: no")
+    ('/a/k.cu', '/a/k.cuh', '/a/l.cuh')
     """
     return tuple(dict.fromkeys(match[1] for match in _PLACE.finditer(output)))

@@ -186,6 +186,9 @@ def test_options_and_rules_stay(tmp_path: Path, slowly: None):
     assert jax.make_jaxpr(ordered)(X).effects
     assert not jax.make_jaxpr(module.g)(X).effects
     assert jax.grad(lambda x: module.f(x).sum())(X).tolist() == [30, 30, 30]
+    short = rule.format(by=5).replace("arg[n] arg[n]", "arg[n]").replace("const BE::Tensor x, ", "")
+    path.write_text(scaling(f=3, g=3) + short.replace("x.numel()", "ct.numel()"))
+    assert jax.grad(lambda x: module.f(x).sum())(X).tolist() == [5, 5, 5], "a rule that takes other arrays"
     module.f.defvjp(None, lambda inputs, ct: (7 * ct,))
     assert jax.grad(lambda x: module.f(x).sum())(X).tolist() == [7, 7, 7]
 

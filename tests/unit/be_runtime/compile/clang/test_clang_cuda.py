@@ -101,6 +101,14 @@ def test_each_side_is_told_what_is_its_own(toolkit: CudaToolkit):
     assert device_id == host_id
 
 
+def test_lines_are_told_to_all_three_compilers(toolkit: CudaToolkit):
+    device, ptxas, host, *_ = split(toolkit, line_info=True).edges
+    assert "-gline-tables-only" in device.argv
+    assert "-lineinfo" in ptxas.argv
+    assert "-g1" in host.argv
+    assert not {"-gline-tables-only", "-g1"} & {*command(toolkit)}
+
+
 def test_the_host_is_told_words_as_nvccs_shell_reads_them():
     assert translate(["-Xcompiler", "'-D A=/my folder',-g"]) == ("-Xarch_host", "-D A=/my folder", "-Xarch_host", "-g")
     with pytest.raises(ArgumentError, match="-Xcompiler"):

@@ -41,6 +41,7 @@ class CommandLine(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Make the sections."""
+        self.env.note_dependency(__file__)
         module, _, function = self.arguments[0].partition(":")
         return [self._section(getattr(import_module(module), function)())]
 

@@ -119,13 +119,7 @@ def parse() -> TranslationUnit:
     for_cuda = INCLUDE / "cuda_common.h"
     texts = {"/nowhere/all.cc": main, str(for_cuda): CUDA_WORDS.sub("", for_cuda.read_text(encoding="utf-8"))}
     texts |= {f"/nowhere/{name}": "" for name in CUDA_HEADERS}
-    [
-        "-xc++",
-        "-std=c++17",
-        f"-I{INCLUDE}",
-        "-I/nowhere",
-        *(f"-isystem{each}" for each in _standard_folders()),
-    ]
+    standard = [f"-isystem{each}" for each in _standard_folders()]
     unit = Index.create().parse(
         "/nowhere/all.cc",
         args=["-xc++", "-std=c++17", f"-I{INCLUDE}", "-I/nowhere", *standard],

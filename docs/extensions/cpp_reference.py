@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import cpp_headers
 from cpp_headers import INCLUDE, Declaration, file_comment, read_header
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -36,13 +37,14 @@ class CppHeader(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Read the header, and parse what is written about it as part of the page."""
         header = self.arguments[0]
-        self.env.note_dependency(str(INCLUDE / header))
+        for each in (INCLUDE / header, __file__, cpp_headers.__file__):
+            self.env.note_dependency(str(each))
         lines = [*file_comment(header).splitlines(), ""]
         for each in read_header(header):
             lines.extend(render(each))
         parent = nodes.Element()
         self.state.nested_parse(StringList(lines, source=header), self.content_offset, parent)
-        return parent.children
+        return list(parent.children)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

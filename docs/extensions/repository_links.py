@@ -76,9 +76,9 @@ def find_linked(pages: Iterable[PurePosixPath], root: Path) -> dict[PurePosixPat
             found[page] = rewrite_links(text, page, root) if is_page else _show(page, root)
         links = LINK.findall(text) if is_page else _names(root / page)
         base = page if is_page else page / "any"
-        targets = {find_target(link, base, root) for link in links} - {None} - seen
+        targets = {target for link in links if (target := find_target(link, base, root)) is not None} - seen
         seen |= targets
-        left.extend(target for target in targets if target is not None)
+        left.extend(sorted(targets))
     return found
 
 

@@ -63,7 +63,7 @@ help:
 	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
 	@echo "make test-faults edits, kills, flipped bits, crowds and damaged inputs: some minutes; FULL=1: hours"
 	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
-	@echo "make lint        ruff, mypy, import-linter"
+	@echo "make lint        ruff, mypy, import-linter, codespell, the prose of the pages"
 	@echo "make format      let ruff format and fix"
 	@echo "make docs        the site, in build/docs/html; warnings and dead links are errors"
 	@echo "make docs-links  the links of the site that lead elsewhere: needs the network"
@@ -112,6 +112,8 @@ lint: $(READY)
 	step ruff $(RUN) -m ruff check .; \
 	step ruff $(RUN) -m ruff format --check .; \
 	step mypy $(RUN) -m mypy; \
+	step codespell_lib $(RUN) -m codespell_lib; \
+	step tomllib $(RUN) -m docs.words.prose; \
 	step importlinter $(RUN) -c 'from importlinter.cli import lint_imports_command as main; main(["--no-logo"])'; \
 	[ -z "$$failed" ] || { echo "error: lint found something, see above" >&2; exit 1; }
 

@@ -29,8 +29,6 @@ extensions = [
 exclude_patterns = ["extensions", "browser", "words"]
 
 # Pages of the gallery run when they or their kernels change; any error in one ends the build.
-suppress_warnings = ["toc.empty_glob"]
-
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE.parent / "build" / "docs" / "notebooks")
 nb_execution_raise_on_error = True

@@ -14,6 +14,7 @@ import yaml
 
 import be_runtime
 import be_toolchain
+from docs.words import prose
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -35,6 +36,14 @@ def test_a_page_says_first_whom_it_is_for_and_what_they_will_have(page: Path):
     first, _, second = re.sub(r"\.(?=\w)", "·", opening).partition(". ")
     assert re.match(r"This (page|site|example|notebook) is for ", first), opening
     assert re.search(r"\byou (will|can)\b", second.partition(". ")[0], re.IGNORECASE), opening
+
+
+def test_the_readme_is_one_screen_that_points_to_the_site():
+    readme = read(ROOT / "README.md")
+    assert len(readme.splitlines()) <= 50
+    assert {"make demo", "make test", "make docs", "](docs/index.md)"} <= set(
+        re.findall(r"make \w+|\]\([^)]+\)", readme)
+    )
 
 
 @pytest.mark.parametrize("package", [be_runtime, be_toolchain], ids=lambda package: package.__name__)
@@ -72,9 +81,8 @@ def test_the_page_of_versions_says_what_ci_tests():
 
 
 def test_the_doctests_of_the_extensions_pass():
-    results = doctest.testmod(repository_links)
-    assert results.attempted
-    assert results.failed == 0
+    results = [doctest.testmod(module) for module in (repository_links, prose)]
+    assert all(each.attempted and not each.failed for each in results)
 
 
 def test_links_out_of_docs_lead_to_pages_of_the_site():
@@ -88,8 +96,6 @@ def test_links_out_of_docs_lead_to_pages_of_the_site():
     assert repository_links.rewrite_links("[a](../docs/packages.md)", readme, ROOT) == "[a](/packages.md)"
     dead = "[a](../no/such.md)"
     assert repository_links.rewrite_links(dead, page, ROOT) == dead, "Sphinx warns of it"
-        "Sphinx warns of it"
-    )
 
 
 def test_whatever_pages_link_to_has_a_page():

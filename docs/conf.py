@@ -52,6 +52,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # as the reader's system
 html_theme_options = {
     "home_page_in_toc": True,
     "navbar_persistent": [],  # the sidebar has the search

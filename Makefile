@@ -55,7 +55,7 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-range test-faults forks lint format docs docs-links docs-browser brainevent bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-range test-faults forks lint format docs docs-links docs-browser brainevent bench bench-peers gallery dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
@@ -72,6 +72,7 @@ help:
 	@echo "make brainevent  compile the CUDA files of brainevent's wheel as they are (minutes)"
 	@echo "make bench       the figures of benchmarks/"
 	@echo "make bench-peers install what the benchmarks compare with, into .bench-peers"
+	@echo "make gallery     run the pages of docs/gallery and write this machine's figures and their pictures"
 	@echo "make dist        the sdist and the wheel, in dist/"
 	@echo "make docker      the image be-image, from this checkout; DOCKER_ARGS=... as docker/README.md says"
 	@echo "make release-check"
@@ -179,6 +180,12 @@ bench-peers: $(READY)
 	@$(RUN) -m venv --clear .bench-peers
 	@.bench-peers/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/peers/requirements.txt
 	@echo "Installed; make bench BENCH_ARGS='--rows peers' measures beside them."
+
+# FIGURES=h200.json on a machine with that GPU. The pictures need matplotlib.
+FIGURES ?= cpu.json
+gallery: $(READY)
+	@$(RUN) -m benchmarks.gallery measure --out docs/gallery/figures/$(FIGURES)
+	@$(RUN) -m benchmarks.gallery draw
 
 dist: $(READY)
 	@$(RUN) -m release dist dist

@@ -19,7 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("be_toolchain", "be_runtime")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 FOLDERS = ("benchmarks", "constraints", "docker", "docs", "recipe", "release")
-PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
+PAGES = sorted(
+    page
+    for page in (*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md")))
+    if "generated" not in page.parts  # what the site is made from, see docs/extensions/repository_pages.py
+)
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 # All others get what they need from it as arguments: process makes the settings, execute hands it to ninja, and system
 # is a port.

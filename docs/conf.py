@@ -24,9 +24,10 @@ extensions = [
     "command_lines",
     "cpp_reference",
     "doctor_report",
+    "gallery_notebooks",
     "peers_picture",
 ]
-exclude_patterns = ["extensions", "browser", "words"]
+exclude_patterns = ["extensions", "browser", "words", "generated/notebooks"]
 
 # Pages of the gallery run when they or their kernels change; any error in one ends the build.
 nb_execution_mode = "cache"

@@ -13,6 +13,8 @@ from .measure import measure
 from .notebook import to_notebook
 from .page import parse_page
 
+PARAMETERS = "ROUNDS = 10"
+"""More than a page itself runs: it is also run where its times don't count."""
 RESULTS = FOLDER / "figures"
 
 
@@ -50,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("measure", help="run pages, and write all samples as JSON")
     command.add_argument("--out", type=Path, required=True, help="the JSON file")
-    command.add_argument("--parameters", default="", help='Python that sets parameters of each page, as "ROUNDS = 3"')
+    command.add_argument(
+        "--parameters", default=PARAMETERS, help=f'Python that sets parameters of each page; by default "{PARAMETERS}"'
+    )
     command.add_argument("--commit", help="what to record as the commit where git can't tell")
     command.add_argument("pages", nargs="*", metavar="PAGE", help=f"some of {', '.join(PAGES)}; by default all")
     command.set_defaults(run=_measure)

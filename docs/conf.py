@@ -44,6 +44,7 @@ autodoc_typehints = "none"  # the docstrings have the types, with shapes and uni
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 default_role = "py:obj"
+smartquotes = False  # --fix is no dash, and a quoted word may be code
 add_module_names = False
 cpp_index_common_prefix = ["BE::"]
 

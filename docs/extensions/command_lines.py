@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, ClassVar
@@ -34,6 +36,20 @@ def arguments(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
     return rows
 
 
+def wrap_usage(text: str) -> str:
+    """Break a line between options.
+
+    Examples
+    --------
+    >>> print(wrap_usage("program [--with VALUE] " + "x" * 60))
+    program [--with VALUE]
+        xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+    """
+    joined = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(joined, 76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
+
+
 class CommandLine(SphinxDirective):
     """``{command-line} module:function``: a section for each command of the parser that the function makes."""
 
@@ -52,8 +68,8 @@ class CommandLine(SphinxDirective):
         section += nodes.title("", "", nodes.literal("", name))
         if parser.description:
             section += nodes.paragraph("", parser.description)
-        usage = " ".join(parser.format_usage().removeprefix("usage:").split())
-        section += nodes.container("", nodes.literal_block(usage, usage, language="text"), classes=["command"])
+        usage = wrap_usage(" ".join(parser.format_usage().removeprefix("usage:").split()))
+        section += nodes.literal_block(usage, usage, language="text")
         rows = arguments(parser)
         if rows:
             listed = nodes.definition_list(classes=["options"])

@@ -12,7 +12,17 @@ from .conftest import DESKTOP, PHONE, ROOT, SITE
 
 NAMES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
 PICTURES = ROOT / "build" / "docs" / "pictures"
-SHOWN = ("index.html", "tutorial-cpp.html", "errors.html", "reference/python.html", "reference/cpp.html")
+SHOWN = (
+    "index.html",
+    "tutorial-cpp.html",
+    "errors.html",
+    "gallery/index.html",
+    "gallery/histogram.html",
+    "reference/commands.html",
+    "reference/cpp.html",
+    "reference/python.html",
+    "security.html",
+)
 """Pages whose pictures are kept, to be looked at."""
 
 

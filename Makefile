@@ -8,6 +8,8 @@
 #   BE_REQUIRE_TIERS=unit,...  a skip in these test tiers is a failure
 #   RESOLUTION=highest         what test-range installs; lowest-direct otherwise
 #   PYTEST_ARGS="-k cache -x"  passed to pytest
+#   SPHINX_ARGS="-D nb_execution_mode=off -D suppress_warnings=myst-nb.lexer"
+#                              passed to Sphinx; this leaves the gallery's pages unexecuted
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -16,10 +18,12 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 RANGE := .venv-range
+DOCS := .venv-docs
 RESOLUTION ?= lowest-direct
 WORKERS ?= auto
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SPHINX_ARGS ?=
 DOCKER_ARGS ?=
 
 ifdef PYTHON
@@ -52,7 +56,7 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-range test-faults test-jupyterlab forks lint format brainevent bench bench-peers dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-range test-faults test-jupyterlab forks lint format docs docs-links docs-browser brainevent bench bench-peers gallery dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
@@ -62,11 +66,16 @@ help:
 	@echo "make test-jupyterlab"
 	@echo "                 cells of kernels in JupyterLab, in a headless Chromium; makes docs/pictures/jupyterlab.png anew"
 	@echo "make forks       builds beside forks, 200 rounds of each way: some minutes"
-	@echo "make lint        ruff, mypy, import-linter"
+	@echo "make lint        ruff, mypy, import-linter, codespell, the prose of the pages"
 	@echo "make format      let ruff format and fix"
+	@echo "make docs        the site, in build/docs/html; warnings and dead links are errors"
+	@echo "make docs-links  the links of the site that lead elsewhere: needs the network"
+	@echo "make docs-browser"
+	@echo "                 the site in Chromium: search, copy buttons, dark mode, a phone's width; pictures in build/docs"
 	@echo "make brainevent  compile the CUDA files of brainevent's wheel as they are (minutes)"
 	@echo "make bench       the figures of benchmarks/"
 	@echo "make bench-peers install what the benchmarks compare with, into .bench-peers"
+	@echo "make gallery     run the pages of docs/gallery and write this machine's figures and their pictures"
 	@echo "make dist        the sdist and the wheel, in dist/"
 	@echo "make docker      the image be-image, from this checkout; DOCKER_ARGS=... as docker/README.md says"
 	@echo "make release-check"
@@ -107,6 +116,8 @@ lint: $(READY)
 	step ruff $(RUN) -m ruff check .; \
 	step ruff $(RUN) -m ruff format --check .; \
 	step mypy $(RUN) -m mypy; \
+	step codespell_lib $(RUN) -m codespell_lib; \
+	step tomllib $(RUN) -m docs.words.prose; \
 	step importlinter $(RUN) -c 'from importlinter.cli import lint_imports_command as main; main(["--no-logo"])'; \
 	[ -z "$$failed" ] || { echo "error: lint found something, see above" >&2; exit 1; }
 
@@ -143,6 +154,28 @@ format: $(READY)
 	@$(RUN) -m ruff check --fix . || true
 	@$(RUN) -m ruff format .
 
+# The site has an environment of its own: what it needs, users and tests do not.
+$(DOCS)/ready: pyproject.toml
+	@$(find_python); \
+	echo "Making $(DOCS) with $$found (once; a minute or two) ..."; \
+	rm -f $@; \
+	"$$found" -m venv --clear $(DOCS); \
+	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=24'; \
+	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[docs]'; \
+	touch $@
+
+SPHINX = $(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --quiet $(SPHINX_ARGS) docs
+docs: $(DOCS)/ready
+	@$(SPHINX) -b html -d build/docs/doctrees build/docs/html
+	@echo "The site is in build/docs/html: open index.html, or python -m http.server -d build/docs/html"
+
+docs-links: SPHINX_ARGS += -D nb_execution_mode=off -D suppress_warnings=myst-nb.lexer
+docs-links: $(DOCS)/ready
+	@$(SPHINX) -b linkcheck -d build/docs/links/doctrees build/docs/links
+
+docs-browser: docs
+	@$(DOCS)/bin/python -m pytest docs/browser $(PYTEST_ARGS)
+
 bench: $(READY)
 	@$(RUN) -m benchmarks $(BENCH_ARGS)
 
@@ -160,6 +193,12 @@ bench-peers: $(READY)
 	@.bench-peers/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/peers/requirements.txt
 	@echo "Installed; make bench BENCH_ARGS='--rows peers' measures beside them."
 
+# FIGURES=h200.json on a machine with that GPU. The pictures need matplotlib.
+FIGURES ?= cpu.json
+gallery: $(READY)
+	@$(RUN) -m benchmarks.gallery measure --out docs/gallery/figures/$(FIGURES)
+	@$(RUN) -m benchmarks.gallery draw
+
 dist: $(READY)
 	@$(RUN) -m release dist dist
 
@@ -173,5 +212,5 @@ release-check: test
 	@$(RUN) -m release check --tag "$$RELEASE_TAG"
 
 clean:
-	rm -rf $(VENV) $(RANGE) .bench-peers .jupyterlab build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(RANGE) $(DOCS) .bench-peers .jupyterlab build docs/generated dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -64,9 +64,9 @@ def load_cuda_inline(
         functions that a ``// @BE name`` comment announces.
     extra_cuda_cflags, extra_ldflags : list of str, optional
         For nvcc and for the linker; each item reaches it as one argument.
-    extra_include_paths : list of path, optional
+    extra_include_paths : list of str or Path, optional
         Folders to search for headers.
-    build_directory : path, optional
+    build_directory : str or Path, optional
         Keep the module here instead of in the cache.
     verbose : bool
         Print the commands and what they said to standard error.
@@ -79,7 +79,7 @@ def load_cuda_inline(
     auto_register : bool
         Register the targets; else use `CompiledModule.get_handler`.
     target_prefix : str, optional
-        First part of the targets' names instead of `name`.
+        First part of the targets' names instead of the module's name.
     ninja_workers : int, optional
         Compilers to run at a time; by default one for each processor.
     optimization_level : int
@@ -142,7 +142,7 @@ def load_cuda_file(
 
     Parameters
     ----------
-    path : path
+    path : str or Path
         A ``.cu`` file. Its own folder is searched for the headers that it includes.
     functions : dict, list of str or None
         As for `load_cuda_inline`.
@@ -175,7 +175,7 @@ def load_cuda_dir(
 
     Parameters
     ----------
-    directory : path
+    directory : str or Path
         Its ``*.cu`` files are the sources; folders below it are not read.
     functions : dict, list of str or None
         As for `load_cuda_inline`; a name applies to each file that defines it.

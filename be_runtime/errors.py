@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+from be_toolchain.errors import page_of
 from be_toolchain.terminal import printable
 
 _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
@@ -69,7 +70,7 @@ class BeRuntimeError(Exception):
         self.hints = hints
 
     def __str__(self) -> str:
-        return printable(self._text())
+        return printable(f"{self._text()}\nsee {page_of(self.code)}")
 
     def _text(self) -> str:
         """All that there is to say."""

@@ -57,6 +57,17 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
     return "\n".join(f"  {probe.found_via:<{width}}  {probe.place}: {verdict(probe)}" for probe in probes)
 
 
+def page_of(code: str) -> str:
+    """Name the section of the documentation that has an error's causes and remedies.
+
+    Examples
+    --------
+    >>> page_of("BE101")
+    'docs/errors.md#be101'
+    """
+    return f"docs/errors.md#{code.lower()}"
+
+
 def correct(variable: str) -> str:
     """Return the hint for a variable, or a key of a project's file, that names something unusable.
 
@@ -94,6 +105,7 @@ class ToolchainError(Exception):
         if self.probes:
             parts.append(f"looked at:\n{render_probes(self.probes)}")
         parts.extend(f"hint: {hint}" for hint in self.hints)
+        parts.append(f"see {page_of(self.code)}")
         return printable("\n".join(parts))
 
 

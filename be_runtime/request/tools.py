@@ -113,7 +113,7 @@ def choose_archs(
     if not archs:
         generic = max(_GENERIC, min(toolkit.archs, default=_GENERIC))
         known = no_architecture(f"CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use")
-        warn_caller(str(known))
+        warn_caller("\n".join((known.message, *(f"hint: {hint}" for hint in known.hints))))
         return (generic,)
     check_archs(archs, toolkit)
     return archs

@@ -122,6 +122,7 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
     >>> parse_spec(["arg", "stream"], function="f")
     Traceback (most recent call last):
     be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
+    see docs/errors.md#be201
     """
     params = tuple(_parse_token(token, function, locate, index) for index, token in enumerate(tokens))
     _check(params, tokens, function, locate)

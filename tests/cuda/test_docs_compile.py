@@ -10,7 +10,7 @@ from tests.support.docs import build_cuda_sources
 from tests.support.runtime import environment, run_python
 
 
-@pytest.mark.parametrize("page", ["docs/tutorial-cuda.md", "docs/compiler-options.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/tutorial-cuda.md", "docs/compiler-options.md", "docs/index.md"])
 def test_sources_compile_for_hopper(page: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert build_cuda_sources(page, "sm_90") > 0

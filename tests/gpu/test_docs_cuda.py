@@ -9,7 +9,7 @@ import pytest
 from tests.support.docs import run_page
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial-cuda.md", "docs/compiler-options.md"])
+@pytest.mark.parametrize("page", ["docs/index.md", "docs/tutorial-cuda.md", "docs/compiler-options.md"])
 def test_page_runs(page: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert run_page(page) > 0

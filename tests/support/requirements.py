@@ -77,3 +77,8 @@ def _missing_build() -> str | None:
         return "the package `build` is not installed"
     major = int(importlib.metadata.version("setuptools").split(".")[0])
     return None if major >= 77 else f"setuptools >= 77 is needed, {major} is installed"
+
+
+def has_matplotlib() -> bool:
+    """Whether pictures can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.errors import error_codes
+from be_runtime.errors import BeRuntimeError, error_codes
 from be_runtime.settings import render_settings_docs
+from be_toolchain.errors import ToolchainError, error_types
 from be_toolchain.settings.table import render_search_docs
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels
@@ -31,9 +32,13 @@ def test_the_page_of_settings_names_every_variable_of_ours():
     assert not [name for name in names if f"`{name}`" not in page]
 
 
+KINDS: tuple[type[BeRuntimeError | ToolchainError], ...] = (*(row.type for row in error_codes()), *error_types())
+
+
 def test_the_page_of_errors_lists_every_code():
     page = (DOCS / "errors.md").read_text()
-    rows = [f"| `{row.code}` | `{row.type.__name__}` | {row.summary} |" for row in error_codes()]
+    summaries = {kind: (kind.__doc__ or "").splitlines()[0] for kind in KINDS}
+    rows = [f"| [`{kind.code}`](#{kind.code.lower()}) | `{kind.__name__}` | {summaries[kind]} |" for kind in summaries]
     assert not [row for row in rows if row not in page]
 
 
@@ -44,3 +49,15 @@ def test_the_page_of_debugging_has_every_planted_fault_as_it_was_measured():
     for language, rows in results.items():
         assert [*rows] == [kernel.stem for kernel in kernels(language)]
         assert [name for name, row in rows.items() if not row["check"]["findings"]] == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
+def test_the_text_of_an_error_names_the_section_with_its_cause_and_remedy(
+    kind: type[BeRuntimeError | ToolchainError],
+):
+    path, _, anchor = str(kind("it failed")).splitlines()[-1].removeprefix("see ").partition("#")
+    sections = re.split(r"^## ", (DOCS.parent / path).read_text(), flags=re.MULTILINE)
+    section = next(each for each in sections if each.startswith(f"{anchor.upper()}\n"))
+    assert f"`{kind.__name__}`" in section
+    assert "**Cause.** " in section
+    assert "**Remedy.** " in section

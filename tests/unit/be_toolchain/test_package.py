@@ -29,7 +29,7 @@ def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():
     error = ToolchainError(
         "it failed", probes=(Probe(found_via="PATH", place="nvcc", reason="not there"),), hints=("x",)
     )
-    assert str(error) == "it failed\nlooked at:\n  PATH  nvcc: not there\nhint: x"
+    assert str(error) == "it failed\nlooked at:\n  PATH  nvcc: not there\nhint: x\nsee docs/errors.md#tc000"
 
 
 def test_importing_the_package_imports_little():

@@ -38,7 +38,7 @@ def tool(name: str) -> str:
 
 
 def test_there_are_workflows():
-    assert {path.name for path in WORKFLOWS} == {"ci.yml", "release.yml"}
+    assert {path.name for path in WORKFLOWS} == {"ci.yml", "docs.yml", "release.yml"}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -68,6 +68,16 @@ def test_jobs_run_make_targets(path: Path):
     assert called <= targets
     assert [command for command in commands if not command.startswith(ALLOWED)] == []
     assert not [command for command in commands if "${{" in command], "values reach a shell as variables"
+
+
+def test_the_site_is_deployed_from_the_main_branch_once_it_is_built_and_its_links_lead_somewhere():
+    workflow = load(ROOT / ".github" / "workflows" / "docs.yml")
+    assert workflow[True] == {"push": {"branches": ["main"]}, "pull_request": None}, "YAML reads `on` as true"
+    jobs = workflow["jobs"]
+    assert {"run": "make docs-links"} in jobs["links"]["steps"]
+    assert "make docs" in [step.get("run") for step in jobs["build"]["steps"]]
+    assert jobs["deploy"]["if"] == "github.event_name == 'push'"
+    assert set(jobs["deploy"]["needs"]) == {"build", "links"}
 
 
 def test_ci_promises_the_same_tiers_everywhere():

@@ -1,0 +1,155 @@
+"""Search finds, code copies, dark mode is dark, and every page fits a laptop and a phone."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from .conftest import DESKTOP, PHONE, ROOT, SITE
+
+NAMES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
+PICTURES = ROOT / "build" / "docs" / "pictures"
+SHOWN = (
+    "index.html",
+    "tutorial-cpp.html",
+    "errors.html",
+    "gallery/index.html",
+    "gallery/histogram.html",
+    "reference/commands.html",
+    "reference/cpp.html",
+    "reference/python.html",
+    "security.html",
+)
+"""Pages whose pictures are kept, to be looked at."""
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("scratch memory", "The C++ API"),
+        ("BE301", "Errors"),
+        ("load_cuda_inline", "Python reference"),
+        ("parallel_for", "C++ reference"),
+        ("BE_CACHE_DIR", "Settings"),
+    ],
+)
+def test_search_finds(page: Page, words: str, title: str):
+    page.goto("/search.html?q=" + words.replace(" ", "+"))
+    results = page.locator("#search-results li a")
+    expect(results.first).to_be_visible()
+    assert (
+        title in [re.sub(r" \(.*", "", each) for each in results.all_inner_texts()]
+        or page.locator("#search-results", has_text=title).count()
+    )
+
+
+def test_the_keyboard_opens_the_search(page: Page):
+    page.goto("/index.html")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("workspace")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"search\.html\?q=workspace"))
+    expect(page.locator("#search-results li a").first).to_be_visible()
+
+
+def test_code_copies_as_it_is_run(page: Page):
+    page.goto("/index.html")
+    block = page.locator("div.highlight-python").first
+    block.hover()
+    block.locator("button.copybtn").click()
+    page.wait_for_timeout(200)
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("import jax\n")
+    assert "be_runtime.load_cpp_inline(" in copied
+    compile(copied, "copied", "exec")
+
+
+def test_copied_examples_have_no_prompts(page: Page):
+    page.goto("/reference/python.html")
+    block = page.locator("div.highlight", has_text=">>>").first
+    block.hover()
+    block.locator("button.copybtn").click()
+    page.wait_for_timeout(200)
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert ">>>" not in copied
+    assert "import" in copied
+
+
+def brightness(page: Page) -> float:
+    """The brightness of the background, from 0 to 1."""
+    color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(map(int, re.findall(r"\d+", color)[:3])) / (3 * 255)
+
+
+def test_dark_mode_is_dark_and_stays(page: Page):
+    page.goto("/index.html")
+    assert brightness(page) > 0.9
+    page.locator("button.theme-switch-button:visible").click()
+    page.locator("button.theme-change-button[data-mode=dark]:visible").click()
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    page.wait_for_timeout(500)  # until colors have faded
+    assert brightness(page) < 0.2
+    page.screenshot(path=PICTURES / "dark-index.png")
+    shown = page.locator(".peers").first.locator("img:visible")
+    assert shown.count() > 0
+    assert all("only-dark" in str(each.get_attribute("class")) for each in shown.all())
+    page.goto("/errors.html")
+    assert brightness(page) < 0.2
+
+
+def test_each_kind_of_user_has_a_tab(page: Page):
+    page.goto("/index.html")
+    for title, text in (
+        ("One GPU", "load_cuda_inline"),
+        ("A cluster", "BE_CLUSTER=1"),
+        ("A container", "make docker"),
+        ("A package of yours", "package_kernels"),
+        ("A laptop", "load_cpp_inline"),
+    ):
+        page.locator("label.sd-tab-label", has_text=title).click()
+        expect(page.locator("div.sd-tab-content:visible", has_text=text)).to_be_visible()
+
+
+def test_a_phone_s_menu_opens(context: BrowserContext):
+    page = context.new_page()
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    page.goto("/index.html")
+    entry = page.locator("a.reference.internal", has_text="Your first C++ kernel").first
+    expect(entry).not_to_be_in_viewport()
+    page.locator("button.primary-toggle").first.click()
+    expect(entry).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_fits_and_asks_no_other_server(page: Page, address: str, name: str):
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("requestfailed", lambda request: said.append(f"failed: {request.url}"))
+    page.on(
+        "request", lambda request: said.append(request.url) if not request.url.startswith((address, "data:")) else None
+    )
+    for place, (width, height) in (("desktop", DESKTOP), ("phone", PHONE)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"/{name}")
+        page.wait_for_load_state("networkidle")
+        wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert wide <= 0, f"{name} is {wide} pixels wider than a {place}"
+        bare = page.evaluate(
+            "[...document.querySelectorAll('article img')].filter(each => !each.alt).map(each => each.src)"
+        )
+        assert bare == [], "a picture has a text for who does not see it"
+        if name in SHOWN:
+            picture = f"{place}-{name.replace('/', '-').removesuffix('.html')}.png"
+            page.screenshot(path=PICTURES / picture)
+    assert said == []
+
+
+def test_the_index_of_search_has_every_page():
+    text = (SITE / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    special = {"genindex", "search", "py-modindex", "cpp-modindex"}
+    assert {name.removesuffix(".html") for name in NAMES} - special <= set(index["docnames"])

@@ -1,0 +1,111 @@
+"""The directive `peers-picture`: the benchmark's row `peers` as a picture, from the file that the benchmark wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from benchmarks.report import duration
+
+OURS, THEIRS = "#2a9d8f", "#8d99a6"
+INKS = {"light": "#22313f", "dark": "#d5dbe1"}
+
+
+def bars_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, float]]]:
+    """Group the row's figures by what was measured: names and median seconds, ours first, then the fastest.
+
+    Examples
+    --------
+    >>> figure = {
+    ...     "row": "peers",
+    ...     "label": "a call",
+    ...     "baseline": "x",
+    ...     "ours": {"median": 1.0},
+    ...     "theirs": {"median": 2.0},
+    ... }
+    >>> bars_of([figure])
+    {'a call': [('this package', 1.0), ('x', 2.0)]}
+    """
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for each in figures:
+        if each["row"] == "peers":
+            group = groups.setdefault(each["label"], [("this package", each["ours"]["median"])])
+            group.append((each["baseline"], each["theirs"]["median"]))
+    return {label: [group[0], *sorted(group[1:], key=lambda bar: bar[1])] for label, group in groups.items()}
+
+
+def draw(label: str, bars: Sequence[tuple[str, float]], ink: str, path: Path) -> None:
+    """Draw one group as points; the axis is logarithmic, since some take a hundred times as long."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "peers"  # the same figures make the same file
+    page, axes = plt.subplots(figsize=(4.6, 0.27 * len(bars) + 0.75), layout="constrained")
+    names, seconds = zip(*bars, strict=True)
+    places = range(len(bars))
+    axes.scatter(seconds, places, s=64, color=[OURS, *[THEIRS] * (len(bars) - 1)], zorder=2)
+    axes.set_yticks(places, names)
+    axes.set_xscale("log")
+    first, last = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
+    decades = [10.0**power for power in range(first, last + 1)]
+    axes.set_xlim(0.7 * decades[0], 5 * decades[-1])
+    axes.set_xticks(decades, [re.sub(r"\.0+(?= )", "", duration(each)) for each in decades])
+    axes.minorticks_off()
+    for place, value in zip(places, seconds, strict=True):
+        beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(duration(value), (value, place), **beside, color=ink, size=8)
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.grid(visible=True, color=THEIRS, alpha=0.3, linewidth=0.6)
+    axes.set_title(label, loc="left", fontsize=10, color=ink)
+    axes.tick_params(length=0, labelcolor=ink, labelsize=8)
+    axes.spines[:].set_visible(False)
+    page.savefig(path, transparent=True, metadata={"Date": None})
+    plt.close(page)
+
+
+def _spoken(bars: Sequence[tuple[str, float]]) -> str:
+    """A panel in words, for who does not see it."""
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in bars)
+
+
+class PeersPicture(SphinxDirective):
+    """``{peers-picture} benchmarks/results/cpu.json``: a picture of each group, for both modes of the theme."""
+
+    required_arguments: ClassVar[int] = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Draw it below docs/generated/."""
+        docs = Path(self.env.srcdir)
+        source = docs.parent / self.arguments[0]
+        for each in (str(source), __file__):
+            self.env.note_dependency(each)
+        results = json.loads(source.read_text(encoding="utf-8"))
+        groups, machine = bars_of(results["figures"]), results["machine"]
+        folder = docs / "generated" / "pictures"
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures = nodes.container(classes=["peers"])
+        for place, (label, bars) in enumerate(groups.items()):
+            for mode, ink in INKS.items():
+                path = folder / f"peers-{source.stem}-{place}-{mode}.svg"
+                draw(label, bars, ink, path)
+                text = f"{label}: {_spoken(bars)}"
+                pictures += nodes.image(uri=f"/generated/pictures/{path.name}", alt=text, classes=[f"only-{mode}"])
+        where = machine["gpu"] or f"{machine['cores']} cores of {machine['cpu']}"
+        text = f"Medians on {where}, jax {machine['jax']}. The axes are logarithmic, and less is better."
+        return [pictures, nodes.paragraph("", text, classes=["peers-note"])]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register with Sphinx."""
+    app.add_directive("peers-picture", PeersPicture)
+    return {"parallel_read_safe": True}

@@ -310,8 +310,8 @@ class Toolchain(NamedTuple):
         For C++ kernels; also nvcc's host compiler unless nvcc rejects it.
     cuda : CudaToolkit, optional
         Set when it was asked for.
-    environment : tuple of (name, value)
-        The set environment variables that change what the compilers do, sorted.
+    environment : tuple of tuple of str
+        Names and values of the set environment variables that change what the compilers do, sorted.
     warnings : tuple of Warned
         For a doctor or a log; not part of the key.
     """

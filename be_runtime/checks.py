@@ -111,6 +111,9 @@ class Active(Protocol):
     def guard(self, targets: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Replace targets by ones that check each call."""
 
+    def note(self, text: str) -> None:
+        """Say what is not checked."""
+
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""
 

@@ -163,6 +163,11 @@ class Guards:
             told = [each for each in self._latest if each.message in text and each.caller in text]
         return tuple(dict.fromkeys(told))
 
+    def note(self, text: str) -> None:
+        """Tell all that listen what is not checked."""
+        for listener in self._listeners:
+            listener.add((), (text,))
+
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel, with the findings of all that listen."""
         for listener in self._listeners:
@@ -217,6 +222,10 @@ class Guard(NamedTuple):
         """Return the targets that check each call; those given if one of them can't be checked."""
         made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
         return targets if set(made) & set(targets) else made
+
+    def note(self, text: str) -> None:
+        """Say what is not checked."""
+        self.guards.note(text)
 
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""

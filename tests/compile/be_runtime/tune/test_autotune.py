@@ -39,7 +39,7 @@ def op(sleep_us, by=1):
     flags = [f"-DSLEEP_US={{sleep_us}}", f"-DBY={{by}}", f'-DLOG="{{LOG}}"']
     return be_runtime.load_cpp_inline(f"shift_{{sleep_us}}_{{by}}", SOURCE, extra_cflags=flags).shift
 x = jnp.arange(float(sys.argv[2]))
-tuned = be_runtime.autotune(op, {{"sleep_us": [3000, 100]}}, [x], runs=12)
+tuned = be_runtime.autotune(op, {{"sleep_us": [20000, 100]}}, [x], runs=6)
 y = jax.jit(tuned)(x)
 print(json.dumps([len(tuned.results), tuned.config(x), y.tolist()[:2]]))
 '''
@@ -56,11 +56,11 @@ RUN = uuid4().hex[:8]
 
 
 def tune(configs: Any, name: str, *args: Any, **options: Any) -> be_runtime.Tuned:
-    return be_runtime.autotune(op, configs, args or (X,), name=f"{name}_{RUN}", runs=12, **options)
+    return be_runtime.autotune(op, configs, args or (X,), name=f"{name}_{RUN}", runs=6, **options)
 
 
 def test_the_fastest_of_the_right_ones_is_chosen():
-    tuned = tune([{"sleep_us": 3000}, {"sleep_us": 1, "by": 2}, {"sleep_us": "x"}, {"sleep_us": 100}], "chosen")
+    tuned = tune([{"sleep_us": 20000}, {"sleep_us": 1, "by": 2}, {"sleep_us": "x"}, {"sleep_us": 100}], "chosen")
     (trials,) = tuned.results
     first, wrong, broken, fast = trials.trials
     assert trials.chosen == tuned.config(X) == {"sleep_us": 100}
@@ -87,19 +87,19 @@ def test_if_none_works_the_first_error_is_raised():
 
 def test_a_check_of_the_author_decides():
     tuned = tune(
-        [{"sleep_us": 2000}, {"sleep_us": 1, "by": 2}], "checked", check=lambda first, other: first.shape == other.shape
+        [{"sleep_us": 20000}, {"sleep_us": 1, "by": 2}], "checked", check=lambda first, other: first.shape == other.shape
     )
     assert tuned.config(X) == {"sleep_us": 1, "by": 2}
 
 
 def test_programs_use_the_choice_and_time_nothing():
-    tuned = tune([{"sleep_us": 2000}, {"sleep_us": 1}], "programs")
+    tuned = tune([{"sleep_us": 20000}, {"sleep_us": 1}], "programs")
     np.testing.assert_array_equal(jax.jit(lambda x: tuned(x) * 2)(X), 2 * (X + 1))
     np.testing.assert_array_equal(jax.vmap(tuned)(jnp.ones((3, 100))), 2 * jnp.ones((3, 100)))
     other = jnp.arange(5000.0)
     assert jax.eval_shape(tuned, other).shape == (5000,)
     assert tuned.config(other) == {"sleep_us": 1}, "that of the nearest sizes"
-    assert tuned.config(jnp.arange(4)) == {"sleep_us": 2000}, "nothing is known of integers"
+    assert tuned.config(jnp.arange(4)) == {"sleep_us": 20000}, "nothing is known of integers"
     assert len(tuned.results) == 1
     with pytest.raises(be_runtime.ArgumentError, match="within a program"):
         jax.jit(tuned.tune)(X)
@@ -113,23 +113,23 @@ def test_several_sets_of_arrays_have_a_choice_each_and_are_made_only_if_needed()
         return [[jnp.ones(4)], [jnp.ones(64)]]
 
     configs = [{"sleep_us": 50}, {"sleep_us": 1}]
-    tuned = be_runtime.autotune(op, configs, arrays, name=f"several_{RUN}", runs=12)
+    tuned = be_runtime.autotune(op, configs, arrays, name=f"several_{RUN}", runs=6)
     assert [each.bucket for each in tuned.results] == ["float32[4]", "float32[64]"]
     assert asked == [1]
 
 
-@pytest.mark.parametrize(("mode", "timed", "chosen"), [("off", 0, 3000), ("cached", 0, 3000), ("on", 1, 1)])
+@pytest.mark.parametrize(("mode", "timed", "chosen"), [("off", 0, 20000), ("cached", 0, 20000), ("on", 1, 1)])
 def test_the_setting_says_what_is_timed(mode: str, timed: int, chosen: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_AUTOTUNE", mode)
-    tuned = tune([{"sleep_us": 3000}, {"sleep_us": 1}], f"mode_{mode}")
+    tuned = tune([{"sleep_us": 20000}, {"sleep_us": 1}], f"mode_{mode}")
     assert len(tuned.results) == timed
     assert tuned.config(X) == {"sleep_us": chosen}
 
 
 def test_off_and_cached_differ_where_a_choice_is_kept(monkeypatch: pytest.MonkeyPatch):
-    configs = [{"sleep_us": 3000}, {"sleep_us": 1}]
+    configs = [{"sleep_us": 20000}, {"sleep_us": 1}]
     assert len(tune(configs, "kept_choice").results) == 1
-    for mode, chosen in (("off", 3000), ("cached", 1), ("on", 1)):
+    for mode, chosen in (("off", 20000), ("cached", 1), ("on", 1)):
         monkeypatch.setenv("BE_AUTOTUNE", mode)
         again = tune(configs, "kept_choice")
         assert (len(again.results), again.config(X)) == (0, {"sleep_us": chosen})
@@ -139,9 +139,9 @@ def test_another_source_or_other_configurations_are_tuned_anew():
     def other(sleep_us: int) -> Any:
         return op(sleep_us, by=3)
 
-    configs = [{"sleep_us": 2000}, {"sleep_us": 1}]
+    configs = [{"sleep_us": 20000}, {"sleep_us": 1}]
     assert len(tune(configs, "by_source").results) == 1
-    assert len(be_runtime.autotune(other, configs, [X], name=f"by_source_{RUN}", runs=12).results) == 1
+    assert len(be_runtime.autotune(other, configs, [X], name=f"by_source_{RUN}", runs=6).results) == 1
     assert len(tune([*configs, {"sleep_us": 2}], "by_source").results) == 1
     assert len(tune(configs, "by_source").results) == 0
 

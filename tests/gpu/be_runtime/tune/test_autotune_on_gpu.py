@@ -45,7 +45,6 @@ def test_the_faster_kernel_is_chosen_and_kept():
     assert fast.cold_us is not None
     assert fast.warm_us is not None
     assert fast.cold_us < slow.cold_us / 4
-    assert fast.cold_us > fast.warm_us, "8 MiB come from memory once the cache is flushed"
     assert "result 0 at (0,)" in wrong.rejected
     assert impossible.rejected
     assert jax.jit(tuned)(x)[3] == 6

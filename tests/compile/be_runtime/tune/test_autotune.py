@@ -87,7 +87,9 @@ def test_if_none_works_the_first_error_is_raised():
 
 def test_a_check_of_the_author_decides():
     tuned = tune(
-        [{"sleep_us": 20000}, {"sleep_us": 1, "by": 2}], "checked", check=lambda first, other: first.shape == other.shape
+        [{"sleep_us": 20000}, {"sleep_us": 1, "by": 2}],
+        "checked",
+        check=lambda first, other: first.shape == other.shape,
     )
     assert tuned.config(X) == {"sleep_us": 1, "by": 2}
 

@@ -131,7 +131,8 @@ test-faults: $(READY)
 # JupyterLab and Selenium are in an environment of their own; chromium and chromedriver (Debian: chromium-driver) on PATH.
 test-jupyterlab:
 	@$(find_python); "$$found" -m venv --clear .jupyterlab
-	@.jupyterlab/bin/python -m pip install -qq --disable-pip-version-check --editable '.[test]' 'jupyterlab>=4.2' 'selenium>=4.20'
+	@.jupyterlab/bin/python -m pip install -qq --disable-pip-version-check --editable . \
+	  'jupyterlab>=4.2' 'pytest>=8.2,<9.2' 'pytest-timeout>=2.3' 'selenium>=4.20'
 	@BE_PICTURE=docs/pictures/jupyterlab.png .jupyterlab/bin/python -m pytest -rs $(PYTEST_ARGS) \
 	  tests/compile/be_runtime/notebook/test_jupyterlab.py
 

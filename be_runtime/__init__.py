@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from be_runtime import control as config
 from be_runtime.api import load_cpp_dir, load_cpp_file, load_cpp_inline, load_cuda_dir, load_cuda_file, load_cuda_inline
-from be_runtime.checks import Finding, Findings
 from be_runtime.control import (
     clear_backends,
     clear_cache,
@@ -54,6 +53,7 @@ from be_toolchain import __version__
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
     from be_runtime.call.gradcheck import gradcheck
+    from be_runtime.findings import Finding, Findings
     from be_runtime.kernels.cuda.raw import cuda_kernel
     from be_runtime.kernels.numba.callable.cuda_callable import numba_cuda_callable
     from be_runtime.kernels.numba.cpu.cpu_kernel import numba_kernel
@@ -63,9 +63,11 @@ if TYPE_CHECKING:
     from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
     from be_runtime.kernels.operation.operation import XLACustomKernel
     from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
+    from be_runtime.reports.module_report import ModuleReport
     from be_runtime.ship.package import package_kernels
     from be_runtime.ship.programs.exported import ExportedProgram, export
     from be_runtime.ship.programs.loaded import LoadedProgram, load_exported
+    from be_runtime.tune.tuned import Tuned, autotune
 
 __all__ = [
     "ArgumentError",
@@ -90,13 +92,16 @@ __all__ = [
     "LoadError",
     "LoadedModule",
     "LoadedProgram",
+    "ModuleReport",
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
     "StreamWarning",
     "TransformError",
+    "Tuned",
     "XLACustomKernel",
     "__version__",
+    "autotune",
     "benchmark_function",
     "clear_backends",
     "clear_cache",
@@ -139,9 +144,14 @@ _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
     "ExportedProgram": "ship.programs.exported",
     "FallbackWarning": "kernels.operation.backends",
+    "Finding": "findings",
+    "Findings": "findings",
     "KernelFunction": "call.function",
     "LoadedProgram": "ship.programs.loaded",
+    "ModuleReport": "reports.module_report",
+    "Tuned": "tune.tuned",
     "XLACustomKernel": "kernels.operation.operation",
+    "autotune": "tune.tuned",
     "benchmark_function": "kernels.operation.benchmark",
     "cuda_kernel": "kernels.cuda.raw",
     "export": "ship.programs.exported",

@@ -37,6 +37,7 @@ class Settings(NamedTuple):
     remote_cache_public_key: str = ""
     remote_cache_private_key: Path | None = None
     debug: str = ""
+    autotune: str = "on"
     sanitize: tuple[str, ...] = ()
     verbose: bool = False
 

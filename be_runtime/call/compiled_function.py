@@ -244,7 +244,7 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
 
 def check_calls(*, is_on: bool) -> None:
     """Let all calls look for a checked mode, or none: a call that need not look is as fast as without such modes."""
-    setattr(CompiledFunction, "__call__", _call_checked if is_on else _call_compiled)  # noqa: B010  # mypy refuses to assign a method
+    CompiledFunction.__call__ = _call_checked if is_on else _call_compiled  # type: ignore[method-assign]
 
 
 def _key(attributes: Mapping[str, Any]) -> tuple[object, ...]:

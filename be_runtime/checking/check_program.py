@@ -16,9 +16,9 @@ from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Detectors, 
 from be_runtime.checking.device_reports import read_device_report
 from be_runtime.checking.host_reports import read_host_report
 from be_runtime.checking.merged_findings import ToolRun, distinct, with_callers, with_names
-from be_runtime.checks import Finding, with_source
 from be_runtime.compile.run.execute import Ended, run_child
 from be_runtime.errors import ArgumentError
+from be_runtime.findings import Finding, with_source
 
 _STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
 """The name of an exception, and XLA's word for the kind of error."""

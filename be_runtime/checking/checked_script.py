@@ -18,8 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from be_runtime.checks import Findings, parse_checks
+from be_runtime.checks import parse_checks
 from be_runtime.errors import shown_path
+from be_runtime.findings import Findings
 from be_runtime.load.guarded import Debugging
 from be_runtime.load.process import PROCESS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from be_runtime.checks import Finding
+from be_runtime.findings import Finding
 
 _MARK = "========="
 _HEAD = re.compile(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from be_runtime.checks import Finding
+from be_runtime.findings import Finding
 
 
 class ToolRun(NamedTuple):

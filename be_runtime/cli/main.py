@@ -20,6 +20,7 @@ COMMANDS = {
     "report": "report_command",
     "show": "show_command",
     "stubs": "stubs_command",
+    "tune": "tune_command",
 }
 """The module of each command, whose function ``run`` takes the parsed arguments and returns an `Answer`."""
 

@@ -18,7 +18,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
     parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_cmake_dir):
+    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_tune, _add_cmake_dir):
         add(commands)
     for command in (*commands.choices.values(), *add_cache(commands), _add_check(commands)):
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -87,6 +87,19 @@ def _add_report(commands: _Commands) -> None:
     report.add_argument("--arch", metavar="LIST", help="GPU architectures, such as 8.0,9.0 (default: those here)")
     report.add_argument("--blocks", metavar="LIST", help="threads of blocks for the occupancy, such as 128,256")
     report.add_argument("--line-info", action="store_true", help="tell the source lines of loops")
+
+
+def _add_tune(commands: _Commands) -> None:
+    """``tune``."""
+    tune = commands.add_parser(
+        "tune",
+        help="time what a package tunes, and keep the choices in it",
+        description="Import a package, time every configuration that its calls of be_runtime.autotune name on this "
+        "machine, and write the choices to tuned.json in the package, beside those of other GPUs.",
+    )
+    tune.add_argument(
+        "package", nargs="?", metavar="PACKAGE", help="a package or its folder (default: the one below this folder)"
+    )
 
 
 def _add_cmake_dir(commands: _Commands) -> None:

@@ -121,7 +121,7 @@ class LiveFunction(KernelFunction[..., Any]):
             own = signature, targets, self.module.__getitem__, self._chosen, self._rules
             super().__init__(*own)
             self.__dict__.pop("__signature__", None)
-            self._made = version, KernelFunction(*own).checked_by(version.mode).checked_by(version.mode)
+            self._made = version, KernelFunction(*own).checked_by(version.mode)
         return self._made[1]
 
     def _renewed(self, version: CompiledModule, signature: CallSignature, rule: Rule) -> Rule:

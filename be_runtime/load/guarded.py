@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from be_runtime import checks
 from be_runtime.call.compiled_function import check_calls
-from be_runtime.checks import Checks, Finding, Findings
+from be_runtime.checks import Checks
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
+from be_runtime.findings import Finding, Findings, with_source
 from be_runtime.load.find_or_build import say
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
@@ -162,6 +163,11 @@ class Guards:
             told = [each for each in self._latest if each.message in text and each.caller in text]
         return tuple(dict.fromkeys(told))
 
+    def note(self, text: str) -> None:
+        """Tell all that listen what is not checked."""
+        for listener in self._listeners:
+            listener.add((), (text,))
+
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel, with the findings of all that listen."""
         for listener in self._listeners:
@@ -194,7 +200,7 @@ def read_findings(lines: Sequence[str]) -> tuple[list[Finding], list[str]]:
             notes.append(fields["message"])
         else:
             fields["index"], fields["hints"] = tuple(fields["index"]), tuple(fields["hints"])
-            found.append(checks.with_source(Finding(**fields)))
+            found.append(with_source(Finding(**fields)))
     return found, notes
 
 
@@ -216,6 +222,10 @@ class Guard(NamedTuple):
         """Return the targets that check each call; those given if one of them can't be checked."""
         made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
         return targets if set(made) & set(targets) else made
+
+    def note(self, text: str) -> None:
+        """Say what is not checked."""
+        self.guards.note(text)
 
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""

@@ -13,8 +13,11 @@ from be_runtime import checks
 from be_runtime.bundle.carried import Carried, Carry, Demand, carried_library
 from be_runtime.bundle.index import CodeImage, target_name
 from be_runtime.checks import Active
-from be_runtime.errors import LoadError
+from be_runtime.errors import LoadError, StreamWarning, warn_caller
 from be_runtime.generate.contents import Handlers
+from be_runtime.load.registry import Registry, Target
+from be_runtime.request.options import Language
+from be_runtime.xla import jax_port
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
@@ -240,8 +243,14 @@ class LoadedModule:
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
         """Register a function's target under a name that its content determines; the checked one in checked mode."""
         mode = self.mode or checks.active()
-        if mode is not None and self._checked is not None and "bounds" in mode.checks.names:
-            return self._checked()._targets(name)  # noqa: SLF001 - of the same class
+        if mode is None or "bounds" not in mode.checks.names:
+            return self._own_targets(name)
+        if self._checked is not None:
+            return self._checked()._own_targets(name)  # noqa: SLF001 - of the same class
+        mode.note(f"{self.name}: its accesses through tensors were not checked, since it was built ahead of time")
+        return self._own_targets(name)
+
+    def _own_targets(self, name: str) -> tuple[tuple[str, str], ...]:
         content = f"{self.content_hash}:{self._symbols[name]}"
         target = target_name(self.content_hash, self._symbols[name])
         platform = self._register(target, content, partial(self.get_handler, name), partial(self.carry, name))
@@ -301,3 +310,85 @@ class CompiledModule(LoadedModule):
             raise AttributeError(f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}")
         function = self.__dict__[name] = self[name]
         return function
+
+
+class Remaker(NamedTuple):
+    """The functions that make a module again.
+
+    Parameters
+    ----------
+    build : callable
+        Its library for exported programs.
+    report : callable
+        Its report for block sizes.
+    checked : callable, optional
+        The module with accesses through tensors checked; None if it can't be compiled anew.
+    """
+
+    build: Callable[[Demand], BuiltLibrary]
+    report: Callable[[Sequence[int]], ModuleReport]
+    checked: Callable[[], CompiledModule] | None = None
+
+
+class Made(NamedTuple):
+    """A module that was compiled, now or long ago.
+
+    Parameters
+    ----------
+    name : str
+    language : {"cuda", "cpp"}
+    path : Path
+        Path of the library.
+    functions : dict of str to Handlers
+    content, origin : str
+        See `LoadedModule`.
+    """
+
+    name: str
+    language: Language
+    path: Path
+    functions: Mapping[str, Handlers]
+    content: str
+    origin: str
+
+
+def make_module(
+    made: Made,
+    library: ctypes.CDLL,
+    registry: Registry,
+    maker: Remaker,
+    *,
+    captures_graphs: bool,
+    mode: Active | None = None,
+) -> CompiledModule:
+    """Make a module of a library in memory, without registering its targets."""
+    _warn(made.name, made.functions)
+    platform = jax_port.PLATFORMS[made.language]
+
+    def register(name: str, content: str, handler: Callable[[], object], carry: Carry) -> str:
+        registry.add([Target(name=name, platform=platform, content=content, carry=carry)], {name: handler})
+        return platform.lower()
+
+    return CompiledModule(
+        name=made.name,
+        path=made.path,
+        content_hash=made.content,
+        platform=platform,
+        handlers=made.functions,
+        captures_graphs=captures_graphs and made.language == "cuda",
+        origin=made.origin,
+        library=library,
+        wrap=jax_port.stage_capsules,
+        register=register,
+        build=maker.build,
+        report=maker.report,
+        checked=maker.checked,
+        mode=mode,
+    )
+
+
+def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
+    """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
+    for name, handlers in functions.items():
+        if handlers.warning:
+            warn_caller(f"{module}.{name} {handlers.warning}", StreamWarning)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from be_runtime.bundle.carried import Carry, Demand
+from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, CacheKey, Entry
 from be_runtime.checks import STATE, Active
-from be_runtime.errors import BuildError, RegistrationError, StreamWarning, warn_caller
-from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, parse_contents
+from be_runtime.errors import BuildError, LoadError, RegistrationError
+from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.load.find_or_build import (
     find_or_build,
     machine_roots,
@@ -28,7 +27,7 @@ from be_runtime.load.find_or_build import (
     use_entry,
 )
 from be_runtime.load.identity import content_hash, module_key, origin_hash
-from be_runtime.load.module import BuiltLibrary, CompiledModule, open_library
+from be_runtime.load.module import BuiltLibrary, CompiledModule, Made, Remaker, make_module, open_library
 from be_runtime.load.registry import Registry, Target
 from be_runtime.load.session import Session
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
@@ -63,9 +62,10 @@ class Found(NamedTuple):
 
 def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
     """Find the module of a request in the cache, or build it, and load it; no name of it is registered."""
-    checked = None if request.compile.checked else cache(partial(_load_checked, request, options, session))
     maker = Remaker(
-        partial(build_portable, request, options, session), partial(report_module, request, options, session), checked
+        partial(build_portable, request, options, session),
+        partial(report_module, request, options, session),
+        cache(partial(_load_checked, request, options, session)),
     )
 
     def use(entry: Entry, key: CacheKey) -> Found:
@@ -79,14 +79,14 @@ def _load_checked(request: BuildRequest, options: LoadOptions, session: Session)
 
     Raises
     ------
-    BuildError
-        It does not compile so.
+    BuildError, LoadError
+        It does not compile so, or may not be compiled.
     """
     compiled = request.compile._replace(checked=True, line_info=True)
     plain = options._replace(auto_register=False, force_rebuild=False)
     try:
         return load(request._replace(compile=compiled), plain, session)
-    except BuildError as error:
+    except (BuildError, LoadError) as error:
         error.hints += ("checked mode compiles it anew; leave that out by debug('-bounds'), or BE_DEBUG=-bounds",)
         raise
 
@@ -317,88 +317,6 @@ def _open(
         captures_graphs=options.allow_cuda_graph,
         mode=options.mode,
     )
-
-
-class Remaker(NamedTuple):
-    """The functions that make a module again.
-
-    Parameters
-    ----------
-    build : callable
-        Its library for exported programs.
-    report : callable
-        Its report for block sizes.
-    checked : callable, optional
-        The module with accesses through tensors checked; None if it can't be compiled anew.
-    """
-
-    build: Callable[[Demand], BuiltLibrary]
-    report: Callable[[Sequence[int]], ModuleReport]
-    checked: Callable[[], CompiledModule] | None = None
-
-
-class Made(NamedTuple):
-    """A module that was compiled, now or long ago.
-
-    Parameters
-    ----------
-    name : str
-    language : {"cuda", "cpp"}
-    path : Path
-        Path of the library.
-    functions : dict of str to Handlers
-    content, origin : str
-        See `LoadedModule`.
-    """
-
-    name: str
-    language: Language
-    path: Path
-    functions: Mapping[str, Handlers]
-    content: str
-    origin: str
-
-
-def make_module(
-    made: Made,
-    library: ctypes.CDLL,
-    registry: Registry,
-    maker: Remaker,
-    *,
-    captures_graphs: bool,
-    mode: Active | None = None,
-) -> CompiledModule:
-    """Make a module of a library in memory, without registering its targets."""
-    _warn(made.name, made.functions)
-    platform = jax_port.PLATFORMS[made.language]
-
-    def register(name: str, content: str, handler: Callable[[], object], carry: Carry) -> str:
-        registry.add([Target(name=name, platform=platform, content=content, carry=carry)], {name: handler})
-        return platform.lower()
-
-    return CompiledModule(
-        name=made.name,
-        path=made.path,
-        content_hash=made.content,
-        platform=platform,
-        handlers=made.functions,
-        captures_graphs=captures_graphs and made.language == "cuda",
-        origin=made.origin,
-        library=library,
-        wrap=jax_port.stage_capsules,
-        register=register,
-        build=maker.build,
-        report=maker.report,
-        checked=maker.checked,
-        mode=mode,
-    )
-
-
-def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
-    """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
-    for name, handlers in functions.items():
-        if handlers.warning:
-            warn_caller(f"{module}.{name} {handlers.warning}", StreamWarning)
 
 
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:

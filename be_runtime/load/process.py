@@ -17,6 +17,7 @@ from be_runtime.load.module import CompiledModule
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
 from be_runtime.request.arguments import Reread
+from be_runtime.request.noted import note
 from be_runtime.request.options import BuildRequest, LoadOptions, for_sanitizers
 from be_runtime.request.tools import wanted_archs
 from be_runtime.settings import Settings
@@ -128,6 +129,11 @@ class Process:
 
         With `reread`, which reads the request's sources anew, it follows them while `be_runtime.watch` is on.
         """
+        module = self._load(request, options, reread)
+        note(module.content_hash)
+        return module
+
+    def _load(self, request: BuildRequest, options: LoadOptions, reread: Reread | None) -> CompiledModule:
         settings = self.settings()
         request = for_sanitizers(request, settings.sanitize)
         if options.debug is not None:

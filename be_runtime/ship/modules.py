@@ -11,6 +11,7 @@ from be_runtime.load.module import CompiledModule
 from be_runtime.load.pipeline import open_bundled, register_module
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
+from be_runtime.request.noted import note
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit
 from be_runtime.ship.declaration import DeclaredModule
 
@@ -70,6 +71,7 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
         It is damaged, or not for this machine.
     """
     module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
+    note(module.content_hash)
     return _registered(module, f"{package}.{name}")
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -240,21 +241,61 @@ def devices(platform: str) -> Sequence[Any]:
         return ()
 
 
-def repeated(function: Callable[..., Any], arguments: Sequence[Any], device: Any) -> Callable[[int], None]:
+def default_device() -> Any:
+    """Return the device that JAX puts arrays on."""
+    chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return jax.devices(chosen)[0] if chosen is None or isinstance(chosen, str) else chosen
+
+
+def ordinal(device: Any) -> int:
+    """Return the number of a device on its host."""
+    return int(getattr(device, "local_hardware_id", None) or 0)
+
+
+def type_of(value: Any) -> tuple[str, tuple[int, ...]]:
+    """Return the dtype and the shape that an argument has in programs."""
+    kind = jax.typeof(value)
+    return kind.dtype.name, tuple(kind.shape)
+
+
+def is_traced(value: Any) -> bool:
+    """Return whether a value is known only when a program runs."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def results_of(function: Callable[..., Any], arguments: Sequence[Any], device: Any) -> list[Any]:
+    """Run a function once as a program, and return the leaves of its results as numpy's arrays."""
+    placed = jax.device_put(list(arguments), device)
+    with jax.default_device(device):
+        return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(jax.jit(function)(*placed))]
+
+
+def repeated(
+    function: Callable[..., Any], arguments: Sequence[Any], device: Any, flush_bytes: int = 0
+) -> Callable[[int], None]:
     """Compile a program that calls a function a number of times, one call after the other, and waits for all results.
 
     The arguments of each call pass a barrier together with all results of the call before, so the compiler can't remove
     a call, move it out of the loop or merge it with another.
+
+    Parameters
+    ----------
+    flush_bytes : int
+        Size of an array that is read and written before each call, to displace everything else from caches.
     """
     placed = jax.device_put(list(arguments), device)
 
     def program(count: Any, values: Sequence[Any]) -> Any:
-        def step(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
-            inputs, _results = jax.lax.optimization_barrier(state)
-            return inputs, function(*inputs)
+        def step(_: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+            inputs, flushed, _results = jax.lax.optimization_barrier(state)
+            if flushed:
+                inputs, flushed = jax.lax.optimization_barrier((inputs, [each + 1 for each in flushed]))
+            return inputs, flushed, function(*inputs)
 
         first = jax.tree_util.tree_map(lambda out: jnp.zeros(out.shape, out.dtype), jax.eval_shape(function, *values))
-        return jax.lax.fori_loop(0, count, step, (list(values), first))[1]
+        flushed = [jnp.zeros(flush_bytes // 4, jnp.float32)] if flush_bytes else []
+        _, flushed, results = jax.lax.fori_loop(0, count, step, (list(values), flushed, first))
+        return results, [each[:1] for each in flushed]
 
     compiled = jax.jit(program)
 

@@ -21,6 +21,9 @@ from be_toolchain.terminal import without_credentials
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
 
+AUTOTUNE_MODES = ("off", "cached", "on")
+"""Values of `BE_AUTOTUNE`."""
+
 SANITIZERS = ("address", "undefined", "device")
 """Values of `BE_SANITIZE`."""
 
@@ -177,10 +180,13 @@ def _parse_command(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
         raise ValueError(f"a command, quoted as for a shell ({error})") from None
 
 
-def _parse_jit(text: str, _: Mapping[str, str]) -> str:
-    if text not in JIT_MODES:
-        raise ValueError(f"one of {', '.join(JIT_MODES)}")
-    return text
+def _one_of(words: tuple[str, ...]) -> SettingKind:
+    def parse(text: str, _: Mapping[str, str]) -> str:
+        if text not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return text
+
+    return SettingKind("mode", parse)
 
 
 def _parse_sanitizers(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
@@ -207,7 +213,6 @@ def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
 
 _URL = SettingKind("URL", parse_url)
 _PATH = SettingKind("path", _parse_path)
-_JIT = SettingKind("mode", _parse_jit)
 _SANITIZERS = SettingKind("list", _parse_sanitizers)
 _FLAG = SettingKind("flag", _parse_flag)
 _COUNT = SettingKind("count", _parse_count)
@@ -243,7 +248,7 @@ RUNTIME = {
     ),
     "jit": Setting(
         variables=("BE_JIT",),
-        kind=_JIT,
+        kind=_one_of(JIT_MODES),
         meaning="Whether kernels are compiled: `never`, those `missing` from what was built before, or `always`.",
     ),
     "compute_capabilities": Setting(
@@ -313,6 +318,11 @@ RUNTIME = {
         kind=_CHECKS,
         meaning="[Check every call of a kernel](debugging.md): 1, or names of checks, such as `guards,inputs`.",
         default_text="0",
+    ),
+    "autotune": Setting(
+        variables=("BE_AUTOTUNE",),
+        kind=_one_of(AUTOTUNE_MODES),
+        meaning="[Tuning](tuning.md): `on` times what is not known, `cached` uses what is kept, `off` uses nothing.",
     ),
     "sanitize": Setting(
         variables=("BE_SANITIZE",),

@@ -22,10 +22,12 @@ PAGES = (
     "docs/errors.md",
     "docs/exported-programs.md",
     "docs/from-brainevent.md",
+    "docs/profiling.md",
     "docs/live-editing.md",
     "docs/reliability.md",
     "docs/settings.md",
     "docs/transforms.md",
+    "docs/tuning.md",
     "docs/tutorial-cpp.md",
 )
 

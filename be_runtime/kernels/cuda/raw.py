@@ -21,6 +21,7 @@ from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_runtime.kernels.cuda.sizes import Size
 from be_runtime.load.session import Session
 from be_runtime.request.arguments import StrPath, refuse_path
+from be_runtime.request.noted import note
 from be_runtime.request.options import check_arch_list, check_bool, check_flags, check_include_paths
 from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
@@ -132,6 +133,7 @@ def cuda_kernel(
     kernel = raw_kernel(
         source, name, extra_cuda_cflags, extra_include_paths, use_fast_math=use_fast_math, line_info=line_info
     )
+    note(repr(kernel))
     variants = _Variants(kernel, check_arch_list(compute_capability, "compute_capability"))
 
     def obtain() -> Obtained:

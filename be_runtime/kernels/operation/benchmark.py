@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from statistics import mean, median, pstdev
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_primitive
 from be_toolchain.terminal import table
 
+K = TypeVar("K", bound=Hashable)
 Runner = Callable[[int], None]
 
 
@@ -158,7 +159,7 @@ def measure(
                 runners[backend] = _runner(call, config, backend, device, calls)
             except Exception as error:  # noqa: BLE001 - it is a result: the other backends are still timed
                 failed[backend] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        samples = _samples(runners, n_warmup, n_runs, calls)
+        samples = sample_runners(runners, n_warmup, n_runs, calls)
         records += [
             BenchmarkRecord(config.label, each, tuple(samples.get(each, ())), failed.get(each, "")) for each in backends
         ]
@@ -173,9 +174,9 @@ def _runner(call: Callable[..., Any], config: BenchmarkConfig, backend: str, dev
     return run
 
 
-def _samples(runners: Mapping[str, Runner], n_warmup: int, n_runs: int, calls: int) -> dict[str, list[float]]:
+def sample_runners(runners: Mapping[K, Runner], n_warmup: int, n_runs: int, calls: int) -> dict[K, list[float]]:
     """Measure the seconds of one call; each round runs in the opposite order of the round before."""
-    samples: dict[str, list[float]] = {backend: [] for backend in runners}
+    samples: dict[K, list[float]] = {backend: [] for backend in runners}
     order = list(runners)
     for index in range(n_warmup + n_runs):
         for backend in order:

@@ -17,20 +17,17 @@ class DeviceMemory final : public Memory {
 
   /// Each array from XLA's pool; from the driver where a sanitizer is to see its ends.
   bool make(Block* block, size_t bytes) override {
-    const size_t before = exact_blocks ? 0 : 256;
-    const size_t behind = exact_blocks ? 0 : bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536;
-    *block = {nullptr, before, bytes, behind};
-    const size_t size = block->size() == 0 ? 1 : block->size();
+    *block = block_for(bytes);
     if (exact_blocks) {
       Address address = 0;
-      if (!is_good(cuda_.cuMemAlloc(&address, size))) return false;
+      if (!is_good(cuda_.cuMemAlloc(&address, block->room()))) return false;
       block->begin = reinterpret_cast<char*>(address);
       return true;
     }
     XLA_FFI_DeviceMemory_Allocate_Args asked{};
     asked.struct_size = XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE;
     asked.ctx = frame_->ctx;
-    asked.size = size;
+    asked.size = block->room();
     asked.alignment = 16;  // XLA takes no more; what it gives is aligned to 256 bytes
     if (XLA_FFI_Error* error = frame_->api->XLA_FFI_DeviceMemory_Allocate(&asked)) {
       problem = be_xla::message_of(frame_, error);

@@ -18,6 +18,8 @@ struct Block {
 
   char* data() const { return begin + before; }
   size_t size() const { return before + bytes + behind; }
+  /// The bytes to ask for: there is an address also of nothing.
+  size_t room() const { return size() == 0 ? 1 : size(); }
 };
 
 using Bytes = std::vector<unsigned char>;
@@ -55,15 +57,19 @@ class Memory {
 /// No bytes around arrays: a sanitizer sees the ends of each.
 inline bool exact_blocks = false;
 
+/// The block of an array, without its memory yet.
+inline Block block_for(size_t bytes) {
+  if (exact_blocks) return {nullptr, 0, bytes, 0};
+  return {nullptr, 256, bytes, bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536};
+}
+
 class HostMemory final : public Memory {
  public:
   bool make(Block* block, size_t bytes) override {
-    const size_t before = exact_blocks ? 0 : 256;
-    const size_t behind = exact_blocks ? 0 : bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536;
     void* begin = nullptr;
-    const size_t size = before + bytes + behind;
-    if (posix_memalign(&begin, 64, size == 0 ? 1 : size) != 0) return false;
-    *block = {static_cast<char*>(begin), before, bytes, behind};
+    *block = block_for(bytes);
+    if (posix_memalign(&begin, 64, block->room()) != 0) return false;
+    block->begin = static_cast<char*>(begin);
     return true;
   }
   void drop(const Block& block) override { free(block.begin); }

@@ -3,14 +3,13 @@
 
 #pragma once
 
-#include <dlfcn.h>
-
 #include <cstdint>
-#include <string>
+
+#include "../cuda_driver.h"
 
 namespace be_launch {
 
-using Result = int;
+using be_cuda::Result;
 using Context = void*;
 using Module = void*;
 using Function = void*;
@@ -43,8 +42,7 @@ struct LaunchConfig {
 };
 
 /// The driver's functions; `problem` says why there are none.
-struct Driver {
-  std::string problem;
+struct Driver : be_cuda::DriverLibrary {
   int device_count = 0;
   Result (*cuInit)(unsigned) = nullptr;
   Result (*cuDeviceGetCount)(int*) = nullptr;
@@ -60,55 +58,33 @@ struct Driver {
   Result (*cuFuncGetAttribute)(int*, int, Function) = nullptr;
   Result (*cuFuncSetAttribute)(Function, int, int) = nullptr;
   Result (*cuThreadExchangeStreamCaptureMode)(int*) = nullptr;
-  Result (*cuGetErrorName)(Result, const char**) = nullptr;
-  Result (*cuGetErrorString)(Result, const char**) = nullptr;
   Result (*cuLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
                            void**, void**) = nullptr;
   Result (*cuLaunchKernelEx)(const LaunchConfig*, Function, void**, void**) = nullptr;
 
   Driver() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      problem = "there is no NVIDIA driver on this machine: libcuda.so.1 was not found";
-      return;
-    }
-    find(library, "cuInit", &cuInit);
-    find(library, "cuDeviceGetCount", &cuDeviceGetCount);
-    find(library, "cuDeviceGetAttribute", &cuDeviceGetAttribute);
-    find(library, "cuDevicePrimaryCtxGetState", &cuDevicePrimaryCtxGetState);
-    find(library, "cuDevicePrimaryCtxRetain", &cuDevicePrimaryCtxRetain);
-    find(library, "cuDevicePrimaryCtxRelease_v2", &cuDevicePrimaryCtxRelease);
-    find(library, "cuCtxGetDevice", &cuCtxGetDevice);
-    find(library, "cuCtxPushCurrent_v2", &cuCtxPushCurrent);
-    find(library, "cuCtxPopCurrent_v2", &cuCtxPopCurrent);
-    find(library, "cuModuleLoadDataEx", &cuModuleLoadDataEx);
-    find(library, "cuModuleGetFunction", &cuModuleGetFunction);
-    find(library, "cuFuncGetAttribute", &cuFuncGetAttribute);
-    find(library, "cuFuncSetAttribute", &cuFuncSetAttribute);
-    find(library, "cuThreadExchangeStreamCaptureMode", &cuThreadExchangeStreamCaptureMode);
-    find(library, "cuGetErrorName", &cuGetErrorName);
-    find(library, "cuGetErrorString", &cuGetErrorString);
-    find(library, "cuLaunchKernel", &cuLaunchKernel);
-    find(library, "cuLaunchKernelEx", &cuLaunchKernelEx);
+    find("cuInit", &cuInit);
+    find("cuDeviceGetCount", &cuDeviceGetCount);
+    find("cuDeviceGetAttribute", &cuDeviceGetAttribute);
+    find("cuDevicePrimaryCtxGetState", &cuDevicePrimaryCtxGetState);
+    find("cuDevicePrimaryCtxRetain", &cuDevicePrimaryCtxRetain);
+    find("cuDevicePrimaryCtxRelease_v2", &cuDevicePrimaryCtxRelease);
+    find("cuCtxGetDevice", &cuCtxGetDevice);
+    find("cuCtxPushCurrent_v2", &cuCtxPushCurrent);
+    find("cuCtxPopCurrent_v2", &cuCtxPopCurrent);
+    find("cuModuleLoadDataEx", &cuModuleLoadDataEx);
+    find("cuModuleGetFunction", &cuModuleGetFunction);
+    find("cuFuncGetAttribute", &cuFuncGetAttribute);
+    find("cuFuncSetAttribute", &cuFuncSetAttribute);
+    find("cuThreadExchangeStreamCaptureMode", &cuThreadExchangeStreamCaptureMode);
+    find("cuLaunchKernel", &cuLaunchKernel);
+    find("cuLaunchKernelEx", &cuLaunchKernelEx);
     if (!problem.empty()) return;
     if (const Result result = cuInit(0)) {
       problem = "no GPU can be used: cuInit failed with " + describe(result);
     } else if (cuDeviceGetCount(&device_count) != 0 || device_count == 0) {
       problem = "no GPU is visible";
     }
-  }
-
-  template <class T>
-  void find(void* library, const char* name, T* function) {
-    *function = reinterpret_cast<T>(dlsym(library, name));
-    if (*function == nullptr) problem = std::string("the NVIDIA driver is too old: it has no ") + name;
-  }
-
-  std::string describe(Result result) const {
-    const char *name = nullptr, *text = nullptr;
-    cuGetErrorName(result, &name);
-    cuGetErrorString(result, &text);
-    return std::string(name ? name : "an unknown error") + " (" + (text ? text : "no description") + ")";
   }
 };
 

@@ -18,6 +18,7 @@ from be_runtime.ship.hooks.platform_tags import platform_tag, read_policies
 from be_runtime.ship.locate import locate_package
 from be_runtime.ship.package import KERNELS, Package
 from be_runtime.ship.package_build import build_package
+from be_runtime.tune.winners import FILE as TUNED
 from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import say
 
@@ -117,11 +118,15 @@ def place(package: Package) -> str:
 
 
 def source_files(package: Package, root: Path) -> list[str]:
-    """List the declaration, sources and headers of a package, by their paths below `root`."""
+    """List the declaration, sources, headers and choices of a package, by their paths below `root`."""
     assert package.root is not None, "packages of a project are folders"
     own = kernels_folder(package)
-    found = (path for path in package.root.rglob("*") if path.suffix in _SOURCES and own not in path.parents)
+    found = (path for path in package.root.rglob("*") if _is_source(path) and own not in path.parents)
     return sorted(str(path.relative_to(root.resolve())) for path in found if path.is_file())
+
+
+def _is_source(path: Path) -> bool:
+    return path.suffix in _SOURCES or path.name == TUNED
 
 
 _SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".toml"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from be_runtime.checking.merged_findings import ToolRun, as_json, distinct, render, with_callers, with_names
-from be_runtime.checks import Finding
+from be_runtime.findings import Finding
 
 GUARD = Finding("guards", "k.f", "k.f writes 4 bytes behind result 0", caller="a.py:3 in main", hints=("look",))
 ASAN = Finding("heap-buffer-overflow", "k_f", "k_f: write of 4 bytes", source="k.cc:8", tool="address")

@@ -25,7 +25,7 @@ def test_builds_at_once_have_a_line_each_and_do_not_write_over_each_other(
     with capsys.disabled(), open(follower, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
         threads = [
-            threading.Thread(target=_build, args=each) for each in (("first", 1.3), ("second", 1.6), ("short", 0.1))
+            threading.Thread(target=_build, args=each) for each in (("first", 2.3), ("second", 2.6), ("short", 0.1))
         ]
         for thread in threads:
             thread.start()

@@ -1,0 +1,376 @@
+"""`autotune`: the fastest of several configurations of a kernel, found once and used from then on."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.resources
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.errors import ArgumentError
+from be_runtime.load.process import PROCESS
+from be_runtime.request.noted import noting
+from be_runtime.request.options import check_name
+from be_runtime.tune.buckets import Shapes, bucket_of
+from be_runtime.tune.configs import Config, expand, name_of
+from be_runtime.tune.machine import describe_device, flush_bytes
+from be_runtime.tune.timing import choose, time_variants
+from be_runtime.tune.variants import make_variants
+from be_runtime.tune.winners import (
+    FILE,
+    TunedDevice,
+    Winner,
+    find_winner,
+    merged,
+    parse_winners,
+    read_package,
+    render_winners,
+    row_of,
+    sources_digest,
+    texts_digest,
+    write_package,
+)
+from be_runtime.xla import jax_primitive
+from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.terminal import table
+
+Args = Sequence[Any] | Callable[[], Sequence[Any]]
+
+
+class Trial(NamedTuple):
+    """One configuration of a tuning.
+
+    Parameters
+    ----------
+    config : dict
+    warm_us, cold_us : float or None
+        Median microseconds of one call, and of one with a GPU's last cache flushed before it; None if it was rejected.
+    rejected : str
+        Reason why it can't be chosen.
+    """
+
+    config: Config
+    warm_us: float | None = None
+    cold_us: float | None = None
+    rejected: str = ""
+
+
+class Trials(NamedTuple):
+    """A tuning for one bucket; ``print`` shows a table.
+
+    Parameters
+    ----------
+    bucket : str
+    chosen : dict
+        The configuration that was chosen.
+    trials : tuple of Trial
+    """
+
+    bucket: str
+    chosen: Config
+    trials: tuple[Trial, ...]
+
+    def __str__(self) -> str:
+        heads = ("configuration", "us, warm", "us, flushed", "")
+        rows = [
+            (
+                name_of(each.config),
+                "" if each.warm_us is None else f"{each.warm_us:.2f}",
+                "" if each.cold_us is None else f"{each.cold_us:.2f}",
+                each.rejected or ("chosen" if each.config == self.chosen else ""),
+            )
+            for each in self.trials
+        ]
+        return f"{self.bucket}\n{table([heads, *rows])}"
+
+
+class Declared:
+    """The tuned functions of the packages in this process."""
+
+    def __init__(self) -> None:
+        self.found: list[Tuned] = []
+
+
+class Tuned:
+    """A function of arrays that uses the fastest known configuration for their sizes; `autotune` makes it.
+
+    It may be called in programs, also under ``vmap`` and derivatives: its sizes are known while it is traced, and
+    nothing is timed then.
+
+    Attributes
+    ----------
+    name : str
+    configs : tuple of dict
+        All configurations, the first of which is used where nothing is known.
+    args : sequence or callable
+        Arrays to time with, as they were given.
+    results : list of Trials
+        The tunings that this object did.
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Callable[..., Any]],
+        configs: tuple[Config, ...],
+        name: str,
+        package: str | None,
+        bucket: Callable[..., Any] | None,
+        check: Callable[[Any, Any], bool] | None,
+        runs: int,
+        args: Args,
+    ) -> None:
+        self.args = args
+        self.name, self.configs, self.package = name, configs, package
+        self.results: list[Trials] = []
+        self._op, self._bucket, self._check, self._runs = op, bucket, check, runs
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._known: dict[str, Config] = {}
+        self._notes: tuple[str, ...] = ()
+        self._lock = ThreadLock()
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Call the kernel in the configuration for these arrays."""
+        return self._make(self.config(*arrays))(*arrays)
+
+    def config(self, *arrays: Any) -> Config:
+        """Return the configuration for arrays of these sizes, without timing anything."""
+        bucket = self._bucket_of(arrays)
+        if bucket not in self._known:
+            self._known[bucket] = self._look_up(bucket)
+        return dict(self._known[bucket])
+
+    def tune(self, *arrays: Any) -> Trials:
+        """Time all configurations with these arrays, and keep the choice, also where one is known.
+
+        Raises
+        ------
+        ArgumentError
+            An array is traced: its values are not known.
+        """
+        trials, row = self._time(arrays)
+        device = describe_device(jax_primitive.default_device())
+
+        def build(staging: Path) -> BuildOutput:
+            return _written(staging, merged(self._rows(device), [row]))
+
+        self._store().get_or_build(self._key(device), build, force=True)
+        self._known.clear()
+        return trials
+
+    def tune_unless_known(self, *arrays: Any) -> None:
+        """Time all configurations once for a bucket, however many processes ask for it at a time."""
+        bucket, device = self._bucket_of(arrays), describe_device(jax_primitive.default_device())
+        if any(row.bucket == bucket for row in self._rows(device)):
+            return
+
+        def build(staging: Path) -> BuildOutput:
+            rows = self._rows(device)  # another process may have been faster
+            known = any(row.bucket == bucket for row in rows)
+            return _written(staging, rows if known else merged(rows, [self._time(arrays)[1]]))
+
+        self._store().get_or_build(self._key(device), build, force=True)
+        self._known.clear()
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the choices of this device to ``tuned.json`` in a package's folder, beside those of other devices."""
+        rows = self._rows(describe_device(jax_primitive.default_device()))
+        return write_package(Path(folder), [row._replace(source=self._package_source()) for row in rows])
+
+    def _time(self, arrays: Sequence[Any]) -> tuple[Trials, Winner]:
+        if any(jax_primitive.is_traced(each) for each in arrays):
+            raise ArgumentError(
+                f"{self.name} can't be tuned within a program, where arrays have no values",
+                hints=("tune it before: autotune(op, configs, args)",),
+            )
+        device = jax_primitive.default_device()
+        variants = make_variants(self._make, self.configs, arrays, self._check, device)
+        size = flush_bytes(device)
+        flush = jax_primitive.repeated(lambda *_arrays: (), arrays, device, size) if size else None
+        warm = {index: each.warm for index, each in enumerate(variants) if each.warm is not None}
+        cold = {index: each.cold for index, each in enumerate(variants) if each.cold is not None}
+        times = time_variants(warm, cold, flush, self._runs)
+        chosen, bucket = choose(times.samples), self._bucket_of(arrays)
+        trials = tuple(
+            Trial(each.config, times.warm_us.get(index), times.cold_us.get(index), each.rejected)
+            for index, each in enumerate(variants)
+        )
+        self.results.append(Trials(bucket, variants[chosen].config, trials))
+        us = times.cold_us or times.warm_us
+        timed = (us[chosen], us[next(iter(us))])
+        row = row_of(self.name, bucket, self._source(), describe_device(device), variants[chosen].config, timed)
+        return self.results[-1], row
+
+    def _look_up(self, bucket: str) -> Config:
+        if PROCESS.settings().autotune == "off":
+            return self.configs[0]
+        device = describe_device(jax_primitive.default_device())
+        packaged = [row for row in self._packaged() if row.name == self.name and row.source == self._package_source()]
+        for rows in (self._rows(device), packaged):
+            found = find_winner(rows, bucket, device)
+            if found is not None and found.config in self.configs:
+                return found.config
+        return self.configs[0]
+
+    def _bucket_of(self, arrays: Sequence[Any]) -> str:
+        if self._bucket is not None:
+            return str(self._bucket(*arrays))
+        shapes: Shapes = [jax_primitive.type_of(each) for each in arrays]
+        return bucket_of(shapes)
+
+    def _make(self, config: Config) -> Callable[..., Any]:
+        """Return the function of a configuration, made on first use."""
+        name = name_of(config)
+        if name not in self._functions:
+            self._functions.setdefault(name, self._made(config))
+        return self._functions[name]
+
+    def _made(self, config: Config) -> Callable[..., Any]:
+        function = self._op(**config)
+        if not callable(function):
+            raise ArgumentError(
+                f"{self.name}: op({', '.join(config)}) returned {function!r}",
+                hints=("op is called with a configuration's keywords and returns a function of arrays",),
+            )
+        return function
+
+    def _source(self) -> str:
+        """Hash the text of `op` and the kernels that it asks for with the first configuration that works."""
+        with self._lock:
+            if not self._notes:
+                self._notes = (_text_of(self._op), *self._noted())
+        return texts_digest(self._notes)
+
+    def _noted(self) -> list[str]:
+        for config in self.configs:
+            with noting() as notes:
+                try:
+                    self._functions.setdefault(name_of(config), self._made(config))
+                except Exception:  # noqa: BLE001, S112 - whoever uses this configuration is told
+                    continue
+            return notes
+        return []
+
+    def _files(self) -> Traversable | None:
+        return None if self.package is None else importlib.resources.files(self.package)
+
+    def _packaged(self) -> tuple[Winner, ...]:
+        files = self._files()
+        return () if files is None else read_package(files, str(self.package))
+
+    def _package_source(self) -> str:
+        """Hash the text of `op` and the package's sources, which are the same wherever the package is installed."""
+        files = self._files()
+        return texts_digest([_text_of(self._op), "" if files is None else sources_digest(files)])
+
+    def _store(self) -> Store:
+        return PROCESS.session().cache
+
+    def _key(self, device: TunedDevice) -> CacheKey:
+        fields = (("name", self.name), ("device", device.name), ("driver", device.driver))
+        return make_key("tuned", *fields, ("configs", [*map(name_of, self.configs)]), ("source", self._source()))
+
+    def _rows(self, device: TunedDevice) -> tuple[Winner, ...]:
+        entry = self._store().get(self._key(device))
+        return () if entry is None else parse_winners(entry.output(FILE).read_text(encoding="utf-8"), str(entry.path))
+
+
+def autotune(
+    op: Callable[..., Callable[..., Any]],
+    configs: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+    args: Args = (),
+    *,
+    name: str | None = None,
+    package: str | None = None,
+    bucket: Callable[..., Any] | None = None,
+    check: Callable[[Any, Any], bool] | None = None,
+    runs: int = 10,
+) -> Tuned:
+    """Choose the fastest of several configurations of a kernel, once for a GPU and a size of arrays.
+
+    All are compiled at once. Each is timed within a compiled loop, in turns with the others, with the last cache
+    flushed before each call. One whose results differ from the first configuration's is thrown out. The choice is kept
+    in the cache by the device, its driver, the bucket of sizes and the source, and the next process uses it without
+    timing. The variable ``BE_AUTOTUNE`` is ``on``, ``cached`` to use what is kept and time nothing, or ``off`` to use
+    the first configuration.
+
+    Parameters
+    ----------
+    op : callable
+        Called with a configuration's keywords, returns a function of arrays: a module's function, a kernel of
+        `cuda_kernel`, or Python around them. It may be called in several threads at a time.
+    configs : mapping of str to sequence, or sequence of mapping
+        Choices by keyword, all combinations of which are tried, or the configurations themselves. JSON holds them.
+    args : sequence of array, sequence of those, or callable, optional
+        Arrays to time with now, or several such sets, or a function that returns them, which is called only if they
+        are needed. Without them nothing is timed until `Tuned.tune` is called.
+    name : str, optional
+        Name of what is tuned; by default that of `op`.
+    package : str, optional
+        Package whose file ``tuned.json`` has choices, ``__name__`` in its ``__init__``. Then nothing is timed here:
+        ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
+    bucket : callable, optional
+        Function of the arrays whose result stands for those that share a choice. By default dtypes, and extents rounded
+        up to powers of two.
+    check : callable, optional
+        ``check(first, other)`` returns whether one array of results is right. By default integers are equal, and floats
+        near: 1e-3 of the largest for 16 bits, 1e-5 for 32, 1e-12 for 64.
+    runs : int
+        Samples of each configuration.
+
+    Returns
+    -------
+    Tuned
+        A function of arrays.
+
+    Raises
+    ------
+    ArgumentError
+        There is no configuration, or one is not for JSON.
+    Exception
+        Whatever the first configuration raises, if none works.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> def op(power):
+    ...     return lambda x: x**power
+    >>> tuned = autotune(op, {"power": [2, 3]}, name="doc_power")
+    >>> tuned(jnp.arange(3.0)).tolist()
+    [0.0, 1.0, 4.0]
+    """
+    shown = str(getattr(op, "__qualname__", type(op).__name__)).replace("<", "").replace(">", "").replace(".", "_")
+    if runs < 1:
+        raise ArgumentError(f"runs={runs!r} must be at least 1")
+    tuned = Tuned(op, expand(configs), check_name(shown if name is None else name), package, bucket, check, runs, args)
+    if package is not None:
+        PROCESS.only(Declared, Declared).found.append(tuned)
+    elif PROCESS.settings().autotune == "on":
+        for arrays in argument_sets(args):
+            tuned.tune_unless_known(*arrays)
+    return tuned
+
+
+def argument_sets(args: Args) -> Iterator[Sequence[Any]]:
+    """Iterate over the sets of arrays to time with."""
+    given = args() if callable(args) else args
+    if len(given) and not all(isinstance(each, list | tuple) for each in given):
+        yield given
+    else:
+        yield from given
+
+
+def _text_of(op: Callable[..., Any]) -> str:
+    """Return the text of a function; its name where Python has no text."""
+    with contextlib.suppress(OSError, TypeError):
+        return textwrap.dedent(inspect.getsource(op))
+    return str(getattr(op, "__qualname__", type(op).__qualname__))
+
+
+def _written(staging: Path, rows: Sequence[Winner]) -> BuildOutput:
+    (staging / FILE).write_text(render_winners(rows), encoding="utf-8")
+    return BuildOutput((FILE,))

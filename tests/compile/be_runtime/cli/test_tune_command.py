@@ -1,0 +1,86 @@
+"""A package that carries its choices: made by the command, used without timing, ignored after an edit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_runtime.ship.hooks.wheel_kernels import source_files
+from be_runtime.ship.package import Package
+from tests.support.runtime import environment
+
+INIT = """
+import jax.numpy as jnp
+from be_runtime import autotune, load_cpp_file
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def make_scale(sleep_us):
+    return load_cpp_file(HERE / "k.cc", name=f"scale_{sleep_us}", extra_cflags=[f"-DSLEEP_US={sleep_us}"]).scale
+
+scale = autotune(make_scale, {"sleep_us": [3000, 50]}, lambda: [jnp.ones(64)], package=__name__, runs=12)
+"""
+SOURCE = r"""
+#include "brainevent/common.h"
+#include <unistd.h>
+// @BE scale arg[n] ret[n]
+void scale(const BE::Tensor x, BE::Tensor y) {
+  usleep(SLEEP_US);
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+}
+"""
+USE = """
+import json, jax.numpy as jnp, tunedpkg
+x = jnp.ones(50)
+print(json.dumps([tunedpkg.scale.config(x), len(tunedpkg.scale.results), tunedpkg.scale(x).tolist()[0]]))
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "tunedpkg"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(INIT)
+    (folder / "k.cc").write_text(SOURCE)
+    return folder
+
+
+def run(*argv: str, cwd: Path, cache: Path) -> str:
+    env = environment(BE_CACHE_DIR=str(cache))
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=cwd, env=env, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_package_carries_its_choices(package: Path, tmp_path: Path):
+    def used(cache: str) -> Any:
+        return json.loads(run("-c", USE, cwd=tmp_path, cache=tmp_path / cache))
+
+    assert used("one") == [{"sleep_us": 3000}, 0, 2.0], "an import times nothing"
+    told = json.loads(run("-m", "be_runtime", "tune", "tunedpkg", "--json", cwd=tmp_path, cache=tmp_path / "one"))
+    assert told["tunings"] == [{"name": "make_scale", "bucket": "float32[64]", "chosen": {"sleep_us": 50}}]
+    (row,) = json.loads((package / "tuned.json").read_text())["rows"]
+    assert row["us"] < row["first_us"]
+    assert used("two") == [{"sleep_us": 50}, 0, 2.0], "another cache: the package's choice"
+    assert "tunedpkg/tuned.json" in source_files(Package("tunedpkg", package), tmp_path)
+    (package / "k.cc").write_text(SOURCE.replace("2 * x", "4 * x"))
+    assert used("three") == [{"sleep_us": 3000}, 0, 4.0], "the choice was for another source"
+
+
+def test_a_package_that_tunes_nothing_is_refused(tmp_path: Path):
+    (tmp_path / "plainpkg").mkdir()
+    (tmp_path / "plainpkg" / "__init__.py").touch()
+    env = environment(BE_CACHE_DIR=str(tmp_path / "cache"))
+    argv = [sys.executable, "-m", "be_runtime", "tune", "plainpkg"]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 1
+    assert "plainpkg declares nothing to tune" in done.stderr
+    assert "package='plainpkg'" in done.stderr

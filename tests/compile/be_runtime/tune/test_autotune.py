@@ -1,0 +1,200 @@
+"""Tuning of C++ kernels: the fastest of the right ones is chosen, once, and kept for the next process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import be_runtime
+from tests.support.runtime import environment, run_python
+
+SOURCE = r"""
+#include "brainevent/common.h"
+#include <cstdio>
+#include <unistd.h>
+// @BE shift arg[n] ret[n]
+void shift(const BE::Tensor x, BE::Tensor y) {
+  usleep(SLEEP_US);
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = x.data_ptr<float>()[i] + BY;
+  if (const char* log = LOG; *log) {
+    if (FILE* file = std::fopen(log, "a")) { std::fputc('.', file); std::fclose(file); }
+  }
+}
+"""
+PROGRAM = f'''
+import json, sys, jax, jax.numpy as jnp, be_runtime
+SOURCE = r"""{SOURCE}"""
+LOG = sys.argv[1]
+def op(sleep_us, by=1):
+    flags = [f"-DSLEEP_US={{sleep_us}}", f"-DBY={{by}}", f'-DLOG="{{LOG}}"']
+    return be_runtime.load_cpp_inline(f"shift_{{sleep_us}}_{{by}}", SOURCE, extra_cflags=flags).shift
+x = jnp.arange(float(sys.argv[2]))
+tuned = be_runtime.autotune(op, {{"sleep_us": [20000, 100]}}, [x], runs=6)
+y = jax.jit(tuned)(x)
+print(json.dumps([len(tuned.results), tuned.config(x), y.tolist()[:2]]))
+'''
+
+
+def op(sleep_us: int, by: int = 1) -> Any:
+    flags = [f"-DSLEEP_US={sleep_us}", f"-DBY={by}", '-DLOG=""']
+    return be_runtime.load_cpp_inline(f"tuned_{sleep_us}_{by}", SOURCE, extra_cflags=flags).shift
+
+
+X = jnp.arange(100.0)
+RUN = uuid4().hex[:8]
+"""Part of all names, since the cache keeps what earlier runs of these tests chose."""
+
+
+def tune(configs: Any, name: str, *args: Any, **options: Any) -> be_runtime.Tuned:
+    return be_runtime.autotune(op, configs, args or (X,), name=f"{name}_{RUN}", runs=6, **options)
+
+
+def test_the_fastest_of_the_right_ones_is_chosen():
+    tuned = tune([{"sleep_us": 20000}, {"sleep_us": 1, "by": 2}, {"sleep_us": "x"}, {"sleep_us": 100}], "chosen")
+    (trials,) = tuned.results
+    first, wrong, broken, fast = trials.trials
+    assert trials.chosen == tuned.config(X) == {"sleep_us": 100}
+    assert wrong.rejected == "result 0 at (0,) is 2.0, and 1.0 with the first configuration"
+    assert broken.rejected.startswith("BuildError")
+    assert first.warm_us is not None
+    assert fast.warm_us is not None
+    assert first.warm_us > 5 * fast.warm_us
+    assert (wrong.warm_us, broken.warm_us) == (None, None)
+    assert "chosen" in str(trials)
+    np.testing.assert_array_equal(tuned(X), X + 1)
+
+
+def test_the_first_that_works_is_the_one_whose_results_are_right():
+    tuned = tune([{"sleep_us": "x"}, {"sleep_us": 1, "by": 2}, {"sleep_us": 1, "by": 3}], "second_first")
+    assert tuned.config(X) == {"sleep_us": 1, "by": 2}
+    assert "result 0" in tuned.results[0].trials[2].rejected
+
+
+def test_if_none_works_the_first_error_is_raised():
+    with pytest.raises(be_runtime.BuildError):
+        tune([{"sleep_us": "x"}, {"sleep_us": "y"}], "none_works")
+
+
+def test_a_check_of_the_author_decides():
+    tuned = tune(
+        [{"sleep_us": 20000}, {"sleep_us": 1, "by": 2}],
+        "checked",
+        check=lambda first, other: first.shape == other.shape,
+    )
+    assert tuned.config(X) == {"sleep_us": 1, "by": 2}
+
+
+def test_programs_use_the_choice_and_time_nothing():
+    tuned = tune([{"sleep_us": 20000}, {"sleep_us": 1}], "programs")
+    np.testing.assert_array_equal(jax.jit(lambda x: tuned(x) * 2)(X), 2 * (X + 1))
+    np.testing.assert_array_equal(jax.vmap(tuned)(jnp.ones((3, 100))), 2 * jnp.ones((3, 100)))
+    other = jnp.arange(5000.0)
+    assert jax.eval_shape(tuned, other).shape == (5000,)
+    assert tuned.config(other) == {"sleep_us": 1}, "that of the nearest sizes"
+    assert tuned.config(jnp.arange(4)) == {"sleep_us": 20000}, "nothing is known of integers"
+    assert len(tuned.results) == 1
+    with pytest.raises(be_runtime.ArgumentError, match="within a program"):
+        jax.jit(tuned.tune)(X)
+
+
+def test_several_sets_of_arrays_have_a_choice_each_and_are_made_only_if_needed():
+    asked: list[int] = []
+
+    def arrays() -> list[list[jax.Array]]:
+        asked.append(1)
+        return [[jnp.ones(4)], [jnp.ones(64)]]
+
+    configs = [{"sleep_us": 50}, {"sleep_us": 1}]
+    tuned = be_runtime.autotune(op, configs, arrays, name=f"several_{RUN}", runs=6)
+    assert [each.bucket for each in tuned.results] == ["float32[4]", "float32[64]"]
+    assert asked == [1]
+
+
+@pytest.mark.parametrize(("mode", "timed", "chosen"), [("off", 0, 20000), ("cached", 0, 20000), ("on", 1, 1)])
+def test_the_setting_says_what_is_timed(mode: str, timed: int, chosen: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_AUTOTUNE", mode)
+    tuned = tune([{"sleep_us": 20000}, {"sleep_us": 1}], f"mode_{mode}")
+    assert len(tuned.results) == timed
+    assert tuned.config(X) == {"sleep_us": chosen}
+
+
+def test_off_and_cached_differ_where_a_choice_is_kept(monkeypatch: pytest.MonkeyPatch):
+    configs = [{"sleep_us": 20000}, {"sleep_us": 1}]
+    assert len(tune(configs, "kept_choice").results) == 1
+    for mode, chosen in (("off", 20000), ("cached", 1), ("on", 1)):
+        monkeypatch.setenv("BE_AUTOTUNE", mode)
+        again = tune(configs, "kept_choice")
+        assert (len(again.results), again.config(X)) == (0, {"sleep_us": chosen})
+
+
+def test_another_source_or_other_configurations_are_tuned_anew():
+    def other(sleep_us: int) -> Any:
+        return op(sleep_us, by=3)
+
+    configs = [{"sleep_us": 20000}, {"sleep_us": 1}]
+    assert len(tune(configs, "by_source").results) == 1
+    assert len(be_runtime.autotune(other, configs, [X], name=f"by_source_{RUN}", runs=6).results) == 1
+    assert len(tune([*configs, {"sleep_us": 2}], "by_source").results) == 1
+    assert len(tune(configs, "by_source").results) == 0
+
+
+def run(log: Path, cache: Path, extent: int = 100) -> tuple[int, dict[str, int], list[float]]:
+    done = run_python(PROGRAM, str(log), str(extent), env=environment(BE_CACHE_DIR=str(cache)))
+    timed, config, values = json.loads(done.stdout)
+    return timed, config, values
+
+
+def test_a_second_process_times_nothing_and_calls_the_kernel_once(tmp_path: Path):
+    log, cache = tmp_path / "calls", tmp_path / "cache"
+    assert run(log, cache) == (1, {"sleep_us": 100}, [1.0, 2.0])
+    assert len(log.read_text()) > 20
+    log.unlink()
+    assert run(log, cache) == (0, {"sleep_us": 100}, [1.0, 2.0])
+    assert log.read_text() == ".", "the one call of the program"
+    log.unlink()
+    assert run(log, cache, extent=5000)[0] == 1, "other sizes are timed"
+
+
+def test_of_two_processes_one_tunes(tmp_path: Path):
+    env = environment(BE_CACHE_DIR=str(tmp_path / "cache"))
+    argv = [sys.executable, "-c", PROGRAM, str(tmp_path / "calls"), "100"]
+    running = [subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [json.loads(each.communicate(timeout=240)[0]) for each in running]
+    assert sorted(timed for timed, *_ in told) == [0, 1]
+    assert {config["sleep_us"] for _, config, _ in told} == {100}
+
+
+def test_threads_share_one_function_for_a_configuration():
+    made: list[int] = []
+
+    def slow_op(by: int) -> Any:
+        made.append(by)
+        return lambda x: x + by
+
+    tuned = be_runtime.autotune(slow_op, {"by": [1, 2]}, name="threads")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: float(tuned(X)[0]), range(8)))
+    assert found == [1.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: be_runtime.autotune(op, {}, [X], name="a b"), "is not allowed"),
+        (lambda: be_runtime.autotune(op, {"sleep_us": [1]}, [X], runs=0), "runs=0"),
+        (lambda: be_runtime.autotune(lambda **_: None, [{}], name="nothing")(X), "returned None"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_arguments_are_refused(call: Any, said: str):
+    with pytest.raises(be_runtime.ArgumentError, match=said):
+        call()

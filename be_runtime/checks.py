@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from be_runtime.errors import ArgumentError
 
+Axes = Sequence[int]
 OnFinding = Literal["raise", "warn", "collect"]
 
 CHECKS = {
@@ -111,6 +112,9 @@ class Active(Protocol):
     def guard(self, targets: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Replace targets by ones that check each call."""
 
+    def note(self, text: str) -> None:
+        """Say what is not checked."""
+
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""
 
@@ -147,7 +151,9 @@ def using(mode: Active) -> Iterator[None]:
         _HERE.reset(token)
 
 
-def call_text(label: str, caller: str, checks: Checks, *, once: bool, hidden: int) -> str:
+def call_text(
+    label: str, caller: str, checks: Checks, *, once: bool, hidden: int, layouts: Sequence[Axes | None] = ()
+) -> str:
     """Write what a checked call tells the native library, its attribute ``be_check``.
 
     Parameters
@@ -161,6 +167,10 @@ def call_text(label: str, caller: str, checks: Checks, *, once: bool, hidden: in
         True for a kernel that does more than compute its results.
     hidden : int
         Number of the last results that are scratch memory.
+    layouts : sequence
+        For each argument and each result its axes from major to minor in memory, or None for their own order.
     """
     runs = 1 if once or "unwritten" not in checks.names else 2
-    return "\n".join((*(text.replace("\n", " ") for text in (label, caller)), str(checks.bits), str(runs), str(hidden)))
+    orders = " ".join("-" if axes is None else ",".join(map(str, axes)) for axes in layouts)
+    names = (text.replace("\n", " ") for text in (label, caller))
+    return "\n".join((*names, str(checks.bits), str(runs), str(hidden), orders))

@@ -293,7 +293,7 @@ def register_ffi_target(
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
     """Check every call of a kernel that is traced from now on, until the returned context ends.
 
-    Kernels get copies of their arrays with guard bytes around them, and run two or three times with different bytes
+    Kernels get copies of their arrays with guard bytes around them, and run twice or more with different bytes
     where nothing was written. Functions that JAX compiled before are traced anew inside of the context, and are as they
     were after it. Without ``with``, calls of the whole process are checked until ``debug(False)``; then call it before
     other threads start, since what they have compiled is not traced anew.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from be_toolchain.errors import page_of
@@ -260,6 +261,14 @@ class GatherWarning(UserWarning):
 
 class StreamWarning(UserWarning):
     """A CUDA function launches kernels that are in no order with the rest of the program."""
+
+
+def shown_path(path: str) -> str:
+    """Return a path as messages show it: relative to the working folder, if it is below one that is still there."""
+    try:
+        return path.removeprefix(f"{Path.cwd()}/")
+    except OSError:
+        return path
 
 
 def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:

@@ -82,7 +82,11 @@ def bind_call(
         once = has_state or options.effect != "none"
         caller = jax_call.caller()
         mode.note_call(label, caller)
-        text = checks.call_text(label, caller, mode.checks, once=once, hidden=resolved.scratch)
+        layouts = [
+            *(options.input_layouts or [None] * len(resolved.inputs)),
+            *(options.output_layouts or [None] * len(resolved.shown)),
+        ]
+        text = checks.call_text(label, caller, mode.checks, once=once, hidden=resolved.scratch, layouts=layouts)
         given = given if guarded == targets else (*given, (checks.ATTRIBUTE, text))
         targets = guarded
     results = jax_call.bind(

@@ -173,11 +173,19 @@ def _death(code: int, child: Child) -> Finding:
     return Finding(
         kind="crash",
         kernel="",
-        message=f"the process ended by {signal.Signals(-code).name} in native code",
+        message=f"the process ended by {_signal_name(-code)} in native code",
         caller=next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), ""),
         tool=child.tool,
         hints=() if child.tool == "asan" else ("if a C++ kernel did it, `check --tools asan` names its line",),
     )
+
+
+def _signal_name(number: int) -> str:
+    """Return the name of a signal; real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _in_running_call(found: Sequence[Finding], child: Child) -> list[Finding]:
@@ -215,6 +223,6 @@ def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) ->
     if ended.code is None:
         return f"the program was stopped after {timeout_s:g} s; raise --timeout"
     if ended.code == 0:
-        return ""
+        return "" if record else "the program ended without Python's own end, as by os._exit, so what was found is lost"
     error = record.get("error", "")
     return f"the program failed: {error}" if error else f"the program ended with exit code {ended.code}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import json
+import os
 import runpy
 import sys
 import traceback
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from be_runtime.checks import parse_checks
+from be_runtime.errors import shown_path
 from be_runtime.findings import Findings
 from be_runtime.load.guarded import Debugging
 from be_runtime.load.process import PROCESS
@@ -50,6 +52,7 @@ class End(NamedTuple):
 def main(argv: Sequence[str]) -> int:
     """Run a program, write its record, and return its exit code."""
     tool, record, kind, name, *arguments = argv
+    process = os.getpid()
     sys.argv = [name, *arguments]
     sys.path[0] = str(Path(name).resolve().parent) if kind == "script" else str(Path.cwd())
     with contextlib.ExitStack() as stack:
@@ -59,7 +62,8 @@ def main(argv: Sequence[str]) -> int:
         end = _run(lambda: _run_program(kind, name))
         _wait()
         outcome = {**end._asdict(), "targets": _targets(), **_recorded(found)}
-    Path(record).write_text(json.dumps(outcome), encoding="utf-8")
+    if os.getpid() == process:  # a forked child may end here too
+        Path(record).write_text(json.dumps(outcome), encoding="utf-8")
     return end.code
 
 
@@ -97,7 +101,7 @@ def _run(program: Callable[[], None]) -> End:
             trace = trace.tb_next
         traceback.print_exception(type(error), error, trace or error.__traceback__)
         own = [frame for frame in traceback.extract_tb(trace) if is_own(frame.filename)]
-        place = f"{_shown(own[-1].filename)}:{own[-1].lineno} in {own[-1].name}" if own else ""
+        place = f"{shown_path(own[-1].filename)}:{own[-1].lineno} in {own[-1].name}" if own else ""
         return End(1, "".join(traceback.format_exception_only(error)).strip().splitlines()[0], place)
     return End(0)
 
@@ -110,10 +114,6 @@ def is_own(file: str) -> bool:
 
 def _is_starter(trace: TracebackType) -> bool:
     return trace.tb_frame.f_code.co_filename in _STARTERS
-
-
-def _shown(file: str) -> str:
-    return file.removeprefix(f"{Path.cwd()}/")
 
 
 def _wait() -> None:

@@ -77,18 +77,25 @@ class Watcher:
             if self._wishes:
                 return
             self._process.follow = self._process.registry.exchange = None
-        self._end_thread()
-        atexit.unregister(self._end_thread)
+            thread = self._let_thread_end()
+            atexit.unregister(self._end_thread)
+        _join(thread)
 
     def _end_thread(self) -> None:
+        _join(self._let_thread_end())
+
+    def _let_thread_end(self) -> threading.Thread | None:
         thread, self._thread = self._thread, None
-        if thread is not None and thread.is_alive():
-            self._stop.set()
-            thread.join(_LONGEST_END_S)
+        self._stop.set()
+        return thread
 
     def _run(self, stop: threading.Event) -> None:
-        while not stop.wait(self._wishes[-1].interval_s if self._wishes else 0.0):
+        while not stop.wait(self._interval_s()):
             self.follow_all()
+
+    def _interval_s(self) -> float:
+        wishes = self._wishes  # read once: another thread may end them
+        return wishes[-1].interval_s if wishes else 0.0
 
     def follow_all(self) -> None:
         """Make each module anew whose files changed."""
@@ -122,7 +129,8 @@ class Watcher:
         """Have programs traced anew, if that is wished and the name had other code before."""
         name = module.name, module.platform
         before, self._contents[name] = self._contents.get(name), module.content_hash
-        if before != module.content_hash and self._wishes and self._wishes[-1].retrace:
+        wishes = self._wishes  # read once: another thread may end them
+        if before != module.content_hash and wishes and wishes[-1].retrace:
             from be_runtime.xla import jax_primitive
 
             jax_primitive.forget_programs()
@@ -130,6 +138,12 @@ class Watcher:
     def failed(self, name: str, error: Exception) -> None:
         """Show why the files of a module can't be used as they are."""
         self.show(name, error)
+
+
+def _join(thread: threading.Thread | None) -> None:
+    """Wait for a thread to end, but not for long: it may be compiling."""
+    if thread is not None and thread.is_alive():
+        thread.join(_LONGEST_END_S)
 
 
 def _say(name: str, error: Exception) -> None:

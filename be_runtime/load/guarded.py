@@ -27,7 +27,7 @@ from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
 from be_runtime.load.registry import Registry, Target, addresses
 from be_runtime.load.session import Session
-from be_runtime.xla import jax_call, jax_port
+from be_runtime.xla import jax_call, jax_port, jax_primitive
 from be_toolchain.machine.forks import ThreadLock
 
 _NATIVE = "guard"
@@ -163,6 +163,11 @@ class Guards:
             told = [each for each in self._latest if each.message in text and each.caller in text]
         return tuple(dict.fromkeys(told))
 
+    def note(self, text: str) -> None:
+        """Tell all that listen what is not checked."""
+        for listener in self._listeners:
+            listener.add((), (text,))
+
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel, with the findings of all that listen."""
         for listener in self._listeners:
@@ -183,7 +188,7 @@ def _take(library: ctypes.CDLL) -> list[str]:
     lines: list[str] = []
     room = ctypes.create_string_buffer(_ROOM)
     while size := library.be_guard_take(room, ctypes.c_int64(_ROOM)):
-        lines.extend(room.raw[:size].decode(errors="replace").splitlines())
+        lines.extend(room.raw[: size - 1].decode(errors="replace").split("\n"))  # a message may have other line ends
     return lines
 
 
@@ -218,6 +223,10 @@ class Guard(NamedTuple):
         made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
         return targets if set(made) & set(targets) else made
 
+    def note(self, text: str) -> None:
+        """Say what is not checked."""
+        self.guards.note(text)
+
     def note_call(self, kernel: str, caller: str) -> None:
         """Keep the line that calls a kernel."""
         self.guards.note_call(kernel, caller)
@@ -239,7 +248,7 @@ class Guard(NamedTuple):
         """Raise an error of XLA that tells of findings as `FindingError`."""
         try:
             yield
-        except jax_port.runtime_error() as error:
+        except jax_port.runtime_errors() as error:
             found = self.guards.told_by(error)
             if not found:
                 raise
@@ -291,6 +300,8 @@ class Debugging:
         self._stack.__exit__(kind, error, traceback)
 
     def end(self) -> None:
-        """Check nothing more."""
+        """Check nothing more; what other threads have traced meanwhile would go on to check."""
         self._guards.without(self)
         self._stack.close()
+        if self.mode is not None:
+            jax_primitive.forget_programs()

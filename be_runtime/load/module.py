@@ -243,8 +243,14 @@ class LoadedModule:
     def _targets(self, name: str) -> tuple[tuple[str, str], ...]:
         """Register a function's target under a name that its content determines; the checked one in checked mode."""
         mode = self.mode or checks.active()
-        if mode is not None and self._checked is not None and "bounds" in mode.checks.names:
-            return self._checked()._targets(name)  # noqa: SLF001 - of the same class
+        if mode is None or "bounds" not in mode.checks.names:
+            return self._own_targets(name)
+        if self._checked is not None:
+            return self._checked()._own_targets(name)  # noqa: SLF001 - of the same class
+        mode.note(f"{self.name}: its accesses through tensors were not checked, since it was built ahead of time")
+        return self._own_targets(name)
+
+    def _own_targets(self, name: str) -> tuple[tuple[str, str], ...]:
         content = f"{self.content_hash}:{self._symbols[name]}"
         target = target_name(self.content_hash, self._symbols[name])
         platform = self._register(target, content, partial(self.get_handler, name), partial(self.carry, name))

@@ -15,7 +15,7 @@ from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, CacheKey, Entry
 from be_runtime.checks import STATE, Active
-from be_runtime.errors import BuildError, RegistrationError
+from be_runtime.errors import BuildError, LoadError, RegistrationError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, parse_contents
 from be_runtime.load.find_or_build import (
     find_or_build,
@@ -62,9 +62,10 @@ class Found(NamedTuple):
 
 def find_module(request: BuildRequest, options: LoadOptions, session: Session) -> Found:
     """Find the module of a request in the cache, or build it, and load it; no name of it is registered."""
-    checked = None if request.compile.checked else cache(partial(_load_checked, request, options, session))
     maker = Remaker(
-        partial(build_portable, request, options, session), partial(report_module, request, options, session), checked
+        partial(build_portable, request, options, session),
+        partial(report_module, request, options, session),
+        cache(partial(_load_checked, request, options, session)),
     )
 
     def use(entry: Entry, key: CacheKey) -> Found:
@@ -78,14 +79,14 @@ def _load_checked(request: BuildRequest, options: LoadOptions, session: Session)
 
     Raises
     ------
-    BuildError
-        It does not compile so.
+    BuildError, LoadError
+        It does not compile so, or may not be compiled.
     """
     compiled = request.compile._replace(checked=True, line_info=True)
     plain = options._replace(auto_register=False, force_rebuild=False)
     try:
         return load(request._replace(compile=compiled), plain, session)
-    except BuildError as error:
+    except (BuildError, LoadError) as error:
         error.hints += ("checked mode compiles it anew; leave that out by debug('-bounds'), or BE_DEBUG=-bounds",)
         raise
 

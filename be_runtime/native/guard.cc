@@ -21,7 +21,7 @@ XLA_FFI_Error* execute_on_host(XLA_FFI_CallFrame* frame, const Check& check, Han
 /// Runs a call of a GPU without its checks, and says why.
 XLA_FFI_Error* run_plainly(XLA_FFI_CallFrame* frame, const Check& check, Handler* inner, const std::string& reason) {
   Report(check, "").note(" was not checked: " + reason);
-  return inner(OwnFrame(frame, arrays_of(frame, check.hidden)).get());
+  return inner(OwnFrame(frame, arrays_of(frame, check)).get());
 }
 
 XLA_FFI_Error* execute_on_device(Slot& slot, XLA_FFI_CallFrame* frame, const Check& check) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 from be_runtime.api import load_cpp_inline, load_cuda_inline
@@ -107,4 +108,6 @@ def _show(shell: Any, error: Exception, before: str = "") -> None:
     """Show an error in the cell's output, for front ends with and without HTML."""
     plain = f"{before}: {error}" if before else str(error)
     assert isinstance(error, BeRuntimeError | ToolchainError)
-    shell.display_pub.publish({"text/plain": plain, "text/html": (f"{before}: " if before else "") + error_html(error)})
+    shell.display_pub.publish(
+        {"text/plain": plain, "text/html": (f"{escape(before)}: " if before else "") + error_html(error)}
+    )

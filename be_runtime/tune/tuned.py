@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.errors import ArgumentError
@@ -20,6 +20,7 @@ from be_runtime.tune.buckets import Shapes, bucket_of
 from be_runtime.tune.configs import Config, expand, name_of
 from be_runtime.tune.machine import describe_device, flush_bytes
 from be_runtime.tune.timing import choose, time_variants
+from be_runtime.tune.trials import Trial, Trials
 from be_runtime.tune.variants import make_variants
 from be_runtime.tune.winners import (
     FILE,
@@ -37,56 +38,8 @@ from be_runtime.tune.winners import (
 )
 from be_runtime.xla import jax_primitive
 from be_toolchain.machine.forks import ThreadLock
-from be_toolchain.terminal import table
 
 Args = Sequence[Any] | Callable[[], Sequence[Any]]
-
-
-class Trial(NamedTuple):
-    """One configuration of a tuning.
-
-    Parameters
-    ----------
-    config : dict
-    warm_us, cold_us : float or None
-        Median microseconds of one call, and of one with a GPU's last cache flushed before it; None if it was rejected.
-    rejected : str
-        Reason why it can't be chosen.
-    """
-
-    config: Config
-    warm_us: float | None = None
-    cold_us: float | None = None
-    rejected: str = ""
-
-
-class Trials(NamedTuple):
-    """A tuning for one bucket; ``print`` shows a table.
-
-    Parameters
-    ----------
-    bucket : str
-    chosen : dict
-        The configuration that was chosen.
-    trials : tuple of Trial
-    """
-
-    bucket: str
-    chosen: Config
-    trials: tuple[Trial, ...]
-
-    def __str__(self) -> str:
-        heads = ("configuration", "us, warm", "us, flushed", "")
-        rows = [
-            (
-                name_of(each.config),
-                "" if each.warm_us is None else f"{each.warm_us:.2f}",
-                "" if each.cold_us is None else f"{each.cold_us:.2f}",
-                each.rejected or ("chosen" if each.config == self.chosen else ""),
-            )
-            for each in self.trials
-        ]
-        return f"{self.bucket}\n{table([heads, *rows])}"
 
 
 class Declared:
@@ -130,12 +83,17 @@ class Tuned:
         self._op, self._bucket, self._check, self._runs = op, bucket, check, runs
         self._functions: dict[str, Callable[..., Any]] = {}
         self._known: dict[str, Config] = {}
+        self._chosen: dict[str, Callable[..., Any]] = {}  # by bucket: what a call asks first
         self._notes: tuple[str, ...] = ()
         self._lock = ThreadLock()
 
     def __call__(self, *arrays: Any) -> Any:
         """Call the kernel in the configuration for these arrays."""
-        return self._make(self.config(*arrays))(*arrays)
+        bucket = self._bucket_of(arrays)
+        function = self._chosen.get(bucket)
+        if function is None:
+            function = self._chosen[bucket] = self._make(self.config(*arrays))
+        return function(*arrays)
 
     def config(self, *arrays: Any) -> Config:
         """Return the configuration for arrays of these sizes, without timing anything."""
@@ -154,12 +112,7 @@ class Tuned:
         """
         trials, row = self._time(arrays)
         device = describe_device(jax_primitive.default_device())
-
-        def build(staging: Path) -> BuildOutput:
-            return _written(staging, merged(self._rows(device), [row]))
-
-        self._store().get_or_build(self._key(device), build, force=True)
-        self._known.clear()
+        self._keep(device, lambda: merged(self._rows(device), [row]))
         return trials
 
     def tune_unless_known(self, *arrays: Any) -> None:
@@ -168,13 +121,23 @@ class Tuned:
         if any(row.bucket == bucket for row in self._rows(device)):
             return
 
-        def build(staging: Path) -> BuildOutput:
+        def make() -> tuple[Winner, ...]:
             rows = self._rows(device)  # another process may have been faster
             known = any(row.bucket == bucket for row in rows)
-            return _written(staging, rows if known else merged(rows, [self._time(arrays)[1]]))
+            return rows if known else merged(rows, [self._time(arrays)[1]])
+
+        self._keep(device, make)
+
+    def _keep(self, device: TunedDevice, make: Callable[[], Sequence[Winner]]) -> None:
+        """Keep the choices of a device, made while no other process makes them."""
+
+        def build(staging: Path) -> BuildOutput:
+            (staging / FILE).write_text(render_winners(make()), encoding="utf-8")
+            return BuildOutput((FILE,))
 
         self._store().get_or_build(self._key(device), build, force=True)
         self._known.clear()
+        self._chosen.clear()
 
     def save(self, folder: Path | str) -> Path:
         """Write the choices of this device to ``tuned.json`` in a package's folder, beside those of other devices."""
@@ -369,8 +332,3 @@ def _text_of(op: Callable[..., Any]) -> str:
     with contextlib.suppress(OSError, TypeError):
         return textwrap.dedent(inspect.getsource(op))
     return str(getattr(op, "__qualname__", type(op).__qualname__))
-
-
-def _written(staging: Path, rows: Sequence[Winner]) -> BuildOutput:
-    (staging / FILE).write_text(render_winners(rows), encoding="utf-8")
-    return BuildOutput((FILE,))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 
+from be_runtime.errors import shown_path
 from be_runtime.xla import jax_internals
 from be_runtime.xla.arrays import ArraySpec
 from be_runtime.xla.kernel_call.call_primitive import KernelCall, kernel_call
@@ -43,7 +43,7 @@ def caller() -> str:
     if found is None:
         return ""
     file, line, function = found
-    return f"{file.removeprefix(f'{Path.cwd()}/')}:{line}" + (f" in {function}" if function else "")
+    return f"{shown_path(file)}:{line}" + (f" in {function}" if function else "")
 
 
 @functools.cache

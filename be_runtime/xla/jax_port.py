@@ -73,12 +73,11 @@ def stage_capsules(stages: Mapping[str, object]) -> object:
     return made if len(made) > 1 else made["execute"]
 
 
-def runtime_error() -> type[Exception]:
-    """Return the type of the errors of XLA's programs."""
+def runtime_errors() -> tuple[type[Exception], ...]:
+    """Return the types of the errors of XLA's programs; the second is that of a program that has run before."""
     import jax
 
-    kind: type[Exception] = jax.errors.JaxRuntimeError
-    return kind
+    return jax.errors.JaxRuntimeError, ValueError
 
 
 def wait(tree: Any) -> None:

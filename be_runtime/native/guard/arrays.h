@@ -10,6 +10,7 @@
 #include "../xla_call.h"
 #include "brainevent/detail/xla_frame.h"
 #include "brainevent/dtype.h"
+#include "check.h"
 
 namespace be_guard {
 
@@ -22,6 +23,7 @@ struct Array {
   int64_t elements;
   size_t bits;   ///< of one element; 8 where the type is not known
   size_t bytes;  ///< of all elements
+  std::vector<int64_t> order{};  ///< the axes from major to minor in memory, but for those of a batch; empty: their own
 
   std::string name() const {
     return (is_hidden ? "scratch " : is_result ? "result " : "argument ") + std::to_string(number);
@@ -37,9 +39,11 @@ struct Array {
   /// The index of an element by its number in memory, along all axes.
   std::vector<int64_t> index_of(int64_t element) const {
     std::vector<int64_t> index(static_cast<size_t>(buffer->rank));
+    const int64_t own = static_cast<int64_t>(order.size()), batch = buffer->rank - own;
     for (int64_t i = buffer->rank; i-- > 0;) {
-      index[static_cast<size_t>(i)] = element % buffer->dims[i];
-      element /= buffer->dims[i];
+      const int64_t axis = i >= batch && batch >= 0 ? batch + order[static_cast<size_t>(i - batch)] : i;
+      index[static_cast<size_t>(axis)] = element % buffer->dims[axis];
+      element /= buffer->dims[axis];
     }
     return index;
   }
@@ -60,17 +64,18 @@ inline Array describe(const XLA_FFI_Buffer* buffer, bool is_result, bool is_hidd
 }
 
 /// All arrays of a call but tokens, arguments before results.
-inline std::vector<Array> arrays_of(const XLA_FFI_CallFrame* frame, int64_t hidden) {
+inline std::vector<Array> arrays_of(const XLA_FFI_CallFrame* frame, const Check& check) {
   std::vector<Array> arrays;
   const int64_t tokens = be_xla::is_ordered(frame) ? 1 : 0;
   const int64_t args = frame->args.size - tokens, rets = frame->rets.size - tokens;
   for (int64_t i = 0; i < args; ++i)
     arrays.push_back(describe(static_cast<const XLA_FFI_Buffer*>(frame->args.args[i]), false, false, i));
   for (int64_t i = 0; i < rets; ++i) {
-    const int64_t shown = rets - hidden;
+    const int64_t shown = rets - check.hidden;
     arrays.push_back(describe(static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[i]), true, i >= shown,
                               i >= shown ? i - shown : i));
   }
+  for (size_t i = 0; i < arrays.size() && i < check.orders.size(); ++i) arrays[i].order = check.orders[i];
   return arrays;
 }
 

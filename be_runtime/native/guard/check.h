@@ -1,11 +1,13 @@
 #pragma once
 
 /// \file
-/// What a checked call says in its attribute `be_check`: five lines, see `be_runtime.checks.call_text`.
+/// What a checked call says in its attribute `be_check`: six lines, see `be_runtime.checks.call_text`.
 
 #include <cstdint>
 #include <cstdlib>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "../xla_call.h"
 
@@ -35,12 +37,26 @@ struct Check {
   int64_t bits = 0;
   int64_t runs = 1;
   int64_t hidden = 0;  ///< how many of the last results are scratch memory
+  /// For arguments and results their axes from major to minor in memory; empty for their own order.
+  std::vector<std::vector<int64_t>> orders;
 
   bool has(Checked which) const { return (bits & which) != 0; }
 };
 
+/// Reads the axes of each array, as `- 1,0`.
+inline std::vector<std::vector<int64_t>> parse_orders(const std::string& line) {
+  std::vector<std::vector<int64_t>> orders;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    orders.emplace_back();
+    std::istringstream numbers(word == "-" ? "" : word);
+    for (std::string axis; std::getline(numbers, axis, ',');) orders.back().push_back(strtoll(axis.c_str(), nullptr, 10));
+  }
+  return orders;
+}
+
 inline Check parse_check(const std::string& text) {
-  std::string lines[5];
+  std::string lines[6];
   size_t begin = 0;
   for (std::string& line : lines) {
     const size_t end = text.find('\n', begin);
@@ -48,7 +64,8 @@ inline Check parse_check(const std::string& text) {
     begin = end == std::string::npos ? text.size() + 1 : end + 1;
   }
   const auto number = [](const std::string& digits) { return static_cast<int64_t>(strtoll(digits.c_str(), nullptr, 10)); };
-  return Check{lines[0], lines[1], number(lines[2]), number(lines[3]), number(lines[4])};
+  return Check{lines[0], lines[1], number(lines[2]), number(lines[3]), number(lines[4]),
+               parse_orders(lines[5])};
 }
 
 inline bool is_check(const XLA_FFI_ByteSpan& name) {

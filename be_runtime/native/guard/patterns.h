@@ -35,8 +35,8 @@ struct Elements {
 
 /// How the results of two runs differ.
 struct Differences {
-  Elements unwritten;  ///< both runs left their own bytes
-  Elements outside;    ///< bytes from around an array were copied
+  Elements unwritten;  ///< each byte that differs is one that both runs left
+  Elements outside;    ///< each is a copy of one around an array
   Elements others;     ///< neither
 };
 
@@ -65,9 +65,15 @@ void each_difference(const Array& array, const unsigned char* a, const unsigned 
 inline Differences compare_runs(const Array& array, const unsigned char* a, const unsigned char* b) {
   Differences found;
   if (memcmp(a, b, array.bytes) == 0) return found;
+  const size_t size = array.bits < 8 ? 1 : array.bits / 8;
   each_difference(array, a, b, [&](int64_t element, size_t byte) {
-    const bool is_unwritten = a[byte] == kFirst.within && b[byte] == kSecond.within;
-    const bool is_outside = a[byte] == kFirst.around && b[byte] == kSecond.around;
+    const size_t end = byte / size * size + size;
+    bool is_unwritten = true, is_outside = true;
+    for (; byte < end; ++byte) {
+      if (a[byte] == b[byte]) continue;
+      is_unwritten &= a[byte] == kFirst.within && b[byte] == kSecond.within;
+      is_outside &= a[byte] == kFirst.around && b[byte] == kSecond.around;
+    }
     (is_unwritten ? found.unwritten : is_outside ? found.outside : found.others).add(element);
   });
   return found;

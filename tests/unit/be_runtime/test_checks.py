@@ -51,9 +51,11 @@ def test_each_check_has_a_bit():
 def test_the_text_of_a_call():
     every = parse_checks(True)
     text = call_text("m.f", "a\nb.py:3", every, once=False, hidden=2)
-    assert text.split("\n") == ["m.f", "a b.py:3", str(every.bits), "2", "2"]
+    assert text.split("\n") == ["m.f", "a b.py:3", str(every.bits), "2", "2", ""]
     assert call_text("m.f", "", every, once=True, hidden=0).split("\n")[3] == "1"
     assert call_text("m.f", "", parse_checks("-unwritten"), once=False, hidden=0).split("\n")[3] == "1"
+    layouts = [None, (1, 0)]
+    assert call_text("m.f", "", every, once=False, hidden=0, layouts=layouts).split("\n")[5] == "- 1,0"
 
 
 def test_findings_are_fetched_when_they_are_read():

@@ -60,6 +60,7 @@ def test_json_is_all_of_the_output(tmp_path: Path):
         ("sys.exit(5)", "the program ended with exit code 5"),
         ("raise ValueError('of its own')", "the program failed: ValueError: of its own"),
         ("open('absent')", "No such file or directory: 'absent'"),
+        ("import os; os._exit(0)", "the program ended without Python's own end, as by os._exit"),
     ],
 )
 def test_a_program_that_fails_by_itself_exits_with_2(tmp_path: Path, end: str, error: str):
@@ -99,6 +100,18 @@ def test_a_crash_has_the_line_that_python_was_at(tmp_path: Path):
         "1. native code, called at script.py:3 in crash",
         "   guard: the process ended by SIGABRT in native code",
     ]
+
+
+def test_a_signal_without_a_name(tmp_path: Path):
+    done = run(tmp_path, "import os\nos.kill(os.getpid(), 40)\n")
+    assert done.returncode == 1, done.stderr
+    assert "guard: the process ended by signal 40 in native code" in done.stdout
+
+
+def test_the_end_of_a_forked_child_is_not_that_of_the_program(tmp_path: Path):
+    done = run(tmp_path, "import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n")
+    assert done.returncode == 2
+    assert "the program ended without Python's own end" in done.stdout
 
 
 def test_a_script_that_is_not_there_is_named(tmp_path: Path):

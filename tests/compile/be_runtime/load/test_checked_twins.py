@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -73,3 +74,31 @@ def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_pat
         module.shifted(X, by=0)
     with be_runtime.debug("-bounds"):
         assert module.shifted(X, by=0).tolist() == X.tolist()
+
+
+def test_a_note_says_what_was_built_ahead_of_time_and_so_has_none(
+    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    del tmp_cache
+    flags = ["-DBE_LAST=0"]
+    be_runtime.load_cpp_inline("ahead", SOURCE, extra_cflags=flags)
+    be_runtime.export_prebuilt(tmp_path / "prebuilt")
+    monkeypatch.setenv("BE_PREBUILT_DIR", str(tmp_path / "prebuilt"))
+    module = be_runtime.load_cpp_inline("ahead", SOURCE, extra_cflags=flags, auto_register=False)
+    with be_runtime.debug("guards") as found:
+        module.shifted(X, by=0)
+    assert found.notes == ()
+    with be_runtime.debug("all,-stream") as found:
+        module.shifted(X, by=0)
+    assert found.notes == ("ahead: its accesses through tensors were not checked, since it was built ahead of time",)
+
+
+def test_where_nothing_may_be_compiled_an_error_says_how_to_leave_it_out(
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    flags = ["-DBE_LAST=0", "-DALONE"]
+    load(flags=flags)
+    monkeypatch.setenv("BE_JIT", "never")
+    module = load(flags=flags)
+    with pytest.raises(be_runtime.LoadError, match=r"debug\('-bounds'\)"), be_runtime.debug("bounds"):
+        module.shifted(X, by=0)

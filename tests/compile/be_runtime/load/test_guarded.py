@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,97 @@ void adds(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] +=
 // @BE divides arg[n] arg[n] ret[n]
 void divides(const T a, const T b, T y) { for (int64_t i = 0; i < a.numel(); ++i) out(y)[i] = in(a)[i] / in(b)[i]; }
 """
+
+
+NEVER_THE_SAME = r"""
+#include <stdexcept>
+#include "brainevent/common.h"
+using T = BE::Tensor;
+
+// @BE alternates arg[n] ret[n]
+void alternates(const T x, T y) {
+  static int calls = 0;
+  ++calls;
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = calls % 2;
+}
+
+// @BE first_is_other arg[n] ret[n]
+void first_is_other(const T x, T y) {
+  static int calls = 0;
+  ++calls;
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = calls > 1;
+}
+
+// @BE counts arg[n] ret[n]:int32
+void counts(const T x, T y) {
+  static int32_t calls = 0;
+  const int32_t low[] = {0xCB, 0x34};  // the byte of a result that was never written, in the first run and the second
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<int32_t>()[i] = ++calls << 8 | low[(calls - 1) / x.numel() % 2];
+}
+
+// @BE fails arg[n] ret[n]
+void fails(const T, T) { throw std::runtime_error("a line\xe2\x80\xa8 and\xc2\x85 another"); }
+
+// @BE skips_one arg[n m] ret[n m]
+void skips_one(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) if (i != 1) y.data_ptr<float>()[i] = 1; }
+"""
+
+
+@pytest.mark.parametrize("name", ["alternates", "first_is_other", "counts"])
+def test_a_kernel_that_is_never_the_same_has_a_note(name: str):
+    module = be_runtime.load_cpp_inline("never_the_same", NEVER_THE_SAME)
+    with be_runtime.debug() as found:
+        module[name](X)
+    assert len(found) == 0
+    assert "gives other bits in each run" in found.notes[0]
+
+
+def test_a_message_with_any_line_ends():
+    module = be_runtime.load_cpp_inline("never_the_same", NEVER_THE_SAME)
+    with be_runtime.debug(on_finding="collect") as found, pytest.raises(jax.errors.JaxRuntimeError, match="a line"):
+        module.fails(X).block_until_ready()
+    assert "a line\u2028 and\x85 another" in found[0].message
+
+
+@pytest.mark.parametrize(("axes", "index"), [(None, (0, 1)), ((0, 1), (0, 1)), ((1, 0), (1, 0))])
+def test_an_index_of_an_array_with_a_layout(axes: tuple[int, int] | None, index: tuple[int, int]):
+    module = be_runtime.load_cpp_inline("never_the_same", NEVER_THE_SAME)
+    by = module.skips_one.with_options(input_layouts=[axes], output_layouts=[axes], vmap_method="sequential")
+    with be_runtime.debug(on_finding="collect") as found:
+        jax.block_until_ready((by(jnp.ones((3, 2))), jax.vmap(by)(jnp.ones((2, 3, 2)))))
+    assert {each.index for each in found} == {index}
+
+
+def test_the_working_folder_may_be_gone(planted: CompiledModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with be_runtime.debug() as found:
+        planted.good(X, by=2.0).block_until_ready()
+    assert found.report() == "no findings"
+
+
+@pytest.mark.parametrize("is_jitted", [False, True])
+def test_a_call_that_fails_after_others(planted: CompiledModule, is_jitted: bool):
+    divide = jax.jit(planted.divides) if is_jitted else planted.divides
+
+    def calls() -> None:
+        with be_runtime.debug():
+            for divisor in (X + 1, X + 2, X + 3, X):
+                jax.block_until_ready(divide(X, divisor))
+
+    with pytest.raises(FindingError, match="NaN in result 0"):
+        calls()
+
+
+def test_what_another_thread_traced_is_unchecked_after_the_mode_of_the_process(planted: CompiledModule):
+    step = jax.jit(lambda x: planted.good(x, by=4.0))
+    be_runtime.debug()
+    thread = threading.Thread(target=lambda: step(X).block_until_ready())
+    thread.start()
+    thread.join()
+    be_runtime.debug(False)
+    assert "be_check" not in step.lower(X).as_text()
 
 
 @pytest.fixture(scope="module")

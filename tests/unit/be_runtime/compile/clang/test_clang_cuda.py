@@ -12,6 +12,7 @@ from be_runtime.compile.clang.plan_clang import Packer, clang_compile, split_cla
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import files_named
 from be_runtime.errors import ArgumentError
+from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import CompileOptions
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
@@ -37,6 +38,15 @@ def command(toolkit: CudaToolkit, archs: str = "9.0", **options: Any) -> list[st
 
 def split(toolkit: CudaToolkit, archs: str = "9.0", **options: Any) -> UnitBuild:
     return split_clang(command(toolkit, archs, **options), files_named("m", "cuda"), "/cuda/bin/ptxas", PACKER)
+
+
+def test_nothing_for_finding_faults_is_in_an_ordinary_command(toolkit: CudaToolkit):
+    assert command(toolkit) == [
+        *("/usr/bin/clang++-19", "-x", "cuda", f"--cuda-path={toolkit.root}", "-Wno-unknown-cuda-version"),
+        *("-std=c++17", "-O3", "--cuda-gpu-arch=sm_90", "--no-cuda-include-ptx=all", "--cuda-include-ptx=sm_90"),
+        *("-fPIC", "-fvisibility=hidden", "-include", str(INCLUDE_DIR / "brainevent/detail/clang_cuda.h")),
+        *("-I", "/ours"),
+    ]
 
 
 def test_the_command(toolkit: CudaToolkit):

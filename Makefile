@@ -8,8 +8,7 @@
 #   BE_REQUIRE_TIERS=unit,...  a skip in these test tiers is a failure
 #   RESOLUTION=highest         what test-range installs; lowest-direct otherwise
 #   PYTEST_ARGS="-k cache -x"  passed to pytest
-#   SPHINX_ARGS="-D nb_execution_mode=off -D suppress_warnings=myst-nb.lexer"
-#                              passed to Sphinx; this leaves the gallery's pages unexecuted
+#   SPHINX_ARGS="-D nb_execution_mode=off"  passed to Sphinx; this leaves the gallery's pages unexecuted
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -169,7 +168,7 @@ docs: $(DOCS)/ready
 	@$(SPHINX) -b html -d build/docs/doctrees build/docs/html
 	@echo "The site is in build/docs/html: open index.html, or python -m http.server -d build/docs/html"
 
-docs-links: SPHINX_ARGS += -D nb_execution_mode=off -D suppress_warnings=myst-nb.lexer
+docs-links: SPHINX_ARGS += -D nb_execution_mode=off
 docs-links: $(DOCS)/ready
 	@$(SPHINX) -b linkcheck -d build/docs/links/doctrees build/docs/links
 

@@ -38,7 +38,6 @@ nb_merge_streams = True
 
 suppress_warnings = [
     "myst-nb.lexer",  # what a page of the gallery lacks while it is not executed
-    "ref.python",  # `name` in a docstring is a parameter, though several classes have a field of this name
 ]
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]

@@ -63,6 +63,7 @@ class Guards:
         self._latest: deque[Finding] = deque(maxlen=_LATEST)  # another thread may have taken a thread's own
         self._is_kept = False  # a module's calls are always checked
         self._lock = ThreadLock()
+        atexit.register(self._say_all)
 
     def target(self, platform: str, name: str) -> str:
         """Return the target that checks the calls of another one; that itself if it can't be checked."""
@@ -120,8 +121,6 @@ class Guards:
         if chosen is None:
             for each in reversed(self._everywhere):
                 each.end()
-        elif not self._everywhere:
-            atexit.register(self._say_all)
         made = Debugging(self, None if chosen is None else Guard(chosen, self))
         self.spread([*self._everywhere, made])
         return made

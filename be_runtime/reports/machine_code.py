@@ -104,10 +104,8 @@ def read_kernels(text: str) -> dict[str, tuple[tuple[Instruction, ...], dict[str
             line = f"{place[1].rpartition('/')[2]}:{place[2]}"
         elif known := _INSTRUCTION.search(row):
             target = _TARGET.search(known[4])
-            is_conditional = bool(known[2]) or known[3].startswith("BRA.DIV") or re.match(r"\s+!?U?P\d", known[4])
-            code.append(
-                Instruction(int(known[1], 16), known[3], target[1] if target else "", bool(is_conditional), line)
-            )
+            is_conditional = bool(known[2] or known[3].startswith("BRA.DIV") or _CONDITION.match(known[4]))
+            code.append(Instruction(int(known[1], 16), known[3], target[1] if target else "", is_conditional, line))
     return {name: (tuple(code), labels) for name, (code, labels) in found.items()}
 
 

@@ -118,9 +118,8 @@ def _kernels(
             for symbol, size in ((each.name.removeprefix(_CODE), each.size) for each in code)
             if not usages or (symbol, arch) in usages
         ]
-    lacking = [tool for tool in InspectionTools._fields if getattr(tools, tool) is None]
     notes = []
-    if cubins and "nvdisasm" in lacking:
+    if cubins and tools.nvdisasm is None:
         notes.append(f"hottest loops are found with nvdisasm: {PACKAGES}")
     if reports and any(report.registers is None for report in reports):
         notes.append(f"registers are told by ptxas or cuobjdump: {PACKAGES}")

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+_ARRAY = re.compile(r"(\w+)\[((?:[0-9]{1,20}(?:,[0-9]{1,20})*)?)\]")
 
 Shapes = Sequence[tuple[str, Sequence[int]]]
 """The dtype and the shape of each array."""

@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from be_runtime import checks
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.errors import ArgumentError
 from be_runtime.load.process import PROCESS
@@ -150,6 +151,11 @@ class Tuned:
                 f"{self.name} can't be tuned within a program, where arrays have no values",
                 hints=("tune it before: autotune(op, configs, args)",),
             )
+        if checks.active() is not None:
+            raise ArgumentError(
+                f"{self.name} can't be tuned in checked mode, whose calls take longer",
+                hints=("tune it before: outside of be_runtime.debug, and without BE_DEBUG",),
+            )
         device = jax_primitive.default_device()
         variants = make_variants(self._make, self.configs, arrays, self._check, device)
         size = flush_bytes(device)
@@ -175,8 +181,9 @@ class Tuned:
         packaged = [row for row in self._packaged() if row.name == self.name and row.source == self._package_source()]
         for rows in (self._rows(device), packaged):
             found = find_winner(rows, bucket, device)
-            if found is not None and found.config in self.configs:
-                return found.config
+            named = {name_of(config): config for config in self.configs}  # 64.0 and True equal 64 and 1
+            if found is not None and name_of(found.config) in named:
+                return named[name_of(found.config)]
         return self.configs[0]
 
     def _bucket_of(self, arrays: Sequence[Any]) -> str:
@@ -312,7 +319,7 @@ def autotune(
     tuned = Tuned(op, expand(configs), check_name(shown if name is None else name), package, bucket, check, runs, args)
     if package is not None:
         PROCESS.only(Declared, Declared).found.append(tuned)
-    elif PROCESS.settings().autotune == "on":
+    elif PROCESS.settings().autotune == "on" and checks.active() is None:
         for arrays in argument_sets(args):
             tuned.tune_unless_known(*arrays)
     return tuned

@@ -74,7 +74,7 @@ def render_winners(rows: Iterable[Winner]) -> str:
     return f'{{"schema": {_SCHEMA}, "rows": [\n{lines}\n]}}\n'
 
 
-def parse_winners(text: str, where: str) -> tuple[Winner, ...]:
+def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
     """Read what `render_winners` wrote.
 
     Raises
@@ -94,11 +94,20 @@ def parse_winners(text: str, where: str) -> tuple[Winner, ...]:
                 f"{where} has the schema {document['schema']!r}, and this release reads {_SCHEMA}",
                 hints=(f"tune again: remove {where}, then python -m be_runtime tune",),
             )
-        return tuple(Winner(**row) for row in document["rows"])
-    except (ValueError, KeyError, TypeError) as error:
+        return tuple(_checked(Winner(**row)) for row in document["rows"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArgumentError(
             f"{where} holds no choices: {error}", hints=(f"remove {where}, then python -m be_runtime tune",)
         ) from None
+
+
+def _checked(row: Winner) -> Winner:
+    """Return a row, each text of which is one; TypeError if one is something else."""
+    for field, value in row._asdict().items():
+        kinds = dict if field == "config" else (int, float) if field in ("us", "first_us") else str
+        if not isinstance(value, kinds):
+            raise TypeError(f"{field} is {value!r}")
+    return row
 
 
 def merged(older: Iterable[Winner], newer: Iterable[Winner]) -> tuple[Winner, ...]:
@@ -124,13 +133,13 @@ def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Win
 def read_package(files: Traversable, name: str) -> tuple[Winner, ...]:
     """Read a package's choices; none if it has no file of them."""
     file = files / FILE
-    return parse_winners(file.read_text(encoding="utf-8"), f"{name}/{FILE}") if file.is_file() else ()
+    return parse_winners(file.read_bytes(), f"{name}/{FILE}") if file.is_file() else ()
 
 
 def write_package(folder: Path, rows: Iterable[Winner]) -> Path:
     """Write a package's choices by one rename, beside those of other devices that it has."""
     path = folder / FILE
-    older = parse_winners(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else ()
+    older = parse_winners(path.read_bytes(), str(path)) if path.is_file() else ()
     temporary = path.with_name(f".{FILE}.new")
     try:
         temporary.write_text(render_winners(merged(older, rows)), encoding="utf-8")

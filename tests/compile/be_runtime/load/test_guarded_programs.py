@@ -243,3 +243,15 @@ def test_a_numba_kernel():
     with be_runtime.debug(), pytest.raises(FindingError, match="1 of 6 elements are never written") as caught:
         kernel(X)
     assert here(-1) in caught.value.findings[0].caller
+
+
+def test_a_process_says_at_its_end_what_was_found_once():
+    code = (
+        "import be_runtime, jax.numpy as jnp, sys\n"
+        "module = be_runtime.load_cpp_inline('guarded_programs', sys.argv[1])\n"
+        "for again in range(2):\n    be_runtime.debug(False)\n    be_runtime.debug(on_finding=sys.argv[2])\n"
+        "try:\n    module.skips(jnp.ones(9)).block_until_ready()\nexcept be_runtime.FindingError:\n    pass\n"
+    )
+    said = run_python(code, SOURCE, "raise").stderr
+    assert said.count("checked mode, in this process:\nguarded_programs.skips does not write all of result 0") == 1
+    assert "checked mode, in this process" not in run_python(code, SOURCE, "collect").stderr

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import be_runtime
+from be_runtime.tune.winners import Winner
 from tests.support.runtime import environment, run_python
 
 SOURCE = r"""
@@ -135,6 +136,23 @@ def test_off_and_cached_differ_where_a_choice_is_kept(monkeypatch: pytest.Monkey
         monkeypatch.setenv("BE_AUTOTUNE", mode)
         again = tune(configs, "kept_choice")
         assert (len(again.results), again.config(X)) == (0, {"sleep_us": chosen})
+
+
+def test_nothing_is_timed_in_checked_mode():
+    with be_runtime.debug():
+        tuned = tune([{"sleep_us": 20000}, {"sleep_us": 1}], "while_checked")
+        assert tuned.results == []
+        with pytest.raises(be_runtime.ArgumentError, match="can't be tuned in checked mode"):
+            tuned.tune(X)
+    assert tuned.tune(X).chosen == {"sleep_us": 1}
+
+
+def test_a_choice_of_another_type_is_none_of_the_authors(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_AUTOTUNE", "cached")
+    tuned = tune([{"sleep_us": 2}, {"sleep_us": 1}], "of_another_type")
+    row = Winner(tuned.name, "float32[4]", {"sleep_us": True}, 1.0, 2.0, "", "", "", "")
+    monkeypatch.setattr(tuned, "_rows", lambda _device: (row,))
+    assert tuned.config(jnp.ones(4)) == {"sleep_us": 2}
 
 
 def test_another_source_or_other_configurations_are_tuned_anew():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -62,6 +63,9 @@ def test_the_flush_alone_is_taken_off_what_is_shown():
         (np.array([True]), np.array([False]), False),
         (np.zeros(0), np.zeros(0), True),
         (np.zeros(3), np.zeros(4), False),
+        (np.zeros(3, np.float32), np.zeros(3, np.float16), False),
+        (np.array([15, 3], ml_dtypes.uint4), np.array([15, 4], ml_dtypes.uint4), False),
+        (np.array([15, 3], ml_dtypes.uint4), np.array([15, 3], ml_dtypes.uint4), True),
     ],
 )
 def test_results_are_compared_with_the_first(expected: np.ndarray, found: np.ndarray, is_right: bool):

@@ -34,13 +34,29 @@ def test_rows_come_back_from_json_sorted():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"schema": 1, "rows": [{"name": "x"}]}', '{"schema": 2, "rows": []}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 1, "rows": [{"name": "x"}]}',
+        '{"schema": 2, "rows": []}',
+        pytest.param("[" * 100_000, id="nested"),
+        b"\xff\xfe",
+        pytest.param(render_winners([ROW]).replace('"float32[1024]"', "7"), id="bucket"),
+        pytest.param(render_winners([ROW]).replace('{"block": 256}', '"block"'), id="config"),
+        pytest.param(render_winners([ROW]).replace('"9.0"', "null"), id="sm"),
+    ],
 )
-def test_other_text_is_refused(text: str):
+def test_other_text_is_refused(text: str | bytes):
     with pytest.raises(ArgumentError) as refused:
         parse_winners(text, "pkg/tuned.json")
     assert "pkg/tuned.json" in str(refused.value)
     assert "python -m be_runtime tune" in refused.value.hints[0]
+
+
+def test_a_number_that_is_none_is_not_near():
+    assert find_winner([row(1, bucket=f"float32[{'9' * 6000}]")], ROW.bucket, H200) is None
 
 
 def test_the_same_device_comes_first_then_its_architecture():

@@ -119,7 +119,8 @@ class Guards:
         if chosen is None:
             for each in reversed(self._everywhere):
                 each.end()
-        elif not self._everywhere:
+        else:
+            atexit.unregister(self._say_all)  # it says everything once
             atexit.register(self._say_all)
         made = Debugging(self, None if chosen is None else Guard(chosen, self))
         self.spread([*self._everywhere, made])
@@ -243,7 +244,7 @@ class Guard(NamedTuple):
             if not found:
                 raise
             hints = dict.fromkeys(hint for each in found for hint in each.hints)
-            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from error
+            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from None
 
     def report(self) -> None:
         """Warn of what was found and was no error."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, overload
 
-_ACCESS = re.compile(r": (?P<place>\S+:\d+): (?:at|data_ptr)<")
+_ACCESS = re.compile(r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at|data_ptr)<")
 
 
 class Finding(NamedTuple):
@@ -52,7 +52,8 @@ class Finding(NamedTuple):
     hints: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        places = (f"kernel: {self.source}" if self.source else "", f"called at {self.caller}" if self.caller else "")
+        is_told = self.source in self.message
+        places = ("" if is_told else f"kernel: {self.source}", f"called at {self.caller}" if self.caller else "")
         return "\n  ".join((self.message, *filter(None, places)))
 
 
@@ -61,11 +62,14 @@ def with_source(finding: Finding) -> Finding:
 
     Examples
     --------
-    >>> with_source(Finding("error", "k.f", "k.f: result 0: k.cc:6: at<float>(): index 0 is 4")).source
-    'k.cc:6'
+    >>> found = with_source(Finding("error", "k.f", "k.f: result 0: k.cc:6: at<float>(): index 0 is 4"))
+    >>> found.array, found.source
+    ('result 0', 'k.cc:6')
     """
     access = _ACCESS.search(finding.message) if finding.kind in ("bounds", "error") else None
-    return finding if access is None else finding._replace(kind="bounds", source=access["place"])
+    if access is None:
+        return finding
+    return finding._replace(kind="bounds", source=access["place"], array=finding.array or access["array"] or "")
 
 
 class Findings(Sequence[Finding]):
@@ -117,6 +121,9 @@ class Findings(Sequence[Finding]):
     def __getitem__(self, index: int | slice) -> Finding | tuple[Finding, ...]:
         self._fetch()
         return tuple(self._found)[index]
+
+    def __repr__(self) -> str:
+        return self.report()
 
     def report(self) -> str:
         """Write all findings and notes as a text."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
@@ -92,12 +93,14 @@ def check_program(
         Function that tells people which tool begins.
     """
     runs: list[ToolRun] = []
+    rewind = rewinder(0)
     error, targets, calls = "", dict[str, Sequence[str]](), dict[str, Sequence[str]]()
     with tempfile.TemporaryDirectory(prefix="be_check.") as folder:
         for tool in tools:
             if targets and not targets.get("cpu" if tool == "asan" else "CUDA"):
                 continue  # the program has no kernels that the tool could see
             say(f"{tool}: {TOOLS[tool]}")
+            rewind()
             child = plan_child(tool, program, found, folder)
             ended = _run(child, is_first=not runs, timeout_s=timeout_s)
             record = _read_record(child)
@@ -109,6 +112,15 @@ def check_program(
     findings = distinct(finding for run in runs for finding in run.findings)
     # An error after a fault mostly follows from it.
     return Outcome(tuple(runs), with_callers(findings, calls), "" if findings else error)
+
+
+def rewinder(descriptor: int) -> Callable[[], object]:
+    """Return a function that lets each run read standard input from here on; one of a pipe can't, and does nothing."""
+    try:
+        begin = os.lseek(descriptor, 0, os.SEEK_CUR)
+    except OSError:
+        return lambda: None
+    return lambda: os.lseek(descriptor, begin, os.SEEK_SET)
 
 
 def _run(child: Child, *, is_first: bool, timeout_s: float | None) -> Ended:

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from be_runtime.checks import parse_checks
-from be_runtime.errors import shown_path
-from be_runtime.findings import Findings
+from be_runtime.errors import FindingError, shown_path
+from be_runtime.findings import Finding, Findings
 from be_runtime.load.guarded import Debugging
 from be_runtime.load.process import PROCESS
 
@@ -42,11 +42,14 @@ class End(NamedTuple):
         The error that ended it, in a line.
     place : str
         The last line of the program's own that the error came through.
+    findings : tuple of Finding
+        Those of the error, as of a process that the program started.
     """
 
     code: int
     error: str = ""
     place: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -61,22 +64,27 @@ def main(argv: Sequence[str]) -> int:
         found = stack.enter_context(_checked(tool, Path(f"{record}.calls")))
         end = _run(lambda: _run_program(kind, name))
         _wait()
-        outcome = {**end._asdict(), "targets": _targets(), **_recorded(found)}
+        outcome = {**end._asdict(), "targets": _targets(), **_recorded(found, end)}
     if os.getpid() == process:  # a forked child may end here too
         Path(record).write_text(json.dumps(outcome), encoding="utf-8")
     return end.code
 
 
 def _checked(tool: str, calls: Path) -> Debugging:
-    """Turn checked mode on: sanitizers see more where a kernel's arrays are memory of their own."""
+    """Turn checked mode on: sanitizers see more where a kernel's arrays are memory of their own.
+
+    The variable that turns it on is for processes that the program starts.
+    """
+    PROCESS.settings()
+    PROCESS.debug(None)
     checking = PROCESS.debug(parse_checks("all" if tool == "guard" else "guards", "collect"))
     checking.leave_breadcrumbs(calls)
     return checking
 
 
-def _recorded(found: Findings) -> dict[str, object]:
+def _recorded(found: Findings, end: End) -> dict[str, object]:
     calls = {kernel: [*lines] for kernel, lines in found.calls.items()}
-    return {"findings": [each._asdict() for each in found], "notes": found.notes, "calls": calls}
+    return {"findings": [each._asdict() for each in (*found, *end.findings)], "notes": found.notes, "calls": calls}
 
 
 def _run_program(kind: str, name: str) -> None:
@@ -99,11 +107,19 @@ def _run(program: Callable[[], None]) -> End:
         trace = error.__traceback__
         while trace is not None and _is_starter(trace):
             trace = trace.tb_next
-        traceback.print_exception(type(error), error, trace or error.__traceback__)
+        traceback.print_exception(type(error), error, trace)
         own = [frame for frame in traceback.extract_tb(trace) if is_own(frame.filename)]
         place = f"{shown_path(own[-1].filename)}:{own[-1].lineno} in {own[-1].name}" if own else ""
-        return End(1, "".join(traceback.format_exception_only(error)).strip().splitlines()[0], place)
+        findings = error.findings if isinstance(error, FindingError) else ()
+        return End(1, _line(error), place, findings)
     return End(0)
+
+
+def _line(error: BaseException) -> str:
+    """Return an error as a line; what Python shows of a syntax error begins with its place instead."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"
+    return "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
 
 
 def is_own(file: str) -> bool:

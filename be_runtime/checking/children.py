@@ -64,7 +64,8 @@ class Child(NamedTuple):
     tool : Tool
     argv : tuple of str
     variables : dict of str to str
-        Variables beside those of this process.
+        Variables beside those of this process. ``BE_DEBUG`` is for processes that the program starts: a finding is an
+        error there.
     record : str
         File that the program's process writes at its end: `be_runtime.checking.checked_script`.
     log : str
@@ -92,10 +93,10 @@ def plan_child(tool: Tool, program: Invocation, found: Detectors, folder: str) -
     run = (found.python, "-m", "be_runtime.checking.checked_script")
     argv = (*run, tool, record, kind, program.script, *program.arguments)
     if tool == "guard":
-        return Child(tool, argv, {}, record, log)
+        return Child(tool, argv, {"BE_DEBUG": "all"}, record, log)
     if tool == "asan":
         return Child(tool, argv, _asan_variables(found.preload, log), record, log)
-    variables = {"BE_SANITIZE": "device", "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
+    variables = {"BE_DEBUG": "guards", "BE_SANITIZE": "device", "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
     return Child(tool, (*_sanitizer_command(tool, found.compute_sanitizer, log), *argv), variables, record, log)
 
 
@@ -103,6 +104,7 @@ def _asan_variables(preload: Sequence[str], log: str) -> dict[str, str]:
     """Return the variables of a process under AddressSanitizer; the GPU's driver uses addresses that it would take."""
     options = f"log_path={log}:log_exe_name=0:halt_on_error=0"
     return {
+        "BE_DEBUG": "guards",
         "BE_SANITIZE": "address,undefined",
         "LD_PRELOAD": " ".join(preload),
         "ASAN_OPTIONS": f"detect_leaks=0:protect_shadow_gap=0:{options}",

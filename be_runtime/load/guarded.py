@@ -252,7 +252,7 @@ class Guard(NamedTuple):
             if not found:
                 raise
             hints = dict.fromkeys(hint for each in found for hint in each.hints)
-            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from error
+            raise FindingError("\n".join(map(str, found)), findings=found, hints=tuple(hints)) from None
 
     def report(self) -> None:
         """Warn of what was found and was no error."""

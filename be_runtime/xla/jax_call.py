@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -43,7 +44,15 @@ def caller() -> str:
     if found is None:
         return ""
     file, line, function = found
-    return f"{shown_path(file)}:{line}" + (f" in {function}" if function else "")
+    return f"{_cell(file) or shown_path(file)}:{line}" + (f" in {function}" if function else "")
+
+
+def _cell(file: str) -> str:
+    """Return the cell of a notebook that IPython runs as a file, as ``Cell In[3]``; empty for any other file."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    named = None if shell is None else shell.compile.format_code_name(file)
+    return "" if named is None else " ".join(named)
 
 
 @functools.cache

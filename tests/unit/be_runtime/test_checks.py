@@ -72,6 +72,11 @@ def test_a_report():
     assert found.report() == "no findings"
     found.add([one, one], ["a note"])
     assert found.report() == "m.f writes\n  kernel: k.cu:7\n  called at a.py:3\n  hint: do this\n\nnote: a note"
+    assert repr(found) == found.report(), "a notebook shows it"
+
+
+def test_a_place_that_the_message_names_is_not_repeated():
+    assert str(Finding("bounds", "m.f", "m.f: k.cu:7: index 0 is 6", source="k.cu:7")) == "m.f: k.cu:7: index 0 is 6"
 
 
 def test_no_mode_is_on():

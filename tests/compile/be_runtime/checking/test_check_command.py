@@ -59,6 +59,7 @@ def test_json_is_all_of_the_output(tmp_path: Path):
     [
         ("sys.exit(5)", "the program ended with exit code 5"),
         ("raise ValueError('of its own')", "the program failed: ValueError: of its own"),
+        ("exec('def f(:')", "the program failed: SyntaxError: "),
         ("open('absent')", "No such file or directory: 'absent'"),
         ("import os; os._exit(0)", "the program ended without Python's own end, as by os._exit"),
     ],
@@ -68,6 +69,21 @@ def test_a_program_that_fails_by_itself_exits_with_2(tmp_path: Path, end: str, e
     assert done.returncode == 2
     assert error in done.stdout
     assert "checked_script" not in done.stderr, "frames of ours are not the author's"
+
+
+def test_a_module_that_is_not_there_shows_no_frames_of_ours(tmp_path: Path):
+    done = run(tmp_path, "", options=("--tools", "guard", "-m", "absent_module"))
+    assert (done.returncode, "ImportError: No module named absent_module" in done.stdout) == (2, True)
+    assert "checked_script" not in done.stderr
+
+
+def test_processes_that_the_program_starts_are_checked(tmp_path: Path):
+    work = "def work(_):\n    module.copy(jnp.arange(4.0), less=1)\n"
+    start = "import multiprocessing\nif __name__ == '__main__':\n"
+    pool = "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        pool.map(work, [0])\n"
+    done = run(tmp_path, KERNEL + work + start + pool)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("1. checked.copy, called at script.py:12 in work\n   guard: does not write all of")
 
 
 def test_arguments_are_the_programs(tmp_path: Path):

@@ -78,6 +78,18 @@ def test_cells_are_compiled_and_compiled_again(run: Any):
     assert gone[-1].ename == "RegistrationError", "nothing is followed any more"
 
 
+def test_a_finding_names_the_cell_that_calls(run: Any):
+    *_, called, found = run(
+        "%load_ext be_runtime\nimport be_runtime, jax.numpy as jnp\nx = jnp.arange(3.0)",
+        CELL.format(line="scale", by="x.at<float>(3)"),
+        "with be_runtime.debug():\n    scale.f(x)",
+        "with be_runtime.debug(on_finding='collect') as found:\n    pass\nfound",
+    )
+    assert called[-1].ename == "FindingError"
+    assert "called at Cell In[3]:2 in <module>" in called[-1].evalue
+    assert text(found) == "no findings"
+
+
 def test_errors_show_the_line_of_the_cell_and_fold_the_rest(run: Any):
     failed, kept, bad_line, bad_spec, python = run(
         "%load_ext be_runtime\nimport jax.numpy as jnp\nbroken = 7",

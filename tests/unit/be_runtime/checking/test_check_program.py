@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from be_runtime.checking.check_program import choose_tools
+from be_runtime.checking.check_program import choose_tools, rewinder
 from be_runtime.checking.children import TOOLS, Detectors
 from be_runtime.errors import ArgumentError
 
@@ -41,3 +44,20 @@ def test_a_tool_that_is_wanted_and_not_here_is_refused(wanted: str, found: Detec
     with pytest.raises(ArgumentError) as raised:
         choose_tools([wanted], found, has_gpu=has_gpu)
     assert message in str(raised.value)
+
+
+def test_each_run_reads_standard_input_from_where_it_began(tmp_path: Path):
+    (tmp_path / "input").write_text("one\ntwo\n")
+    with (tmp_path / "input").open("rb", buffering=0) as file:
+        file.readline()
+        rewind = rewinder(file.fileno())
+        for _ in range(2):
+            rewind()
+            assert file.read() == b"two\n"
+
+
+def test_a_pipe_is_read_once():
+    reading, writing = os.pipe()
+    rewinder(reading)()
+    os.close(reading)
+    os.close(writing)

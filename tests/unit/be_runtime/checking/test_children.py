@@ -33,5 +33,9 @@ def test_compute_sanitizer_is_around_the_program_without_xlas_pool(tool: Tool):
     child = plan_child(tool, Invocation("a.py"), FOUND, "/folder")
     assert child.argv[:3] == ("/cuda/bin/compute-sanitizer", "--tool", tool)
     assert child.argv[child.argv.index("--log-file") + 1].startswith(child.log)
-    assert child.variables == {"BE_SANITIZE": "device", "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
+    assert child.variables == {
+        "BE_DEBUG": "guards",
+        "BE_SANITIZE": "device",
+        "XLA_PYTHON_CLIENT_ALLOCATOR": "platform",
+    }
     assert ("--padding" in child.argv) == (tool == "memcheck")

@@ -12,7 +12,7 @@ from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.errors import BuildError
-from be_runtime.reports.elf_file import function_sizes, sections
+from be_runtime.reports.elf_file import sections
 from be_runtime.reports.inspection_tools import PACKAGES, InspectionTools, ask, find_inspection_tools, readable
 from be_runtime.reports.machine_code import Loop, hottest_loop, read_kernels
 from be_runtime.reports.module_report import KernelReport, ModuleReport, Phase
@@ -22,8 +22,6 @@ from be_toolchain.arch import Arch
 from be_toolchain.machine.system import System
 
 _CODE = ".text."
-_HANDLERS = ("be_ffi_", "be_graph_")
-_OF_OURS = ("be_", "2BE", "6be_xla", "__tls", "_ZTH")
 
 Usages = dict[tuple[str, Arch], Usage]
 
@@ -67,8 +65,7 @@ def _report(
 ) -> ModuleReport:
     data = library.read_bytes()
     if not cubins and not any(section.name == ".nv_fatbin" for section in sections(data)):
-        sizes = function_sizes(data).items()
-        return ModuleReport(name, (), {readable(each): size for each, size in sizes if _is_authors(each)})
+        return ModuleReport(name, (), notes=("it has no device code",))
     tools = find_inspection_tools(system)
     with tempfile.TemporaryDirectory() as folder:
         notes: tuple[str, ...] = ()
@@ -77,11 +74,6 @@ def _report(
             notes = () if cubins else (f"its device code can be read by cuobjdump: {PACKAGES}",)
         report = _kernels(name, cubins, known, tools, system, blocks)
     return report._replace(notes=(*notes, *report.notes))
-
-
-def _is_authors(symbol: str) -> bool:
-    """Return whether a function is the author's, or a handler, into which the compiler may have put the author's."""
-    return symbol.startswith(_HANDLERS) or not any(part in symbol for part in _OF_OURS)
 
 
 def _extracted(library: Path, folder: Path, cuobjdump: Path | None, system: System) -> list[DeviceCode]:

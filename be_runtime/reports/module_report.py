@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
@@ -120,8 +120,6 @@ class ModuleReport(NamedTuple):
     ----------
     name : str
     kernels : tuple of KernelReport
-    functions : dict of str to int
-        Bytes of code of each function that runs on the host, in a module without device code.
     phases : tuple of Phase
         Phases of the build; none where nothing was built.
     notes : tuple of str
@@ -130,7 +128,6 @@ class ModuleReport(NamedTuple):
 
     name: str
     kernels: tuple[KernelReport, ...]
-    functions: Mapping[str, int] = {}
     phases: tuple[Phase, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -151,21 +148,20 @@ class ModuleReport(NamedTuple):
             for kernel in self.kernels
         ]
         phases = [phase._asdict() for phase in self.phases]
-        rest = {"functions": dict(self.functions), "phases": phases, "notes": list(self.notes)}
-        return {"name": self.name, "kernels": kernels, **rest}
+        return {"name": self.name, "kernels": kernels, "phases": phases, "notes": list(self.notes)}
 
     def __str__(self) -> str:
-        counts = f"{len(self.kernels)} kernels" if self.kernels else f"{len(self.functions)} functions"
-        parts = [f"{self.name}: {counts}"]
+        parts = [f"{self.name}: {len(self.kernels)} kernels"]
         if self.kernels:
             parts += [_kernels_text(self.kernels), *_loops_text(self.kernels)]
-        if self.functions:
-            parts.append(table([("function", "code"), *((name, f"{size} B") for name, size in self.functions.items())]))
         if self.phases:
             shown = ", ".join(f"{each.name} {each.seconds:.2f}" for each in self.phases)
             parts.append(f"seconds of commands, some of which run at once: {shown}")
         parts += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join([*parts, *(f"note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def _kernels_text(kernels: Sequence[KernelReport]) -> str:

@@ -98,7 +98,7 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """The same for a module that skips as a whole."""
     report = yield
-    if report.skipped and _tier(collector.path) in PROMISED:
+    if report.skipped and requirements.OPTIONAL not in _reason(report) and _tier(collector.path) in PROMISED:
         report.outcome = "failed"
         report.longrepr = f"skipped, but BE_REQUIRE_TIERS promises this tier: {_reason(report)}"
     return report

@@ -14,10 +14,13 @@ from be_toolchain.machine.system import LocalSystem
 from tests.support.planted.try_all import PROGRAM, kernels
 from tests.support.runtime import environment
 
-pytestmark = pytest.mark.skipif(
-    not find_detectors(LocalSystem(), Path("/nowhere")).compute_sanitizer, reason="there is no compute-sanitizer"
-)
 KERNELS = {kernel.stem: kernel for kernel in kernels("cuda")}
+
+
+@pytest.fixture(autouse=True)
+def detectors(tmp_path: Path) -> None:
+    if not find_detectors(LocalSystem(), tmp_path).compute_sanitizer:
+        pytest.skip("there is no compute-sanitizer")
 
 
 @pytest.mark.parametrize(

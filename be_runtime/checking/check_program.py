@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from be_runtime.checking.checked_script import is_own
 from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Detectors, Invocation, Tool, plan_child
-from be_runtime.checking.device_reports import read_device_report
+from be_runtime.checking.device_reports import entry_points, read_device_report
 from be_runtime.checking.host_reports import read_host_report
 from be_runtime.checking.merged_findings import ToolRun, distinct, with_callers, with_names
 from be_runtime.compile.run.execute import Ended, run_child
@@ -157,7 +157,13 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
     elif child.tool == "asan":
         found = [finding for text in reports for finding in read_host_report(text)]
     else:
-        found = [finding for text in reports for finding in read_device_report(text, child.tool)]
+        libraries = [Path(path).read_bytes() for path in record.get("libraries", [])]
+        called = {re.sub(r"\W", "_", name) for name in record.get("calls", {})}
+        found = [
+            _of_its_library(finding, libraries, called)
+            for text in reports
+            for finding in read_device_report(text, child.tool)
+        ]
     if not found and ended.code is not None and ended.code < 0:
         found = [_death(ended.code, child)]
     elif is_first and not found:
@@ -167,6 +173,14 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
     return ToolRun(
         child.tool, outcome, ended.seconds, with_names(map(with_source, found), names), tuple(record.get("notes", ()))
     )
+
+
+def _of_its_library(finding: Finding, libraries: Sequence[bytes], called: set[str]) -> Finding:
+    """Name the kernel for a device function: the one of its library that was called, if there is one alone."""
+    symbols = [symbol for symbol in entry_points(finding.kernel, libraries) if symbol in called]
+    if len(symbols) != 1:
+        return finding
+    return finding._replace(kernel=symbols[0], message=symbols[0] + finding.message.removeprefix(finding.kernel))
 
 
 def _logs(child: Child) -> list[Path]:

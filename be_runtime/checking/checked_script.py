@@ -21,6 +21,7 @@ from typing import NamedTuple
 from be_runtime.checks import parse_checks
 from be_runtime.errors import FindingError, shown_path
 from be_runtime.findings import Finding, Findings
+from be_runtime.generate.contents import LIBRARY
 from be_runtime.load.guarded import Debugging
 from be_runtime.load.process import PROCESS
 
@@ -64,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         found = stack.enter_context(_checked(tool, Path(f"{record}.calls")))
         end = _run(lambda: _run_program(kind, name))
         _wait()
-        outcome = {**end._asdict(), "targets": _targets(), **_recorded(found, end)}
+        outcome = {**end._asdict(), "targets": _targets(), "libraries": _libraries(), **_recorded(found, end)}
     if os.getpid() == process:  # a forked child may end here too
         Path(record).write_text(json.dumps(outcome), encoding="utf-8")
     return end.code
@@ -143,6 +144,13 @@ def _wait() -> None:
 def _targets() -> dict[str, tuple[str, ...]]:
     """Return the names of the targets on each platform."""
     return {platform: PROCESS.registry.names(platform) for platform in ("cpu", "CUDA")}
+
+
+def _libraries() -> list[str]:
+    """Return the paths of the libraries of modules that this process has loaded."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    mapped = {line.split(maxsplit=5)[-1] for line in maps}
+    return sorted(path for path in mapped if path.endswith(f"/{LIBRARY}"))
 
 
 if __name__ == "__main__":

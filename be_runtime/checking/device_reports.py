@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from be_runtime.findings import Finding
 
@@ -17,6 +17,9 @@ _OLD_AT = re.compile(r"0x[0-9a-f]+ in (?:(?P<place>[^\s:]+:\d+):)?(?P<function>\
 _THREAD = re.compile(r"^by thread (?P<thread>\([\d,]+\)) in block (?P<block>\([\d,]+\))")
 _NEAR = re.compile(r"^and is (?P<distance>[\d,]+ bytes (?:before|after)) the nearest .* of size (?P<size>[\d,]+)")
 _SYMBOL = re.compile(r"\bbe_(?:call|ffi|graph)_(?P<symbol>\w+)")
+_ENTRY = re.compile(rb"\0be_ffi_(\w+)(?=\0)")
+"""The handler of a kernel, in the table of a library's names."""
+
 _KINDS = (
     ("misaligned", "misaligned"),
     ("Uninitialized", "uninitialised"),
@@ -46,6 +49,22 @@ def read_device_report(text: str, tool: str) -> tuple[Finding, ...]:
         key = (finding.kind, finding.kernel, finding.source)
         found[key] = found[key]._replace(count=found[key].count + 1) if key in found else finding
     return tuple(found.values())
+
+
+def entry_points(function: str, libraries: Iterable[bytes]) -> tuple[str, ...]:
+    r"""Return the symbols of all kernels in the libraries that have a device function; a race has no backtrace.
+
+    Examples
+    --------
+    >>> library = b"\0_Z4racePf\0be_ffi_k_sort\0"
+    >>> entry_points("race", [library]), entry_points("other", [library])
+    (('k_sort',), ())
+    """
+    bare = re.split(r"[<(]", function.replace("(anonymous namespace)::", ""))[0]
+    name = re.split(r"::| ", bare)[-1].encode()
+    has_it = re.compile(rb"\0(?:_Z\w*?(?<!\d)%d%s\w*|%s)\0" % (len(name), re.escape(name), re.escape(name)))
+    found = (match[1].decode() for library in libraries if has_it.search(library) for match in _ENTRY.finditer(library))
+    return tuple(dict.fromkeys(found))
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:

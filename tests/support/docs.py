@@ -47,15 +47,15 @@ def read_blocks(page: str) -> tuple[Block, ...]:
     )
 
 
-def run_page(page: str, *, with_cuda: bool = True, with_openmp: bool = True) -> int:
+def run_page(page: str, *, with_cpp: bool = True, with_cuda: bool = True, with_openmp: bool = True) -> int:
     """Run a page's blocks and compare what they print with what the page says.
 
     Parameters
     ----------
     page : str
         Its path in the repository.
-    with_cuda : bool
-        Whether to run blocks that load CUDA as well.
+    with_cpp, with_cuda : bool
+        Whether to run blocks that load C++, and those that load CUDA.
     with_openmp : bool
         Whether to run blocks that compile with OpenMP as well.
 
@@ -67,7 +67,7 @@ def run_page(page: str, *, with_cuda: bool = True, with_openmp: bool = True) -> 
     namespace: dict[str, Any] = {"__name__": "__docs__"}
     compared = 0
     for block in read_blocks(page):
-        if "load_cuda_" in block.code and not with_cuda:
+        if ("load_cpp_" in block.code and not with_cpp) or ("load_cuda_" in block.code and not with_cuda):
             continue
         if "-fopenmp" in block.code and not with_openmp:
             continue

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ FAULTS = {
     "not_a_number": "NaN",
     "never_written": "elements that are never written",
 }
+SANITIZERS = ("memcheck", "racecheck", "initcheck")
 HEAD = (
-    "| fault | CPU: found by | without us | H200: found by | without us | memcheck, racecheck, initcheck alone |\n"
+    "| fault | CPU: found by | without us | H200: found by | without us | compute-sanitizer alone |\n"
     "|---|---|---|---|---|---|\n"
 )
 LABELS = {"address": "AddressSanitizer", "undefined": "UndefinedBehaviorSanitizer", "guard": "guard"}
@@ -42,10 +44,16 @@ def render_table(results: dict[str, Any]) -> str:
     cpp, cuda = (results.get(language, {}) for language in ("cpp", "cuda"))
     lines = []
     for name, text in FAULTS.items():
-        alone = ", ".join(cuda[name][tool] for tool in ("memcheck", "racecheck", "initcheck")) if name in cuda else "-"
-        cells = (text, *_cells(cpp.get(name)), *_cells(cuda.get(name)), alone.replace("|", "/"))
+        said = {tool: cuda[name][tool] for tool in SANITIZERS if cuda[name][tool] != "nothing"} if name in cuda else {}
+        alone = ", ".join(f"{tool}: {_shortened(what)}" for tool, what in said.items())
+        cells = (text, *_cells(cpp.get(name)), *_cells(cuda.get(name)), alone or ("nothing" if name in cuda else "-"))
         lines.append(f"| {' | '.join(cells)} |\n")
     return HEAD + "".join(lines)
+
+
+def _shortened(text: str) -> str:
+    """Leave out the parameters of functions, and addresses within them."""
+    return re.sub(r"\([^()]*\)\+0x\w+|\+0x\w+", "", text).removeprefix("Error: ").replace("; at ", " in ").rstrip(".")
 
 
 def _cells(row: dict[str, Any] | None) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Tries each planted fault with each tool: ``cpp|cuda RESULTS [TOOLS]``.
 
-It writes a table as JSON, and the outputs beside it.
+It writes a table as JSON, and the outputs beside it. ``CUDA_VISIBLE_DEVICES=0,1`` spreads the work over two GPUs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import json
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -19,8 +20,11 @@ ROOT = HERE.parents[2]
 PROGRAM = HERE / "program.py"
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
 HEADS = ("Invalid", "Uninitialized", "Error: Race", "Warning: Race", "Program hit")
-TIMEOUT_S, CHECK_TIMEOUT_S = 60, 110
-ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.03"}
+TIMEOUT_S = 60
+"""For one process; compute-sanitizer takes 10 to 20 s around JAX."""
+AT_ONCE = 10
+"""Processes on one GPU: more of them take its memory from each other."""
+ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.01"}
 
 
 def kernels(language: str) -> list[Path]:
@@ -28,49 +32,61 @@ def kernels(language: str) -> list[Path]:
     return sorted((HERE / language).glob("*.cc" if language == "cpp" else "*.cu"))
 
 
-def run(argv: list[str], output: Path, timeout_s: float = TIMEOUT_S) -> tuple[int, str]:
-    """Run a program; return its exit code and its output."""
-    try:
-        done = subprocess.run(
-            argv, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        return -9, (error.stdout or b"").decode(errors="replace") + "\ntimed out"
-    text = done.stdout.decode(errors="replace")
-    output.write_text(text)
-    return done.returncode, text
+def places(language: str) -> SimpleQueue[dict[str, str]]:
+    """What the processes that run at once have in their environment: for CUDA, which GPU they see."""
+    free: SimpleQueue[dict[str, str]] = SimpleQueue()
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",") if language == "cuda" else []
+    count = AT_ONCE * len(devices) or len(os.sched_getaffinity(0))
+    for number in range(count):
+        free.put({"CUDA_VISIBLE_DEVICES": devices[number % len(devices)]} if devices else {})
+    return free
 
 
-def alone(kernel: Path, folder: Path) -> str:
+def run(argv: Sequence[str], output: Path, free: SimpleQueue[dict[str, str]], timeout_s: float) -> tuple[int, str]:
+    """Run a program in a place that is free; return its exit code and its output."""
+    place = free.get()
+    with output.open("wb") as file:
+        try:
+            done = subprocess.run(
+                argv, env=ENVIRON | place, stdout=file, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+            )
+            code = done.returncode
+        except subprocess.TimeoutExpired:
+            code = -9
+            file.write(b"\ntimed out\n")
+    free.put(place)
+    return code, output.read_text(errors="replace")
+
+
+def alone(kernel: Path, folder: Path, free: SimpleQueue[dict[str, str]]) -> str:
     """The outcome of the program by itself, in a line."""
-    code, text = run([sys.executable, str(PROGRAM), str(kernel)], folder / f"{kernel.stem}.alone.txt")
+    code, text = run([sys.executable, str(PROGRAM), str(kernel)], folder / f"{kernel.stem}.alone.txt", free, TIMEOUT_S)
     if code < 0:
         return f"killed by signal {-code}"
     errors = [line for line in text.splitlines() if "Error: " in line and not line.startswith(" ")]
     return errors[-1][:300] if code != 0 and errors else "silent" if code == 0 else f"exit code {code}"
 
 
-def bare(kernel: Path, folder: Path, tool: str) -> str:
+def bare(kernel: Path, folder: Path, free: SimpleQueue[dict[str, str]], tool: str) -> str:
     """The outcome under compute-sanitizer by itself, with JAX's pool on."""
     argv = ["compute-sanitizer", "--tool", tool, sys.executable, str(PROGRAM), str(kernel)]
-    _code, text = run(argv, folder / f"{kernel.stem}.{tool}.txt")
+    _code, text = run(argv, folder / f"{kernel.stem}.{tool}.txt", free, TIMEOUT_S)
     said = [line.removeprefix("=========").strip() for line in text.splitlines() if line.startswith("=========")]
     heads = [line for line in said if line.startswith(HEADS)]
     places = [line for line in said if line.startswith("at ") or " access at " in line]
-    return "; ".join([*dict.fromkeys(heads[:1]), *places[:1]]) or "nothing"
+    return "; ".join(dict.fromkeys((*heads[:1], *places[:1]))) or "nothing"
 
 
-def ours(kernel: Path, folder: Path, tools: str) -> dict[str, Any]:
+def ours(kernel: Path, folder: Path, free: SimpleQueue[dict[str, str]], tools: str) -> dict[str, Any]:
     """The outcome of ``be_runtime check``."""
-    began = time.monotonic()
     chosen = ["--tools", tools] if tools else []
-    check = [sys.executable, "-m", "be_runtime", "check", "--json", *chosen, "--timeout", str(CHECK_TIMEOUT_S // 4)]
-    code, text = run([*check, str(PROGRAM), str(kernel)], folder / f"{kernel.stem}.check.txt", CHECK_TIMEOUT_S)
+    check = [sys.executable, "-m", "be_runtime", "check", "--json", *chosen, "--timeout", str(TIMEOUT_S)]
+    code, text = run([*check, str(PROGRAM), str(kernel)], folder / f"{kernel.stem}.check.txt", free, 5 * TIMEOUT_S)
     answer = json.loads(text[text.index('{\n  "schema"') : text.rindex("}") + 1]) if '{\n  "schema"' in text else {}
     kept = ("kind", "kernel", "message", "array", "source", "caller", "tool", "certain")
     findings = [{name: each[name] for name in kept} for each in answer.get("findings", [])]
     tried = answer.get("tools", [])
-    return {"exit": code, "seconds": round(time.monotonic() - began, 1), "findings": findings, "tools": tried}
+    return {"exit": code, "findings": findings, "tools": tried}
 
 
 def main(language: str, results: Path, tools: str) -> None:
@@ -78,11 +94,12 @@ def main(language: str, results: Path, tools: str) -> None:
     folder = results.parent / f"planted-{language}"
     folder.mkdir(parents=True, exist_ok=True)
     files = kernels(language)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        first = dict(zip(files, pool.map(lambda kernel: alone(kernel, folder), files), strict=True))
-        checks = {kernel: pool.submit(ours, kernel, folder, tools) for kernel in files}
+    free = places(language)
+    with ThreadPoolExecutor(free.qsize()) as pool:
+        first = dict(zip(files, pool.map(lambda kernel: alone(kernel, folder, free), files), strict=True))
+        checks = {kernel: pool.submit(ours, kernel, folder, free, tools) for kernel in files}
         under = {
-            (kernel, tool): pool.submit(bare, kernel, folder, tool)
+            (kernel, tool): pool.submit(bare, kernel, folder, free, tool)
             for tool in (SANITIZERS if language == "cuda" else ())
             for kernel in files
         }

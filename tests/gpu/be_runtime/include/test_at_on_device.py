@@ -28,8 +28,8 @@ __global__ void other(const BE::Tensor x, BE::Tensor y) {
 // @BE as_integers arg[n 2] ret[n] stream
 void as_integers(const BE::Tensor x, BE::Tensor y, int64_t stream) { other<<<1, 1, 0, (cudaStream_t)stream>>>(x, y); }
 __global__ void flat(const BE::Tensor x, BE::Tensor y) { y.at<float>(0) = x.at<float>(0); }
-// @BE too_few arg[n 2] ret[n]
-void too_few(const BE::Tensor x, BE::Tensor y) { flat<<<1, 1>>>(x, y); }
+// @BE too_few arg[n 2] ret[n] stream
+void too_few(const BE::Tensor x, BE::Tensor y, int64_t stream) { flat<<<1, 1, 0, (cudaStream_t)stream>>>(x, y); }
 """
 X = jnp.arange(64.0).reshape(32, 2)
 

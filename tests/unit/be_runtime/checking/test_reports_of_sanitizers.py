@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.checking.device_reports import read_device_report
+from be_runtime.checking.device_reports import entry_points, read_device_report
 from be_runtime.checking.host_reports import read_host_report
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -50,6 +50,25 @@ def test_errors_of_compute_sanitizer_are_one_for_each_line():
     ]
     assert "by thread (256,0,0) of block (0,0,0), 1 bytes after an allocation of 1,024 bytes" in found[0].message
     assert "race.cu:9 and race.cu:10" in found[3].message
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        ("race_kernel(const float *, float *, long)", b"_Z11race_kernelPKfPfl"),
+        ("void ns::race<float, (int)4>(const T1 *)", b"_ZN2ns4raceIfLi4EEEvPKT_"),
+        ("(anonymous namespace)::race(float *)", b"_ZN36_GLOBAL__N__0_k_cu_14race4racePf"),
+        ("race", b"race"),
+    ],
+)
+def test_a_device_function_is_found_in_its_library(function: str, name: bytes):
+    library = b"\0" + name + b"\0be_ffi_k_sort\0be_ffi_k_fill\0be_graph_k_fill\0"
+    assert entry_points(function, [library, b"\0be_ffi_other\0"]) == ("k_sort", "k_fill")
+
+
+@pytest.mark.parametrize("name", [b"_Z14race_kernelabPf", b"races", b"_Z5tracePf"])
+def test_another_name_is_none_of_a_device_function(name: bytes):
+    assert entry_points("race(float *)", [b"\0" + name + b"\0be_ffi_k_sort\0"]) == ()
 
 
 @pytest.mark.parametrize("read", [read_host_report, lambda text: read_device_report(text, "memcheck")])

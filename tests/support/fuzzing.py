@@ -18,10 +18,11 @@ from types import FrameType
 from typing import Any
 
 from tests.support.faults import Tally
+from tests.support.speed import usual_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 1.0
-"""Processor time that any input may take."""
+"""Processor time that any input may take, on a usual machine."""
 LARGEST = 1 << 16
 """Characters of the longest input."""
 _GIVEN_UP_S = 60.0
@@ -168,7 +169,7 @@ def judge(tally: Tally, given: object, call: Callable[[], object], allowed: tupl
         problem = f"{type(error).__name__}: {error}"[:_SHOWN]
     took_s = time.thread_time() - began
     signal.setitimer(signal.ITIMER_PROF, 0)
-    if took_s > LONGEST_S and not problem:
+    if took_s > LONGEST_S and not problem and usual_seconds(took_s) > LONGEST_S:
         problem = "slow"
     tally.tried += 1
     if problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -165,10 +166,12 @@ class CompiledFunction:
 
     def _program(self, outs: Any, attributes: Mapping[str, Any]) -> Program:
         """Return the program for some keyword arguments, by Python's equality if that is theirs."""
-        try:
-            program, zeros = self._known[(outs, *_key(attributes))]
-        except (KeyError, TypeError):
+        found = None
+        with contextlib.suppress(KeyError, TypeError):
+            found = self._known[(outs, *_key(attributes))]
+        if found is None:  # not in a handler, whose error a wrong argument's would follow from
             return self._find(outs, attributes)
+        program, zeros = found
         if zeros and any(math.copysign(1.0, attributes[name]) != sign for name, sign in zeros):
             return self._find(outs, attributes)
         return program

@@ -148,7 +148,8 @@ def _bind_array(label: str, axes: Axes, spec: ArraySpec, place: str, extents: Ex
     count = spec.ndim - len(own)
     if count < 0 or (count > 0 and not has_leading):
         raise ArgumentError(
-            f"{label}: {place} has the shape {spec.shape}, but its axes are declared as [{render_axes(axes)}]"
+            f"{label}: {place} has the shape {spec.shape}, but its axes are declared as [{render_axes(axes)}]",
+            hints=(f"map over the other axes by jax.vmap, or declare them: [... {render_axes(axes)}]",) * (count > 0),
         )
     if has_leading:
         leading = spec.shape[:count]

@@ -48,7 +48,7 @@ def compare(operations: list[dict[str, Any]]) -> tuple[Comparison, ...]:
     Raises
     ------
     ValueError
-        A record has no samples, or a problem has no kernel or no other form.
+        A record has no samples or impossible ones, or a problem has no kernel or no other form.
     """
     found = []
     for operation in operations:
@@ -62,15 +62,15 @@ def compare(operations: list[dict[str, Any]]) -> tuple[Comparison, ...]:
 
 def _comparison(operation: str, label: str, samples: dict[str, list[float]]) -> Comparison:
     empty = [backend for backend, seconds in samples.items() if not seconds]
+    impossible = [backend for backend, seconds in samples.items() if min(seconds, default=1) <= 0]
+    if impossible:
+        raise ValueError(f"{operation}, {label}: times of {impossible} below zero; measure again on a quiet machine")
     ours = [backend for backend in samples if backend in KERNELS]
     plain = {backend: median(seconds) for backend, seconds in samples.items() if backend not in KERNELS and seconds}
     if empty or len(ours) != 1 or not plain:
         raise ValueError(f"{operation}, {label}: {len(ours)} kernels, {len(plain)} plain forms, no samples of {empty}")
     best = min(plain, key=lambda backend: plain[backend])
-    pairs = [
-        (theirs, mine) for theirs, mine in zip(samples[best], samples[ours[0]], strict=True) if min(theirs, mine) > 0
-    ]
-    gain = paired_ratio(*zip(*pairs, strict=True))
+    gain = paired_ratio(samples[best], samples[ours[0]])
     return Comparison(
         operation=operation, label=label, kernel=median(samples[ours[0]]), plain=plain, best=best, gain=gain
     )

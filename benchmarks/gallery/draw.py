@@ -34,7 +34,7 @@ def draw_pages(folder: Path) -> None:
 
 
 def _draw(machines: Machines, path: Path) -> None:
-    """A panel for each machine, a group of bars for each problem."""
+    """A panel for each machine, a group of dots for each problem."""
     mpl = import_module("matplotlib")
     mpl.use("Agg")
     pyplot = import_module("matplotlib.pyplot")
@@ -59,14 +59,15 @@ def _draw_panel(axes: Any, machine: str, panel: tuple[Comparison, ...]) -> None:
     titles = len({each.operation for each in panel}) > 1
     for each in panel:
         label = f"{each.operation}, {each.label}" if titles else each.label
-        axes.text(0, row, f"{label}: {each.gain.value:.2g} times as fast", fontweight="bold", color=INK, va="center",
+        verdict = "neither is faster" if each.is_faster is None else f"{each.gain.value:.2g} times as fast"
+        axes.text(0, row, f"{label}: {verdict}", fontweight="bold", color=INK, va="center",
                   transform=axes.get_yaxis_transform())  # fmt: skip
-        bars = {"kernel": each.kernel, **dict(sorted(each.plain.items(), key=lambda item: item[1]))}
-        for name, seconds in bars.items():
+        times = {"kernel": each.kernel, **dict(sorted(each.plain.items(), key=lambda item: item[1]))}
+        for name, seconds in times.items():
             row += 1
             color = KERNEL if name == "kernel" else BEST if name == each.best else OTHER
-            axes.barh(row, 1e3 * seconds, color=color, height=0.8)
-            axes.text(1e3 * seconds, row, f" {milliseconds(seconds)}", color=INK, va="center", fontsize=8)
+            axes.plot(1e3 * seconds, row, "o", color=color)
+            axes.text(1e3 * seconds, row, f"   {milliseconds(seconds)}", color=INK, va="center", fontsize=8)
             ticks.append((row, name))
         row += 1
     axes.set_yticks([row for row, _ in ticks], [name for _, name in ticks])

@@ -168,11 +168,10 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
         found = [_death(ended.code, child)]
     elif is_first and not found:
         found = _refusals(record, child.tool)
-    found = _in_running_call(found, child)
+    running = _running_calls(child)
+    named = with_names((with_source(_in_kernel(each, running)) for each in found), [*names, *running])
     outcome = "stopped" if ended.code is None else "ran" if record else "failed"
-    return ToolRun(
-        child.tool, outcome, ended.seconds, with_names(map(with_source, found), names), tuple(record.get("notes", ()))
-    )
+    return ToolRun(child.tool, outcome, ended.seconds, with_callers(named, running), tuple(record.get("notes", ())))
 
 
 def _of_its_library(finding: Finding, libraries: Sequence[bytes], called: set[str]) -> Finding:
@@ -214,16 +213,18 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _in_running_call(found: Sequence[Finding], child: Child) -> list[Finding]:
-    """Name the kernel that ran when the process died, where a finding does not; see ``native/guard/breadcrumbs.h``."""
-    crumbs = [crumb for crumb in re.split("\0+", _text(Path(f"{child.record}.calls"))) if "\n" in crumb]
-    if not crumbs:
-        return list(found)
-    kernel, caller = crumbs[0].split("\n")[:2]
-    return [
-        each if each.kernel else each._replace(kernel=kernel, caller=caller, message=f"{kernel}: {each.message}")
-        for each in found
-    ]
+def _running_calls(child: Child) -> dict[str, list[str]]:
+    """Return the kernels that ran when the process died, with their callers; see ``native/guard/breadcrumbs.h``."""
+    crumbs = (crumb.split("\n") for crumb in re.split("\0+", _text(Path(f"{child.record}.calls"))) if "\n" in crumb)
+    return {kernel: [caller] for kernel, caller, *_ in crumbs}
+
+
+def _in_kernel(finding: Finding, running: Iterable[str]) -> Finding:
+    """Name the first of the kernels that ran where a finding names none."""
+    kernel = next(iter(running), "")
+    if finding.kernel or not kernel:
+        return finding
+    return finding._replace(kernel=kernel, message=f"{kernel}: {finding.message}")
 
 
 def _text(path: Path) -> str:

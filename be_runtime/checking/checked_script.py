@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import resource
 import runpy
 import sys
 import traceback
@@ -30,6 +31,9 @@ _INNER = tuple(
     f"/{folder}/{package}/" for folder in ("site-packages", "dist-packages") for package in ("jax", "jaxlib")
 )
 """Parts of the paths of files that are not the program's."""
+
+_LARGEST_STACK = 1 << 30
+"""Bytes of the stack where it has no limit: a recursion without end would take the machine's memory."""
 
 
 class End(NamedTuple):
@@ -57,6 +61,7 @@ def main(argv: Sequence[str]) -> int:
     """Run a program, write its record, and return its exit code."""
     tool, record, kind, name, *arguments = argv
     process = os.getpid()
+    _limit_stack()
     sys.argv = [name, *arguments]
     sys.path[0] = str(Path(name).resolve().parent) if kind == "script" else str(Path.cwd())
     with contextlib.ExitStack() as stack:
@@ -69,6 +74,12 @@ def main(argv: Sequence[str]) -> int:
     if os.getpid() == process:  # a forked child may end here too
         Path(record).write_text(json.dumps(outcome), encoding="utf-8")
     return end.code
+
+
+def _limit_stack() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if soft == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_STACK, (_LARGEST_STACK, hard))
 
 
 def _checked(tool: str, calls: Path) -> Debugging:

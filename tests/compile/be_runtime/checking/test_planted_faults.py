@@ -33,8 +33,8 @@ BY_BOTH = "write_outside"
 BY_SANITIZERS = ("misaligned", "stack-overflow", "heap-buffer-overflow")
 
 
-def check(*arguments: str) -> tuple[int, dict[str, Any]]:
-    argv = [sys.executable, "-m", "be_runtime", "check", "--json", *arguments]
+def check(*arguments: str, before: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
+    argv = [*before, sys.executable, "-m", "be_runtime", "check", "--json", *arguments]
     done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, json.loads(done.stdout)
 
@@ -55,3 +55,17 @@ def test_a_planted_fault_is_found(kernel: Path):
     assert {each["kernel"] for each in answer["findings"]} == {f"{kernel.stem}.{kernel.stem}"}
     if found[0]["tool"] in ("address", "undefined"):
         assert Path(found[0]["source"].partition(":")[0]).name == kernel.name
+
+
+@pytest.mark.parametrize("kbytes", ["1024", "unlimited"])
+def test_a_stack_of_another_size_overflows_too(kbytes: str):
+    """A small one is in the report to its end; one without a limit would take all memory."""
+    limited = ("bash", "-c", f'ulimit -s {kbytes} && exec "$@"', "bash")
+    if subprocess.run([*limited, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("the limit of the stack can't be raised here")
+    kernel = next(path for path in kernels("cpp") if path.stem == "stack_overflow")
+    code, answer = check("--tools", "asan", str(PROGRAM), str(kernel), before=limited)
+    assert code == 1
+    assert [each["kernel"] for each in answer["findings"]] == ["stack_overflow.stack_overflow"], answer
+    assert answer["findings"][0]["kind"] == "stack-overflow"
+    assert answer["findings"][0]["caller"].endswith("program.py:20 in main")

@@ -119,7 +119,7 @@ def test_a_builder_killed_in_the_middle_blocks_nobody(store: Store, key: CacheKe
     _kill(hung)
     began = time.monotonic()
     assert store.get_or_build(key, _quick, lock_timeout_s=5).built
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
 
 
 def test_what_a_killed_builder_left_is_swept_when_it_is_old(store: Store, key: CacheKey, hung: subprocess.Popen[str]):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
-from be_runtime.kernels.operation.benchmark import Runner, sample_runners
-from be_runtime.tune.timing import choose, differs, time_variants
+from be_runtime.kernels.operation import benchmark
+from be_runtime.tune import timing
+from be_runtime.tune.timing import choose, differs
 
 
 def test_the_fastest_wins_and_of_equals_the_first():
@@ -28,21 +31,27 @@ def test_one_that_wins_half_of_the_rounds_does_not_win():
 def test_runners_take_turns_in_opposite_orders():
     called: list[str] = []
     runners = {name: lambda count, name=name: called.append(f"{name}{count}") for name in ("a", "b")}
-    sample_runners(runners, 0, 2, 1)
+    benchmark.sample_runners(runners, 0, 2, 1)
     assert called == ["a2", "a1", "b2", "b1", "b2", "b1", "a2", "a1"]
 
 
-def test_the_flush_alone_is_taken_off_what_is_shown():
-    from time import sleep
+def test_the_flush_alone_is_taken_off_what_is_shown(monkeypatch: pytest.MonkeyPatch):
+    now = [0.0]
+    for module in (benchmark, timing):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
-    def runner(seconds: float) -> Runner:
-        return lambda count: sleep(count * seconds)
+    def runner(seconds: float) -> benchmark.Runner:
+        def run(count: int) -> None:
+            now[0] += 1e-4 + count * seconds  # a loop has a cost of its own too
 
-    times = time_variants({0: runner(1e-3)}, {0: runner(6e-3)}, runner(2e-3), 4)
+        return run
+
+    times = timing.time_variants({0: runner(1e-3)}, {0: runner(6e-3)}, runner(2e-3), 4)
     assert set(times.samples) == {0}
-    assert times.cold_us[0] < times.samples[0][0] * 1e6
-    assert times.warm_us[0] > 500
-    assert time_variants({0: runner(1e-3)}, {}, None, 2).cold_us == {}
+    assert times.samples[0] == pytest.approx([6e-3] * 4)
+    assert times.cold_us[0] == pytest.approx(4000)
+    assert times.warm_us[0] == pytest.approx(1000)
+    assert timing.time_variants({0: runner(1e-3)}, {}, None, 2).cold_us == {}
 
 
 @pytest.mark.parametrize(

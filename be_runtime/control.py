@@ -329,7 +329,7 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
 
 def print_diagnostics() -> None:
     """Print the report of ``python -m be_toolchain doctor``, the cache folder and the registered targets."""
-    from be_toolchain.machine.system import LocalSystem
+    from be_toolchain.machine.local_system import LocalSystem
     from be_toolchain.report.doctor import examine_machine
     from be_toolchain.report.report_text import render_report
     from be_toolchain.terminal import say

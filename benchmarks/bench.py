@@ -15,7 +15,7 @@ from typing import Any
 
 from be_toolchain import CudaToolkit, HostCompiler, ToolchainError, ToolchainRequest, probe_devices, resolve
 from be_toolchain.find.devices import Device
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 from .stats import alternating
 

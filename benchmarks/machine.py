@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from be_toolchain import __version__, probe_devices
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 from .bench import HERE, Bench
 

@@ -36,7 +36,7 @@ from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.arch import Arch
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 if TYPE_CHECKING:
     from be_runtime.compile.build_order import BuildOrder

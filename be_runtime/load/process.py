@@ -26,7 +26,7 @@ from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
 from be_toolchain.machine.forks import ThreadLock
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 if TYPE_CHECKING:
     from be_runtime.load.guarded import Debugging, Guards

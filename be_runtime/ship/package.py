@@ -22,7 +22,7 @@ from be_toolchain.arch import Arch
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
 from be_toolchain.machine.forks import ThreadLock
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 KERNELS = "_kernels"
 """Folder of a package that holds its bundle."""

@@ -10,7 +10,7 @@ from be_runtime.request.native_cpu import identify_cpu
 from be_runtime.tune.winners import TunedDevice
 from be_runtime.xla import jax_primitive
 from be_toolchain import probe_devices
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 _L2_CACHE_SIZE = 38
 """CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of the driver's cuda.h."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from be_toolchain.cli.guard import guarded
 from be_toolchain.cli.parser import CHANGING, build_parser
-from be_toolchain.machine.system import LocalSystem, System
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.system import System
 from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
 from be_toolchain.terminal import hand_over, say
 

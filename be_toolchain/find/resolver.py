@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from be_toolchain.find.record import ObservingSystem, load_record, record_key, save_record
-from be_toolchain.machine.system import LocalSystem, System
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.system import System
 from be_toolchain.model import Toolchain, ToolchainRequest
 from be_toolchain.settings.configuration import ConfigurationFile, find_configuration, warn_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.find.survey import survey
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 mode, records, site, prefix, rounds = sys.argv[1:]
 REQUEST = ToolchainRequest(need_cuda=True)

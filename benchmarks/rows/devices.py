@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from be_toolchain import probe_devices
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 from ..bench import HERE, KERNELS, Bench
 from ..figure import Figure, Row, Unavailable

@@ -25,7 +25,7 @@ for module in pkgutil.walk_packages(be_toolchain.__path__, "be_toolchain."):  # 
     module.name == "be_toolchain.__main__" or importlib.import_module(module.name)
 from be_toolchain.cli import main as cli
 from be_toolchain.find import resolver
-from be_toolchain.machine import system
+from be_toolchain.machine import local_system
 from be_toolchain.settings import configuration
 from be_toolchain.install.managed import ManagedStore
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})

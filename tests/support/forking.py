@@ -23,7 +23,7 @@ from be_runtime.cache import BuildOutput, Store, make_key
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 HANGS_AFTER_S = 16.0
 _MOST_PERSISTENT = 6

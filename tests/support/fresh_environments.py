@@ -12,7 +12,8 @@ from pathlib import Path
 import packaging
 import pytest
 
-from be_toolchain.machine.system import FileStamp, LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.system import FileStamp
 
 ROOT = Path(__file__).resolve().parents[2]
 STRANGERS = ("nvidia-nvvm==13.5.37", "nvidia-cuda-crt==13.5.37", "nvidia-cuda-runtime==13.5.37")

@@ -23,7 +23,8 @@ from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.errors import CacheError
 from be_runtime.own_files import NATIVE_DIR
 from be_toolchain import Toolchain
-from be_toolchain.machine.system import System, stamp_path
+from be_toolchain.machine.local_system import stamp_path
+from be_toolchain.machine.system import System
 from be_toolchain.model import HostCompiler
 
 _SOURCE = NATIVE_DIR / "looked_at.c"

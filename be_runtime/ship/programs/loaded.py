@@ -22,7 +22,7 @@ from be_runtime.request.options import check_path
 from be_runtime.ship.programs.container import PROGRAM, open_container
 from be_runtime.xla import jax_export
 from be_toolchain.arch import Arch
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 
 class LoadedProgram:

@@ -15,7 +15,7 @@ import pytest
 from be_toolchain import CudaToolkit, Toolchain, ToolchainRequest, gencode_flags, resolve
 from be_toolchain.errors import CudaNotFoundError, HostCompilerNotFoundError, UnsupportedHostCompilerError
 from be_toolchain.known import catalog
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.model import Nvcc
 
 CUDA = ToolchainRequest(need_cuda=True)

@@ -14,7 +14,7 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import UnsupportedHostCompilerError
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.requirements import OPTIONAL
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -17,7 +17,7 @@ from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import ArchError
 from be_toolchain.find.clang_toolkit import find_clang
 from be_toolchain.find.compilers import Compilers
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.model import CudaToolkit
 from be_toolchain.settings.preferences import Preferences
 from tests.support import cuda, requirements

@@ -20,7 +20,7 @@ from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceS
 from be_runtime.settings import Settings
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import Probe, error_types
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.terminal import printable, printable_line
 from tests.support.machines import MemorySystem
 

@@ -15,7 +15,7 @@ from be_runtime.load.find_or_build import machine_roots
 from be_runtime.sharing.archive import ArchiveError
 from be_runtime.sharing.roots import key_roots, movable_key
 from be_runtime.sharing.travelling_entry import Shareable, pack_entry, unpack_entry
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 SOURCE = """#include "brainevent/common.h"
 #include "near.h"

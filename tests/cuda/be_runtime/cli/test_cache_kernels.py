@@ -15,7 +15,7 @@ from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origi
 from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_runtime.load.process import PROCESS
 from be_toolchain.arch import Arch
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 ARCHS = (Arch(9, 0),)
 SOURCE = '#include "factor.h"\n__global__ void plain(float* y) { y[0] = FACTOR; }\n'

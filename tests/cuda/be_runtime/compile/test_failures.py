@@ -18,7 +18,8 @@ from be_runtime.load.session import Session
 from be_runtime.request.arguments import cuda_request, inline_units, load_options
 from be_runtime.settings import Settings
 from be_toolchain.errors import ArchError, CudaNotFoundError, ToolchainError
-from be_toolchain.machine.system import FileStamp, LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.system import FileStamp
 from tests.support import runtime
 from tests.support.cuda import device_code, run_json
 from tests.support.runtime import PRINTING

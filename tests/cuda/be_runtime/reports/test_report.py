@@ -14,7 +14,7 @@ from be_runtime.cli.main import main
 from be_runtime.reports.inspection_tools import find_inspection_tools
 from be_runtime.reports.make_report import report_library
 from be_runtime.reports.module_report import KernelReport, ModuleReport
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.cuda import KERNELS, instructions, source
 
 SCALE = r"""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.checking.detectors import find_detectors
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.planted.try_all import PROGRAM, kernels
 from tests.support.runtime import environment
 

@@ -11,7 +11,7 @@ import pytest
 
 import be_runtime
 from be_toolchain.find.devices import probe_devices
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.cuda import KERNELS, call, device_code, run_json, source
 
 CPP_DECAY = """

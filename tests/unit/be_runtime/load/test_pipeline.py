@@ -14,7 +14,7 @@ from be_runtime.load.find_or_build import use_entry
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
 from be_runtime.settings import Settings
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 KEY = make_key("module", ("name", "kernels"))
 

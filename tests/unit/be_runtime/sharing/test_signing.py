@@ -14,7 +14,7 @@ from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
 from be_runtime.sharing.archive import ArchiveError, Head, pack, unpack
 from be_runtime.sharing.remote import open_signer
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 pytest.importorskip("cryptography")
 

@@ -14,8 +14,8 @@ from be_toolchain import Toolchain, ToolchainRequest, resolve
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.record import KEPT_RECORDS, ObservingSystem, load_record, save_record
 from be_toolchain.known import catalog
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.sealed_json import seal, unseal
-from be_toolchain.machine.system import LocalSystem
 from be_toolchain.settings.table import RECORD_VARIABLES
 from tests.support.machines import SITE, MemorySystem
 from tests.support.requirements import OPTIONAL

@@ -11,7 +11,7 @@ from be_toolchain.cli.shell import shell_variables
 from be_toolchain.find.devices import probe_devices
 from be_toolchain.install.clang_tree import join_wheels, try_clang
 from be_toolchain.known.fatbin import Image, render_fatbin
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.model import Toolchain
 from be_toolchain.report.smoke import run_smoke
 from tests.support.machines import Libcuda, MemorySystem

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from be_toolchain.machine.system import FolderFacts, LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.system import FolderFacts
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.rules.coherence import LEAST_ROOM_BYTES, judge_folder, judge_jax, judge_room
 from be_toolchain.rules.surroundings import find_cache, probe_surroundings, temporary_dir
@@ -105,7 +106,7 @@ AS_ANOTHER = """
 import os, sys
 from pathlib import Path
 import be_toolchain.machine.folder_trust
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 os.setgid(54321), os.setuid(54321)
 facts = LocalSystem({}).folder_facts(Path(sys.argv[1]))
 print(facts.writable)
@@ -145,7 +146,7 @@ def test_the_doctor_counts_the_cache():
 COUNT_AS_ANOTHER = """
 import os, sys
 import be_toolchain.machine.folder_trust, be_toolchain.cli.main, be_toolchain.machine.folder_trail
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.report.doctor import _cache_finding
 from be_toolchain.rules.surroundings import probe_surroundings
 os.setgid(54321), os.setuid(54321)

@@ -8,7 +8,7 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.settings.configuration import KEYS, ConfigurationFile, find_configuration, parse_configuration
 from be_toolchain.settings.preferences import parse_preferences
 from tests.support.machines import MemorySystem

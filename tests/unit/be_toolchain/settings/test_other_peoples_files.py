@@ -13,8 +13,8 @@ from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.folder_trust import distrust_trail
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import APP, FILE, user_file
-from be_toolchain.machine.system import LocalSystem
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.settings.configuration import PassedOver, PassedOverWarning, find_configuration, parse_configuration
 from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
@@ -23,7 +23,7 @@ from tests.support.machines import MemorySystem, healthy
 __all__ = ["open_place"]  # a fixture
 
 FOUND = """
-found = configuration.find_configuration(system.LocalSystem(), print)
+found = configuration.find_configuration(local_system.LocalSystem(), print)
 print("counts:", found and configuration.parse_configuration(found).cxx)
 """
 EVIL = 'cxx = "./evil"\n'
@@ -346,7 +346,7 @@ def test_a_compiler_of_another_users_project_does_not_run(open_place: Path):
     mine = make(open_place / "mine")
     code = """
 for _ in 1, 2:
-    print(resolver.resolve(system=system.LocalSystem()).cxx.path)
+    print(resolver.resolve(system=local_system.LocalSystem()).cxx.path)
 cli.main(["doctor"])
 cli.main(["env"])
 """

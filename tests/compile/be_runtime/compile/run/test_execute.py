@@ -21,7 +21,7 @@ from be_runtime.compile.run.execute import Runner, Step, render_log
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.compile.run.progress import Progress
 from be_runtime.errors import BuildError, BuildTimeoutError
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.runtime import PRINTING, processes_with
 
 NINJA = resolve_ninja(LocalSystem())

@@ -17,7 +17,7 @@ from be_runtime.kernels.cuda.describe import Geometry, Kernel, KernelImage, enco
 from be_runtime.load.native_library import native_library
 from be_toolchain import probe_devices
 from be_toolchain.arch import Arch
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support import launch_frame, runtime
 from tests.support.cuda import launch_once
 

@@ -17,7 +17,7 @@ from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origi
 from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_runtime.load.session import Session
 from be_toolchain.arch import Arch
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.kernel_calls import attributes, kernel_calls
 
 ARCHS = (Arch(8, 0), Arch(9, 0))

@@ -12,8 +12,9 @@ import pytest
 from be_runtime.cache.folder.location import CacheWarning, temporary_dirs, usable_cache_dir
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import CACHE
-from be_toolchain.machine.system import FolderFacts, LocalSystem
+from be_toolchain.machine.system import FolderFacts
 
 NOBODY = 65534
 
@@ -173,7 +174,7 @@ _ON_A_NOEXEC_MOUNT = """
 import subprocess, sys
 sys.path[:0] = eval(sys.argv[2])
 from pathlib import Path
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 folder = Path(sys.argv[1])
 assert LocalSystem().folder_facts(folder).executable
 subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", str(folder)], check=True)
@@ -217,7 +218,7 @@ import warnings
 from pathlib import Path
 from be_runtime.cache.folder.location import temporary_dirs, usable_cache_dir
 from be_runtime.settings import Settings
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 temporary_dirs()
 uid = int(sys.argv[1])
 if os.geteuid() == 0:

@@ -70,7 +70,7 @@ def test_a_cache_on_a_read_only_mount_serves(tmp_path: Path):
         + """
 from be_runtime.cache import usable_cache_dir
 from be_runtime.settings import Settings
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 store = Store(usable_cache_dir(Settings(cache_dir=Path("ro/cache")), LocalSystem()))
 print(store.get(key(0)) is not None, store.get_or_build(key(1), build).built, len(list(store.entries())))
 for act in (store.clear, store.prune, lambda: store.get_or_build(key(5), build)):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.compile.run.jobs import JOB_BYTES, available_memory_bytes, job_count
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 GIB = 2**30
 MEMINFO = "MemTotal:       24689732 kB\nMemFree:          812312 kB\nMemAvailable:   16777216 kB\n"

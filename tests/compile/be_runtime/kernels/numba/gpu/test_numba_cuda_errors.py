@@ -13,7 +13,7 @@ import pytest
 
 from be_runtime import ArgumentError, BuildError, numba_cuda_callable, numba_cuda_kernel
 from be_toolchain import probe_devices
-from be_toolchain.machine.system import LocalSystem
+from be_toolchain.machine.local_system import LocalSystem
 
 numba: Any = pytest.importorskip("numba")
 cuda: Any = pytest.importorskip("numba.cuda")

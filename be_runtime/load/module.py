@@ -307,7 +307,8 @@ class CompiledModule(LoadedModule):
         """Return a function of the module, as ``module[name]`` does."""
         if name.startswith("__") or name not in self.__dict__.get("_handlers", ()):
             has = ", ".join(self.__dict__.get("_handlers", ()))
-            raise AttributeError(f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}")
+            message = f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}"
+            raise AttributeError(message, name=name, obj=self)  # with which Python adds "Did you mean"
         function = self.__dict__[name] = self[name]
         return function
 

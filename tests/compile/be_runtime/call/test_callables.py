@@ -106,8 +106,9 @@ def test_names_of_the_module_itself_are_items(module: CompiledModule) -> None:
     assert y.tolist() == [0, 1, 2, 3, 0, 1]
     assert size.tolist() == [6]
     assert "twice" in dir(module)
-    with pytest.raises(AttributeError, match="has no function 'tice'; it has matvec, twice"):
+    with pytest.raises(AttributeError, match="has no function 'tice'; it has matvec, twice") as refused:
         _ = module.tice
+    assert (refused.value.name, refused.value.obj) == ("tice", module)  # for "Did you mean: 'twice'?"
     with pytest.raises(KeyError, match="has no function 'tice'"):
         _ = module["tice"]
 

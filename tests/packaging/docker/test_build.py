@@ -10,6 +10,7 @@ import pytest
 import be_toolchain
 from tests.packaging.docker.conftest import MARKER, Build
 from tests.support.docker import Engine, tool
+from tests.support.speed import usual_seconds
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
 
@@ -65,7 +66,7 @@ def test_an_edited_source_is_rebuilt_in_seconds(build: Build, context: Path, eng
         source.write_text(text)
         assert build("devel").returncode == 0
     # Other tests run meanwhile: the better of two says what the rebuild itself costs.
-    assert min(seconds) <= 10
+    assert usual_seconds(min(seconds)) <= 10
 
 
 def test_the_list_of_contents_is_valid_and_complete(engine: Engine, devel: str, context: Path):

@@ -15,6 +15,7 @@ from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError
 from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.model import CudaToolkit
 from tests.support.fresh_environments import STRANGERS, Environment
+from tests.support.speed import usual_seconds
 
 pytestmark = pytest.mark.xdist_group("toolchain-install")
 
@@ -105,7 +106,7 @@ def test_a_managed_toolkit_compiles_where_there_is_no_other(
     code, text = fresh.run(*install, "--yes")
     took_s = time.monotonic() - began
     assert code == 0, text
-    assert took_s < 30, "10 s on an idle machine"
+    assert usual_seconds(took_s) < 30, "10 s on an idle machine"
     assert fresh.store.stat().st_mode & 0o777 == 0o700
 
     toolkit = cuda_of(fresh)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from be_runtime.errors import BeRuntimeError
 from be_runtime.spec import SourceText, discover
+from tests.support.speed import usual_seconds
 
 PARTS = st.sampled_from(
     [
@@ -73,27 +74,27 @@ def test_any_text(text: str, functions: list[str] | dict[str, list[str]] | None)
     ],
 )
 def test_hostile_text_takes_no_time(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(BeRuntimeError):
         discover([SourceText(name="k.cu", text=text)], ["f"])
     with pytest.raises(BeRuntimeError):
         discover([SourceText(name="k.cu", text=text)], None)
-    assert time.monotonic() - started < 20
+    assert usual_seconds(time.process_time() - started) < 20
 
 
 def test_types_of_many_overloads_take_no_time() -> None:
     text = "".join(f"enum T{i} {{ a{i} }};\nvoid f(T{i} x) {{}}\n" for i in range(1600)) + "void f(BE::Tensor y) {}"
-    started = time.monotonic()
+    started = time.process_time()
     (entry,) = discover([SourceText(name="k.cu", text=text)], {"f": ["ret"]})
     assert entry.line == 3201
-    assert time.monotonic() - started < 5
+    assert usual_seconds(time.process_time() - started) < 5
 
 
 def test_many_overloads_take_no_time() -> None:
     overloads = "".join(f"void f(T{number} x) {{}}\n" for number in range(3200))
-    started = time.monotonic()
+    started = time.process_time()
     (entry,) = discover(
         [SourceText(name="k.cu", text=f"{overloads}void f(BE::Tensor y, int n) {{}}")], {"f": ["ret", "attr.n"]}
     )
     assert entry.line == 3201
-    assert time.monotonic() - started < 5
+    assert usual_seconds(time.process_time() - started) < 5

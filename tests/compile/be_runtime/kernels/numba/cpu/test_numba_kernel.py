@@ -252,10 +252,14 @@ def test_two_threads_run_at_once():
     x = jnp.zeros(1)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: run(x).block_until_ready(), range(2)))  # a thread's first call is traced
-        start = time.perf_counter()
-        list(pool.map(lambda _: run(x).block_until_ready(), range(2)))
-        seconds = time.perf_counter() - start
-    assert seconds < 0.9, "two waits of 0.5 s, one after the other, take a second"
+
+        def both_s() -> float:
+            start = time.perf_counter()
+            list(pool.map(lambda _: run(x).block_until_ready(), range(2)))
+            return time.perf_counter() - start
+
+        # One after the other, two waits of 0.5 s always take a second; a busy machine may start a thread late.
+        assert any(both_s() < 0.9 for _ in range(5))
 
 
 def test_many_threads_make_and_run_the_same_kernels():

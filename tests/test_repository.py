@@ -30,7 +30,7 @@ PYPROJECT = (ROOT / "pyproject.toml").read_text()
 READERS_OF_ENVIRON = {
     "be_runtime/load/process.py",
     "be_runtime/compile/run/execute.py",
-    "be_toolchain/machine/system.py",
+    "be_toolchain/machine/local_system.py",
 }
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 PATH = re.compile(r"(?<![\w./<-])(?:[\w.-]+/)*[\w.-]+\.(?:py|h|cc|c|sh|toml|hcl|md|yml)\b(?!/)|(?<=`)[\w./-]+/(?=`)")

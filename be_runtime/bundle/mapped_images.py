@@ -22,8 +22,8 @@ from be_runtime.bundle.baseline import require_baseline, require_machine
 from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import INDEX, CodeImage, Index, image_file, parse_index
 from be_runtime.errors import BeRuntimeError, LoadError
-from be_toolchain.machine.folder_trust import distrust, distrust_entry, is_open, is_trusted_owner
 from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.machine.trust.folder_trust import distrust, distrust_entry, is_open, is_trusted_owner
 
 _MOST = 2**26
 """Bytes of the largest index that is read: a few kilobytes of a zip may stand for more than there is memory."""

@@ -33,7 +33,7 @@ from be_runtime.load.own_code import own_code_digest
 from be_runtime.request.options import BuildRequest, Language
 from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
-from be_toolchain.machine.folder_trust import distrust_entry
+from be_toolchain.machine.trust.folder_trust import distrust_entry
 
 _MODULE, _KIND = "module", "prebuilt"
 _OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain"})

@@ -10,7 +10,7 @@ from pathlib import Path
 from be_runtime.cache import own_folder
 from be_runtime.cache.folder.guard import cache_errors, make_folder
 from be_runtime.sharing.place import WantedEntry
-from be_toolchain.machine.folder_trust import distrust_entry
+from be_toolchain.machine.trust.folder_trust import distrust_entry
 
 
 class Imported:

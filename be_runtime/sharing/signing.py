@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.errors import ArgumentError
-from be_toolchain.machine.folder_trust import distrust_entry
+from be_toolchain.machine.trust.folder_trust import distrust_entry
 
 _PRIVATE = "private-ed25519:"
 """Begins a file with a private key, so that nobody takes one for the other."""

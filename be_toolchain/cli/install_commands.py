@@ -17,9 +17,9 @@ from be_toolchain.install.managed import ManagedStore, sweep, toolchain_json
 from be_toolchain.install.model import InstallPlan, InstallRequest, Situation, render_plan
 from be_toolchain.install.plan import choose_goals
 from be_toolchain.install.repair import find_repairs
-from be_toolchain.machine.own_store import OTHER_STORE, find_store
 from be_toolchain.machine.store_paths import ENV_STORE, misnamed_store
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust.own_store import OTHER_STORE, find_store
 from be_toolchain.report.exit_codes import INTERRUPTED_BY_USER, WORKS
 from be_toolchain.report.model import Report
 from be_toolchain.terminal import say

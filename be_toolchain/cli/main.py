@@ -95,8 +95,8 @@ def _run(arguments: argparse.Namespace, system: System) -> int:
 
 def _list_names(system: System) -> int:
     """Print what is in the store; a shell asks for it while somebody types."""
-    from be_toolchain.machine.own_store import distrust_managed, find_managed, find_store
     from be_toolchain.machine.store_paths import PREFIXES
+    from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
 
     store = find_store(system).path
     if store is not None:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from be_toolchain.errors import Probe, correct
 from be_toolchain.known import catalog
 from be_toolchain.known.versions import parse_host_version, version_key
-from be_toolchain.machine.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.machine.store_paths import ZIG_PREFIX
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.model import HostCompiler
 from be_toolchain.settings.preferences import Preferences
 

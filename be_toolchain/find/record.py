@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from be_toolchain.arch import Arch
-from be_toolchain.machine.folder_trust import is_trusted_owner
-from be_toolchain.machine.own_store import find_store
 from be_toolchain.machine.sealed_json import seal, unseal
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
+from be_toolchain.machine.trust.folder_trust import is_trusted_owner
+from be_toolchain.machine.trust.own_store import find_store
 from be_toolchain.model import (
     ClangCuda,
     Component,

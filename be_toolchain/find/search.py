@@ -10,9 +10,9 @@ from be_toolchain.errors import Probe, correct
 from be_toolchain.find.hosts import conda_prefixes
 from be_toolchain.known import catalog
 from be_toolchain.known.versions import version_key
-from be_toolchain.machine.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.machine.store_paths import CUDA_PREFIX, ENV_STORE, SELECTED, misnamed_store
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust.own_store import OTHER_STORE, distrust_managed, find_managed, find_store
 from be_toolchain.settings import table
 from be_toolchain.settings.preferences import GROUPS, Preferences
 

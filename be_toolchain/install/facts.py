@@ -14,10 +14,10 @@ from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.model import Situation
 from be_toolchain.known import catalog
 from be_toolchain.known.distributions import JAX_PLUGIN, normalize, parse_dist_info, parse_requirement
-from be_toolchain.machine.own_store import find_store
 from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.machine.system import System
 from be_toolchain.machine.system_packages import distribution_of
+from be_toolchain.machine.trust.own_store import find_store
 from be_toolchain.settings.preferences import parse_preferences
 
 _CUDA_WHEELS = frozenset(row.pip for row in catalog.COMPONENTS)

@@ -15,9 +15,9 @@ from be_toolchain.errors import StoreError
 from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.install.workplace import find_dead, make_workplace, sweep_dead
 from be_toolchain.known.versions import release_of
-from be_toolchain.machine.own_store import find_store, version_in
 from be_toolchain.machine.store_paths import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust.own_store import find_store, version_in
 
 SCHEMA = 1
 """Raised whenever a field of the manifest changes its meaning."""

@@ -107,7 +107,7 @@ class LocalSystem(System):
 
     def folder_facts(self, path: Path) -> FolderFacts:
         """See `System.folder_facts`."""
-        from be_toolchain.machine.folder_trail import judge_folder_at
+        from be_toolchain.machine.trust.folder_trail import judge_folder_at
 
         expanded = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
         if expanded.is_absolute():
@@ -150,7 +150,7 @@ class LocalSystem(System):
 
     def private_key_problem(self, path: Path) -> str:
         """See `System.private_key_problem`."""
-        from be_toolchain.machine.folder_trust import distrust_secret
+        from be_toolchain.machine.trust.folder_trust import distrust_secret
 
         try:
             with path.open("rb") as file:
@@ -160,8 +160,8 @@ class LocalSystem(System):
 
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
-        from be_toolchain.machine.folder_trail import trail
-        from be_toolchain.machine.folder_trust import distrust_trail
+        from be_toolchain.machine.trust.folder_trail import trail
+        from be_toolchain.machine.trust.folder_trust import distrust_trail
 
         home = self.environ.get("HOME", "")
         home = home if home and path.is_relative_to(home) else ""

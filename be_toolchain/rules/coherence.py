@@ -9,8 +9,8 @@ from typing import NamedTuple
 from be_toolchain.arch import Arch
 from be_toolchain.known import catalog
 from be_toolchain.known.versions import release_of, version_key
-from be_toolchain.machine.folder_trust import against_building, against_libraries
 from be_toolchain.machine.system import FolderFacts
+from be_toolchain.machine.trust.folder_trust import against_building, against_libraries
 from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits, Nvcc, Warned
 from be_toolchain.settings.preferences import parse_ccbin
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.safe_folders import are_safe, how_to_vouch
 from be_toolchain.machine.store_paths import FILE
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust.safe_folders import are_safe, how_to_vouch
 from be_toolchain.terminal import printable_line
 
 PYPROJECT = "pyproject.toml"

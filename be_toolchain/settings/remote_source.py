@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.own_settings import REMOTE_CACHE, REMOTE_CACHE_KEY, OwnSettings, read_own_settings
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust.own_settings import REMOTE_CACHE, REMOTE_CACHE_KEY, OwnSettings, read_own_settings
 from be_toolchain.settings.configuration import find_configuration, parse_configuration
 from be_toolchain.settings.table import RUNTIME, parse_url
 from be_toolchain.terminal import without_credentials

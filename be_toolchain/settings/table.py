@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from be_toolchain.arch import ACCEPTED_SPELLINGS, parse_archs
 from be_toolchain.errors import ArchError, PreferenceError
 from be_toolchain.known import catalog
-from be_toolchain.machine.safe_folders import ENV_SAFE
 from be_toolchain.machine.store_paths import ENV_STORE, STORE_VARIABLES
+from be_toolchain.machine.trust.safe_folders import ENV_SAFE
 from be_toolchain.terminal import without_credentials
 
 JIT_MODES = ("never", "missing", "always")

@@ -41,10 +41,10 @@ from be_toolchain.install.managed import ManagedStore
 from be_toolchain.known import versions
 from be_toolchain.known.distributions import parse_dist_infos, parse_requirement
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.safe_folders import are_safe
 from be_toolchain.machine.sealed_json import seal, unseal
 from be_toolchain.machine.store_paths import MANIFEST
 from be_toolchain.machine.system_packages import parse_os_release
+from be_toolchain.machine.trust.safe_folders import are_safe
 from be_toolchain.model import ToolchainRequest
 from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
 from be_toolchain.settings.preferences import parse_preferences

@@ -1,4 +1,4 @@
-"""Folders that libraries are loaded from: found, made, or refused by the rules of `be_toolchain.machine.folder_trust`.
+"""Folders that libraries are loaded from: found, made, or refused by the rules of `machine.trust.folder_trust`.
 
 A library found in the cache runs as the user, so nobody else may be able to put one there, neither in the cache's root
 nor in the folder in it that contains the entries.
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from be_runtime.cache.folder.layout import base_folder, staging_root
 from be_runtime.errors import CacheError
-from be_toolchain.machine.folder_trust import distrust, distrust_own_part, is_shared, own_part
+from be_toolchain.machine.trust.folder_trust import distrust, distrust_own_part, is_shared, own_part
 
 T = TypeVar("T")
 

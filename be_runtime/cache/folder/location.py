@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from be_runtime.cache.folder.guard import find_base, unusable
 from be_runtime.errors import CacheError
-from be_toolchain.machine.folder_trust import against_libraries, distrust_own_part
 from be_toolchain.machine.store_paths import CACHE, usual_cache
+from be_toolchain.machine.trust.folder_trust import against_libraries, distrust_own_part
 from be_toolchain.terminal import printable_line
 
 if TYPE_CHECKING:

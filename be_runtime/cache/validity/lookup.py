@@ -10,7 +10,7 @@ from typing import NamedTuple
 from be_runtime.cache.folder.layout import MANIFEST, is_variant, key_folder
 from be_runtime.cache.validity.manifest import Manifest, parse_manifest, render_manifest
 from be_runtime.cache.validity.verify import is_unchanged
-from be_toolchain.machine.folder_trust import is_trusted_owner
+from be_toolchain.machine.trust.folder_trust import is_trusted_owner
 
 _USE_RESOLUTION_S = 24 * 3600.0
 _LARGEST_MANIFEST = 1 << 26

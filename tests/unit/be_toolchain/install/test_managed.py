@@ -16,9 +16,9 @@ from be_toolchain.install.apply import wipe
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.machine.store_paths import APP, INTERRUPTED, SELECTED, store_dir
 from be_toolchain.machine.system import FolderFacts
+from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.report.doctor import examine_machine
 from tests.support.accounts import STRANGER, needs_root
 from tests.support.machines import SITE, MemorySystem

@@ -105,7 +105,7 @@ def test_compilers_need_a_temporary_folder_that_is_there():
 AS_ANOTHER = """
 import os, sys
 from pathlib import Path
-import be_toolchain.machine.folder_trust
+import be_toolchain.machine.trust.folder_trust
 from be_toolchain.machine.local_system import LocalSystem
 os.setgid(54321), os.setuid(54321)
 facts = LocalSystem({}).folder_facts(Path(sys.argv[1]))
@@ -145,7 +145,7 @@ def test_the_doctor_counts_the_cache():
 
 COUNT_AS_ANOTHER = """
 import os, sys
-import be_toolchain.machine.folder_trust, be_toolchain.cli.main, be_toolchain.machine.folder_trail
+import be_toolchain.machine.trust.folder_trust, be_toolchain.cli.main, be_toolchain.machine.trust.folder_trail
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.report.doctor import _cache_finding
 from be_toolchain.rules.surroundings import probe_surroundings

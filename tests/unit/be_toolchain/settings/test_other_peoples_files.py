@@ -12,9 +12,9 @@ import pytest
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import PreferenceError
-from be_toolchain.machine.folder_trust import distrust_trail
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import APP, FILE, user_file
+from be_toolchain.machine.trust.folder_trust import distrust_trail
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.settings.configuration import PassedOver, PassedOverWarning, find_configuration, parse_configuration
 from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as

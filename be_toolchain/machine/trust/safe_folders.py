@@ -50,7 +50,7 @@ def _listed(system: System) -> tuple[str, ...]:
 
 def _own(system: System) -> tuple[str, ...]:
     """Return the entries in the user's own file."""
-    from be_toolchain.machine.own_settings import read_own_settings  # few loads need it
+    from be_toolchain.machine.trust.own_settings import read_own_settings  # few loads need it
 
     return read_own_settings(system).safe
 

@@ -13,8 +13,8 @@ from be_runtime.cache.folder import guard
 from be_runtime.cache.folder.location import usable_cache_dir
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
-from be_toolchain.machine.folder_trust import distrust
 from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.trust.folder_trust import distrust
 from be_toolchain.report.doctor import examine_machine
 from tests.support.machines import healthy
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from be_toolchain.machine.folder_trust import distrust, distrust_own_part, is_shared, own_part
+from be_toolchain.machine.trust.folder_trust import distrust, distrust_own_part, is_shared, own_part
 
 _MOST_LINKS = 40
 

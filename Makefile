@@ -55,12 +55,13 @@ READY := $(VENV)/ready
 RUN = $(VENV)/bin/python
 endif
 
-.PHONY: help demo test test-fast test-range test-faults test-jupyterlab forks lint format docs docs-links docs-browser brainevent bench bench-peers gallery dist docker release-check clean system-python
+.PHONY: help demo test test-fast test-full test-range test-faults test-jupyterlab forks lint format docs docs-links docs-browser brainevent bench bench-peers gallery dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
 	@echo "make test        lint, types, layers, every test tier this machine can run"
 	@echo "make test-fast   the same without the packaging tier"
 	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
+	@echo "make test-full   the tests with every case, CUDA builds above all: half as long again"
 	@echo "make test-faults edits, kills, flipped bits, crowds and damaged inputs: some minutes; FULL=1: hours"
 	@echo "make test-jupyterlab"
 	@echo "                 cells of kernels in JupyterLab, in a headless Chromium; makes docs/pictures/jupyterlab.png anew"
@@ -122,6 +123,10 @@ lint: $(READY)
 
 test: lint
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+# With the cases that show the same thing in more places: CI runs one of each kind.
+test-full: lint
+	@BE_FULL=1 $(RUN) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 test-fast: lint
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)

@@ -2,6 +2,7 @@
 
 A missing requirement skips with its reason. `BE_REQUIRE_TIERS=compile,cuda` promises tiers: there a skip is a failure,
 but for tests that ask for an extra program by `@pytest.mark.needs("clang++")`.
+Cases marked `full` run with `BE_FULL=1` only, which `make test-full` sets; others stand for them elsewhere.
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ def _tier(path: Path) -> str | None:
     return "compile" if relative.as_posix() in COMPILING_DOCTESTS else "unit"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier, and skip it when the tier's requirement, or the test's own, is missing."""
+    if os.environ.get("BE_FULL", "0") == "0":
+        longer = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=longer)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     for item in items:
         tier = _tier(item.path)
         if tier is not None:

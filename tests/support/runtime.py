@@ -67,8 +67,11 @@ def script(path: Path, *lines: str) -> Path:
 
 
 def forwarding_compiler(path: Path, *before: str) -> Path:
-    """A compiler that runs some lines of shell before each compilation and link, then does as the real one."""
-    guarded = [f"case \" $* \" in *' -o '*) {line} ;; esac" for line in before]
+    """A compiler that runs some lines of shell before each compilation and link of a module, then does as the real one.
+
+    The library that records what compilers look at is C: it is compiled without those lines.
+    """
+    guarded = [f"case \" $* \" in *' -x c '*) ;; *' -o '*) {line} ;; esac" for line in before]
     return script(path, *guarded, f'exec {real_compiler()} "$@"')
 
 

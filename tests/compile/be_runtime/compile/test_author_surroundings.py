@@ -72,7 +72,9 @@ def check(name: str, **attrs: Any) -> None:
     np.testing.assert_array_equal(call(f"{name}.f", jax.ShapeDtypeStruct(X.shape, X.dtype), X, **attrs), X)
 
 
-@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+@pytest.mark.parametrize(
+    "level", ["-O0", *(pytest.param(each, marks=pytest.mark.full) for each in ("-O1", "-O2")), "-O3"]
+)
 @pytest.mark.parametrize("by", ["&", ""], ids=["reference", "value"])
 @pytest.mark.parametrize("kind", KERNELS)
 def test_no_warning_is_about_our_code(kind: str, by: str, level: str, tmp_cache: Path):

@@ -143,7 +143,10 @@ def compile_device(source: Path, folder: Path, *flags: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("standard", "arch"), [("c++17", "sm_90"), ("c++20", "sm_90"), ("c++17", "sm_75")])
+@pytest.mark.parametrize(
+    ("standard", "arch"),
+    [pytest.param("c++17", "sm_90", marks=pytest.mark.full), ("c++20", "sm_90"), ("c++17", "sm_75")],
+)
 @pytest.mark.parametrize("name", ["tensor", "cuda_common", "device_check", "dispatch", "errors"])
 def test_programs_of_the_gpu_tier_compile(name: str, standard: str, arch: str, tmp_path: Path):
     compile_device(PROGRAMS / f"{name}.cu", tmp_path, f"-std={standard}", f"-arch={arch}")

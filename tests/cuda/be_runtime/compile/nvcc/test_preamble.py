@@ -60,7 +60,9 @@ def test_the_third_build_uses_it_and_makes_the_same_library():
 
 
 @pytest.mark.usefixtures("needs_gcc")
-@pytest.mark.parametrize("kernel", ["events", "half", "cub_sums", "styles"])
+@pytest.mark.parametrize(
+    "kernel", ["events", "half", *(pytest.param(name, marks=pytest.mark.full) for name in ("cub_sums", "styles"))]
+)
 def test_the_machine_code_is_that_of_plain_nvcc(kernel: str, tmp_path: Path):
     options = {"extra_cuda_cflags": ["--no-compress"], "compute_capability": "8.0,9.0"}
     kept = [build(source(kernel), **options) for _ in range(3)][-1]
@@ -104,8 +106,8 @@ def test_a_header_that_comes_first_is_noticed(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("needs_gcc")
-@pytest.mark.parametrize("place", ["folder", "flag", "CPATH"])
-@pytest.mark.parametrize("name", ["math.h", "tbb/tbb.h", "crt/host_config.h"])
+@pytest.mark.parametrize("place", ["folder", pytest.param("flag", marks=pytest.mark.full), "CPATH"])
+@pytest.mark.parametrize("name", ["math.h", "tbb/tbb.h", pytest.param("crt/host_config.h", marks=pytest.mark.full)])
 def test_headers_that_may_be_others_are_read(place: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A file that would be found in place of one of theirs, or one that they ask for."""
     first = tmp_path / "include"

@@ -58,14 +58,15 @@ def render_probes(probes: tuple[Probe, ...]) -> str:
 
 
 def page_of(code: str) -> str:
-    """Name the section of the documentation that has an error's causes and remedies.
+    """Name the section of the documentation that has an error's causes and remedies, and the command that prints it.
 
     Examples
     --------
     >>> page_of("BE101")
-    'docs/errors.md#be101'
+    'docs/errors.md#be101, or run: python -m be_runtime explain BE101'
     """
-    return f"docs/errors.md#{code.lower()}"
+    package = "be_toolchain" if code.startswith("TC") else "be_runtime"
+    return f"docs/errors.md#{code.lower()}, or run: python -m {package} explain {code}"
 
 
 def correct(variable: str) -> str:

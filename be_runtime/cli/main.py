@@ -17,6 +17,7 @@ COMMANDS = {
     "cache": "cache.command",
     "check": "check_command",
     "cmake-dir": "cmake_command",
+    "explain": "explain_command",
     "report": "report_command",
     "show": "show_command",
     "stubs": "stubs_command",

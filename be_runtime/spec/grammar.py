@@ -122,7 +122,7 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
     >>> parse_spec(["arg", "stream"], function="f")
     Traceback (most recent call last):
     be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
-    see docs/errors.md#be201
+    see docs/errors.md#be201, or run: python -m be_runtime explain BE201
     """
     params = tuple(_parse_token(token, function, locate, index) for index, token in enumerate(tokens))
     _check(params, tokens, function, locate)

@@ -12,7 +12,7 @@ from be_toolchain.cli.guard import guarded
 from be_toolchain.cli.parser import CHANGING, build_parser
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
-from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, WORKS
+from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS
 from be_toolchain.terminal import hand_over, say
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def _run(arguments: argparse.Namespace, system: System) -> int:
         return _which(arguments.part, system)
     if arguments.command == "env":
         return _env(arguments.shell, system)
+    if arguments.command == "explain":
+        return _explain(arguments.code)
     if arguments.command == "completion":
         from be_toolchain.cli.completion import render_completion
 
@@ -91,6 +93,18 @@ def _run(arguments: argparse.Namespace, system: System) -> int:
     from be_toolchain.cli.install_commands import run_command
 
     return run_command(arguments, system)
+
+
+def _explain(code: str) -> int:
+    """Print what the page of errors says of a code."""
+    from be_toolchain.cli.error_page import explain
+
+    try:
+        say(explain(code))
+    except ValueError as error:
+        say(str(error), file=sys.stderr)
+        return USAGE_ERROR
+    return WORKS
 
 
 def _list_names(system: System) -> int:

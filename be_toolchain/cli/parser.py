@@ -117,7 +117,13 @@ def _add_store(commands: _Commands) -> None:
 
 
 def _add_queries(commands: _Commands) -> None:
-    """``which``, ``env`` and ``completion``."""
+    """``explain``, ``which``, ``env`` and ``completion``."""
+    explain = commands.add_parser(
+        "explain",
+        help="print the causes and remedies of an error's code",
+        description="Print what the page of errors says of a code: its causes, and what to do about them.",
+    )
+    explain.add_argument("code", metavar="CODE", help="the code at the end of an error's text, such as TC301")
     which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
     which.add_argument("part", choices=PARTS, help="cxx is the C++ compiler, host is nvcc's")
     env = commands.add_parser(

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from be_runtime.cli.main import main as runtime_main
 from be_runtime.errors import BeRuntimeError, error_codes
 from be_runtime.settings import render_settings_docs
+from be_toolchain.cli.main import main as toolchain_main
 from be_toolchain.errors import ToolchainError, error_types
 from be_toolchain.settings.table import render_search_docs
 from tests.support.planted.table import FAULTS, RESULTS, render_table
@@ -51,13 +53,30 @@ def test_the_page_of_debugging_has_every_planted_fault_as_it_was_measured():
         assert [name for name, row in rows.items() if not row["check"]["findings"]] == []
 
 
+COMMANDS = {"be_runtime": runtime_main, "be_toolchain": toolchain_main}
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
 def test_the_text_of_an_error_names_the_section_with_its_cause_and_remedy(
-    kind: type[BeRuntimeError | ToolchainError],
+    kind: type[BeRuntimeError | ToolchainError], capsys: pytest.CaptureFixture[str]
 ):
-    path, _, anchor = str(kind("it failed")).splitlines()[-1].removeprefix("see ").partition("#")
-    sections = re.split(r"^## ", (DOCS.parent / path).read_text(), flags=re.MULTILINE)
-    section = next(each for each in sections if each.startswith(f"{anchor.upper()}\n"))
-    assert f"`{kind.__name__}`" in section
-    assert "**Cause.** " in section
-    assert "**Remedy.** " in section
+    place, command = str(kind("it failed")).splitlines()[-1].removeprefix("see ").split(", or run: python -m ")
+    path, _, anchor = place.partition("#")
+    assert f"\n## {anchor.upper()}\n" in (DOCS.parent / path).read_text()
+    package, *words = command.split()
+    assert COMMANDS[package](words) == 0
+    section = capsys.readouterr().out
+    assert section.startswith(f"`{kind.__name__}`: ")
+    assert "\n**Cause.** " in section
+    assert "\n**Remedy.** " in section
+    assert "\n## " not in section
+
+
+@pytest.mark.parametrize(("command", "status"), [(runtime_main, 1), (toolchain_main, 64)])
+def test_a_code_that_there_is_not_is_named_with_those_that_there_are(
+    command: Callable[[list[str]], int], status: int, capsys: pytest.CaptureFixture[str]
+):
+    assert command(["explain", "BE999"]) == status
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no error has the code 'BE999'; there are BE000, BE101" in said.err

@@ -194,6 +194,11 @@ def test_the_doctor_runs_from_a_fresh_environment(python: Path, tmp_path: Path, 
     assert isinstance(json.loads(done.stdout), dict), done.stdout + done.stderr
 
 
+def test_what_an_error_says_to_run_is_installed(python: Path, tmp_path: Path):
+    done = run(python, "-m", "be_runtime", "explain", "be301", cwd=tmp_path)
+    assert done.stdout.startswith("`BuildError`: "), done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("python", ["pip"], indirect=True)
 def test_a_user_s_type_checker_knows_the_types(python: Path, tmp_path: Path):
     pytest.importorskip("mypy", reason="mypy is not installed; it comes with the extra dev")

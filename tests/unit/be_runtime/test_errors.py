@@ -24,14 +24,21 @@ def test_a_long_output_is_in_the_field_and_not_in_the_text():
         "command: g++ m.cc",
         "then: m:2:1: error: second",
         "full output: 402 lines, in the error's `output`, and on standard error with BE_VERBOSE=1",
-        "see docs/errors.md#be301",
+        "see docs/errors.md#be301, or run: python -m be_runtime explain BE301",
     ]
     assert NOISE in error.output
 
 
 def test_a_short_output_is_in_the_text():
     lines = str(BuildError("failed", output="one\ntwo\n", first_error="one")).splitlines()
-    assert lines == ["failed", "one", "full output:", "one", "two", "see docs/errors.md#be301"]
+    assert lines == [
+        "failed",
+        "one",
+        "full output:",
+        "one",
+        "two",
+        "see docs/errors.md#be301, or run: python -m be_runtime explain BE301",
+    ]
     assert "output" not in str(BuildError("failed", output="one\n", first_error="one"))
 
 
@@ -43,10 +50,10 @@ def test_an_output_of_few_lines_that_fill_a_screen_is_cut():
 def test_an_argument_that_is_a_whole_source_is_quoted_in_part():
     error = ArgumentError(f"name={'code ' * 1000!r} is not allowed: it holds a space", hints=("a hint",))
     text = str(error)
-    assert len(text) < 400
+    assert len(text) < 450
     assert text.startswith("name='code code")
     assert text.splitlines()[0].endswith("is not allowed: it holds a space")
-    assert text.endswith("\nhint: a hint\nsee docs/errors.md#be101")
+    assert text.endswith("\nhint: a hint\nsee docs/errors.md#be101, or run: python -m be_runtime explain BE101")
     assert len(error.message) > 5000
 
 

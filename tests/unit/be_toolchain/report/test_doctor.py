@@ -58,7 +58,7 @@ def test_no_cuda(capsys: pytest.CaptureFixture[str]):
 
 def test_no_cxx(capsys: pytest.CaptureFixture[str]):
     assert doctor(MemorySystem()) == 2
-    assert capsys.readouterr().out.count("TC301") == 1
+    assert capsys.readouterr().out.count("explain TC301") == 1
 
 
 def test_settings_that_mean_nothing():

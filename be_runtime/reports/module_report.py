@@ -151,7 +151,7 @@ class ModuleReport(NamedTuple):
         return {"name": self.name, "kernels": kernels, "phases": phases, "notes": list(self.notes)}
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {len(self.kernels)} kernels"]
+        parts = [f"{self.name}: {len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"]
         if self.kernels:
             parts += [_kernels_text(self.kernels), *_loops_text(self.kernels)]
         if self.phases:

@@ -16,6 +16,7 @@ from be_runtime.reports.make_report import report_library
 from be_runtime.reports.module_report import KernelReport, ModuleReport
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.cuda import KERNELS, instructions, source
+from tests.support.docs import ROOT
 
 SCALE = r"""
 __global__ void scale(const float* x, float* y, float by, int n) {
@@ -63,6 +64,23 @@ def test_the_hottest_loop_has_its_accesses_and_its_line(report: ModuleReport):
     spilled = kernel(report, "spilling").loop
     assert spilled is not None
     assert spilled.kinds["local loads"] > 10
+
+
+def test_the_page_on_profiling_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """But for seconds, and for the numbers of instructions, which another nvcc may change."""
+    page = (ROOT / "docs/profiling.md").read_text()
+    code, shown = (page.split(f"```{fence}\n")[1].split("```")[0].splitlines() for fence in ("cuda", "text"))
+    (tmp_path / "smooth.cu").write_text("\n".join(code))
+    monkeypatch.chdir(tmp_path)
+    assert main(shown[0].split()[4:]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in printed if "  " not in line] == [
+        line.split(": ")[0] for line in shown[1:] if "  " not in line
+    ]
+    assert [line for line in printed if line.startswith("warning")] == shown[-2:]
+    assert "smooth.cu:6" in printed[4]
 
 
 def test_lines_change_no_instruction():

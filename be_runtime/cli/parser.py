@@ -8,7 +8,7 @@ from typing import Any
 
 from be_runtime.cli.cache.cache_parser import add_cache
 from be_toolchain import __version__
-from be_toolchain.cli.parser import Parser
+from be_toolchain.cli.parser import Parser, add_explain
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
@@ -18,7 +18,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m be_runtime", description="Work with kernels from a shell.")
     parser.add_argument("--version", action="version", version=f"be_runtime {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_tune, _add_cmake_dir, _add_explain):
+    for add in (_add_stubs, _add_build, _add_show, _add_report, _add_tune, _add_cmake_dir, add_explain):
         add(commands)
     for command in (*commands.choices.values(), *add_cache(commands), _add_check(commands)):
         command.add_argument("--json", action="store_true", help="print the outcome as JSON")
@@ -110,16 +110,6 @@ def _add_cmake_dir(commands: _Commands) -> None:
         description='Print the folder for cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)", by which '
         "find_package(BeRuntime) finds us. scikit-build-core needs no such option.",
     )
-
-
-def _add_explain(commands: _Commands) -> None:
-    """``explain``."""
-    explain = commands.add_parser(
-        "explain",
-        help="print the causes and remedies of an error's code",
-        description="Print what the page of errors says of a code: its causes, and what to do about them.",
-    )
-    explain.add_argument("code", metavar="CODE", help="the code at the end of an error's text, such as BE301")
 
 
 def _add_check(commands: _Commands) -> argparse.ArgumentParser:

@@ -40,7 +40,7 @@ def explain(code: str) -> str:
     ValueError
         No error has that code; the message lists those that have one.
     """
-    sections = read_sections(PAGE.read_text())
+    sections = read_sections(PAGE.read_text(encoding="utf-8"))
     if code.upper() not in sections:
         raise ValueError(f"no error has the code {code!r}; there are {', '.join(sections)}")
     return sections[code.upper()]

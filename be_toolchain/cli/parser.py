@@ -60,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_install(commands)
     _add_store(commands)
     _add_queries(commands)
+    add_explain(commands)
     return parser
 
 
@@ -117,13 +118,7 @@ def _add_store(commands: _Commands) -> None:
 
 
 def _add_queries(commands: _Commands) -> None:
-    """``explain``, ``which``, ``env`` and ``completion``."""
-    explain = commands.add_parser(
-        "explain",
-        help="print the causes and remedies of an error's code",
-        description="Print what the page of errors says of a code: its causes, and what to do about them.",
-    )
-    explain.add_argument("code", metavar="CODE", help="the code at the end of an error's text, such as TC301")
+    """``which``, ``env`` and ``completion``."""
     which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
     which.add_argument("part", choices=PARTS, help="cxx is the C++ compiler, host is nvcc's")
     env = commands.add_parser(
@@ -140,3 +135,13 @@ def _add_queries(commands: _Commands) -> None:
         epilog='use it as: eval "$(be-toolchain completion bash)", or: be-toolchain completion fish | source',
     )
     completion.add_argument("shell", choices=SHELLS, help="whose language")
+
+
+def add_explain(commands: _Commands) -> None:
+    """``explain``, a command of both packages."""
+    explain = commands.add_parser(
+        "explain",
+        help="print the causes and remedies of an error's code",
+        description="Print what the page of errors says of a code: its causes, and what to do about them.",
+    )
+    explain.add_argument("code", metavar="CODE", help="the code at the end of an error's text, such as BE301 or TC301")

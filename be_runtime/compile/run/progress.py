@@ -7,11 +7,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from be_runtime.compile.plan.build_plan import Edge
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import printable_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _DELAY_S = 1.0
 
@@ -103,20 +106,27 @@ class _Display:
             self.thread.join()
 
     def _show(self) -> None:
-        while self.builds and (left := min(each.start for each in list(self.builds)) + _DELAY_S - time.monotonic()) > 0:
+        while builds := list(self.builds):
+            left = min(each.start for each in builds) + _DELAY_S - time.monotonic()
+            if left <= 0:
+                break
             self._wait(left)
-        if not self.builds:
+        if not builds and not self._told:
             return
         from rich.console import Console
         from rich.text import Text
 
         console = Console(stderr=True)
         with console.status("") as status:
-            while self.builds:
-                status.update(Text("\n".join(each.line for each in list(self.builds))))
+            while builds := list(self.builds):
+                status.update(Text("\n".join(each.line for each in builds)))
                 self._wait(0.2)
-                while self._told:
-                    console.print(printable_line(self._told.pop(0)), style="dim", highlight=False, markup=False)
+                self._tell(console)
+        self._tell(console)
+
+    def _tell(self, console: Console) -> None:
+        while self._told:
+            console.print(printable_line(self._told.pop(0)), style="dim", highlight=False, markup=False)
 
     def _wait(self, seconds: float) -> None:
         self._changed.wait(seconds)

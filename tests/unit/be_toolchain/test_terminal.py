@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import pty
-import time
 import unicodedata
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from be_toolchain.errors import Probe, error_types
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.terminal import printable, printable_line
 from tests.support.machines import MemorySystem
+from tests.support.terminals import Terminal
 
 EVIL = "\x1b]0;owned\x07\x9b31m\r\u202egnirts\u2066\udc9b"
 HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -88,13 +86,13 @@ def test_json_has_what_is_there(capsys: pytest.CaptureFixture[str]):
 
 def on_a_terminal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command writes to one."""
-    leader, follower = pty.openpty()
-    with capsys.disabled(), open(follower, "w", encoding="utf-8", errors="surrogateescape") as terminal:
-        with contextlib.redirect_stdout(terminal), contextlib.redirect_stderr(io.StringIO()):
-            cli.main(arguments, system=machine())
-        shown = os.read(leader, 1 << 16)
-    os.close(leader)
-    return shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(capsys.disabled())
+        terminal = stack.enter_context(Terminal())
+        stack.enter_context(contextlib.redirect_stdout(stack.enter_context(terminal.file())))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        cli.main(arguments, system=machine())
+    return terminal.text.replace("\r\n", "\n")
 
 
 @pytest.mark.filterwarnings("ignore::be_toolchain.settings.configuration.PassedOverWarning")
@@ -122,16 +120,12 @@ def test_the_doctor_on_a_terminal_has_its_own_colours_alone(capsys: pytest.Captu
 
 
 def test_the_progress_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    leader, follower = pty.openpty()
-    with capsys.disabled(), open(follower, "w", encoding="utf-8", errors="surrogateescape") as terminal:
-        monkeypatch.setattr("sys.stderr", terminal)
+    with capsys.disabled(), Terminal() as terminal, terminal.file() as file:
+        monkeypatch.setattr("sys.stderr", file)
         with Progress(EVIL, [Edge(argv=("true",), inputs=(), outputs=(), description=EVIL, tool="compile")]):
-            time.sleep(1.3)
-    shown = os.read(leader, 1 << 16).decode("utf-8", "surrogateescape")
-    os.close(leader)
-    assert r"building \x1b]0;owned" in shown
-    assert r"built \x1b]0;owned" in shown
-    assert not [text for text in ("\x1b]0;", "\x9b", "\u202e", "\udc9b") if text in shown]
+            terminal.await_text(r"building \x1b]0;owned")
+    assert r"built \x1b]0;owned" in terminal.text
+    assert not [text for text in ("\x1b]0;", "\x9b", "\u202e", "\udc9b") if text in terminal.text]
 
 
 def test_a_warning_about_the_cache(tmp_path: Path):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
 import time
@@ -18,6 +16,7 @@ from be_runtime import BuildError, BuildTimeoutError
 from be_runtime.cache import THIS_PROCESS
 from be_runtime.load.find_or_build import say_waiting
 from tests.support.runtime import environment, forwarding_compiler, processes_with, run_python, script
+from tests.support.terminals import Terminal
 
 SOURCE = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor out) { int unused; }\n'
 
@@ -80,24 +79,14 @@ print("done")
 
 def in_terminal(env: dict[str, str], status: int = 0) -> str:
     """What the slow load writes to a terminal."""
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW], env=env, stdin=follower, stdout=subprocess.PIPE, stderr=follower
-    ) as process:
-        os.close(follower)
-        written = b""
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            ready, _, _ = select.select([leader], [], [], 0.1)
-            if ready:
-                try:
-                    chunk = os.read(leader, 4096)
-                except OSError:  # Linux's way to say that the other end is closed
-                    break
-                written += chunk
-        assert process.wait(timeout=60) == status
-    os.close(leader)
-    return written.decode(errors="replace")
+    with Terminal() as terminal:
+        handle = terminal.handle
+        command = [sys.executable, "-c", SLOW]
+        done = subprocess.run(
+            command, env=env, stdin=handle, stdout=subprocess.DEVNULL, stderr=handle, check=False, timeout=180
+        )
+    assert done.returncode == status, terminal.text
+    return terminal.text
 
 
 def test_a_long_build_shows_a_line_on_a_terminal(tmp_path: Path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.exit_codes import USAGE_ERROR
 from be_toolchain.report.report_text import render_report
 from tests.support.machines import Libcuda, MemorySystem, healthy
+from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).parents[4]
 
@@ -222,13 +222,10 @@ def test_a_narrow_terminal_shows_paths_to_their_end():
         "machine.environ = {'BE_CXX': '/opt/a-folder-with-a-long-name/and-one-below-it/bin/g++'}\n"
         "sys.exit(cli.main(['doctor'], system=machine))"
     )
-    reader, terminal = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "40", "TERM": "xterm"}
-    subprocess.run([sys.executable, "-c", code], env=environment, stdout=terminal, check=False, timeout=60)
-    shown = os.read(reader, 1 << 16).decode()
-    for handle in (reader, terminal):
-        os.close(handle)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).partition("TC201")[0].splitlines()
+    with Terminal() as terminal:
+        subprocess.run([sys.executable, "-c", code], env=environment, stdout=terminal.handle, check=False, timeout=60)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text).partition("TC201")[0].splitlines()
     assert max(map(len, lines)) <= 40
     assert "/opt/a-folder-with-a-long-name/and-one-below-it/bin/g++" in "".join(line[19:].strip() for line in lines)
 

@@ -40,6 +40,12 @@ inline void append_type(Text& text, const char* function) noexcept {
   text.append(type, static_cast<size_t>(end - type));
 }
 
+/// Appends `>() of an int32 tensor`, and what to do.
+inline void append_elements(Text& text, DType dtype) noexcept {
+  text.append(">() of a").append(dtype_name(dtype)[0] == 'i' ? "n " : " ").append(dtype);
+  text.append(" tensor; ask for the type of its elements, or convert the array (data_ptr() without a type is a void*)");
+}
+
 inline void append_outside(Text& text, const Access& access) noexcept {
   text.append(">(): index ").append(access.dimension).append(" is ").append(access.index);
   text.append(", and axis ").append(access.dimension).append(" has ").append(access.extent).append(" elements");
@@ -53,8 +59,7 @@ void be_throw_element_type(const char* function, const void* data, BE::DType dty
   BE::internal::Text text;
   text.append("data_ptr<");
   BE::internal::append_type(text, function);
-  text.append(">() of a ").append(dtype);
-  text.append(" tensor; ask for the type of its elements, or convert what data_ptr() gives without a type");
+  BE::internal::append_elements(text, dtype);
   throw BE::AccessError(text, data, dtype);
 }
 
@@ -69,7 +74,7 @@ void be_throw_access(const BE::internal::Access& access) {
     text.append(">() with ").append(access.index).append(" indices of a tensor with ").append(access.extent);
     text.append(" dimensions");
   } else {
-    text.append(">() of a ").append(access.dtype).append(" tensor; ask for the type of its elements");
+    BE::internal::append_elements(text, access.dtype);
   }
   if (access.on_device) {
     text.append(" (block ");

@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import core, effects, sharding_impls, source_info_util, xla_bridge
 from jax._src.custom_partitioning_sharding_rule import SdyShardingRule, sdy_sharding_rule_to_mlir
 from jax._src.interpreters import batching, mlir
@@ -75,6 +76,11 @@ def user_line() -> tuple[str, int, str] | None:
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
+def shaped(shape: Sequence[int], dtype: Any) -> Any:
+    """Return the abstract value of an array that is split over no mesh."""
+    return core.ShapedArray(tuple(shape), np.dtype(dtype))
+
+
 def varying(aval: Any) -> frozenset[str]:
     """Return the axes of a mesh over which a value varies, within ``shard_map``."""
     return frozenset(aval.mat.varying if hasattr(aval, "mat") else aval.vma)
@@ -88,7 +94,7 @@ def sums_parts() -> bool:
 def is_local(where: Any) -> bool:
     """Return whether a program's arrays are those of one device: there is one, or all axes of the mesh are manual."""
     if isinstance(where, sharding_impls.SPMDAxisContext):
-        return len(where.manual_axes) == len(where.mesh.axis_names)
+        return where.mesh.size == 1 or len(where.manual_axes) == len(where.mesh.axis_names)
     return not isinstance(where, sharding_impls.ShardingContext) or where.num_devices == 1
 
 

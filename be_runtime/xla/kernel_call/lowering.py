@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.xla import jax_internals, partition
@@ -49,7 +49,7 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
         return _lower_split(target, ctx, operands, call)
     ordered = call.effect == "ordered"
     if call.split.merged:
-        return mlir.lower_fun(functools.partial(_flat, call), multiple_results=True)(ctx, *operands)  # type: ignore[no-any-return]
+        return _lower_flat(platform, ctx, operands, call)
     rule = jax.ffi.ffi_lowering(
         target,
         operand_layouts=_minor_to_major(call.input_layouts, ordered=ordered),
@@ -67,18 +67,25 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
     return results
 
 
-def _flat(call: KernelCall, *arrays: Any) -> Sequence[Any]:
-    """Call a kernel with the batches as more elements along its first axis."""
+def _lower_flat(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
+    """Emit a call for a kernel that gets the batches as more elements along its first axis."""
     split, shown = call.split, len(call.split.results)
-    given = [a.reshape(split.kernel_shape(each, a.shape)) for each, a in zip(split.operands, arrays, strict=True)]
-    structs = zip(split.results, call.results[:shown], strict=True)
-    made = [jax.ShapeDtypeStruct(split.kernel_shape(each, result.shape), result.dtype) for each, result in structs]
-    scratch = split.scratch_shapes([a.shape for a in given], ())
-    hidden = [jax.ShapeDtypeStruct(shape, jnp.uint8) for shape in scratch]
-    alone = Split(tuple(() for _ in given), tuple(() for _ in made))
-    found = kernel_call.bind(*given, call=call._replace(results=(*made, *hidden), split=alone))
-    results = [each.reshape(result.shape) for each, result in zip(found, call.results[:shown], strict=False)]
-    return [*results, *(jnp.zeros(each.shape, each.dtype) for each in call.results[shown:])]
+    given = [_of_kernel(split, *each) for each in zip(split.operands, ctx.avals_in, strict=True)]
+    made = [_of_kernel(split, *each) for each in zip(split.results, ctx.avals_out[:shown], strict=True)]
+    scratch = [jax_internals.shaped(shape, np.uint8) for shape in split.scratch_shapes([a.shape for a in given], ())]
+    inner = ctx.replace(avals_in=given, avals_out=[*made, *scratch])
+    alone = call._replace(split=Split(tuple(() for _ in given), tuple(() for _ in made)))
+    found = _lower(platform, inner, [_reshape(*each) for each in zip(operands, given, strict=True)], alone)
+    results = [_reshape(*each) for each in zip(found[:shown], ctx.avals_out[:shown], strict=True)]
+    return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in ctx.avals_out[shown:])]
+
+
+def _of_kernel(split: Split, axes: Sequence[str], aval: Any) -> Any:
+    return jax_internals.shaped(split.kernel_shape(axes, aval.shape), aval.dtype)
+
+
+def _reshape(value: Any, aval: Any) -> Any:
+    return stablehlo.reshape(ir.RankedTensorType.get(aval.shape, value.type.element_type), value)
 
 
 def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:

@@ -33,7 +33,8 @@ ALONE = (
     "vmap of grad", "scan", "grad of scan", "cond", "b over two axes", "two leading axes", "a part of the mesh",
     "two axes", "two axes on two", "several results", "extents of a device", "scratch memory",
     "scratch memory of vmap", "attributes", "attributes of every kind", "no rows", "no error",
-    "reduce, not divided", "shard_map", "grad of shard_map",
+    "reduce, not divided", "shard_map", "grad of shard_map", "one device", "one device, vmap",
+    "one device, grad of vmap", "one device, scratch memory",
 )  # fmt: skip
 """Cases without communication."""
 
@@ -138,6 +139,8 @@ def test_shard_map_over_some_axes_leaves_the_others_to_the_partitioner(lines: Li
     line, summed, jnps = (lines[f"shard_map over y{rest}", kind] for rest in ("", ", summed", " of jnp"))
     assert line["right"], line
     assert summed["right"], summed
+    one = lines["one device, shard_map over y", kind]
+    assert one.get("right"), one
     assert line["exchanges"] == jnps["exchanges"], "JAX gathers what goes in and comes out of explicit axes by itself"
     if SUMS:
         assert summed["exchanges"] == {**jnps["exchanges"], "all-reduce": summed["exchanges"]["all-reduce"]}

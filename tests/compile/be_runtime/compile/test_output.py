@@ -90,7 +90,7 @@ def in_terminal(env: dict[str, str], status: int = 0) -> str:
 
 
 def test_a_long_build_shows_a_line_on_a_terminal(tmp_path: Path):
-    compiler = forwarding_compiler(tmp_path / "g++", "sleep 1.5")
+    compiler = forwarding_compiler(tmp_path / "g++", "sleep 2")
     shown = in_terminal(environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(tmp_path / "cache"), TERM="xterm"))
     assert "building slow" in shown
     assert re.search(r"built slow in \d+\.\d s, (linking|compiling [\w ]+) took \d+\.\d s of it", shown)
@@ -98,7 +98,7 @@ def test_a_long_build_shows_a_line_on_a_terminal(tmp_path: Path):
 
 
 def test_a_long_build_that_fails_is_not_called_built(tmp_path: Path):
-    compiler = forwarding_compiler(tmp_path / "g++", "sleep 1.2; echo no >&2; exit 1")
+    compiler = forwarding_compiler(tmp_path / "g++", "sleep 3; echo no >&2; exit 1")
     env = environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(tmp_path / "cache"), TERM="xterm")
     shown = in_terminal(env, status=1)
     assert "building slow" in shown
@@ -113,7 +113,7 @@ def test_a_warm_load_shows_nothing_on_a_terminal(tmp_path: Path):
 
 
 def test_a_long_build_is_silent_in_a_pipe(tmp_path: Path):
-    compiler = forwarding_compiler(tmp_path / "g++", "sleep 1.5")
+    compiler = forwarding_compiler(tmp_path / "g++", "sleep 2")
     done = run_python(SLOW, env=environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(tmp_path / "cache")))
     assert done.stdout == "done\n"
     assert done.stderr == ""
@@ -139,7 +139,7 @@ def test_a_waiting_process_says_so(tmp_path: Path):
 
 
 def test_a_thread_that_waits_for_another_thread_says_nothing(tmp_path: Path):
-    compiler = forwarding_compiler(tmp_path / "g++", "sleep 1.5")
+    compiler = forwarding_compiler(tmp_path / "g++", "sleep 2")
     code = f"""
 import threading, be_runtime
 threads = [threading.Thread(target=be_runtime.load_cpp_inline, args=("slow", {SOURCE!r})) for _ in range(3)]

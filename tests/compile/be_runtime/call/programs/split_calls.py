@@ -143,6 +143,11 @@ def split(kind: str) -> None:
     case("scratch memory of vmap")(jax.vmap(m.spare), [batch], [P(None, "x", None)], lambda x: x)
     mixed = functools.partial(m.mixed, name='a "b"\n', weights=[1, 2], mode="add", pair={"a": 0.5, "b": 3}, hole=np.nan)
     case("attributes of every kind")(mixed, [x], [ROWS], lambda x: x + 12.5)
+    alone = functools.partial(case, sizes=(1,))
+    alone("one device")(m.cumsum, [x], [ROWS], cumsum)
+    alone("one device, vmap")(jax.vmap(m.cumsum), [batch], [P(None, "x", None)], cumsum)
+    alone("one device, grad of vmap")(square(jax.vmap(m.cumsum)), [batch], [P(None, "x", None)], square(cumsum))
+    alone("one device, scratch memory")(jax.vmap(m.spare), [batch], [P(None, "x", None)], lambda x: x)
     case("no rows")(m.rows, [x[:0]], [ROWS], cumsum)
 
 
@@ -212,6 +217,9 @@ def manual(kind: str) -> None:
     two(part(m.cumsum, in_specs=(over_y,), out_specs=over_y), [x], [both], cumsum)
     same = case("shard_map over y of jnp", sizes=(4, 2))
     same(part(lambda x: x * 2, in_specs=(over_y,), out_specs=over_y), [x], [both], lambda x: x * 2)
+    one = case("one device, shard_map over y", sizes=(1, 1))
+    part_of_one = functools.partial(shard_map, mesh=one.mesh, axis_names={"y"})
+    one(part_of_one(jax.vmap(m.cumsum), in_specs=(over_y,), out_specs=over_y), [batch], [P("y")], cumsum)
     total = lambda x, w: jax.lax.psum(m.wsum(x, w), "y")  # noqa: E731
     summing = case("shard_map over y, summed", sizes=(4, 2))
     summing(part(total, in_specs=(over_y, P("y")), out_specs=P()), [x, w], [both, P(("y", "x"))], dot)

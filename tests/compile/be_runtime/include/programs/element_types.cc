@@ -114,7 +114,8 @@ static void errors() {
   BE::Tensor out(data, DType::Float32, 1, dims);
   const BE::Tensor in = out;
   constness(in, out);
-  const char* const advice = "; ask for the type of its elements, or convert what data_ptr() gives without a type";
+  const char* const advice =
+      "; ask for the type of its elements, or convert the array (data_ptr() without a type is a void*)";
   const auto text = [&](const char* type) {
     static char all[300];
     snprintf(all, sizeof(all), "data_ptr<%s>() of a float32 tensor%s", type, advice);

@@ -56,6 +56,7 @@ def test_rows_that_need_no_cuda_measure_cpp_alone(bench: Bench):
     assert edited.summary.median < everything.summary.median
 
 
+@pytest.mark.full
 def test_sparse_layers_are_timed_beside_plain_jax(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_BENCH_PEERS", "/nowhere/python")
     monkeypatch.setattr(events, "CPU", replace(events.CPU, neurons=400, steps=1, executions=50))
@@ -66,6 +67,7 @@ def test_sparse_layers_are_timed_beside_plain_jax(bench: Bench, monkeypatch: pyt
     ]
 
 
+@pytest.mark.full
 def test_two_devices_are_timed_beside_one(bench: Bench):
     """Two parts of one CPU, with the C++ kernels: the programs of the row for GPUs, which exchange nothing."""
     figures = {figure.label: figure for figure in devices.compare(bench, devices.CPU)}

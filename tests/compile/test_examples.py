@@ -9,10 +9,12 @@ from pathlib import Path
 import jax
 import pytest
 
+from tests.support.requirements import in_full
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize("by_hand", [False, True], ids=["alone", "beside ffi.h"])
+@pytest.mark.parametrize("by_hand", [False, in_full(True)], ids=["alone", "beside ffi.h"])
 def test_the_fft_is_that_of_jax(by_hand: bool, tmp_path: Path):
     if by_hand and not hasattr(jax.ffi, "register_ffi_type"):
         pytest.skip("this JAX knows no types of states from Python")

@@ -10,9 +10,17 @@ import shutil
 import sysconfig
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 OPTIONAL = "needs, which is optional here: "
 """Begins the reason of a skip that is no failure even where its tier is promised."""
+
+
+def in_full(*values: Any) -> Any:
+    """A case of a parametrized test that runs with `BE_FULL=1` alone."""
+    return pytest.param(*values, marks=pytest.mark.full)
 
 
 @cache

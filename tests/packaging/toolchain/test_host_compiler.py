@@ -64,6 +64,7 @@ def load_kernel(name: str, environment: Environment, cache: Path, **environ: str
     return took_s
 
 
+@pytest.mark.full
 def test_a_machine_without_a_compiler_builds_kernels(
     new_environment: Callable[[], Environment], bare_path: Path, tmp_path: Path
 ):

@@ -50,6 +50,7 @@ def test_cuda13_alone_is_one_release(distribution: Distribution, tmp_path: Path)
     assert set(releases.values()) == {(13, 0)}
 
 
+@pytest.mark.full
 def test_cuda12_is_what_nvidia_calls_one_release(distribution: Distribution, tmp_path: Path):
     ours = resolve(tmp_path, with_extra(distribution, "cuda12"))
     parts = {name: version for name, version in ours.items() if name.startswith("nvidia-")}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import be_runtime
+from tests.support.requirements import in_full
 from tests.support.runtime import call
 
 WARNINGS = [
@@ -72,9 +73,7 @@ def check(name: str, **attrs: Any) -> None:
     np.testing.assert_array_equal(call(f"{name}.f", jax.ShapeDtypeStruct(X.shape, X.dtype), X, **attrs), X)
 
 
-@pytest.mark.parametrize(
-    "level", ["-O0", *(pytest.param(each, marks=pytest.mark.full) for each in ("-O1", "-O2")), "-O3"]
-)
+@pytest.mark.parametrize("level", ["-O0", *map(in_full, ("-O1", "-O2")), "-O3"])
 @pytest.mark.parametrize("by", ["&", ""], ids=["reference", "value"])
 @pytest.mark.parametrize("kind", KERNELS)
 def test_no_warning_is_about_our_code(kind: str, by: str, level: str, tmp_cache: Path):

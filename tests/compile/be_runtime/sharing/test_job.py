@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import jobs
+from tests.support.requirements import in_full
 from tests.support.speed import usual_seconds
 
 MEMBER = "tests.compile.be_runtime.sharing.programs.member"
@@ -42,7 +43,7 @@ def said(answers: list[dict[str, Any]], channel: str = "said") -> str:
     return "\n".join(line for answer in answers for line in answer[channel])
 
 
-@pytest.mark.parametrize(("count", "seconds"), [(2, 5.0), (8, 0.7)])
+@pytest.mark.parametrize(("count", "seconds"), [in_full(2, 5.0), (8, 0.7)])
 def test_one_process_builds_and_the_others_take_it(tmp_path: Path, count: int, seconds: float):
     with members(tmp_path, *[{"seconds": seconds}] * count) as job:
         answers = job.answers()
@@ -66,7 +67,7 @@ def test_nobody_waits_for_a_process_that_does_not_load(tmp_path: Path):
     assert sorted(how(answers)) == ["built", "fetched"]
 
 
-@pytest.mark.parametrize("ends", ["killed", "exits"])
+@pytest.mark.parametrize("ends", ["killed", in_full("exits")])
 def test_a_builder_that_ends_is_replaced(tmp_path: Path, ends: str):
     later = {"delay_s": 0.4}
     latest = {"delay_s": 8.0}

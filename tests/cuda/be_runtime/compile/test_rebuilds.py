@@ -12,6 +12,7 @@ import pytest
 import be_runtime
 from tests.support.cuda import device_code
 from tests.support.rebuilds import TICK_S, Edit, append, compiled, load_twice
+from tests.support.requirements import in_full
 from tests.support.runtime import real_compiler
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
@@ -58,7 +59,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("edit", [edit if edit == "a header" else in_full(edit) for edit in EDITS])
 def test_an_edit_compiles_what_depends_on_it(edit: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
     second = load_twice(load, folder, EDITS[edit], BOTH, monkeypatch)
     assert {code.arch for code in device_code(second.path)} == {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import requirements
+from tests.support.requirements import in_full
 
 ROOT = Path(__file__).resolve().parents[4]
 INCLUDE = ROOT / "be_runtime" / "include"
@@ -145,7 +146,7 @@ def compile_device(source: Path, folder: Path, *flags: str) -> None:
 
 @pytest.mark.parametrize(
     ("standard", "arch"),
-    [pytest.param("c++17", "sm_90", marks=pytest.mark.full), ("c++20", "sm_90"), ("c++17", "sm_75")],
+    [in_full("c++17", "sm_90"), in_full("c++20", "sm_90"), ("c++17", "sm_75")],
 )
 @pytest.mark.parametrize("name", ["tensor", "cuda_common", "device_check", "dispatch", "errors"])
 def test_programs_of_the_gpu_tier_compile(name: str, standard: str, arch: str, tmp_path: Path):

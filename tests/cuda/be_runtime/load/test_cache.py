@@ -11,6 +11,7 @@ import pytest
 import be_runtime
 from tests.support import requirements, runtime
 from tests.support.cuda import KERNELS, device_code, run_json
+from tests.support.requirements import in_full
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
 
@@ -77,12 +78,12 @@ def test_an_edited_source_rebuilds(kernel: Path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"optimization_level": 2},
-        {"use_fast_math": True},
         {"compute_capability": "8.0"},
-        {"extra_cuda_cflags": ["-maxrregcount=32"]},
-        {"extra_ldflags": ["-lm"]},
-        {"extra_include_paths": [KERNELS]},
+        in_full({"optimization_level": 2}),
+        in_full({"use_fast_math": True}),
+        in_full({"extra_cuda_cflags": ["-maxrregcount=32"]}),
+        in_full({"extra_ldflags": ["-lm"]}),
+        in_full({"extra_include_paths": [KERNELS]}),
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -99,7 +100,7 @@ def test_options_that_compile_nothing(kernel: Path):
     assert load(kernel, ninja_workers=1, verbose=True, target_prefix="other") == first
 
 
-@pytest.mark.parametrize("variable", ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"])
+@pytest.mark.parametrize("variable", ["NVCC_APPEND_FLAGS", in_full("NVCC_PREPEND_FLAGS")])
 def test_flags_from_nvcc_s_own_variables(kernel: Path, variable: str, monkeypatch: pytest.MonkeyPatch):
     plain = load(kernel)
     monkeypatch.setenv(variable, "--no-compress -DUSED=1")

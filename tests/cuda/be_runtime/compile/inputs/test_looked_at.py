@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -34,7 +35,7 @@ from tests.support.looked_at import (
     wrapper,
 )
 from tests.support.rebuilds import TICK_S, compiled
-from tests.support.requirements import OPTIONAL
+from tests.support.requirements import OPTIONAL, in_full
 from tests.support.runtime import script
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
@@ -121,18 +122,15 @@ CASES = {
         ("-L{}/e", "-L{}/lib", "-lx"),
     ),
 }  # fmt: skip
-BY_PREAMBLE = {
-    "an earlier folder",
-    "cuda_runtime.h",
-    "-include",
-    *(name for name in CASES if name.startswith("a header ")),
+SHORT = {
+    ("an earlier folder", 3),
+    ("cuda_runtime.h", 3),
+    ("a header that CUDA's own asks for", 3),
+    *((name, 1) for name in ("__has_include", "CPATH", ".incbin", "-l", "a device link with an archive")),
+    ("a file that the host compiler's script reads", 1),
 }
-"""What a preamble would hide if it were used: the short form tries these with one, and the others without."""
-TRIED = [
-    pytest.param(name, builds, marks=() if (builds == 3) == (name in BY_PREAMBLE) else pytest.mark.full)
-    for name in CASES
-    for builds in (1, 3)
-]
+"""A case of each kind: what a preamble would hide is tried with one, after three builds, and the rest without."""
+TRIED = [each if each in SHORT else in_full(*each) for each in itertools.product(CASES, (1, 3))]
 
 
 class Answer(NamedTuple):

@@ -12,6 +12,7 @@ import be_runtime
 from be_runtime.cache.validity.manifest import parse_manifest
 from be_runtime.errors import BuildError
 from tests.support.cuda import instructions, source
+from tests.support.requirements import in_full
 
 HEADER = """\
 #ifndef MINE
@@ -60,9 +61,7 @@ def test_the_third_build_uses_it_and_makes_the_same_library():
 
 
 @pytest.mark.usefixtures("needs_gcc")
-@pytest.mark.parametrize(
-    "kernel", ["events", "half", *(pytest.param(name, marks=pytest.mark.full) for name in ("cub_sums", "styles"))]
-)
+@pytest.mark.parametrize("kernel", ["events", *map(in_full, ("half", "cub_sums", "styles"))])
 def test_the_machine_code_is_that_of_plain_nvcc(kernel: str, tmp_path: Path):
     options = {"extra_cuda_cflags": ["--no-compress"], "compute_capability": "8.0,9.0"}
     kept = [build(source(kernel), **options) for _ in range(3)][-1]
@@ -106,8 +105,8 @@ def test_a_header_that_comes_first_is_noticed(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("needs_gcc")
-@pytest.mark.parametrize("place", ["folder", pytest.param("flag", marks=pytest.mark.full), "CPATH"])
-@pytest.mark.parametrize("name", ["math.h", "tbb/tbb.h", pytest.param("crt/host_config.h", marks=pytest.mark.full)])
+@pytest.mark.parametrize("place", ["folder", in_full("flag"), in_full("CPATH")])
+@pytest.mark.parametrize("name", ["math.h", in_full("tbb/tbb.h"), in_full("crt/host_config.h")])
 def test_headers_that_may_be_others_are_read(place: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A file that would be found in place of one of theirs, or one that they ask for."""
     first = tmp_path / "include"
@@ -128,7 +127,9 @@ def test_headers_that_may_be_others_are_read(place: str, name: str, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("needs_gcc")
-@pytest.mark.parametrize("flags", ["-include={}/mine.h", "-Xcompiler=@{}/more", "-Xcompiler=--include-directory={}"])
+@pytest.mark.parametrize(
+    "flags", ["-include={}/mine.h", *map(in_full, ("-Xcompiler=@{}/more", "-Xcompiler=--include-directory={}"))]
+)
 def test_flags_that_read_more_headers_read_all_of_them(flags: str, tmp_path: Path):
     (tmp_path / "mine.h").write_text('#pragma push_macro("XX")\n')
     (tmp_path / "more").write_text("-DMORE\n")

@@ -7,21 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from be_toolchain.arch import Arch
-from be_toolchain.errors import Probe
-
-__all__ = [
-    "ClangCuda",
-    "Component",
-    "CudaToolkit",
-    "Family",
-    "HostCompiler",
-    "HostLimits",
-    "Nvcc",
-    "Probe",
-    "Toolchain",
-    "ToolchainRequest",
-    "Warned",
-]
 
 Family = Literal["gcc", "clang"]
 

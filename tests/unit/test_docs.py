@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from be_runtime.cli.main import main as runtime_main
-from be_runtime.errors import BeRuntimeError, error_codes
+from be_runtime.errors import BeRuntimeError
 from be_runtime.settings import Settings
 from be_toolchain.cli.main import main as toolchain_main
-from be_toolchain.errors import PreferenceError, ToolchainError, error_types
+from be_toolchain.errors import PreferenceError, ToolchainError
 from be_toolchain.settings.table import RUNTIME, SEARCH, Setting, read_setting
+from tests.support.error_types import error_types
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels
 
@@ -84,7 +85,10 @@ def test_the_page_of_settings_names_every_variable_of_ours():
     assert not [name for name in names if f"`{name}`" not in page]
 
 
-KINDS: tuple[type[BeRuntimeError | ToolchainError], ...] = (*(row.type for row in error_codes()), *error_types())
+KINDS: tuple[type[BeRuntimeError | ToolchainError], ...] = (
+    *error_types(BeRuntimeError),
+    *error_types(ToolchainError),
+)
 
 
 def test_the_page_of_errors_lists_every_code():

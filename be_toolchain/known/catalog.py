@@ -207,13 +207,8 @@ A versioned g++ comes before clang++: it is likelier to build what the machine's
 """
 
 MODULE_VARIABLES = (
-    "CUDA_ROOT",
-    "CUDA_DIR",
-    "CUDATOOLKIT_HOME",
-    "CUDAToolkit_ROOT",
-    "CRAY_CUDATOOLKIT_DIR",
-    "EBROOTCUDA",
-    "NVHPC_CUDA_HOME",
+    *("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "CUDAToolkit_ROOT"),
+    *("CRAY_CUDATOOLKIT_DIR", "EBROOTCUDA", "NVHPC_CUDA_HOME"),
 )
 """Set by environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
 
@@ -221,26 +216,11 @@ PLACE_VARIABLES = ("PATH", *MODULE_VARIABLES, "CONDA_PREFIX", "LD_LIBRARY_PATH")
 """What others set: where programs and libraries are."""
 
 COMPILE_VARIABLES = (
-    "NVCC_PREPEND_FLAGS",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN",
-    "CUDAHOSTCXX",
-    "INCLUDES",
-    "SYSTEM_INCLUDES",
-    "LIBRARIES",
-    "CUDAFE_FLAGS",
-    "PTXAS_FLAGS",
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "LIBRARY_PATH",
-    "COMPILER_PATH",
-    "GCC_EXEC_PREFIX",
-    "LD_RUN_PATH",
-    "DEPENDENCIES_OUTPUT",
-    "SUNPRO_DEPENDENCIES",
-    "CCC_OVERRIDE_OPTIONS",
-    "SOURCE_DATE_EPOCH",
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDAHOSTCXX"),
+    *("INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES", "CUDAFE_FLAGS", "PTXAS_FLAGS"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+    *("LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_RUN_PATH"),
+    *("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CCC_OVERRIDE_OPTIONS", "SOURCE_DATE_EPOCH"),
 )
 """Variables that change what nvcc, gcc or clang produce from one command line.
 

@@ -75,10 +75,8 @@ def test_every_group_has_steps_and_every_layout_folders():
 
 
 def test_component_rows():
-    extras = {row.extra for row in catalog.COMPONENTS}
-    wanted = f"cuda-toolkit[{','.join(row.extra for row in catalog.COMPONENTS)}]"
-    assert wanted == catalog.PIP_TOOLKIT
-    assert len(extras) == len(catalog.COMPONENTS)
+    assert catalog.PIP_TOOLKIT == "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
+    assert len({row.pip for row in catalog.COMPONENTS}) == len(catalog.COMPONENTS)
 
 
 def test_what_is_unset_for_a_probe_is_known():

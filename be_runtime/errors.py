@@ -279,24 +279,6 @@ def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(text, category, stacklevel=level)
 
 
-class ErrorCode(NamedTuple):
-    """One row of the documented table of errors."""
-
-    code: str
-    type: type[BeRuntimeError]
-    summary: str
-
-
-def error_codes() -> tuple[ErrorCode, ...]:
-    """Every error type with its stable code, for the docs and their test."""
-
-    def walk(kind: type[BeRuntimeError]) -> list[type[BeRuntimeError]]:
-        return [kind, *(sub for child in kind.__subclasses__() for sub in walk(child))]
-
-    rows = (ErrorCode(kind.code, kind, (kind.__doc__ or "").splitlines()[0]) for kind in walk(BeRuntimeError))
-    return tuple(sorted(rows, key=lambda row: row.code))
-
-
 def call_named(what: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Call an author's function; where it does not take the arguments, the error says `what` it is.
 

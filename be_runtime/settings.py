@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, LoadError
 from be_toolchain.errors import PreferenceError
-from be_toolchain.settings.table import CACHE_LIMIT_MIB, RUNTIME, read_setting, render_table, render_variables
+from be_toolchain.settings.table import CACHE_LIMIT_MIB, RUNTIME, read_setting
 
 
 class Settings(NamedTuple):
-    """The settings from the environment; `render_settings_docs` describes each field.
+    """The settings from the environment; the page docs/settings.md describes each field.
 
     Examples
     --------
@@ -75,23 +75,3 @@ def require_jit(settings: Settings, name: str) -> None:
             f"{name} was not built ahead of time, and BE_JIT=never forbids to compile it",
             hints=("unset BE_JIT to compile it here",),
         )
-
-
-def render_settings_docs() -> str:
-    """Write the table of settings in Markdown."""
-    heads = ("setting", "variable", "type", "default", "what it does")
-    defaults = {name: f"`{_spell(value)}`" for name, value in Settings._field_defaults.items()}
-    return render_table(
-        heads,
-        tuple(
-            (f"`{name}`", render_variables(row), row.kind.name, row.default_text or defaults[name], row.meaning)
-            for name, row in RUNTIME.items()
-        ),
-    )
-
-
-def _spell(value: object) -> str:
-    """Write a default as in the environment."""
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -13,18 +13,17 @@ if not TYPE_CHECKING and sys.platform != "linux":  # pip installs a wheel of pur
     )
 
 if TYPE_CHECKING:
-    from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs
+    from be_toolchain.arch import Arch, gencode_flags, parse_archs
     from be_toolchain.errors import ToolchainError
     from be_toolchain.find.device_memory import device_archs
     from be_toolchain.find.devices import probe_devices
     from be_toolchain.find.resolver import resolve
-    from be_toolchain.model import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest
+    from be_toolchain.model import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest, check_archs
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Arch": "arch",
-    "check_archs": "arch",
     "gencode_flags": "arch",
     "parse_archs": "arch",
     "device_archs": "find.device_memory",
@@ -35,6 +34,7 @@ _HOMES = {
     "HostCompiler": "model",
     "Toolchain": "model",
     "ToolchainRequest": "model",
+    "check_archs": "model",
     "resolve": "find.resolver",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from be_toolchain.errors import ArchError
 
@@ -162,39 +162,3 @@ def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tupl
     if ptx_for_highest and generic:
         flags.append(f"-gencode=arch={generic[-1].compute},code={generic[-1].compute}")
     return tuple(flags)
-
-
-class TargetsArchs(Protocol):
-    """The part of a toolkit that `check_archs` reads."""
-
-    @property
-    def archs(self) -> tuple[Arch, ...]:
-        """The architectures that nvcc can target."""
-
-    @property
-    def release(self) -> str:
-        """The CUDA release, such as ``"13.0"``."""
-
-    @property
-    def title(self) -> str:
-        """The compiler in messages, such as ``"nvcc of CUDA 13.0"``."""
-
-
-def check_archs(archs: tuple[Arch, ...], toolkit: TargetsArchs) -> None:
-    """Check that a toolkit can compile for all of `archs`.
-
-    Raises
-    ------
-    ArchError
-        The toolkit cannot target one of them; the message names it and all architectures that it can target.
-    """
-    knows_suffixes = any(arch.suffix for arch in toolkit.archs)
-    for arch in archs:
-        if arch in toolkit.archs or (not knows_suffixes and arch.suffix and arch.base in toolkit.archs):
-            continue
-        supported = ", ".join(known.sm for known in sorted(toolkit.archs))
-        oldest = min(toolkit.archs, default=None)
-        hints = [f"{toolkit.title} targets {supported}"]
-        if oldest is not None and arch < oldest:
-            hints.append(f"{arch.sm} needs an older CUDA release")
-        raise ArchError(f"{toolkit.title} cannot target {arch.sm}", hints=tuple(hints))

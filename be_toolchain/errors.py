@@ -162,12 +162,3 @@ class StoreError(InstallError):
     """The folder of managed toolchains can't be used, or lacks what was asked for."""
 
     code = "TC403"
-
-
-def error_types() -> tuple[type[ToolchainError], ...]:
-    """Every error type by its stable code, for the docs and their test; the docstring says what each means."""
-
-    def walk(kind: type[ToolchainError]) -> list[type[ToolchainError]]:
-        return [kind, *(sub for child in kind.__subclasses__() for sub in walk(child))]
-
-    return tuple(sorted(walk(ToolchainError), key=lambda kind: kind.code))

@@ -7,21 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from be_toolchain.arch import Arch
-from be_toolchain.errors import Probe
-
-__all__ = [
-    "ClangCuda",
-    "Component",
-    "CudaToolkit",
-    "Family",
-    "HostCompiler",
-    "HostLimits",
-    "Nvcc",
-    "Probe",
-    "Toolchain",
-    "ToolchainRequest",
-    "Warned",
-]
+from be_toolchain.errors import ArchError
 
 Family = Literal["gcc", "clang"]
 
@@ -292,6 +278,26 @@ class CudaToolkit(NamedTuple):
         fields = self._asdict()
         del fields["compiler"]
         return fields | self.compiler.flat()
+
+
+def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
+    """Check that a toolkit can compile for all of `archs`.
+
+    Raises
+    ------
+    ArchError
+        The toolkit cannot target one of them; the message names it and all architectures that it can target.
+    """
+    knows_suffixes = any(arch.suffix for arch in toolkit.archs)
+    for arch in archs:
+        if arch in toolkit.archs or (not knows_suffixes and arch.suffix and arch.base in toolkit.archs):
+            continue
+        supported = ", ".join(known.sm for known in sorted(toolkit.archs))
+        oldest = min(toolkit.archs, default=None)
+        hints = [f"{toolkit.title} targets {supported}"]
+        if oldest is not None and arch < oldest:
+            hints.append(f"{arch.sm} needs an older CUDA release")
+        raise ArchError(f"{toolkit.title} cannot target {arch.sm}", hints=tuple(hints))
 
 
 class Warned(NamedTuple):

@@ -4,37 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from be_toolchain.cli.guard import guarded
-from be_toolchain.cli.parser import CHANGING, build_parser
+from be_toolchain.cli.parser import CHANGING, PARTS, build_parser
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
 from be_toolchain.report.exit_codes import NO_CUDA, NO_CXX, USAGE_ERROR, WORKS
 from be_toolchain.terminal import hand_over, say
-
-if TYPE_CHECKING:
-    from be_toolchain.model import CudaToolkit
-
-PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
-    "root": lambda toolkit: toolkit.root,
-    "nvcc": lambda toolkit: toolkit.nvcc,
-    "cicc": lambda toolkit: toolkit.flat()["cicc"],
-    "ptxas": lambda toolkit: toolkit.ptxas,
-    "cudafe++": lambda toolkit: toolkit.flat()["cudafe"],
-    "fatbinary": lambda toolkit: toolkit.fatbinary,
-    "nvlink": lambda toolkit: toolkit.flat()["nvlink"],
-    "libdevice": lambda toolkit: toolkit.libdevice,
-    "cudart": lambda toolkit: toolkit.cudart_shared or toolkit.cudart_static,
-    "cudart-static": lambda toolkit: toolkit.cudart_static,
-    "include": lambda toolkit: toolkit.include_dirs[0] if toolkit.include_dirs else None,
-    "crt": lambda toolkit: _component(toolkit, "crt"),
-    "cccl": lambda toolkit: _component(toolkit, "cccl"),
-    "host": lambda toolkit: toolkit.host_compiler.path,
-}
-"""Where `parser.PARTS` are, but for ``cxx``."""
 
 
 def main(argv: Sequence[str] | None = None, *, system: System | None = None) -> int:
@@ -143,11 +121,6 @@ def _which(part: str, system: System) -> int:
         return NO_CUDA
     hand_over(str(path))
     return WORKS
-
-
-def _component(toolkit: CudaToolkit, name: str) -> Path | None:
-    """The file by which a component was recognised."""
-    return next((component.path for component in toolkit.components if component.name == name), None)
 
 
 def _env(shell: str, system: System) -> int:

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from be_toolchain import __version__
 from be_toolchain.report.exit_codes import USAGE_ERROR
+
+if TYPE_CHECKING:
+    from be_toolchain.model import CudaToolkit
 
 PROGRAM = "python -m be_toolchain"
 
 CHANGING = ("install", "list", "use", "remove", "prune")
 """The commands about what is installed."""
 
-PARTS = (
-    "cxx",
-    "root",
-    "nvcc",
-    "cicc",
-    "ptxas",
-    "cudafe++",
-    "fatbinary",
-    "nvlink",
-    "libdevice",
-    "cudart",
-    "cudart-static",
-    "include",
-    "crt",
-    "cccl",
-    "host",
-)
-"""What ``which`` knows."""
+PARTS: dict[str, Callable[[CudaToolkit], Path | None]] = {
+    "root": lambda toolkit: toolkit.root,
+    "nvcc": lambda toolkit: toolkit.nvcc,
+    "cicc": lambda toolkit: toolkit.flat()["cicc"],
+    "ptxas": lambda toolkit: toolkit.ptxas,
+    "cudafe++": lambda toolkit: toolkit.flat()["cudafe"],
+    "fatbinary": lambda toolkit: toolkit.fatbinary,
+    "nvlink": lambda toolkit: toolkit.flat()["nvlink"],
+    "libdevice": lambda toolkit: toolkit.libdevice,
+    "cudart": lambda toolkit: toolkit.cudart_shared or toolkit.cudart_static,
+    "cudart-static": lambda toolkit: toolkit.cudart_static,
+    "include": lambda toolkit: toolkit.include_dirs[0] if toolkit.include_dirs else None,
+    "crt": lambda toolkit: _component(toolkit, "crt"),
+    "cccl": lambda toolkit: _component(toolkit, "cccl"),
+    "host": lambda toolkit: toolkit.host_compiler.path,
+}
+"""What ``which`` finds in a CUDA toolkit."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -120,7 +123,7 @@ def _add_store(commands: _Commands) -> None:
 def _add_queries(commands: _Commands) -> None:
     """``which``, ``env`` and ``completion``."""
     which = commands.add_parser("which", help="print the path of one part", description="Print the path of one part.")
-    which.add_argument("part", choices=PARTS, help="cxx is the C++ compiler, host is nvcc's")
+    which.add_argument("part", choices=("cxx", *PARTS), help="cxx is the C++ compiler, host is nvcc's")
     env = commands.add_parser(
         "env",
         help="print variables that make other tools use the same toolchain",
@@ -145,3 +148,8 @@ def add_explain(commands: _Commands) -> None:
         description="Print what the page of errors says of a code: its causes, and what to do about them.",
     )
     explain.add_argument("code", metavar="CODE", help="the code at the end of an error's text, such as BE301 or TC301")
+
+
+def _component(toolkit: CudaToolkit, name: str) -> Path | None:
+    """The file by which a component was recognised."""
+    return next((component.path for component in toolkit.components if component.name == name), None)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from be_toolchain.arch import Arch
 from be_toolchain.errors import Probe
 from be_toolchain.find.search import ClangCandidate
-from be_toolchain.find.toolkit_contents import Rejection
 from be_toolchain.known import catalog
 from be_toolchain.known.distributions import parse_dist_infos
 from be_toolchain.known.versions import parse_sm_listed, parse_tool_version, release_of
 from be_toolchain.machine.system import System
 from be_toolchain.model import ClangCuda, Component, CudaToolkit, HostCompiler
+from be_toolchain.rules.coherence import Rejection
 
 _FILES = {
     "ptxas": "bin/ptxas",

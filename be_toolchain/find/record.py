@@ -183,7 +183,7 @@ def save_record(record_dir: Path, key: Key, toolchain: Toolchain, observed: Obse
     return written
 
 
-def prune_records(record_dir: Path, keep: int = KEPT_RECORDS) -> None:
+def prune_records(record_dir: Path) -> None:
     """Remove all but the newest records, and the leftovers of killed writers; other files stay.
 
     A record saves one search: losing one that is still in use costs a tenth of a second.
@@ -200,7 +200,7 @@ def prune_records(record_dir: Path, keep: int = KEPT_RECORDS) -> None:
     records = [path for _, path in ages if not path.name.startswith(".")]
     hour_ago = time.time() - 3600
     leftovers = [path for age, path in ages if path.name.startswith(".") and age < hour_ago]
-    for path in (*records[keep:], *leftovers):
+    for path in (*records[KEPT_RECORDS:], *leftovers):
         path.unlink(missing_ok=True)
 
 

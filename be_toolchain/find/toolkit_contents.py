@@ -27,15 +27,7 @@ from be_toolchain.known.versions import (
 from be_toolchain.machine.store_paths import interrupted_marker
 from be_toolchain.machine.system import RunResult, System
 from be_toolchain.model import Component, CudaToolkit, HostCompiler, Nvcc
-from be_toolchain.rules.coherence import Mixture, find_strangers, judge_release, repair_hint
-
-
-class Rejection(NamedTuple):
-    """The reason why an nvcc can't be used, and how to repair it."""
-
-    reason: str
-    hint: str = ""
-    mixed: bool = False
+from be_toolchain.rules.coherence import Rejection, find_mixture, judge_release, repair_hint
 
 
 class Answers(NamedTuple):
@@ -223,21 +215,18 @@ def _shared_cudart(system: System, folders: tuple[Path, ...], version: str) -> P
     return None
 
 
+def _repair(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> str:
+    """Return the command that installs what is missing, or of another release."""
+    release = release_of(answers.version)
+    return repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
+
+
 def _incomplete(parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
     """Name the missing parts and the command that installs them."""
-    release = release_of(answers.version)
-    hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
     return Rejection(
         reason=f"nvcc {answers.version} is there, but not {', '.join(parts.missing)} (root {parts.root})",
-        hint=hint if parts.layout.name in ("pip", "conda") else "",
+        hint=_repair(parts, answers, candidate) if parts.layout.name in ("pip", "conda") else "",
     )
-
-
-def _mixed(strangers: tuple[Component, ...], parts: Parts, answers: Answers, candidate: ToolkitCandidate) -> Rejection:
-    """Name the parts that are of other releases according to their records."""
-    release = release_of(answers.version)
-    hint = repair_hint(release, layout=parts.layout.name, root=parts.root, found_via=candidate.found_via)
-    return Rejection(reason=Mixture(release=release, strangers=strangers, hint=hint).reason, hint=hint, mixed=True)
 
 
 def _assemble(
@@ -245,9 +234,9 @@ def _assemble(
 ) -> CudaToolkit | Rejection:
     """Make the toolkit's value from its parts; the tools are asked only if no record names another release."""
     recorded = tuple(_recorded(system, parts))
-    strangers = find_strangers(recorded, release_of(answers.version))
-    if strangers:
-        return _mixed(strangers, parts, answers, candidate)
+    mixture = find_mixture(recorded, release_of(answers.version), _repair(parts, answers, candidate))
+    if mixture:
+        return mixture
     programs = parts.programs
     archs, tools = _ask_tools(system, parts)
     limits = parse_host_limits(system.read_text(parts.headers["crt"]) or "")

@@ -10,12 +10,12 @@ from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError, Pro
 from be_toolchain.find.clang_toolkit import examine_clang_tree, find_clang
 from be_toolchain.find.compilers import Compilers
 from be_toolchain.find.search import ClangCandidate, Found, ToolkitCandidate, toolkit_candidates
-from be_toolchain.find.toolkit_contents import Rejection, examine_toolkit
+from be_toolchain.find.toolkit_contents import examine_toolkit
 from be_toolchain.known import catalog
 from be_toolchain.machine.system import System
 from be_toolchain.machine.system_packages import clang_package, distribution_of
 from be_toolchain.model import CudaToolkit, HostCompiler
-from be_toolchain.rules.coherence import find_mixture
+from be_toolchain.rules.coherence import Rejection, find_mixture, repair_hint
 from be_toolchain.settings.preferences import Preferences
 
 
@@ -48,9 +48,11 @@ def find_toolkit(
             continue
         tried.add(real)
         if isinstance(candidate, ClangCandidate):
-            clang_probes, verdict = _judge_clang_tree(system, candidate, compilers)
+            clang_probes, verdict = _examine_wheels(system, candidate, compilers)
         else:
-            verdict = _judge_toolkit(system, candidate, host)
+            verdict = examine_toolkit(system, candidate, host)
+        if isinstance(verdict, CudaToolkit):
+            verdict = _judge(verdict)
         if isinstance(verdict, Rejection):
             rejections.append(verdict)
             hint = verdict.hint or _what_to_do(candidate, preferences)
@@ -97,10 +99,10 @@ def _why_chosen(toolkit: CudaToolkit, candidate: ToolkitCandidate | ClangCandida
     return f"{toolkit.title}, {'asked for' if candidate.asked_for else 'since no place has a working nvcc'}"
 
 
-def _judge_clang_tree(
+def _examine_wheels(
     system: System, candidate: ClangCandidate, compilers: Compilers
 ) -> tuple[tuple[Probe, ...], CudaToolkit | Rejection]:
-    """Look for a clang for the CUDA 12 wheels, and apply the rules to both."""
+    """Look for a clang for the CUDA 12 wheels, and examine both."""
     probes, clang = find_clang(system, compilers.each(for_cuda=True))
     if clang is None:
         least = catalog.MIN_CLANG_FOR_CUDA
@@ -108,11 +110,7 @@ def _judge_clang_tree(
         reason = f"its CUDA 12 wheels hold no nvcc, and clang {least} or newer is needed to compile with them: {old}"
         hint = f"install clang {least} or newer, such as with: {clang_package(distribution_of(system))}"
         return probes, Rejection(reason=reason, hint=hint)
-    toolkit = examine_clang_tree(system, candidate, clang)
-    mixture = None if isinstance(toolkit, Rejection) else find_mixture(toolkit)
-    if mixture is not None:
-        return probes, Rejection(reason=mixture.reason, hint=mixture.hint, mixed=True)
-    return probes, toolkit
+    return probes, examine_clang_tree(system, candidate, clang)
 
 
 def _advise_on_wheels(system: System, probes: list[Probe], compilers: Compilers) -> tuple[str, ...]:
@@ -128,13 +126,10 @@ def _advise_on_wheels(system: System, probes: list[Probe], compilers: Compilers)
     return (f"{least} compiles with CUDA 12 wheels{old}: install it, then python -m be_toolchain install --cuda 12",)
 
 
-def _judge_toolkit(system: System, candidate: ToolkitCandidate, host: HostCompiler) -> CudaToolkit | Rejection:
-    """Examine a candidate, and check that its parts fit together."""
-    toolkit = examine_toolkit(system, candidate, host)
-    if isinstance(toolkit, Rejection):
-        return toolkit
-    mixture = find_mixture(toolkit)
-    return Rejection(reason=mixture.reason, hint=mixture.hint, mixed=True) if mixture else toolkit
+def _judge(toolkit: CudaToolkit) -> CudaToolkit | Rejection:
+    """Check that the parts of a toolkit fit together."""
+    hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
+    return find_mixture(toolkit.components, toolkit.release, hint, toolkit.compiler.measure) or toolkit
 
 
 def _cuda_error(

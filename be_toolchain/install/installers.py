@@ -18,20 +18,9 @@ TIMEOUT_S = 3600.0
 """For one run of pip or uv; a slow line needs its time."""
 
 UNSET = (
-    "PIP_TARGET",
-    "PIP_USER",
-    "PIP_PREFIX",
-    "PIP_ROOT",
-    "PIP_DRY_RUN",
-    "PIP_REPORT",
-    "PIP_QUIET",
-    "PIP_VERBOSE",
-    "PIP_LOG",
-    "PIP_CONSTRAINT",
-    "PIP_UPGRADE",
-    "UV_CONSTRAINT",
-    "UV_OVERRIDE",
-    "PYTHONPATH",
+    *("PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT"),
+    *("PIP_DRY_RUN", "PIP_REPORT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG"),
+    *("PIP_CONSTRAINT", "PIP_UPGRADE", "UV_CONSTRAINT", "UV_OVERRIDE", "PYTHONPATH"),
 )
 """Variables that would send packages elsewhere, change which, or hide what pip says."""
 

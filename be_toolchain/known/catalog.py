@@ -111,11 +111,9 @@ class ComponentRow(NamedTuple):
     Parameters
     ----------
     name : str
-        The name in be_toolchain.
+        The name in be_toolchain, and the extra of ``cuda-toolkit`` that pulls its wheel.
     pip : str
-        Its CUDA 13 wheel; the extra of ``cuda-toolkit`` that pulls it is `extra`.
-    extra : str
-        See `pip`.
+        Its CUDA 13 wheel.
     conda : tuple of str
         Packages that carry it.
     debian : tuple of str
@@ -128,7 +126,6 @@ class ComponentRow(NamedTuple):
 
     name: str
     pip: str
-    extra: str
     conda: tuple[str, ...]
     version_json: tuple[str, ...]
     debian: tuple[str, ...] = ("nvidia-cuda-toolkit",)
@@ -136,27 +133,22 @@ class ComponentRow(NamedTuple):
 
 
 COMPONENTS = (
-    ComponentRow(
-        name="nvcc", pip="nvidia-cuda-nvcc", extra="nvcc", conda=("cuda-nvcc-tools",), version_json=("cuda_nvcc",)
-    ),
+    ComponentRow(name="nvcc", pip="nvidia-cuda-nvcc", conda=("cuda-nvcc-tools",), version_json=("cuda_nvcc",)),
     ComponentRow(
         name="nvvm",
         pip="nvidia-nvvm",
-        extra="nvvm",
         conda=("cuda-nvvm-tools", "cuda-nvvm-impl"),
         version_json=("libnvvm", "cuda_nvvm", "cuda_nvcc"),
     ),
     ComponentRow(
         name="crt",
         pip="nvidia-cuda-crt",
-        extra="crt",
         conda=("cuda-crt-dev_linux-64", "cuda-crt-dev_linux-aarch64", "cuda-crt-dev"),
         version_json=("cuda_crt", "cuda_nvcc"),
     ),
     ComponentRow(
         name="cudart",
         pip="nvidia-cuda-runtime",
-        extra="cudart",
         conda=("cuda-cudart-dev_linux-64", "cuda-cudart-dev_linux-aarch64", "cuda-cudart-dev"),
         debian=("nvidia-cuda-dev",),
         version_json=("cuda_cudart",),
@@ -164,7 +156,6 @@ COMPONENTS = (
     ComponentRow(
         name="cccl",
         pip="nvidia-cuda-cccl",
-        extra="cccl",
         conda=("cuda-cccl_linux-64", "cuda-cccl_linux-aarch64", "cuda-cccl"),
         debian=("libthrust-dev",),
         version_json=("cuda_cccl", "cuda_thrust"),
@@ -178,7 +169,7 @@ CCCL_VERSION_HEADERS = ("cuda/std/__cccl/version.h", "cuda/__cccl_config", "cub/
 TOOLS = ("ptxas", "cudafe++", "fatbinary", "nvlink")
 """nvcc's tools that print their version."""
 
-PIP_TOOLKIT = f"cuda-toolkit[{','.join(row.extra for row in COMPONENTS)}]"
+PIP_TOOLKIT = f"cuda-toolkit[{','.join(row.name for row in COMPONENTS)}]"
 """The requirement that pins all parts of one release; leaving an extra out lets that part float."""
 
 PIP_RELEASES = ("12.9", "13.0", "13.1", "13.2", "13.3", "13.4", "13.5")
@@ -207,13 +198,8 @@ A versioned g++ comes before clang++: it is likelier to build what the machine's
 """
 
 MODULE_VARIABLES = (
-    "CUDA_ROOT",
-    "CUDA_DIR",
-    "CUDATOOLKIT_HOME",
-    "CUDAToolkit_ROOT",
-    "CRAY_CUDATOOLKIT_DIR",
-    "EBROOTCUDA",
-    "NVHPC_CUDA_HOME",
+    *("CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "CUDAToolkit_ROOT"),
+    *("CRAY_CUDATOOLKIT_DIR", "EBROOTCUDA", "NVHPC_CUDA_HOME"),
 )
 """Set by environment modules, Spack, CMake's users, Cray, EasyBuild and HPC SDK modules."""
 
@@ -221,26 +207,11 @@ PLACE_VARIABLES = ("PATH", *MODULE_VARIABLES, "CONDA_PREFIX", "LD_LIBRARY_PATH")
 """What others set: where programs and libraries are."""
 
 COMPILE_VARIABLES = (
-    "NVCC_PREPEND_FLAGS",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN",
-    "CUDAHOSTCXX",
-    "INCLUDES",
-    "SYSTEM_INCLUDES",
-    "LIBRARIES",
-    "CUDAFE_FLAGS",
-    "PTXAS_FLAGS",
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "LIBRARY_PATH",
-    "COMPILER_PATH",
-    "GCC_EXEC_PREFIX",
-    "LD_RUN_PATH",
-    "DEPENDENCIES_OUTPUT",
-    "SUNPRO_DEPENDENCIES",
-    "CCC_OVERRIDE_OPTIONS",
-    "SOURCE_DATE_EPOCH",
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDAHOSTCXX"),
+    *("INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES", "CUDAFE_FLAGS", "PTXAS_FLAGS"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+    *("LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_RUN_PATH"),
+    *("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CCC_OVERRIDE_OPTIONS", "SOURCE_DATE_EPOCH"),
 )
 """Variables that change what nvcc, gcc or clang produce from one command line.
 

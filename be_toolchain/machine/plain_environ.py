@@ -5,23 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PRINT_VARIABLES = (
-    "CC_LOG_DIAGNOSTICS",
-    "CC_PRINT_HEADERS",
-    "CC_PRINT_OPTIONS",
-    "CC_PRINT_PROC_STAT",
-    "CLICOLOR",
-    "CLICOLOR_FORCE",
-    "COLLECT_NO_DEMANGLE",
-    "FORCE_COLOR",
-    "GCC_COLORS",
-    "GCC_EXTRA_DIAGNOSTIC_OUTPUT",
-    "GCC_URLS",
-    "LANGUAGE",
-    "MAKEFLAGS",
-    "MFLAGS",
-    "NINJA_STATUS",
-    "SHELLOPTS",
-    "TERM_URLS",
+    *("CC_LOG_DIAGNOSTICS", "CC_PRINT_HEADERS", "CC_PRINT_OPTIONS", "CC_PRINT_PROC_STAT", "CLICOLOR", "CLICOLOR_FORCE"),
+    *("COLLECT_NO_DEMANGLE", "FORCE_COLOR", "GCC_COLORS", "GCC_EXTRA_DIAGNOSTIC_OUTPUT", "GCC_URLS", "LANGUAGE"),
+    *("MAKEFLAGS", "MFLAGS", "NINJA_STATUS", "SHELLOPTS", "TERM_URLS"),
 )
 """Variables by which people and surroundings, such as Jupyter and make, have programs print otherwise."""
 

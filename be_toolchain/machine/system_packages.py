@@ -7,23 +7,18 @@ from pathlib import Path
 
 from be_toolchain.machine.system import System
 
-HOST_PACKAGES = (
-    (("debian", "ubuntu"), "apt-get install g++"),
-    (("fedora", "rhel", "centos"), "dnf install gcc-c++"),
-    (("suse",), "zypper install gcc-c++"),
-    (("arch",), "pacman -S gcc"),
-    (("alpine",), "apk add g++"),
+_COMMANDS = (
+    (("debian", "ubuntu"), "apt-get install g++", "apt-get install clang-19 (or another from clang-16 on)"),
+    (("fedora", "rhel", "centos"), "dnf install gcc-c++", "dnf install clang"),
+    (("suse",), "zypper install gcc-c++", "zypper install clang"),
+    (("arch",), "pacman -S gcc", "pacman -S clang"),
+    (("alpine",), "apk add g++", "apk add clang"),
 )
-"""The system's own C++ compiler, by words of ``ID`` and ``ID_LIKE`` in ``/etc/os-release``."""
+"""By words of ``ID`` and ``ID_LIKE`` in ``/etc/os-release``: for the system's own C++ compiler, and for a clang that
+compiles CUDA."""
 
-CLANG_PACKAGES = (
-    (("debian", "ubuntu"), "apt-get install clang-19 (or another from clang-16 on)"),
-    (("fedora", "rhel", "centos"), "dnf install clang"),
-    (("suse",), "zypper install clang"),
-    (("arch",), "pacman -S clang"),
-    (("alpine",), "apk add clang"),
-)
-"""A clang that compiles CUDA, likewise."""
+_CONDA = ("conda install gxx", "conda install -c conda-forge clangxx")
+"""The same for all other distributions."""
 
 
 def distribution_of(system: System) -> str:
@@ -51,7 +46,7 @@ def host_package(distribution: str) -> str:
     >>> host_package("ubuntu debian")
     'apt-get install g++'
     """
-    return _package_of(HOST_PACKAGES, distribution, "conda install gxx")
+    return _commands(distribution)[0]
 
 
 def clang_package(distribution: str) -> str:
@@ -62,10 +57,10 @@ def clang_package(distribution: str) -> str:
     >>> clang_package("fedora")
     'dnf install clang'
     """
-    return _package_of(CLANG_PACKAGES, distribution, "conda install -c conda-forge clangxx")
+    return _commands(distribution)[1]
 
 
-def _package_of(rows: tuple[tuple[tuple[str, ...], str], ...], distribution: str, otherwise: str) -> str:
-    """Return the command in the row of a distribution."""
+def _commands(distribution: str) -> tuple[str, str]:
+    """Return the commands in the row of a distribution."""
     words = set(distribution.split())
-    return next((command for names, command in rows if words.intersection(names)), otherwise)
+    return next(((host, clang) for names, host, clang in _COMMANDS if words.intersection(names)), _CONDA)

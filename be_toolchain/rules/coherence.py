@@ -15,46 +15,34 @@ from be_toolchain.model import Component, CudaToolkit, HostCompiler, HostLimits,
 from be_toolchain.settings.preferences import parse_ccbin
 
 
-class Mixture(NamedTuple):
-    """Parts of one toolkit that come from different CUDA releases."""
+class Rejection(NamedTuple):
+    """The reason why a toolkit can't be used, and how to repair it; `mixed` if its parts may be of several releases."""
 
-    release: str
-    strangers: tuple[Component, ...]
-    hint: str
-    measure: str = "nvcc"
-
-    @property
-    def reason(self) -> str:
-        """One line that names the parts of other releases."""
-        parts = ", ".join(f"{component.name} {component.version}" for component in self.strangers)
-        return f"parts of different releases: {self.measure} is of CUDA {self.release}, but {parts}"
+    reason: str
+    hint: str = ""
+    mixed: bool = False
 
 
 FIRST_FROM_PIP = (12,)
 """The first release of which `install` can put something in place."""
 
 
-def find_mixture(toolkit: CudaToolkit) -> Mixture | None:
-    """Find parts of another release than nvcc's; a part of unknown version is not judged.
+def find_mixture(components: tuple[Component, ...], release: str, hint: str, measure: str = "nvcc") -> Rejection | None:
+    """Find parts of another release than nvcc's, or than that of another measure; an unknown version is not judged.
 
     The ptxas of an older release refuses the code that a newer cicc makes (``Unsupported .version``), and CUDA headers
     need the compiler headers (crt) of their own release.
     """
-    strangers = find_strangers(toolkit.components, toolkit.release)
-    if not strangers:
-        return None
-    hint = repair_hint(toolkit.release, layout=toolkit.layout, root=toolkit.root, found_via=toolkit.found_via)
-    return Mixture(release=toolkit.release, strangers=strangers, hint=hint, measure=toolkit.compiler.measure)
-
-
-def find_strangers(components: tuple[Component, ...], release: str) -> tuple[Component, ...]:
-    """Find the components that are known to be of another release and would not work with the rest."""
     lenient = {row.name for row in catalog.COMPONENTS if not row.same_release}
-    return tuple(
-        component
+    strangers = ", ".join(
+        f"{component.name} {component.version}"
         for component in components
         if component.version and component.name not in lenient and release_of(component.version) != release
     )
+    if not strangers:
+        return None
+    reason = f"parts of different releases: {measure} is of CUDA {release}, but {strangers}"
+    return Rejection(reason=reason, hint=hint, mixed=True)
 
 
 def repair_hint(release: str, *, layout: str, root: Path, found_via: str) -> str:

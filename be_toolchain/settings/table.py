@@ -1,7 +1,7 @@
-"""Every environment variable that sets something, in both packages: its name, how its text is read, what it does. Pure.
+"""Every environment variable that sets something, in both packages: its name and how its text is read. Pure.
 
 A setting of be_runtime is a row of `RUNTIME` and a field of `be_runtime.settings.Settings`; what steers the search for
-compilers is a row of `SEARCH`. The page docs/settings.md shows both tables.
+compilers is a row of `SEARCH`. The page docs/settings.md says what each does.
 """
 
 from __future__ import annotations
@@ -34,21 +34,6 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
 
-class SettingKind(NamedTuple):
-    """A kind of text.
-
-    Parameters
-    ----------
-    name : str
-        Its name in the documentation.
-    parse : callable
-        From the text and the environment to a value; a ValueError says what is expected.
-    """
-
-    name: str
-    parse: Callable[[str, Mapping[str, str]], Any]
-
-
 class Setting(NamedTuple):
     """One setting.
 
@@ -56,17 +41,12 @@ class Setting(NamedTuple):
     ----------
     variables : tuple of str
         Its variable and the aliases; the first that is set counts.
-    kind : SettingKind
-    meaning : str
-        What it does, in Markdown.
-    default_text : str
-        The default, where the value itself doesn't say it.
+    parse : callable
+        From the text and the environment to a value; a ValueError says what is expected.
     """
 
     variables: tuple[str, ...]
-    kind: SettingKind
-    meaning: str
-    default_text: str = ""
+    parse: Callable[[str, Mapping[str, str]], Any]
 
     @property
     def variable(self) -> str:
@@ -101,7 +81,7 @@ def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
     """
     for name, text in set_variables(setting.variables, environ)[:1]:
         try:
-            return setting.kind.parse(text, environ)
+            return setting.parse(text, environ)
         except ValueError as error:
             hints = (f"unset {name} to use the default",)
             shown = without_credentials(text)
@@ -109,24 +89,8 @@ def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
     return None
 
 
-def render_table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:
-    """Render a table in Markdown."""
-    head, *lines = (f"| {' | '.join(row)} |\n" for row in (heads, *rows))
-    return "".join((head, "|---" * len(heads), "|\n", *lines))
-
-
-def render_variables(setting: Setting) -> str:
-    """Render the cell with a setting's variables."""
-    return ", ".join(f"`{name}`" for name in setting.variables)
-
-
-def render_search_docs() -> str:
-    """Render the table of `SEARCH` in Markdown."""
-    rows = tuple((render_variables(row), row.kind.name, row.meaning) for row in SEARCH)
-    return render_table(("variable", "type", "what it does"), rows)
-
-
-def _parse_text(text: str, _: Mapping[str, str]) -> str:
+def _take_text(text: str, _: Mapping[str, str]) -> str:
+    """Take any text; it is understood where it is used."""
     return text
 
 
@@ -180,13 +144,13 @@ def _parse_command(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
         raise ValueError(f"a command, quoted as for a shell ({error})") from None
 
 
-def _one_of(words: tuple[str, ...]) -> SettingKind:
+def _one_of(words: tuple[str, ...]) -> Callable[[str, Mapping[str, str]], str]:
     def parse(text: str, _: Mapping[str, str]) -> str:
         if text not in words:
             raise ValueError(f"one of {', '.join(words)}")
         return text
 
-    return SettingKind("mode", parse)
+    return parse
 
 
 def _parse_sanitizers(text: str, _: Mapping[str, str]) -> tuple[str, ...]:
@@ -211,159 +175,41 @@ def parse_url(text: str, _: Mapping[str, str] | None = None) -> str:
     return text
 
 
-_URL = SettingKind("URL", parse_url)
-_PATH = SettingKind("path", _parse_path)
-_SANITIZERS = SettingKind("list", _parse_sanitizers)
-_FLAG = SettingKind("flag", _parse_flag)
-_COUNT = SettingKind("count", _parse_count)
-_SECONDS = SettingKind("seconds", _parse_seconds)
-_CAPABILITIES = SettingKind("list", _parse_capabilities)
-_COMMAND = SettingKind("command", _parse_command)
-_CHECKS = SettingKind("checks", _parse_checks)
-_PROGRAM, _FOLDER, _LIST, _KEYS = (SettingKind(name, _parse_text) for name in ("program", "folder", "list", "keys"))
-"""Kinds of texts that are understood where they are used."""
-
 RUNTIME = {
-    "cache_dir": Setting(
-        variables=("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR"),
-        kind=_PATH,
-        meaning="Where compiled kernels are kept. It must be yours, writable, and not mounted noexec.",
-        default_text="the user's cache folder",
-    ),
-    "cache_max_size_mib": Setting(
-        variables=("BE_CACHE_MAX_SIZE_MIB",),
-        kind=_COUNT,
-        meaning="The longest unused entries are removed when the cache grows beyond this.",
-    ),
-    "cache_max_age_days": Setting(
-        variables=("BE_CACHE_MAX_AGE_DAYS",),
-        kind=_COUNT,
-        meaning="Entries that were not used for this long are removed.",
-    ),
-    "prebuilt_dir": Setting(
-        variables=("BE_PREBUILT_DIR",),
-        kind=_PATH,
-        meaning="Modules built ahead of time, looked up before the cache; no compiler is needed for them.",
-        default_text="none",
-    ),
-    "jit": Setting(
-        variables=("BE_JIT",),
-        kind=_one_of(JIT_MODES),
-        meaning="Whether kernels are compiled: `never`, those `missing` from what was built before, or `always`.",
-    ),
+    "cache_dir": Setting(("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR"), _parse_path),
+    "cache_max_size_mib": Setting(("BE_CACHE_MAX_SIZE_MIB",), _parse_count),
+    "cache_max_age_days": Setting(("BE_CACHE_MAX_AGE_DAYS",), _parse_count),
+    "prebuilt_dir": Setting(("BE_PREBUILT_DIR",), _parse_path),
+    "jit": Setting(("BE_JIT",), _one_of(JIT_MODES)),
     "compute_capabilities": Setting(
-        variables=("BE_COMPUTE_CAPABILITIES", "BRAINEVENT_COMPUTE_CAPABILITIES"),
-        kind=_CAPABILITIES,
-        meaning="GPU architectures to compile for, such as `8.6`, `sm_90a` or `8.6,9.0`.",
-        default_text="the devices present",
+        ("BE_COMPUTE_CAPABILITIES", "BRAINEVENT_COMPUTE_CAPABILITIES"), _parse_capabilities
     ),
-    "compile_timeout_s": Setting(
-        variables=("BE_COMPILE_TIMEOUT_S", "BRAINEVENT_COMPILE_TIMEOUT"),
-        kind=_SECONDS,
-        meaning="A build that runs longer is stopped.",
-    ),
-    "lock_timeout_s": Setting(
-        variables=("BE_LOCK_TIMEOUT_S",),
-        kind=_SECONDS,
-        meaning="Longest wait for another process that builds the same kernel.",
-        default_text="as long as that process lives",
-    ),
-    "max_jobs": Setting(
-        variables=("BE_MAX_JOBS",),
-        kind=_COUNT,
-        meaning="Most compiler processes at once; `ninja_workers` can only lower it.",
-        default_text="one a processor, as memory allows",
-    ),
-    "compiler_launcher": Setting(
-        variables=("BE_COMPILER_LAUNCHER",),
-        kind=_COMMAND,
-        meaning="Put before every compiler command, such as `ccache` or `sccache`.",
-        default_text="none",
-    ),
-    "cluster": Setting(
-        variables=("BE_CLUSTER",),
-        kind=_FLAG,
-        meaning="Let one process of a `jax.distributed` job [build for all](cluster.md).",
-    ),
-    "remote_cache": Setting(
-        variables=("BE_REMOTE_CACHE",),
-        kind=_URL,
-        meaning="A [remote cache](remote-cache.md) that is asked before a kernel is compiled.",
-        default_text="none",
-    ),
-    "remote_cache_write": Setting(
-        variables=("BE_REMOTE_CACHE_WRITE",),
-        kind=_FLAG,
-        meaning="Also put into the remote cache what is compiled here.",
-    ),
-    "remote_cache_timeout_s": Setting(
-        variables=("BE_REMOTE_CACHE_TIMEOUT",),
-        kind=_SECONDS,
-        meaning="Longest time for one exchange with the remote cache, which also has to answer within a second.",
-    ),
-    "remote_cache_public_key": Setting(
-        variables=("BE_REMOTE_CACHE_PUBLIC_KEY",),
-        kind=_KEYS,
-        meaning="Only entries signed by one of these keys are used: keys, or full paths of files of keys, with commas.",
-        default_text="none",
-    ),
-    "remote_cache_private_key": Setting(
-        variables=("BE_REMOTE_CACHE_PRIVATE_KEY",),
-        kind=_PATH,
-        meaning="The file with the key by which entries that are compiled here are signed.",
-        default_text="none",
-    ),
-    "debug": Setting(
-        variables=("BE_DEBUG",),
-        kind=_CHECKS,
-        meaning="[Check every call of a kernel](debugging.md): 1, or names of checks, such as `guards,inputs`.",
-        default_text="0",
-    ),
-    "autotune": Setting(
-        variables=("BE_AUTOTUNE",),
-        kind=_one_of(AUTOTUNE_MODES),
-        meaning="[Tuning](tuning.md): `on` times what is not known, `cached` uses what is kept, `off` uses nothing.",
-    ),
-    "sanitize": Setting(
-        variables=("BE_SANITIZE",),
-        kind=_SANITIZERS,
-        meaning="Compile C++ modules with the sanitizers `address` or `undefined`, and CUDA modules with lines for "
-        "those of the `device`; `python -m be_runtime check` [sets it](debugging.md) for a program under them.",
-        default_text="none",
-    ),
-    "verbose": Setting(
-        variables=("BE_VERBOSE",),
-        kind=_FLAG,
-        meaning="Show the commands of every build, their output and why they ran.",
-    ),
+    "compile_timeout_s": Setting(("BE_COMPILE_TIMEOUT_S", "BRAINEVENT_COMPILE_TIMEOUT"), _parse_seconds),
+    "lock_timeout_s": Setting(("BE_LOCK_TIMEOUT_S",), _parse_seconds),
+    "max_jobs": Setting(("BE_MAX_JOBS",), _parse_count),
+    "compiler_launcher": Setting(("BE_COMPILER_LAUNCHER",), _parse_command),
+    "cluster": Setting(("BE_CLUSTER",), _parse_flag),
+    "remote_cache": Setting(("BE_REMOTE_CACHE",), parse_url),
+    "remote_cache_write": Setting(("BE_REMOTE_CACHE_WRITE",), _parse_flag),
+    "remote_cache_timeout_s": Setting(("BE_REMOTE_CACHE_TIMEOUT",), _parse_seconds),
+    "remote_cache_public_key": Setting(("BE_REMOTE_CACHE_PUBLIC_KEY",), _take_text),
+    "remote_cache_private_key": Setting(("BE_REMOTE_CACHE_PRIVATE_KEY",), _parse_path),
+    "debug": Setting(("BE_DEBUG",), _parse_checks),
+    "autotune": Setting(("BE_AUTOTUNE",), _one_of(AUTOTUNE_MODES)),
+    "sanitize": Setting(("BE_SANITIZE",), _parse_sanitizers),
+    "verbose": Setting(("BE_VERBOSE",), _parse_flag),
 }
 """What be_runtime reads at each load, by field of its `Settings`, which has the defaults."""
 
-NVCC = Setting(("BE_NVCC", "BRAINEVENT_NVCC_PATH"), _PROGRAM, "This nvcc and no other.")
-PREFER = Setting(
-    ("BE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER"),
-    _LIST,
-    "Places to look at first, of `env`, `conda`, `pip`, `managed`, `path`, `system`.",
-)
-STORE = Setting(
-    (ENV_STORE,),
-    _FOLDER,
-    "The folder of [managed toolchains](toolchain-install.md), instead of one in the user's data folder.",
-)
-SAFE = Setting(
-    (ENV_SAFE,),
-    _LIST,
-    "Folders of other users in which a [project's file](toolchain.md#other-peoples-files) counts, with `:` between.",
-)
-CXX = Setting(("BE_CXX",), _PROGRAM, "This C++ compiler and no other.")
-ALLOW_UNSUPPORTED = Setting(
-    ("BE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER"),
-    _FLAG,
-    "Let nvcc use a host compiler that it does not know.",
-)
-HOMES = Setting(("CUDA_HOME", "CUDA_PATH"), _FOLDER, "A CUDA toolkit's root.")
-PLAIN_CXX = Setting(("CXX",), _PROGRAM, "The C++ compiler, unless nvcc refuses it.")
-CUDA_HOSTS = Setting(("NVCC_CCBIN", "CUDAHOSTCXX"), _PROGRAM, "The C++ compiler for nvcc.")
+NVCC = Setting(("BE_NVCC", "BRAINEVENT_NVCC_PATH"), _take_text)
+PREFER = Setting(("BE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER"), _take_text)
+STORE = Setting((ENV_STORE,), _take_text)
+SAFE = Setting((ENV_SAFE,), _take_text)
+CXX = Setting(("BE_CXX",), _take_text)
+ALLOW_UNSUPPORTED = Setting(("BE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER"), _parse_flag)
+HOMES = Setting(("CUDA_HOME", "CUDA_PATH"), _take_text)
+PLAIN_CXX = Setting(("CXX",), _take_text)
+CUDA_HOSTS = Setting(("NVCC_CCBIN", "CUDAHOSTCXX"), _take_text)
 
 SEARCH = (NVCC, PREFER, STORE, SAFE, CXX, ALLOW_UNSUPPORTED, HOMES, PLAIN_CXX, CUDA_HOSTS)
 """What steers the search for compilers."""

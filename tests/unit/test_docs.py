@@ -6,24 +6,75 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from be_runtime.cli.main import main as runtime_main
-from be_runtime.errors import BeRuntimeError, error_codes
-from be_runtime.settings import render_settings_docs
+from be_runtime.errors import BeRuntimeError
+from be_runtime.settings import Settings
 from be_toolchain.cli.main import main as toolchain_main
-from be_toolchain.errors import ToolchainError, error_types
-from be_toolchain.settings.table import render_search_docs
+from be_toolchain.errors import PreferenceError, ToolchainError
+from be_toolchain.settings.table import RUNTIME, SEARCH, Setting, read_setting
+from tests.support.error_types import error_types
 from tests.support.planted.table import FAULTS, RESULTS, render_table
 from tests.support.planted.try_all import kernels
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-@pytest.mark.parametrize("render", [render_settings_docs, render_search_docs])
-def test_the_page_of_settings_has_the_tables_of_settings(render: Callable[[], str]):
-    assert render() in (DOCS / "settings.md").read_text(encoding="utf-8")
+def _rows(head: str) -> list[list[str]]:
+    """The cells of the table of settings whose first column has this name."""
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    table = page.partition(f"\n| {head} |")[2].partition("\n\n")[0]
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+
+
+def _variables(setting: Setting) -> str:
+    return ", ".join(f"`{name}`" for name in setting.variables)
+
+
+def test_the_page_of_settings_has_a_row_for_each_setting():
+    rows = [(name, variables) for name, variables, _type, _default, _text in _rows("setting")]
+    assert rows == [(f"`{name}`", _variables(row)) for name, row in RUNTIME.items()]
+    assert [variables for variables, _type, _text in _rows("variable")] == [_variables(row) for row in SEARCH]
+
+
+def _default(value: Any) -> str:
+    if value in {None, "", ()}:
+        return "words"
+    return f"`{value}`" if isinstance(value, str) else f"`{value:g}`"
+
+
+def test_the_page_of_settings_has_each_default():
+    defaults = {row[0]: row[3] if "`" in row[3] else "words" for row in _rows("setting")}
+    assert defaults == {f"`{name}`": _default(value) for name, value in Settings._field_defaults.items()}
+
+
+EXPECTED = {
+    "count": "a whole number",
+    "seconds": "a number of seconds",
+    "flag": "1, true",
+    "mode": "one of",
+    "list": '"8.6"|some of|$',
+    "URL": "a URL",
+    "command": "a command",
+}
+"""What a text has to be, by its type on the page; one of the other types may be anything."""
+
+
+def _expected(setting: Setting) -> str:
+    try:
+        read_setting(setting, {setting.variable: "'"})
+    except PreferenceError as error:
+        return error.message.partition(" expected ")[2]
+    return ""
+
+
+def test_the_page_of_settings_has_each_type():
+    types = [row[2] for row in _rows("setting")] + [row[1] for row in _rows("variable")]
+    for kind, setting in zip(types, (*RUNTIME.values(), *SEARCH), strict=True):
+        assert re.match(EXPECTED.get(kind, "$"), _expected(setting)), setting
 
 
 def test_the_page_of_settings_names_every_variable_of_ours():
@@ -34,7 +85,10 @@ def test_the_page_of_settings_names_every_variable_of_ours():
     assert not [name for name in names if f"`{name}`" not in page]
 
 
-KINDS: tuple[type[BeRuntimeError | ToolchainError], ...] = (*(row.type for row in error_codes()), *error_types())
+KINDS: tuple[type[BeRuntimeError | ToolchainError], ...] = (
+    *error_types(BeRuntimeError),
+    *error_types(ToolchainError),
+)
 
 
 def test_the_page_of_errors_lists_every_code():

@@ -24,11 +24,11 @@ from be_runtime.load.identity import Field
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.load.session import Session
 from be_toolchain import ToolchainRequest, probe_devices, resolve
-from be_toolchain.arch import Arch, check_archs
+from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError, ToolchainError
 from be_toolchain.known.catalog import COMPILE_VARIABLES
 from be_toolchain.machine.system import System
-from be_toolchain.model import CudaToolkit, Nvcc, Toolchain
+from be_toolchain.model import CudaToolkit, Nvcc, Toolchain, check_archs
 
 _LARGEST_HEADER = 1 << 28
 

@@ -1,24 +1,15 @@
-"""Architectures: every spelling, order, flags, and what a toolkit can target."""
+"""Architectures: every spelling, order and flags."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from be_toolchain.arch import Arch, check_archs, gencode_flags, parse_archs, render_archs
+from be_toolchain.arch import Arch, gencode_flags, parse_archs, render_archs
 from be_toolchain.errors import ArchError
 
 ARCHS = st.builds(Arch, st.integers(2, 99), st.integers(0, 9), st.sampled_from(["", "a", "f"]))
-
-
-@dataclass(frozen=True)
-class Toolkit:
-    archs: tuple[Arch, ...]
-    release: str = "13.0"
-    title: str = "nvcc of CUDA 13.0"
 
 
 @given(ARCHS)
@@ -77,21 +68,3 @@ def test_a_list_names_its_bad_element():
 def test_suffixed_archs_have_no_ptx():
     assert gencode_flags((Arch(9, 0, "a"),)) == ("-gencode=arch=compute_90a,code=sm_90a",)
     assert gencode_flags(()) == ()
-
-
-def test_what_a_toolkit_can_target():
-    toolkit = Toolkit(archs=parse_archs("75 80 90 90a 120"))
-    check_archs(parse_archs("8.0, 9.0a"), toolkit)
-    with pytest.raises(ArchError, match=r"cannot target sm_999[\s\S]*sm_75, sm_80, sm_90, sm_90a, sm_120"):
-        check_archs(parse_archs("8.0, sm_999"), toolkit)
-    with pytest.raises(ArchError, match=r"sm_80a"):
-        check_archs((Arch(8, 0, "a"),), toolkit)
-    with pytest.raises(ArchError, match=r"sm_61 needs an older CUDA release"):
-        check_archs((Arch(6, 1),), toolkit)
-
-
-def test_a_toolkit_that_lists_no_suffixes_is_asked_for_the_base():
-    toolkit = Toolkit(archs=parse_archs("80 90"))
-    check_archs((Arch(9, 0, "a"),), toolkit)
-    with pytest.raises(ArchError):
-        check_archs((Arch(10, 0, "a"),), toolkit)

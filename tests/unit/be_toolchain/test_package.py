@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 import be_toolchain
-from be_toolchain.errors import Probe, ToolchainError, error_types
+from be_toolchain.errors import Probe, ToolchainError
 from be_toolchain.find import search
 from be_toolchain.known import catalog
 from be_toolchain.settings import configuration, preferences, table
+from tests.support.error_types import error_types
 
 LIBRARIES = ("jax", "numpy", "packaging", "rich", "shtab")
 HEAVY = (*LIBRARIES, "ctypes", "dataclasses", "hashlib", "json", "subprocess")
 
 
 def test_codes_are_unique_and_every_error_is_documented():
-    kinds = error_types()
+    kinds = error_types(ToolchainError)
     assert len({kind.code for kind in kinds}) == len(kinds) > 6
     assert all(kind.__doc__ for kind in kinds)
 
@@ -74,10 +75,8 @@ def test_every_group_has_steps_and_every_layout_folders():
 
 
 def test_component_rows():
-    extras = {row.extra for row in catalog.COMPONENTS}
-    wanted = f"cuda-toolkit[{','.join(row.extra for row in catalog.COMPONENTS)}]"
-    assert wanted == catalog.PIP_TOOLKIT
-    assert len(extras) == len(catalog.COMPONENTS)
+    assert catalog.PIP_TOOLKIT == "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
+    assert len({row.pip for row in catalog.COMPONENTS}) == len(catalog.COMPONENTS)
 
 
 def test_what_is_unset_for_a_probe_is_known():

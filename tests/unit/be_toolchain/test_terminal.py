@@ -13,12 +13,13 @@ import pytest
 from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
 from be_runtime.compile.plan.build_plan import Edge
 from be_runtime.compile.run.progress import Progress
-from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan, error_codes
+from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan
 from be_runtime.settings import Settings
 from be_toolchain.cli import main as cli
-from be_toolchain.errors import Probe, error_types
+from be_toolchain.errors import Probe, ToolchainError
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.terminal import printable, printable_line
+from tests.support.error_types import error_types
 from tests.support.machines import MemorySystem
 from tests.support.terminals import Terminal
 
@@ -43,15 +44,13 @@ def test_what_steers_a_terminal_is_spelt_out_and_nothing_else_is_changed():
 
 
 def test_no_errors_text_steers_a_terminal():
-    for kind in error_types():
+    for kind in error_types(ToolchainError):
         error = kind(EVIL, probes=(Probe(EVIL, EVIL, EVIL),), hints=(EVIL,))
         assert is_safe(str(error))
         assert EVIL in error.message
     span = SourceSpan(file=EVIL, line=1, column=3, length=2, text=EVIL)
-    for row in error_codes():
-        assert is_safe(
-            str(row.type(EVIL, hints=(EVIL,)) if issubclass(row.type, BuildError) else row.type(EVIL, span=span))
-        )
+    for type_ in error_types(BeRuntimeError):
+        assert is_safe(str(type_(EVIL, hints=(EVIL,)) if issubclass(type_, BuildError) else type_(EVIL, span=span)))
     built = BuildError(EVIL, command=(EVIL,), output=f"{EVIL}\n\tline", first_error=EVIL, further=EVIL)
     assert is_safe(str(built))
     assert built.output == f"{EVIL}\n\tline"

@@ -122,7 +122,3 @@ def test_only_completion_needs_the_library_that_writes_the_scripts():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == "False"
-
-
-def test_what_which_knows_is_in_the_grammar():
-    assert {"cxx", *cli.PARTS} == set(PARTS)

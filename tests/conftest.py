@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -110,7 +111,13 @@ def pytest_make_collect_report(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the tier of faults tried: its tests hand their counts over when they are torn down."""
+    """Say why tests were skipped, a line each reason, and what the tier of faults tried (handed over at tear-down).
+
+    Pytest's own list follows, which has failures and errors alone: they stand at the very end.
+    """
+    reasons = Counter(_reason(each).removeprefix("Skipped: ") for each in terminalreporter.stats.get("skipped", ()))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped {count}: {reason}")
     reports = (each for kind in terminalreporter.stats.values() for each in kind)
     ends = [each for each in reports if getattr(each, "when", "") == "teardown"]
     rows = [row for each in ends for name, row in each.user_properties if name == faults.PROPERTY]

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 from be_runtime.checks import parse_checks
 from be_runtime.errors import ArgumentError, SourceNotFoundError
@@ -90,12 +90,7 @@ def cpp_request(
     functions: Functions,
     *,
     extra_cflags: Sequence[str] | None = None,
-    extra_ldflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[StrPath] | None = None,
-    optimization_level: int = 3,
-    use_fast_math: bool = False,
-    native: bool = False,
-    line_info: bool = False,
+    **rest: Unpack[CompileArguments],
 ) -> BuildRequest:
     """Make the checked request for a C++ module."""
     return BuildRequest(
@@ -103,15 +98,7 @@ def cpp_request(
         language="cpp",
         units=units,
         functions=functions,
-        compile=CompileOptions(
-            optimization_level=check_optimization_level(optimization_level),
-            use_fast_math=check_bool(use_fast_math, "use_fast_math"),
-            cflags=check_flags(extra_cflags, "extra_cflags"),
-            ldflags=check_flags(extra_ldflags, "extra_ldflags"),
-            include_paths=check_include_paths(extra_include_paths),
-            native=_native_cpu(native),
-            line_info=check_bool(line_info, "line_info"),
-        ),
+        compile=_compile_options(check_flags(extra_cflags, "extra_cflags"), refused="\n", **rest),
     )
 
 
@@ -121,13 +108,8 @@ def cuda_request(
     functions: Functions,
     *,
     extra_cuda_cflags: Sequence[str] | None = None,
-    extra_ldflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[StrPath] | None = None,
     compute_capability: str | Sequence[str] | None = None,
-    optimization_level: int = 3,
-    use_fast_math: bool = False,
-    native: bool = False,
-    line_info: bool = False,
+    **rest: Unpack[CompileArguments],
 ) -> BuildRequest:
     """Make the checked request for a CUDA module."""
     cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
@@ -143,15 +125,30 @@ def cuda_request(
         units=units,
         functions=functions,
         compute_capability=check_arch_list(compute_capability, "compute_capability"),
-        compile=CompileOptions(
-            optimization_level=check_optimization_level(optimization_level),
-            use_fast_math=check_bool(use_fast_math, "use_fast_math"),
-            cflags=cflags,
-            ldflags=check_flags(extra_ldflags, "extra_ldflags"),
-            include_paths=check_include_paths(extra_include_paths, refused="\n,'\""),
-            native=_native_cpu(native),
-            line_info=check_bool(line_info, "line_info"),
-        ),
+        compile=_compile_options(cflags, refused="\n,'\"", **rest),
+    )
+
+
+def _compile_options(
+    cflags: tuple[str, ...],
+    *,
+    refused: str,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+    native: bool = False,
+    line_info: bool = False,
+) -> CompileOptions:
+    """Check the options that both languages have; `refused` has the characters that no folder of headers may have."""
+    return CompileOptions(
+        optimization_level=check_optimization_level(optimization_level),
+        use_fast_math=check_bool(use_fast_math, "use_fast_math"),
+        cflags=cflags,
+        ldflags=check_flags(extra_ldflags, "extra_ldflags"),
+        include_paths=check_include_paths(extra_include_paths, refused=refused),
+        native=_native_cpu(native),
+        line_info=check_bool(line_info, "line_info"),
     )
 
 

@@ -248,7 +248,7 @@ class LoadedModule:
         if handlers is None:
             raise self._lacks(name)
         from be_runtime.call.resolve import CallSignature
-        from be_runtime.spec import parse_spec
+        from be_runtime.spec.grammar import parse_spec
 
         label = f"{self.name}.{name}"
         params = parse_spec(handlers.spec, function=label)

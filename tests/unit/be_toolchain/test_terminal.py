@@ -128,9 +128,10 @@ def test_the_progress_line(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert not [text for text in ("\x1b]0;", "\x9b", "\u202e", "\udc9b") if text in terminal.text]
 
 
-def test_a_warning_about_the_cache(tmp_path: Path):
+def test_a_warning_about_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("be_runtime.cache.folder.location.temporary_dirs", lambda: (tmp_path / "other",))
     usual = tmp_path / EVIL
     usual.write_text("")
     with pytest.warns(CacheWarning) as caught:
-        usable_cache_dir(Settings(), LocalSystem({"HOME": str(usual)}), fallbacks=lambda: (tmp_path / "other",))
+        usable_cache_dir(Settings(), LocalSystem({"HOME": str(usual)}))
     assert is_safe(str(caught[0].message))

@@ -13,7 +13,7 @@ import pytest
 from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
 from be_runtime.compile.plan.build_plan import Edge
 from be_runtime.compile.run.progress import Progress
-from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan, error_codes
+from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, FindingError, SourceSpan, error_codes
 from be_runtime.settings import Settings
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import Probe, error_types
@@ -49,9 +49,8 @@ def test_no_errors_text_steers_a_terminal():
         assert EVIL in error.message
     span = SourceSpan(file=EVIL, line=1, column=3, length=2, text=EVIL)
     for row in error_codes():
-        assert is_safe(
-            str(row.type(EVIL, hints=(EVIL,)) if issubclass(row.type, BuildError) else row.type(EVIL, span=span))
-        )
+        has_no_span = issubclass(row.type, BuildError | FindingError)
+        assert is_safe(str(row.type(EVIL, hints=(EVIL,)) if has_no_span else row.type(EVIL, span=span)))
     built = BuildError(EVIL, command=(EVIL,), output=f"{EVIL}\n\tline", first_error=EVIL, further=EVIL)
     assert is_safe(str(built))
     assert built.output == f"{EVIL}\n\tline"

@@ -212,21 +212,21 @@ def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ..
     return (Unit(stem=checked, sources=parts),)
 
 
-def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
+def file_units(path: object) -> tuple[Unit, ...]:
     """Make one unit of a file."""
-    file = _existing_path(path, argument)
+    file = _existing_path(path, "path")
     if file.is_dir():
         hint = "load a folder with load_cuda_dir or load_cpp_dir"
         raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
     return (_file_unit(file, file.stem),)
 
 
-def dir_units(path: object, language: Language, argument: str = "directory") -> tuple[Unit, ...]:
+def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
     """Make one unit for each source file of a folder, sorted by name; folders below it are not read.
 
     Files whose names begin with a dot are left out: they are copies made by an editor or a file system.
     """
-    folder = check_path(path, argument)
+    folder = check_path(path, "directory")
     if not folder.is_dir():
         raise SourceNotFoundError(f"{folder} is not a folder" if folder.exists() else f"no such folder: {folder}")
     suffixes = SUFFIXES[language]

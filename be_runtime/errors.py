@@ -233,21 +233,13 @@ class FindingError(BeRuntimeError, RuntimeError):
     message : str
         What was found, and the line that calls the kernel.
     findings : tuple of be_runtime.Finding
-    span : SourceSpan, optional
     hints : tuple of str
     """
 
     code = "BE801"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        findings: tuple[Any, ...] = (),
-        span: SourceSpan | None = None,
-        hints: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(message, span=span, hints=hints)
+    def __init__(self, message: str, *, findings: tuple[Any, ...] = (), hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hints=hints)
         self.findings = findings
 
 

@@ -23,7 +23,7 @@ class ModuleRecord(NamedTuple):
         Files of the package that it was made from, and the hash of each.
     captures_graphs : bool
     content, origin : str
-        See `be_runtime.LoadedModule`; empty for those of the library's bytes.
+        See `be_runtime.load.module.Made`; empty for those of the library's bytes.
     request : str
         Key of the request, as JSON, where the module is found by it.
     """

@@ -12,7 +12,7 @@ from be_runtime.call.python_signature import describe
 from be_runtime.call.resolve import CallSignature
 from be_runtime.errors import ArgumentError
 from be_runtime.generate.contents import Handlers, parse_contents
-from be_runtime.spec import parse_spec
+from be_runtime.spec.grammar import parse_spec
 from be_runtime.spec.model import AttrKind, Param, Role
 from be_toolchain.terminal import printable
 

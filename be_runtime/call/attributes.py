@@ -36,7 +36,7 @@ def with_defaults(params: Sequence[Param], given: Mapping[str, Any]) -> dict[str
 
     Examples
     --------
-    >>> from be_runtime.spec import parse_spec
+    >>> from be_runtime.spec.grammar import parse_spec
     >>> with_defaults(parse_spec(["attr.n:int32=2", "attr.o:{a:bool=true b:int8}", "ret"])[:2], {"o": {"b": 1}})
     {'n': 2, 'o': {'a': True, 'b': 1}}
     """

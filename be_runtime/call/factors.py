@@ -28,7 +28,7 @@ def split_of(
     Examples
     --------
     >>> from be_runtime.dtypes import BY_NAME
-    >>> from be_runtime.spec import parse_spec
+    >>> from be_runtime.spec.grammar import parse_spec
     >>> params = parse_spec(["arg[b n]", "ret[b n]", "parallel[b]"])
     >>> x = ArraySpec(BY_NAME["float32"], (8, 3))
     >>> split_of(params, [(params[0], x)], [(params[1], x)]).operands

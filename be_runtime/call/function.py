@@ -222,7 +222,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         return found
 
     def __repr__(self) -> str:
-        from be_runtime.spec import render_spec
+        from be_runtime.spec.grammar import render_spec
 
         return f"<{self.__qualname__}: {' '.join(render_spec(self.signature.params))}>"
 

@@ -62,7 +62,7 @@ def call_arguments(
 
     Examples
     --------
-    >>> from be_runtime.spec import parse_spec
+    >>> from be_runtime.spec.grammar import parse_spec
     >>> params = parse_spec(["arg[n]", "attr.mode:enum(up down)=up", "ret[n]"])
     >>> [(each.name, each.default) for each in call_arguments(CallSignature("ops.f", params))]
     [('argument0', ''), ('mode', "'up'"), ('outs', 'None')]

@@ -203,10 +203,26 @@ def as_argument(label: str, number: int, value: Any, as_array: Callable[[Any], A
     for index, each in enumerate(value if takes_many and isinstance(value, tuple | list) else ()):
         if each is None:
             raise ArgumentError(f"{label}: argument {number}[{index}] is None, which is not an array")
+    return one_array(label, number, value, as_array)
+
+
+def one_array(label: str, number: int, value: Any, as_array: Callable[[Any], Any]) -> Any:
+    """Convert an argument to an array.
+
+    Raises
+    ------
+    ArgumentError
+        It is no array.
+    """
     try:
         return as_array(value)
     except (TypeError, ValueError):
-        raise ArgumentError(f"{label}: argument {number} is {value!r}, which is not an array") from None
+        text = repr(value)
+        shown = text if len(text) <= 60 else f"a {type(value).__name__}"
+        raise ArgumentError(
+            f"{label}: argument {number} is {shown}, which is not an array",
+            hints=("arguments are JAX or NumPy arrays, or numbers",),
+        ) from None
 
 
 def _spec(label: str, number: int, value: Any) -> shapes.Argument:

@@ -70,7 +70,7 @@ def bind(label: str, params: Sequence[Param], arguments: Sequence[Argument], att
     Examples
     --------
     >>> from be_runtime.dtypes import BY_NAME
-    >>> from be_runtime.spec import parse_spec
+    >>> from be_runtime.spec.grammar import parse_spec
     >>> a, x, _ = parse_spec(["arg[n k]", "arg[k]", "ret[n]"])
     >>> f32 = BY_NAME["float32"]
     >>> bind("matvec", [a, x], [ArraySpec(f32, (3, 4)), ArraySpec(f32, (5,))], {})

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from be_runtime.errors import EntryPointNotFoundError
 from be_runtime.generate.codegen import Binding
 from be_runtime.request.options import BuildRequest, Unit
-from be_runtime.spec import discover
+from be_runtime.spec.discovery import discover
 from be_runtime.spec.model import EntryPoint
 
 _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)

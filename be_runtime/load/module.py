@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from be_runtime import checks
-from be_runtime.bundle.carried import Carried, Carry, Demand, carried_library
+from be_runtime.bundle.carried import Carried, Demand, carried_library
 from be_runtime.bundle.index import CodeImage, target_name
 from be_runtime.checks import Active
 from be_runtime.errors import LoadError, StreamWarning, warn_caller
@@ -59,73 +59,89 @@ class BuiltLibrary(NamedTuple):
     functions: Mapping[str, Handlers]
 
 
+class Made(NamedTuple):
+    """A module that was compiled, now or long ago.
+
+    Parameters
+    ----------
+    name : str
+    language : {"cuda", "cpp"}
+    path : Path
+        Path of the library.
+    functions : dict of str to Handlers
+    content : str
+        Hash of everything that the library was made from; the same in every process.
+    origin : str
+        Hash of what each function was made from, the same in a module that has more functions of the same source.
+    """
+
+    name: str
+    language: Language
+    path: Path
+    functions: Mapping[str, Handlers]
+    content: str
+    origin: str
+
+
+class Remaker(NamedTuple):
+    """The functions that make a module again.
+
+    Parameters
+    ----------
+    build : callable
+        Its library for exported programs.
+    report : callable
+        Its report for block sizes.
+    checked : callable, optional
+        The module with accesses through tensors checked; None if it can't be compiled anew.
+    """
+
+    build: Callable[[Demand], BuiltLibrary]
+    report: Callable[[Sequence[int]], ModuleReport]
+    checked: Callable[[], CompiledModule] | None = None
+
+
 class LoadedModule:
     """A loaded module as far as all are the same; stubs add the functions of one.
 
     Parameters
     ----------
-    name : str
-    path : Path
-        Path of the shared library.
-    content_hash : str
-        Hash of everything that the library was made from; the same in every process.
-    platform : str
-        JAX's name of the platform that it runs on.
-    handlers : mapping of str to Handlers
-        The functions.
-    captures_graphs : bool
-        True to use the handlers that a CUDA graph may record.
-    origin : str
-        Hash of what each function was made from, the same in a module that has more functions of the same source.
+    made : Made
     library : ctypes.CDLL
-    wrap : callable
-        Function that wraps the handlers of a function's stages for registration with JAX.
-    register : callable
-        Function that registers a target for the module's platform: name, content, a function that makes the handler,
-        and one that makes its code for exported programs. It returns the name of JAX's platform.
-    build : callable
-        Function that returns the library for exported programs, and its functions.
-    report : callable
-        Function that makes the report for some block sizes.
-    checked : callable, optional
-        Function that loads the same module with accesses through tensors checked; None if it can't be compiled anew.
+    registry : Registry
+        Targets of the process.
+    maker : Remaker
+    captures_graphs : bool
+        True to use the handlers that a CUDA graph may record, if the module has some.
     mode : Active, optional
         Checked mode of its functions' calls, always.
     """
 
     def __init__(
         self,
-        *,
-        name: str,
-        path: Path,
-        content_hash: str,
-        platform: str,
-        handlers: Mapping[str, Handlers],
-        captures_graphs: bool,
-        origin: str,
+        made: Made,
         library: ctypes.CDLL,
-        wrap: Callable[[Mapping[str, object]], object],
-        register: Callable[[str, str, Callable[[], object], Carry], str],
-        build: Callable[[Demand], BuiltLibrary],
-        report: Callable[[Sequence[int]], ModuleReport],
-        checked: Callable[[], LoadedModule] | None = None,
+        registry: Registry,
+        maker: Remaker,
+        *,
+        captures_graphs: bool,
         mode: Active | None = None,
     ) -> None:
-        self.name = name
+        _warn(made.name, made.functions)
+        self.name = made.name
         self.mode = mode
-        self.path = path
-        self.content_hash = content_hash
-        self.platform = platform
-        self._handlers = dict(handlers)
-        self._symbols = {name: each.graph if captures_graphs else each.plain for name, each in handlers.items()}
-        self._origin = origin
+        self.path = made.path
+        self.content_hash = made.content
+        self.platform = jax_port.PLATFORMS[made.language]
+        self._captures_graphs = captures_graphs and made.language == "cuda"
+        self._handlers = made.functions
+        self._symbols = {
+            name: each.graph if self._captures_graphs else each.plain for name, each in made.functions.items()
+        }
+        self._origin = made.origin
         self._library = library
-        self._wrap = wrap
-        self._register = register
-        self._captures_graphs = captures_graphs
-        self._build = build
-        self._report = report
-        self._checked = checked
+        self._registry = registry
+        self._maker = maker
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
     @property
@@ -152,7 +168,7 @@ class LoadedModule:
         if handlers is None:
             raise self._lacks(name)
         symbols = handlers.stages(captures_graphs=self._captures_graphs)
-        return self._wrap({stage: getattr(self._library, symbol) for stage, symbol in symbols.items()})
+        return jax_port.stage_capsules({stage: getattr(self._library, symbol) for stage, symbol in symbols.items()})
 
     def carry(self, name: str, wanted: Demand) -> Carried:
         """Return what an exported program carries of a function.
@@ -162,7 +178,7 @@ class LoadedModule:
         BeRuntimeError, ToolchainError
             The library can't be made as it is wanted.
         """
-        made = self._build(wanted)
+        made = self._maker.build(wanted)
         return carried_library(
             made.image, made.data, made.functions[name].stages(captures_graphs=self._captures_graphs)
         )
@@ -197,7 +213,7 @@ class LoadedModule:
         """
         from be_runtime.reports.module_report import check_blocks
 
-        return self._report(check_blocks(block_sizes))
+        return self._maker.report(check_blocks(block_sizes))
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, which is called with arrays and attributes.
@@ -232,7 +248,7 @@ class LoadedModule:
         if handlers is None:
             raise self._lacks(name)
         from be_runtime.call.resolve import CallSignature
-        from be_runtime.spec import parse_spec
+        from be_runtime.spec.grammar import parse_spec
 
         label = f"{self.name}.{name}"
         params = parse_spec(handlers.spec, function=label)
@@ -245,16 +261,17 @@ class LoadedModule:
         mode = self.mode or checks.active()
         if mode is None or "bounds" not in mode.checks.names:
             return self._own_targets(name)
-        if self._checked is not None:
-            return self._checked()._own_targets(name)  # noqa: SLF001 - of the same class
+        if self._maker.checked is not None:
+            return self._maker.checked()._own_targets(name)  # noqa: SLF001 - of the same class
         mode.note(f"{self.name}: its accesses through tensors were not checked, since it was built ahead of time")
         return self._own_targets(name)
 
     def _own_targets(self, name: str) -> tuple[tuple[str, str], ...]:
         content = f"{self.content_hash}:{self._symbols[name]}"
         target = target_name(self.content_hash, self._symbols[name])
-        platform = self._register(target, content, partial(self.get_handler, name), partial(self.carry, name))
-        return ((platform, target),)
+        registered = Target(target, self.platform, content, partial(self.carry, name))
+        self._registry.add([registered], {target: partial(self.get_handler, name)})
+        return ((self.platform.lower(), target),)
 
     def _lacks(self, name: str) -> KeyError:
         return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
@@ -311,81 +328,6 @@ class CompiledModule(LoadedModule):
             raise AttributeError(message, name=name, obj=self)  # with which Python adds "Did you mean"
         function = self.__dict__[name] = self[name]
         return function
-
-
-class Remaker(NamedTuple):
-    """The functions that make a module again.
-
-    Parameters
-    ----------
-    build : callable
-        Its library for exported programs.
-    report : callable
-        Its report for block sizes.
-    checked : callable, optional
-        The module with accesses through tensors checked; None if it can't be compiled anew.
-    """
-
-    build: Callable[[Demand], BuiltLibrary]
-    report: Callable[[Sequence[int]], ModuleReport]
-    checked: Callable[[], CompiledModule] | None = None
-
-
-class Made(NamedTuple):
-    """A module that was compiled, now or long ago.
-
-    Parameters
-    ----------
-    name : str
-    language : {"cuda", "cpp"}
-    path : Path
-        Path of the library.
-    functions : dict of str to Handlers
-    content, origin : str
-        See `LoadedModule`.
-    """
-
-    name: str
-    language: Language
-    path: Path
-    functions: Mapping[str, Handlers]
-    content: str
-    origin: str
-
-
-def make_module(
-    made: Made,
-    library: ctypes.CDLL,
-    registry: Registry,
-    maker: Remaker,
-    *,
-    captures_graphs: bool,
-    mode: Active | None = None,
-) -> CompiledModule:
-    """Make a module of a library in memory, without registering its targets."""
-    _warn(made.name, made.functions)
-    platform = jax_port.PLATFORMS[made.language]
-
-    def register(name: str, content: str, handler: Callable[[], object], carry: Carry) -> str:
-        registry.add([Target(name=name, platform=platform, content=content, carry=carry)], {name: handler})
-        return platform.lower()
-
-    return CompiledModule(
-        name=made.name,
-        path=made.path,
-        content_hash=made.content,
-        platform=platform,
-        handlers=made.functions,
-        captures_graphs=captures_graphs and made.language == "cuda",
-        origin=made.origin,
-        library=library,
-        wrap=jax_port.stage_capsules,
-        register=register,
-        build=maker.build,
-        report=maker.report,
-        checked=maker.checked,
-        mode=mode,
-    )
 
 
 def _warn(module: str, functions: Mapping[str, Handlers]) -> None:

@@ -27,7 +27,7 @@ from be_runtime.load.find_or_build import (
     use_entry,
 )
 from be_runtime.load.identity import content_hash, module_key, origin_hash
-from be_runtime.load.module import BuiltLibrary, CompiledModule, Made, Remaker, make_module, open_library
+from be_runtime.load.module import BuiltLibrary, CompiledModule, Made, Remaker, open_library
 from be_runtime.load.registry import Registry, Target
 from be_runtime.load.session import Session
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
@@ -214,7 +214,7 @@ def open_bundled(
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     maker = Remaker(build, partial(_report_bundled, name, made.path))
-    return make_module(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode)
+    return CompiledModule(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode)
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
@@ -264,11 +264,11 @@ def _nameable(request: BuildRequest, key: CacheKey, session: Session) -> BuildRe
 def _make(ready: _Ready, options: LoadOptions, session: Session, staging: Path) -> BuildOutput:
     """Build the module, if the cache has none; this imports the compiler modules."""
     require_jit(session.settings, ready.request.name)
-    from be_runtime.compile.make import make_module as compile_module
+    from be_runtime.compile.make import make_module
 
     order = _order(ready, options, session)
     try:
-        return compile_module(order, staging)
+        return make_module(order, staging)
     except BuildError as error:
         if order.verbose:
             say_output(error)
@@ -302,7 +302,7 @@ def _open(
     registry: Registry,
 ) -> CompiledModule:
     library = entry.output(LIBRARY)
-    return make_module(
+    return CompiledModule(
         Made(
             name=request.name,
             language=request.language,

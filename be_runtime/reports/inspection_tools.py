@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -24,11 +23,11 @@ class InspectionTools(NamedTuple):
     nvdisasm: Path | None
 
 
-def find_inspection_tools(system: System, beside: Iterable[Path] = ()) -> InspectionTools:
-    """Find the programs: in some folders, in wheels of this Python, in its prefix, on PATH, in the usual place."""
+def find_inspection_tools(system: System) -> InspectionTools:
+    """Find the programs: in wheels of this Python, in its prefix, on PATH, in the usual place."""
     wheels = [site / "nvidia" / name / "bin" for site in system.site_dirs for name in ("cu14", "cu13")]
-    folders = (*beside, *wheels, *(prefix / "bin" for prefix in system.prefixes))
-    folders = (*folders, *system.path_dirs, Path("/usr/local/cuda/bin"))
+    prefixes = (prefix / "bin" for prefix in system.prefixes)
+    folders = (*wheels, *prefixes, *system.path_dirs, Path("/usr/local/cuda/bin"))
 
     def first(name: str) -> Path | None:
         return next((folder / name for folder in folders if system.is_program(folder / name)), None)

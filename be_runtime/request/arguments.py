@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 from be_runtime.checks import parse_checks
 from be_runtime.errors import ArgumentError, SourceNotFoundError
@@ -90,12 +90,7 @@ def cpp_request(
     functions: Functions,
     *,
     extra_cflags: Sequence[str] | None = None,
-    extra_ldflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[StrPath] | None = None,
-    optimization_level: int = 3,
-    use_fast_math: bool = False,
-    native: bool = False,
-    line_info: bool = False,
+    **rest: Unpack[CompileArguments],
 ) -> BuildRequest:
     """Make the checked request for a C++ module."""
     return BuildRequest(
@@ -103,15 +98,7 @@ def cpp_request(
         language="cpp",
         units=units,
         functions=functions,
-        compile=CompileOptions(
-            optimization_level=check_optimization_level(optimization_level),
-            use_fast_math=check_bool(use_fast_math, "use_fast_math"),
-            cflags=check_flags(extra_cflags, "extra_cflags"),
-            ldflags=check_flags(extra_ldflags, "extra_ldflags"),
-            include_paths=check_include_paths(extra_include_paths),
-            native=_native_cpu(native),
-            line_info=check_bool(line_info, "line_info"),
-        ),
+        compile=_compile_options(check_flags(extra_cflags, "extra_cflags"), refused="\n", **rest),
     )
 
 
@@ -121,13 +108,8 @@ def cuda_request(
     functions: Functions,
     *,
     extra_cuda_cflags: Sequence[str] | None = None,
-    extra_ldflags: Sequence[str] | None = None,
-    extra_include_paths: Sequence[StrPath] | None = None,
     compute_capability: str | Sequence[str] | None = None,
-    optimization_level: int = 3,
-    use_fast_math: bool = False,
-    native: bool = False,
-    line_info: bool = False,
+    **rest: Unpack[CompileArguments],
 ) -> BuildRequest:
     """Make the checked request for a CUDA module."""
     cflags = check_flags(extra_cuda_cflags, "extra_cuda_cflags")
@@ -143,15 +125,30 @@ def cuda_request(
         units=units,
         functions=functions,
         compute_capability=check_arch_list(compute_capability, "compute_capability"),
-        compile=CompileOptions(
-            optimization_level=check_optimization_level(optimization_level),
-            use_fast_math=check_bool(use_fast_math, "use_fast_math"),
-            cflags=cflags,
-            ldflags=check_flags(extra_ldflags, "extra_ldflags"),
-            include_paths=check_include_paths(extra_include_paths, refused="\n,'\""),
-            native=_native_cpu(native),
-            line_info=check_bool(line_info, "line_info"),
-        ),
+        compile=_compile_options(cflags, refused="\n,'\"", **rest),
+    )
+
+
+def _compile_options(
+    cflags: tuple[str, ...],
+    *,
+    refused: str,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[StrPath] | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+    native: bool = False,
+    line_info: bool = False,
+) -> CompileOptions:
+    """Check the options that both languages have; `refused` has the characters that no folder of headers may have."""
+    return CompileOptions(
+        optimization_level=check_optimization_level(optimization_level),
+        use_fast_math=check_bool(use_fast_math, "use_fast_math"),
+        cflags=cflags,
+        ldflags=check_flags(extra_ldflags, "extra_ldflags"),
+        include_paths=check_include_paths(extra_include_paths, refused=refused),
+        native=_native_cpu(native),
+        line_info=check_bool(line_info, "line_info"),
     )
 
 
@@ -215,21 +212,21 @@ def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ..
     return (Unit(stem=checked, sources=parts),)
 
 
-def file_units(path: object, argument: str = "path") -> tuple[Unit, ...]:
+def file_units(path: object) -> tuple[Unit, ...]:
     """Make one unit of a file."""
-    file = _existing_path(path, argument)
+    file = _existing_path(path, "path")
     if file.is_dir():
         hint = "load a folder with load_cuda_dir or load_cpp_dir"
         raise SourceNotFoundError(f"{file} is a folder, not a file", hints=(hint,))
     return (_file_unit(file, file.stem),)
 
 
-def dir_units(path: object, language: Language, argument: str = "directory") -> tuple[Unit, ...]:
+def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
     """Make one unit for each source file of a folder, sorted by name; folders below it are not read.
 
     Files whose names begin with a dot are left out: they are copies made by an editor or a file system.
     """
-    folder = check_path(path, argument)
+    folder = check_path(path, "directory")
     if not folder.is_dir():
         raise SourceNotFoundError(f"{folder} is not a folder" if folder.exists() else f"no such folder: {folder}")
     suffixes = SUFFIXES[language]

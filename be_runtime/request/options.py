@@ -133,7 +133,7 @@ class BuildRequest(NamedTuple):
     units : tuple of Unit
         Translation units, at least one.
     functions : dict, list or None
-        Functions as the author gave them; `be_runtime.spec.discover` checks them.
+        Functions as the author gave them; `be_runtime.spec.discovery.discover` checks them.
     compile : CompileOptions
     compute_capability : str or None
         Architectures as the author gave them; None means the devices present. Only for CUDA.

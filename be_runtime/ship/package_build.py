@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,10 +110,15 @@ def build_package(
     _check(package, declared, chosen)
     if standalone:
         refuse_launched(package.name, declared.kernels)
-    makers = [_module_maker(package.name, root, each, chosen, baseline) for each in declared.modules.values()]
-    makers += [_kernel_maker(package.name, root, name, row, chosen, baseline) for name, row in declared.kernels.items()]
+    makers: list[Maker] = []
+    for module in declared.modules.values():
+        make = partial(make_module_part, package.name, root, module, chosen, baseline)
+        makers.append(("modules", module.name, module.language, make))
+    for name, table in declared.kernels.items():
+        make = partial(_make_kernel_part, root, name, table, chosen, baseline)
+        makers.append(("kernels", name, read_table(name, table).language, make))
     with _importable(package.name, root):
-        parts, reports = _run(makers, tell)
+        parts, reports = _run(package.name, makers, tell)
     _check_names(package.name, parts)
     index = Index(
         machine=platform.machine(),
@@ -128,16 +134,23 @@ def build_package(
     return Built(folder, index, tuple(reports))
 
 
-Maker = tuple[str, str, Callable[[], Part]]
+Maker = tuple[str, str, str, Callable[[], Part]]
+"""Table of the declaration, name in it, language, and the function that makes the part."""
 
 
-def _run(makers: Sequence[Maker], tell: Callable[[PartReport], None]) -> tuple[list[Part], list[PartReport]]:
+def _run(
+    package: str, makers: Sequence[Maker], tell: Callable[[PartReport], None]
+) -> tuple[list[Part], list[PartReport]]:
     """Make all parts, several at a time; a failure ends it when those under way are done, an interrupt now."""
 
     def make(maker: Maker) -> tuple[Part, PartReport]:
-        name, language, run = maker
+        table, name, language, run = maker
         start = time.monotonic()
-        part = run()
+        try:
+            part = run()
+        except BeRuntimeError as error:
+            error.hints = (*error.hints, f"it is declared as {table}.{name} of {package}/kernels.toml")
+            raise
         size = sum(len(data) for _, data in part.images.values())
         report = PartReport(name, language, time.monotonic() - start, size)
         tell(report)
@@ -182,32 +195,6 @@ def _check_names(package: str, parts: Sequence[Part]) -> None:
             owners[name] = module
 
 
-def _module_maker(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Maker:
-    def make() -> Part:
-        try:
-            return make_module_part(package, root, declared, archs, baseline)
-        except BeRuntimeError as error:
-            error.hints = (*error.hints, f"it is declared as modules.{declared.name} of {package}/kernels.toml")
-            raise
-
-    return declared.name, declared.language, make
-
-
-def _kernel_maker(
-    package: str, root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str
-) -> Maker:
-    def make() -> Part:
-        from be_runtime.ship.kernel_builds import build_function
-
-        try:
-            return build_function(name, table, root, archs, baseline, PROCESS.session())
-        except BeRuntimeError as error:
-            error.hints = (*error.hints, f"it is declared as kernels.{name} of {package}/kernels.toml")
-            raise
-
-    return name, read_table(name, table).language, make
-
-
 @contextlib.contextmanager
 def _importable(package: str, root: Path) -> Iterator[None]:
     """Let the package's own modules be imported, which have the functions of Numba kernels."""
@@ -244,6 +231,13 @@ def make_module_part(package: str, root: Path, declared: DeclaredModule, archs: 
         )
 
     return use_module(request, options, PROCESS.session(), read)
+
+
+def _make_kernel_part(root: Path, name: str, table: Mapping[str, Any], archs: Sequence[str], baseline: str) -> Part:
+    """Compile one kernel."""
+    from be_runtime.ship.kernel_builds import build_function
+
+    return build_function(name, table, root, archs, baseline, PROCESS.session())
 
 
 def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs: bool) -> dict[str, ImageTarget]:

@@ -11,7 +11,8 @@ import pytest
 from be_runtime.errors import BeRuntimeError
 from be_runtime.generate.codegen import Binding, render_unit
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
-from be_runtime.spec import SourceText, discover
+from be_runtime.source_text import SourceText
+from be_runtime.spec.discovery import discover
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
 

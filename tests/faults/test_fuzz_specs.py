@@ -8,7 +8,9 @@ import pytest
 
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.errors import BeRuntimeError
-from be_runtime.spec import SourceText, discover, parse_spec, render_spec
+from be_runtime.source_text import SourceText
+from be_runtime.spec.discovery import discover
+from be_runtime.spec.grammar import parse_spec, render_spec
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.fuzzing import arg_spec, judge, time_limit
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +25,7 @@ class CacheWarning(UserWarning):
     """The usual cache folder can't be used, so another one is used instead."""
 
 
-def usable_cache_dir(
-    settings: Settings,
-    system: System,
-    *,
-    fallbacks: Callable[[], tuple[Path, ...]] | None = None,
-    warn: Callable[[str], object] | None = None,
-) -> Path:
+def usable_cache_dir(settings: Settings, system: System) -> Path:
     """Find the folder for `Store`. No folder is made; existing ones are examined.
 
     Parameters
@@ -41,10 +34,6 @@ def usable_cache_dir(
         Settings. If `cache_dir` is set, that folder is used or refused; it may have a read-only cache.
     system : System
         The machine.
-    fallbacks : callable
-        Function that returns the folders to try instead of the usual one.
-    warn : callable
-        Function called once with a message, if a fallback is used.
 
     Raises
     ------
@@ -59,7 +48,7 @@ def usable_cache_dir(
         return facts.path
     if settings.cache_dir is not None:
         raise unusable(str(facts.path), problem)
-    return _fall_back(facts.path, problem, (fallbacks or temporary_dirs)(), system, warn)
+    return _fall_back(facts.path, problem, system)
 
 
 def temporary_dirs() -> tuple[Path, ...]:
@@ -74,19 +63,14 @@ def temporary_dirs() -> tuple[Path, ...]:
     return tuple(Path(parent, f"{CACHE}-{os.geteuid()}") for parent in parents)
 
 
-def _fall_back(
-    usual: Path,
-    problem: str,
-    fallbacks: tuple[Path, ...],
-    system: System,
-    warn: Callable[[str], object] | None,
-) -> Path:
-    """Return the first fallback that can be used, after a warning."""
+def _fall_back(usual: Path, problem: str, system: System) -> Path:
+    """Return the first temporary folder that can be used, after a warning; Python shows each text once."""
     tried = [f"{usual} {problem}"]
-    for folder in fallbacks:
+    for folder in temporary_dirs():
         obstacle = _planted(folder) or next(against_libraries(system.folder_facts(folder)), None)
         if obstacle is None:
-            (warn or _warn)(f"the cache folder {usual} {problem}; using {folder} instead. To choose: {_CONFIGURE}")
+            message = f"the cache folder {usual} {problem}; using {folder} instead. To choose: {_CONFIGURE}"
+            warnings.warn(printable_line(message), CacheWarning, stacklevel=3)
             return folder
         tried.append(f"{folder} {obstacle}")
     raise CacheError("no folder can hold the cache:\n" + "\n".join(f"  {line}" for line in tried), hints=(_CONFIGURE,))
@@ -97,8 +81,3 @@ def _planted(folder: Path) -> str:
     with contextlib.suppress(OSError):
         return distrust_own_part(folder.lstat(), os.geteuid())
     return ""
-
-
-def _warn(message: str) -> None:
-    """Warn at the line of the user's call; Python shows each text once."""
-    warnings.warn(printable_line(message), CacheWarning, stacklevel=4)

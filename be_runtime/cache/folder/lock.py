@@ -97,12 +97,12 @@ def key_lock(
                 _close(descriptor)
 
 
-def remove_if_free(path: str, flock: Flock = fcntl.flock) -> None:
+def remove_if_free(path: str) -> None:
     """Delete a lock file that nobody holds; a process that waits for it notices, and makes a new one."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
-            flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(path)
         finally:
             os.close(descriptor)

@@ -169,21 +169,7 @@ class Manifest(NamedTuple):
 
 def render_manifest(manifest: Manifest) -> str:
     """Write the manifest as JSON; `parse_manifest` is the inverse."""
-    document = {
-        "schema": SCHEMA,
-        "digest": manifest.digest,
-        "kind": manifest.kind,
-        "name": manifest.name,
-        "created_ns": manifest.created_ns,
-        "recorded_ns": manifest.recorded_ns,
-        "outputs": manifest.outputs,
-        "dependencies": manifest.dependencies,
-        "others": manifest.others,
-        "absent": manifest.absent,
-        "uncertain": manifest.uncertain,
-        "made": manifest.made,
-    }
-    return seal(document)
+    return seal({"schema": SCHEMA, **manifest._asdict()})
 
 
 def parse_manifest(text: str | bytes) -> Manifest:

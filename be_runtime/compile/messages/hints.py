@@ -14,7 +14,7 @@ Hint = str | Callable[[re.Match[str]], str]
 class _Rule(NamedTuple):
     """A pattern and the hint for it."""
 
-    pattern: re.Pattern[str]
+    pattern: str
     hint: Hint
     cuda_only: bool = False
 
@@ -24,12 +24,12 @@ _LATER_NAMES = (
     "span ranges views format source_location jthread barrier latch counting_semaphore bit_cast endian popcount "
     "countl_zero midpoint lerp numbers remove_cvref_t type_identity_t same_as integral floating_point strong_ordering"
 ).replace(" ", "|")
-_LATER = re.compile(
+_LATER = (
     rf"'(?:{_LATER_NAMES})' is not a member of 'std|namespace \"std\" has no member \"(?:{_LATER_NAMES})\""
     rf"|no member named '(?:{_LATER_NAMES})' in namespace 'std|'concept' does not name a type"
     r"|identifier \"concept\" is undefined|only available (?:with|from) .{0,9}[cC]\+\+2"
 )
-_HEADER = re.compile(
+_HEADER = (
     r"error: (?P<gcc>[^\s:]+): No such file or directory"
     r"|(?:could not|cannot) open source file \"(?P<edg>[^\"]+)\""
     r"|'(?P<clang>[^']+)' file not found"
@@ -44,7 +44,7 @@ def missing_header(text: str) -> str:
     >>> missing_header("k.cc:1:10: fatal error: near.h: No such file or directory")
     'near.h'
     """
-    found = _HEADER.search(text)
+    found = re.search(_HEADER, text)
     return _header_in(found) if found is not None else ""
 
 
@@ -64,122 +64,109 @@ def _about_header(found: re.Match[str]) -> str:
 
 _RULES: tuple[_Rule, ...] = (
     _Rule(
-        re.compile(r"No space left on device|Disk quota exceeded|signal 7 \[Bus error\]"),
+        r"No space left on device|Disk quota exceeded|signal 7 \[Bus error\]",
         "the disk is full; free some of it, such as with be_runtime.clear_cache(), or set BE_CACHE_DIR and TMPDIR to a "
         "folder with room",
     ),
     _Rule(
-        re.compile(
-            r"cuda_runtime\.h: No such file|cudaStream_t. (?:was not declared|does not name)"
-            r"|__(?:global|device)__' does not name|unknown type name '__(?:global|device)__"
-        ),
+        r"cuda_runtime\.h: No such file|cudaStream_t. (?:was not declared|does not name)"
+        r"|__(?:global|device)__' does not name|unknown type name '__(?:global|device)__",
         "load_cuda_inline, load_cuda_file and load_cuda_dir compile CUDA, and such a source includes <cuda_runtime.h> "
         "itself; C++ sources are compiled without CUDA's headers",
     ),
     _Rule(
-        re.compile(
-            r"use of undeclared identifier 'BE'|'BE' (?:has not been declared|does not name a type)"
-            r"|name followed by \"::\" must be a class|explicit type is missing.*\n.*\bBE::"
-        ),
+        r"use of undeclared identifier 'BE'|'BE' (?:has not been declared|does not name a type)"
+        r"|name followed by \"::\" must be a class|explicit type is missing.*\n.*\bBE::",
         'include "brainevent/common.h" to use BE::Tensor',
     ),
     _Rule(
-        re.compile(
-            r"(?:incomplete type|undefined template)[^\n]*(?:float16_t|BE::Complex|__half|__nv_bfloat16)"
-            r"|BE::(?:b?float16_t|complex)[^\n]*has incomplete type"
-        ),
+        r"(?:incomplete type|undefined template)[^\n]*(?:float16_t|BE::Complex|__half|__nv_bfloat16)"
+        r"|BE::(?:b?float16_t|complex)[^\n]*has incomplete type",
         'include "brainevent/dispatch.h", which defines the 16-bit and complex types, where they are named',
     ),
     _Rule(
-        re.compile(
-            r"argument of type \"(?:int64_t|long)\".* with parameter of type \"(?:CUstream_st \*|cudaStream_t)"
-            r"|(?:'cudaStream_t'|'CUstream_st \*').*(?:lvalue of type|from) '(?:const )?(?:int64_t|long)"
-            r"|(?:conversion|convert).*'(?:int64_t|long)[^\n]*'(?:cudaStream_t|CUstream_st ?\*)",
-        ),
+        r"argument of type \"(?:int64_t|long)\".* with parameter of type \"(?:CUstream_st \*|cudaStream_t)"
+        r"|(?:'cudaStream_t'|'CUstream_st \*').*(?:lvalue of type|from) '(?:const )?(?:int64_t|long)"
+        r"|(?:conversion|convert).*'(?:int64_t|long)[^\n]*'(?:cudaStream_t|CUstream_st ?\*)",
         "the stream comes as an int64_t: launch on (cudaStream_t)stream",
     ),
     _Rule(
-        re.compile(
-            r"read-only location '[^'\n]*BE::Tensor::data|invalid conversion from 'const ([^'\n]*)\*' to '\1\*'"
-            r"|\"const [^\"\n]* \*\".*(?:entity|parameter) of type \"(?!const)[^\"\n]*\*\"|casts away qualifiers"
-            r"|(?:modifiable lvalue|invalid type conversion)\n.*\bdata(?:_ptr)?\b"
-            r"|with an rvalue of type 'const [^'\n]*\*'|would lose const qualifier|'data_ptr<.*' returns a const"
-        ),
+        r"read-only location '[^'\n]*BE::Tensor::data|invalid conversion from 'const ([^'\n]*)\*' to '\1\*'"
+        r"|\"const [^\"\n]* \*\".*(?:entity|parameter) of type \"(?!const)[^\"\n]*\*\"|casts away qualifiers"
+        r"|(?:modifiable lvalue|invalid type conversion)\n.*\bdata(?:_ptr)?\b"
+        r"|with an rvalue of type 'const [^'\n]*\*'|would lose const qualifier|'data_ptr<.*' returns a const",
         "a const BE::Tensor is an argument and gives pointers to const: take `const T*`, also in kernels; declare a "
         "result as BE::Tensor without const",
     ),
-    _Rule(
-        re.compile(r"requires --extended-lambda|--expt-extended-lambda"),
-        "pass extra_cuda_cflags=['--extended-lambda']",
-    ),
+    _Rule(r"requires --extended-lambda|--expt-extended-lambda", "pass extra_cuda_cflags=['--extended-lambda']"),
     _Rule(
         _LATER, "sources are compiled as C++17; for a later one pass extra_cuda_cflags=['-std=c++20']", cuda_only=True
     ),
     _Rule(_LATER, "sources are compiled as C++17; for a later one pass extra_cflags=['-std=c++20']"),
     _Rule(
-        re.compile(r"of non-class type 'const BE::DType'|class type but it has type \"const BE::DType\""),
+        r"of non-class type 'const BE::DType'|class type but it has type \"const BE::DType\"",
         "BE_DISPATCH_SIGNED_INDEX_PAIR takes two dtypes, then two names, then the code; the others one of each",
     ),
     _Rule(
-        re.compile(r"unsupported GNU version|unsupported clang version|#error -- unsupported"),
+        r"unsupported GNU version|unsupported clang version|#error -- unsupported",
         "this nvcc does not accept the host compiler; `python -m be_toolchain doctor` says which ones it accepts, "
         "BE_CXX chooses one",
     ),
     _Rule(
-        re.compile(r"Unsupported \.version|unsupported PTX|PTX .* was compiled with an unsupported toolchain"),
+        r"Unsupported \.version|unsupported PTX|PTX .* was compiled with an unsupported toolchain",
         "the CUDA components are of different releases; run `python -m be_toolchain doctor`",
     ),
     _Rule(
-        re.compile(r"Unsupported gpu architecture|Value '(?:sm|compute)_\w+' is not defined"),
+        r"Unsupported gpu architecture|Value '(?:sm|compute)_\w+' is not defined",
         "this nvcc can't compile for that architecture; `nvcc --list-gpu-arch` lists the ones it can",
     ),
     _Rule(
-        re.compile(rf"{_UNDEFINED}(?:GOMP_|omp_|__kmpc_)"),
+        rf"{_UNDEFINED}(?:GOMP_|omp_|__kmpc_)",
         "OpenMP must be linked too: pass extra_ldflags=['-fopenmp'] beside extra_cflags=['-fopenmp']",
     ),
     _Rule(
-        re.compile(rf"{_UNDEFINED}__(?:asan|lsan|msan|tsan|ubsan|sanitizer)_"),
+        rf"{_UNDEFINED}__(?:asan|lsan|msan|tsan|ubsan|sanitizer)_",
         "a sanitizer must be linked too: pass the -fsanitize=... of extra_cflags in extra_ldflags too; for `address`, "
         "start Python with LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0",
     ),
     _Rule(
-        re.compile(_UNDEFINED),
+        _UNDEFINED,
         "a function is declared but never defined: define it in the source, or link its library with "
         "extra_ldflags=['-lNAME']",
     ),
     _Rule(
-        re.compile(r"Unresolved extern function"),
+        r"Unresolved extern function",
         "a __device__ function is declared but not defined in this source; for one that another source of the folder "
         "defines, pass extra_cuda_cflags=['-rdc=true']",
     ),
     _Rule(
-        re.compile(r"uses too much shared data"),
+        r"uses too much shared data",
         "__shared__ arrays of a fixed size share 48 KiB; for more use extern __shared__ memory, and "
         "cudaFuncSetAttribute to allow it",
     ),
     _Rule(
-        re.compile(r"elfLink linker library load error"),
+        r"elfLink linker library load error",
         "this toolkit lacks the nvvm/lib64/libnvvm.so that -dlto needs; leave -dlto out, or use a complete toolkit",
     ),
     _Rule(
-        re.compile(r"cannot find |unable to find library "),
+        r"cannot find |unable to find library ",
         "name the library's folder with extra_ldflags=['-L/its/folder', ...]",
     ),
     _Rule(
-        re.compile(r"multiple definition of|duplicate symbol: "),
+        r"multiple definition of|duplicate symbol: ",
         "two sources define the same function; make it static or inline",
     ),
     _Rule(_HEADER, _about_header, cuda_only=True),
     _Rule(
-        re.compile(r"No such file or directory|could not open source file|cannot open source file|file not found"),
+        r"No such file or directory|could not open source file|cannot open source file|file not found",
         "a header was not found: name its folder in extra_include_paths",
     ),
     _Rule(
-        re.compile(r"Killed signal terminated program|virtual memory exhausted|out of memory|signal 9"),
+        r"Killed signal terminated program|virtual memory exhausted|out of memory|signal 9",
         "the compiler ran out of memory; build with fewer jobs: ninja_workers=1 or BE_MAX_JOBS=1",
     ),
     _Rule(
-        re.compile(r"^(?:.*: )?(?:sh: )?.*: not found$", re.MULTILINE),
+        r"(?m)^(?:.*: )?(?:sh: )?.*: not found$",
         "a program that the compiler needs is missing; run `python -m be_toolchain doctor`",
     ),
 )
@@ -201,7 +188,7 @@ def hints(text: str, *, is_cuda: bool = False) -> tuple[str, ...]:
     ('pip install nvidia-cublas brings cublas_v2.h; with CUDA 12, nvidia-cublas-cu12',)
     """
     for rule in _RULES:
-        found = rule.pattern.search(text) if is_cuda or not rule.cuda_only else None
+        found = re.search(rule.pattern, text) if is_cuda or not rule.cuda_only else None
         if found is not None:
             return (rule.hint if isinstance(rule.hint, str) else rule.hint(found),)
     return ()

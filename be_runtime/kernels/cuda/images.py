@@ -145,23 +145,28 @@ def write_images(compiled: Compiled, folder: Path) -> tuple[str, ...]:
     names = [f"image{index}.{'ptx' if image.is_ptx else 'cubin'}" for index, image in enumerate(images)]
     for name, image in zip(names, images, strict=True):
         (folder / name).write_bytes(image.data)
-    rows = [
-        image._asdict() | {"data": name, "arch": str(image.arch)} for name, image in zip(names, images, strict=True)
-    ]
+    rows = [_row(image) | {"data": name} for name, image in zip(names, images, strict=True)]
     (folder / _LIST).write_text(json.dumps({"compiler": compiled.compiler, "images": rows}), encoding="utf-8")
     return (*names, _LIST)
 
 
 def read_images(rows: Sequence[dict[str, Any]], entry: Entry) -> tuple[KernelImage, ...]:
     """Read the images that `write_images` wrote."""
-    return tuple(
-        KernelImage(**row)._replace(
-            arch=Arch.parse(row["arch"]),
-            data=entry.output(row["data"]).read_bytes(),
-            form=Form(row["form"]),
-        )
-        for row in rows
-    )
+    return tuple(_image(row, entry.output(row["data"]).read_bytes()) for row in rows)
+
+
+def _row(image: KernelImage) -> dict[str, Any]:
+    """Return the values of an image for JSON, without its data."""
+    row = image._asdict() | {"arch": str(image.arch), "form": int(image.form)}
+    del row["data"]
+    return row
+
+
+def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
+    """Make an image of its row, which names its data too."""
+    fields = {name: value for name, value in row.items() if name not in ("data", "image")}
+    image = KernelImage(**fields, data=data)
+    return image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form))
 
 
 def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
@@ -175,11 +180,7 @@ def kernel_record(kernel: Kernel) -> tuple[str, dict[str, Any], Images]:
     ('9.0', ['cubin'])
     """
     digests = [hashlib.sha256(image.data).hexdigest() for image in kernel.images]
-    rows = [
-        {name: value for name, value in image._asdict().items() if name != "data"}
-        | {"image": digest, "arch": str(image.arch), "form": int(image.form)}
-        for digest, image in zip(digests, kernel.images, strict=True)
-    ]
+    rows = [_row(image) | {"image": digest} for digest, image in zip(digests, kernel.images, strict=True)]
     images: Images = {}
     for digest, image in zip(digests, kernel.images, strict=True):
         described = CodeImage(
@@ -200,12 +201,7 @@ def kernel_of(id_: str, record: Mapping[str, Any], read: Callable[[str], bytes])
     read : callable
         Function that returns the bytes of an image by its hash.
     """
-    images = [
-        KernelImage(**{name: value for name, value in row.items() if name != "image"}, data=read(row["image"]))
-        for row in record["images"]
-    ]
-    typed = [image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form)) for image in images]
-    return Kernel(id_, record["name"], tuple(typed))
+    return Kernel(id_, record["name"], tuple(_image(row, read(row["image"])) for row in record["images"]))
 
 
 def archs_of(record: Mapping[str, Any]) -> tuple[str, ...]:

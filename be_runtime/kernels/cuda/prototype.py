@@ -15,7 +15,7 @@ from be_runtime.kernels.cuda.describe import KernelParam
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS, CppParam, Shape, canonical_type
 from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader
 from be_runtime.spec.cpp.functions import Function, parse_function
-from be_runtime.spec.cpp.lexer import Kind, significant
+from be_runtime.spec.cpp.lexer import significant
 from be_runtime.spec.cpp.outline import outline
 
 _EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
@@ -185,7 +185,7 @@ def _template_types(function: Function, name: KernelName) -> dict[str, str]:
 
 def _param(param: CppParam, types: dict[str, str], name: KernelName) -> KernelParam:
     """Read one parameter, with the template's types substituted."""
-    words = [token.text for token in significant(param.type) if token.kind is not Kind.SPACE]
+    words = [token.text for token in significant(param.type)]
     words = [part for word in words for part in (_words_of(types[word]) if word in types else [word])]
     pointers = words.count("*")
     plain = [word for word in words if word not in _DROPPED and word != "*"]

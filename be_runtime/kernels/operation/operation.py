@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from be_runtime.call.resolve import one_array
 from be_runtime.errors import ArgumentError, call_named
 from be_runtime.kernels.operation import rules
 from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
@@ -15,7 +16,6 @@ from be_runtime.kernels.operation.dispatch import Call, run
 from be_runtime.load.process import PROCESS
 from be_runtime.xla import jax_port, jax_primitive
 from be_runtime.xla.arrays import check_structs
-from be_runtime.xla.inputs import as_arrays
 from be_toolchain.machine.forks import ThreadLock
 
 Generator = Callable[..., Callable[..., Any]]
@@ -82,7 +82,8 @@ class XLACustomKernel:
         """
         leaves, unflatten = jax_port.flatten(outs)
         call = self._describe(leaves, backend, keywords)
-        return unflatten(self.primitive.bind(*as_arrays(inputs, self.name), call=call))
+        arrays = [one_array(self.name, number, each, jax_port.as_array) for number, each in enumerate(inputs)]
+        return unflatten(self.primitive.bind(*arrays, call=call))
 
     def _describe(self, leaves: Sequence[Any], backend: str | None, keywords: Mapping[str, Hashable]) -> Call:
         """Check the parameters of a call, and return them as the primitive takes them."""

@@ -1,8 +1,8 @@
 """C++ tokens with their places, in two steps.
 
-:func:`scan` cuts a text into comments, literals, preprocessor lines and the code between them; :func:`tokenize` then
-cuts that code into words and signs. Discovery scans every source but tokenizes only the few headers it needs, so a warm
-load can afford a real lexer. Both steps lose nothing: the texts of the pieces, joined, are the source.
+:func:`scan` cuts a text into comments, literals, preprocessor lines and the code between them, and loses nothing;
+:func:`significant` then cuts that code into words and signs. Discovery scans every source but tokenizes only the few
+headers it needs, so a warm load can afford a real lexer.
 
 The grammar is that of C++17 [lex.pptoken], and no text is refused: an unterminated literal ends with its line (as in
 ``#error`` lines and disabled code), an unterminated comment or raw string ends with the text.
@@ -24,7 +24,6 @@ class Kind(Enum):
     STRING = "string"
     CHAR = "char"
     DIRECTIVE = "directive"
-    SPACE = "space"
     WORD = "word"
     NUMBER = "number"
     SIGN = "sign"
@@ -78,23 +77,11 @@ _PREFIX = re.compile(r"(?<!\w)(?:u8R?|[uUL]R?|R)\Z")
 _SPACE = r"(?:\s++|\\[ \t]*\r?\n)+"
 _WORD = r"(?P<WORD>[^\W\d]\w*)|(?P<NUMBER>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
 _SIGN = r"(?P<SIGN>::|->|\.\.\.|\#\#|&&|\S)"
-_FINE = re.compile(rf"{_WORD}|(?P<SPACE>{_SPACE})|{_SIGN}")
 # Space is part of the token before it, which is the fastest way over long blanks.
 _SIGNIFICANT = re.compile(rf"(?:{_WORD}|{_SIGN})(?:{_SPACE})?+")
 _LEADING = re.compile(_SPACE)
-_KINDS = {
-    "LINE_COMMENT": Kind.LINE_COMMENT,
-    "BLOCK_COMMENT": Kind.BLOCK_COMMENT,
-    "RAW": Kind.STRING,
-    "STRING": Kind.STRING,
-    "CHAR": Kind.CHAR,
-    "DIRECTIVE": Kind.DIRECTIVE,
-    "SPACE": Kind.SPACE,
-    "WORD": Kind.WORD,
-    "NUMBER": Kind.NUMBER,
-    "SIGN": Kind.SIGN,
-}
-TRIVIA = frozenset({Kind.SPACE, Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
+_KINDS = {**Kind.__members__, "RAW": Kind.STRING}
+TRIVIA = frozenset({Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
 """Kinds that have no meaning in a declaration."""
 
 
@@ -159,35 +146,6 @@ def _start_of_prefix(text: str, low: int, start: int) -> int:
         prefix = _PREFIX.search(text, max(low, start - 3), start)
         return prefix.start() if prefix else start
     return start
-
-
-def tokenize(text: str, *, offset: int = 0, directives: bool = True) -> list[Token]:
-    r"""Cut `text` into tokens; their texts joined are `text`.
-
-    Parameters
-    ----------
-    text : str
-        C++ source.
-    offset : int
-        Number added to every ``Token.start``.
-    directives : bool
-        As for :func:`scan`.
-
-    Examples
-    --------
-    >>> [token.text for token in tokenize('f(1\'000, u8R"(x)")') if token.kind not in TRIVIA]
-    ['f', '(', "1'000", ',', 'u8R"(x)"', ')']
-    """
-    tokens: list[Token] = []
-    for kind, start, end in scan(text, directives=directives):
-        if kind is Kind.CODE:
-            tokens.extend(
-                Token(_KINDS[match.lastgroup or "SIGN"], match.group(), offset + match.start())
-                for match in _FINE.finditer(text, start, end)
-            )
-        else:
-            tokens.append(Token(kind, text[start:end], offset + start))
-    return tokens
 
 
 def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[Token]:

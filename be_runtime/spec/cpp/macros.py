@@ -233,7 +233,7 @@ def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
     return [*steps, _Step(_StepKind.PLAIN, -1, plain)]
 
 
-_NOTHING = Token(Kind.SPACE, "", 0)
+_NOTHING = Token(Kind.CODE, "", 0)
 _WORD = re.compile(r"[^\W\d]\w*")
 
 

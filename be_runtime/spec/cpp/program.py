@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp.cpp_params import Shape
-from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader, Header, MacroCall
+from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader, Header, MacroCall, skip_body
 from be_runtime.spec.cpp.doc_comments import doc_above
 from be_runtime.spec.cpp.functions import Declarators, Function, find_declarators, parse_function
 from be_runtime.spec.cpp.lexer import Kind, Token, closing
@@ -26,7 +26,6 @@ _USING_BE = re.compile(r"using\s+(?:namespace\s+(?:::\s*)?BE\b(?!\s*::)|(?:::\s*
 _IN_BE = re.compile(r"namespace\s+BE\s*\{")
 
 _TO_BODY = re.compile(r"[^{;]*\{")
-_BRACE = re.compile(r"[{}]")
 
 
 class Annotation(NamedTuple):
@@ -161,7 +160,7 @@ class Program:
         index = self.places.source_index(function.start)
         code = self.outlines[index].code
         match = _TO_BODY.match(code, function.start - self.places.bases[index])
-        return code[match.end() : _end_of_block(code, match.end())] if match else ""
+        return code[match.end() : skip_body(code, match.end()) - 1] if match else ""
 
     def doc_above(self, offset: int) -> str:
         """Return the documentation above the line of `offset`, else above the declaration that it belongs to."""
@@ -210,16 +209,6 @@ class Program:
 def _past_blanks(code: str, start: int) -> int:
     """Return the first place from `start` on that is not blank; a page of comments is a long blank."""
     return len(code) - len(code[start:].lstrip())
-
-
-def _end_of_block(code: str, start: int) -> int:
-    """Return the end of the block that contains `start`."""
-    depth = 1
-    for brace in _BRACE.finditer(code, start):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return brace.start()
-    return len(code)
 
 
 def _annotation(text: str, start: int, end_of_marker: int, branch: Branch | None) -> Annotation:

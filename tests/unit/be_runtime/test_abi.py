@@ -25,7 +25,7 @@ from be_runtime.kernels.cuda.describe import (
 )
 from be_runtime.own_files import NATIVE_DIR
 from be_runtime.source_text import SourceText
-from be_runtime.spec import discover
+from be_runtime.spec.discovery import discover
 
 RECORDED = {1: "f19dea16ba484152"}
 """The hash of what each ABI number covers."""

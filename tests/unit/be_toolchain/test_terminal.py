@@ -13,7 +13,7 @@ import pytest
 from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
 from be_runtime.compile.plan.build_plan import Edge
 from be_runtime.compile.run.progress import Progress
-from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan
+from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, FindingError, SourceSpan
 from be_runtime.settings import Settings
 from be_toolchain.cli import main as cli
 from be_toolchain.errors import Probe, ToolchainError
@@ -50,7 +50,8 @@ def test_no_errors_text_steers_a_terminal():
         assert EVIL in error.message
     span = SourceSpan(file=EVIL, line=1, column=3, length=2, text=EVIL)
     for type_ in error_types(BeRuntimeError):
-        assert is_safe(str(type_(EVIL, hints=(EVIL,)) if issubclass(type_, BuildError) else type_(EVIL, span=span)))
+        has_no_span = issubclass(type_, BuildError | FindingError)
+        assert is_safe(str(type_(EVIL, hints=(EVIL,)) if has_no_span else type_(EVIL, span=span)))
     built = BuildError(EVIL, command=(EVIL,), output=f"{EVIL}\n\tline", first_error=EVIL, further=EVIL)
     assert is_safe(str(built))
     assert built.output == f"{EVIL}\n\tline"
@@ -127,9 +128,10 @@ def test_the_progress_line(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert not [text for text in ("\x1b]0;", "\x9b", "\u202e", "\udc9b") if text in terminal.text]
 
 
-def test_a_warning_about_the_cache(tmp_path: Path):
+def test_a_warning_about_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("be_runtime.cache.folder.location.temporary_dirs", lambda: (tmp_path / "other",))
     usual = tmp_path / EVIL
     usual.write_text("")
     with pytest.warns(CacheWarning) as caught:
-        usable_cache_dir(Settings(), LocalSystem({"HOME": str(usual)}), fallbacks=lambda: (tmp_path / "other",))
+        usable_cache_dir(Settings(), LocalSystem({"HOME": str(usual)}))
     assert is_safe(str(caught[0].message))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from be_runtime.source_text import SourceText
-from be_runtime.spec import discover
+from be_runtime.spec.discovery import discover
 from benchmarks.bench import KERNELS
 from benchmarks.build_log import perfect_seconds
 from benchmarks.generated import folder_file, many_entries

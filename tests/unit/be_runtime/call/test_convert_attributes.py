@@ -14,7 +14,7 @@ import pytest
 
 from be_runtime.call.attributes import convert_attributes
 from be_runtime.errors import ArgumentError
-from be_runtime.spec import parse_spec
+from be_runtime.spec.grammar import parse_spec
 from be_runtime.xla.attribute_values import Fields, Numbers, Value, as_jax
 
 

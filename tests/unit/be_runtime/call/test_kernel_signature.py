@@ -7,7 +7,8 @@ import pytest
 from be_runtime.call.kernel_signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, SpecError
-from be_runtime.spec import Param, Role, render_spec
+from be_runtime.spec.grammar import render_spec
+from be_runtime.spec.model import Param, Role
 
 TYPES = {"n": "int32", "by": "float32"}
 SCALARS = tuple(Param(role=Role.ATTR, name=name, dtype=BY_NAME[kind]) for name, kind in TYPES.items())

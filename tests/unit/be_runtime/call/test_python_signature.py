@@ -8,7 +8,7 @@ import pytest
 
 from be_runtime.call.function import KernelFunction
 from be_runtime.call.resolve import CallSignature
-from be_runtime.spec import parse_spec
+from be_runtime.spec.grammar import parse_spec
 from be_runtime.spec.model import Role
 
 SIBLINGS: dict[str, KernelFunction[..., object]] = {}

@@ -8,7 +8,7 @@ from be_runtime.call import shapes
 from be_runtime.call.resolve import CallSignature, resolve
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
-from be_runtime.spec import parse_spec
+from be_runtime.spec.grammar import parse_spec
 from be_runtime.xla.arrays import ArraySpec
 
 

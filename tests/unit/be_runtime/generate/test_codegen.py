@@ -24,7 +24,7 @@ from be_runtime.generate.codegen import (
 from be_runtime.generate.cpp_text import c_string
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
-from be_runtime.spec import discover
+from be_runtime.spec.discovery import discover
 from be_runtime.spec.model import EntryPoint, Param, Role
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from be_runtime.errors import BeRuntimeError
-from be_runtime.spec import EntryPoint, SourceText, discover, render_spec
+from be_runtime.source_text import SourceText
+from be_runtime.spec.discovery import discover
+from be_runtime.spec.grammar import render_spec
+from be_runtime.spec.model import EntryPoint
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from be_runtime.errors import DuplicateEntryPointError, EntryPointNotFoundError
-from be_runtime.spec import SourceText, discover
+from be_runtime.source_text import SourceText
+from be_runtime.spec.discovery import discover
 from tests.unit.be_runtime.spec.conftest import Spec
 
 BODY = "void f(const BE::Tensor x, BE::Tensor y) {}\n"

@@ -7,7 +7,8 @@ import contextlib
 import pytest
 
 from be_runtime.errors import DuplicateEntryPointError, EntryPointNotFoundError, SpecError
-from be_runtime.spec import SourceText, discover
+from be_runtime.source_text import SourceText
+from be_runtime.spec.discovery import discover
 from tests.unit.be_runtime.spec.conftest import Spec
 
 P = "const BE::Tensor x, BE::Tensor y"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, SpecError
-from be_runtime.spec import Role
+from be_runtime.spec.model import Role
 from tests.unit.be_runtime.spec.conftest import Spec
 
 

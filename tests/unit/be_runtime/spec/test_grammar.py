@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from be_runtime.dtypes import ATTR_TYPES, BY_NAME
 from be_runtime.errors import SpecError
-from be_runtime.spec import parse_spec, render_spec
+from be_runtime.spec.grammar import parse_spec, render_spec
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "outs")
 SCALARS = st.sampled_from([*ATTR_TYPES])

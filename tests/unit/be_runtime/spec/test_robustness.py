@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from be_runtime.errors import BeRuntimeError
-from be_runtime.spec import SourceText, discover
+from be_runtime.source_text import SourceText
+from be_runtime.spec.discovery import discover
 from tests.support.speed import usual_seconds
 
 PARTS = st.sampled_from(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.call.resolve import CallSignature
-from be_runtime.spec import parse_spec
+from be_runtime.spec.grammar import parse_spec
 from be_runtime.spec.model import Role
 from be_runtime.stubs.stub_text import MARK, StubFunction, class_name, render_class, render_function, render_stub
 

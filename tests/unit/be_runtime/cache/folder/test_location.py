@@ -41,18 +41,20 @@ class Place:
         self.warnings: list[str] = []
 
     def choose(self, configured: Path | None = None) -> Path:
-        """The folder, with all that happens recorded."""
-        return usable_cache_dir(
-            Settings(cache_dir=configured),
-            self.system,
-            fallbacks=lambda: (self.temporary,),
-            warn=self.warnings.append,
-        )
+        """The folder, with all warnings recorded."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                return usable_cache_dir(Settings(cache_dir=configured), self.system)
+            finally:
+                self.warnings += [str(warning.message) for warning in caught]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    place = Place(tmp_path)
+    monkeypatch.setattr("be_runtime.cache.folder.location.temporary_dirs", lambda: (place.temporary,))
+    return place
 
 
 def test_the_usual_folder_is_chosen_and_not_made(place: Place):
@@ -193,17 +195,14 @@ def test_a_noexec_mount_is_seen(tmp_path: Path):
     )
 
 
-def test_the_warning_is_shown_once(tmp_path: Path):
+def test_the_warning_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").write_text("")
-
-    def choose() -> Path:
-        system = LocalSystem({"HOME": str(tmp_path / "file")})
-        return usable_cache_dir(Settings(), system, fallbacks=lambda: (tmp_path / "t",))
+    monkeypatch.setattr("be_runtime.cache.folder.location.temporary_dirs", lambda: (tmp_path / "t",))
 
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
         for _ in range(2):
-            choose()
+            usable_cache_dir(Settings(), LocalSystem({"HOME": str(tmp_path / "file")}))
     assert [item.category for item in shown] == [CacheWarning]
 
 

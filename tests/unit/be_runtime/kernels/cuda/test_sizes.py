@@ -13,7 +13,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError, SpecError
 from be_runtime.kernels.cuda.geometry import choose_geometry, explicit_geometry
 from be_runtime.kernels.cuda.sizes import Sizes, read_sizes
-from be_runtime.spec import Param, Role
+from be_runtime.spec.model import Param, Role
 from be_runtime.xla.arrays import ArraySpec
 from be_runtime.xla.split import Split
 

@@ -231,7 +231,9 @@ def test_a_generator_that_makes_no_kernel():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda op: op("text", outs=OUT), "op: input 0 is 'text', which is not an array"),
+        (lambda op: op("text", outs=OUT), "op: argument 0 is 'text', which is not an array"),
+        (lambda op: op(X, None, outs=OUT), "op: argument 1 is None, which is not an array"),
+        (lambda op: op(["text"] * 9, outs=OUT), "op: argument 0 is a list, which is not an array"),
         (lambda op: op(X, outs=()), "op: outs is empty"),
         (lambda op: op(X, outs="float32"), r"op: outs\[0\] is 'float32', which has no shape"),
         (lambda op: op(X, outs=OUT, backend="z"), "op has no 'z' kernel; it has kernels for cpu: a"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from be_runtime.errors import EntryPointNotFoundError, SpecError
-from be_runtime.spec import SourceText, discover
+from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp.declarations import MacroCall
 from be_runtime.spec.cpp.lexer import Token
 from be_runtime.spec.cpp.macros import Macros, parse_define
+from be_runtime.spec.discovery import discover
 from tests.unit.be_runtime.spec.conftest import Spec
 
 ADD = """\

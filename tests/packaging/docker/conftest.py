@@ -7,7 +7,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +25,11 @@ MARKER = "index-of-the-builder.invalid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """An image, and what the script that made it said and how long it took."""
+    """An image, and what the script that made it said."""
 
     image: str
     output: str
     returncode: int
-    seconds: float
 
 
 Build = Callable[..., Built]
@@ -106,7 +104,6 @@ def build(engine: Engine, base: str, context: Path) -> Build:
     def run(target: str, *arguments: str, name: str = "", **environ: str) -> Built:
         image = f"be-tests-{name or target}"
         command = [sys.executable, str(context / "docker" / "build.py"), target, "--tag", image, "--base", base]
-        began = time.monotonic()
         done = subprocess.run(
             [*command, *arguments],
             env=engine.environ | {"DOCKER": engine.client, "PIP_TRUSTED_HOST": MARKER} | environ,
@@ -115,8 +112,7 @@ def build(engine: Engine, base: str, context: Path) -> Build:
             check=False,
             timeout=840,
         )
-        seconds = time.monotonic() - began
-        return Built(image=image, output=done.stdout + done.stderr, returncode=done.returncode, seconds=seconds)
+        return Built(image=image, output=done.stdout + done.stderr, returncode=done.returncode)
 
     return run
 

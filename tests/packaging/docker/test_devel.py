@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.docker import KERNELS, RESTRICTED, Engine
 from tests.support.requirements import OPTIONAL
-from tests.support.speed import usual_seconds
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
 
@@ -37,18 +36,15 @@ def test_kernels_are_compiled_by_any_user_without_network_or_rights(engine: Engi
     assert done.stdout == "4711 be 8.0 ['one']\n"
 
 
-def test_a_stopped_container_ends_within_a_second(engine: Engine, devel: str):
+def test_a_stopped_container_ends_by_the_first_signal(engine: Engine, devel: str):
     name = f"be-tests-{uuid.uuid4().hex[:8]}"
     sleeper = "import time; print('ready', flush=True); time.sleep(60)"
     assert engine("run", "--detach", "--name", name, devel, "python", "-c", sleeper).returncode == 0
     try:
         while "ready" not in engine("logs", name).stdout:
             time.sleep(0.05)
-        began = time.monotonic()
         engine("stop", "--time", "20", name)
-        seconds = time.monotonic() - began
-        assert engine("inspect", "--format", "{{.State.ExitCode}}", name).stdout.strip() == "143"
-        assert usual_seconds(seconds) < 1
+        assert engine("inspect", "--format", "{{.State.ExitCode}}", name).stdout.strip() == "143", "SIGTERM"
     finally:
         engine("rm", "--force", name)
 

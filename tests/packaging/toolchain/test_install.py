@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError
 from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.model import CudaToolkit
 from tests.support.fresh_environments import STRANGERS, Environment
-from tests.support.speed import usual_seconds
 
 pytestmark = pytest.mark.xdist_group("toolchain-install")
 
@@ -102,11 +100,8 @@ def test_a_managed_toolkit_compiles_where_there_is_no_other(
     assert "pass --yes" in text
     assert not fresh.store.exists()
 
-    began = time.monotonic()
     code, text = fresh.run(*install, "--yes")
-    took_s = time.monotonic() - began
     assert code == 0, text
-    assert usual_seconds(took_s) < 30, "10 s on an idle machine"
     assert fresh.store.stat().st_mode & 0o777 == 0o700
 
     toolkit = cuda_of(fresh)

@@ -69,7 +69,7 @@ def test_the_fastest_of_the_right_ones_is_chosen():
     assert broken.rejected.startswith("BuildError")
     assert first.warm_us is not None
     assert fast.warm_us is not None
-    assert first.warm_us > 5 * fast.warm_us
+    assert first.warm_us > fast.warm_us
     assert (wrong.warm_us, broken.warm_us) == (None, None)
     assert "chosen" in str(trials)
     np.testing.assert_array_equal(tuned(X), X + 1)

@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-SLACK_S = 3.0
+SLACK_S = 30.0
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,6 @@ def test_at_every_stage_of_a_publication(tmp_path: Path):
     assert min(failed, worked) > 5
 
 
-@pytest.mark.timeout(900)
 def test_at_every_stage_of_a_build(tmp_path: Path):
     levels = [*range(0, 40, 2), *range(40, 120, 4)] if FORM else [2, 12, 40]
     failed, worked = _counts(tmp_path, f"LEVELS = {levels}\n{_REAL}")

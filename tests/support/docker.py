@@ -87,7 +87,7 @@ class Engine:
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def __call__(
-        self, *arguments: str | Path, text_in: str | None = None, timeout_s: float = 280, **environ: str
+        self, *arguments: str | Path, text_in: str | None = None, timeout_s: float = 840, **environ: str
     ) -> subprocess.CompletedProcess[str]:
         """Run the client."""
         return subprocess.run(
@@ -156,7 +156,7 @@ def apt(packages: tuple[str, ...]) -> None:
     """
     quiet = {"env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, "capture_output": True, "text": True}
     for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", *packages)):
-        done = subprocess.run(("apt-get", *words), check=False, timeout=240, **quiet)  # type: ignore[call-overload]
+        done = subprocess.run(("apt-get", *words), check=False, timeout=600, **quiet)  # type: ignore[call-overload]
         if done.returncode:
             raise NotHereError(f"apt-get can't install {' '.join(packages)}: {done.stderr.strip()[-300:]}")
 

@@ -37,7 +37,7 @@ def load_module(name: str) -> ModuleType:
 def run_program(name: str, *arguments: str, cwd: Path) -> tuple[int, dict[str, Any]]:
     """Run a program with ``--json``: its exit status and its report."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--json", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=840)
     assert done.stdout, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, report

@@ -87,7 +87,7 @@ def run_python(
     """Run Python code in a process of its own."""
     argv = [sys.executable, "-W", "error::ResourceWarning", "-c", code, *args]
     done = subprocess.run(
-        argv, env=env or environment(), cwd=cwd, capture_output=True, text=True, timeout=240, check=False
+        argv, env=env or environment(), cwd=cwd, capture_output=True, text=True, timeout=840, check=False
     )
     if check and done.returncode != 0:
         raise AssertionError(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -68,7 +68,7 @@ def base(engine: Engine) -> str:
     path = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as making:
         imported = (engine.client, "import", "--change", path, "-", image)
-        done = subprocess.run(imported, stdin=making.stdout, capture_output=True, text=True, check=False, timeout=280)
+        done = subprocess.run(imported, stdin=making.stdout, capture_output=True, text=True, check=False, timeout=840)
         assert making.stderr is not None
         said = making.stderr.read().decode(errors="replace")
     if making.returncode:

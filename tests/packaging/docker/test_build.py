@@ -11,7 +11,7 @@ import be_toolchain
 from tests.packaging.docker.conftest import MARKER, Build
 from tests.support.docker import Engine, tool
 
-pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.xdist_group("docker")
 
 HERE = Path(__file__).parent
 LARGEST = {"devel": 1.2e9, "runtime": 0.75e9, "aot": 0.75e9}

@@ -11,7 +11,7 @@ import pytest
 from tests.support.docker import KERNELS, RESTRICTED, Engine
 from tests.support.requirements import OPTIONAL
 
-pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.xdist_group("docker")
 
 CACHE = ("--tmpfs", "/var/cache/be:exec,mode=1777")
 

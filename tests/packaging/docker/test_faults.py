@@ -7,7 +7,7 @@ import pytest
 from tests.packaging.docker.conftest import Build
 from tests.support.docker import Engine
 
-pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.xdist_group("docker")
 
 
 def _said(output: str) -> str:

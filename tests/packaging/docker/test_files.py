@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.docker import KERNELS, ROOT, Engine, load_script, tool
 
-pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.xdist_group("docker")
 
 DOCKER = ROOT / "docker"
 SUITE = "trixie"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.docker import KERNELS, RESTRICTED, Engine
 
-pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.xdist_group("docker")
 
 CALL_CPP = """
 import runpy

@@ -21,7 +21,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     pip = (sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--dest", str(folder))
     for words in ((RELEASE,), ("--no-deps", *STRANGERS)):
-        done = subprocess.run((*pip, *words), capture_output=True, text=True, check=False, timeout=280)
+        done = subprocess.run((*pip, *words), capture_output=True, text=True, check=False, timeout=840)
         if done.returncode and any(sign in done.stderr for sign in NO_INDEX):
             pytest.skip("no package index with CUDA wheels can be reached")
         assert done.returncode == 0, done.stderr

@@ -60,7 +60,7 @@ def cu12_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheels of CUDA 12.9."""
     folder = tmp_path_factory.mktemp("cu12")
     command = (sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--dest", str(folder), RELEASE)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=840)
     if done.returncode and any(sign in done.stderr for sign in NO_INDEX):
         pytest.skip("no package index with CUDA wheels can be reached")
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.fresh_environments import NO_INDEX, Environment
 
-pytestmark = [pytest.mark.xdist_group("host-compiler"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.xdist_group("host-compiler")
 
 KERNEL = '''
 import sys, time

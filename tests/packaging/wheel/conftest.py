@@ -28,7 +28,7 @@ def run(*command: str | Path, cwd: Path, **environ: str) -> subprocess.Completed
     """Run a program as a user outside the checkout would, without our PYTHONPATH."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     return subprocess.run(
-        list(map(str, command)), cwd=cwd, env=clean | environ, capture_output=True, text=True, check=False, timeout=280
+        list(map(str, command)), cwd=cwd, env=clean | environ, capture_output=True, text=True, check=False, timeout=840
     )
 
 

@@ -67,7 +67,7 @@ class Prefix(NamedTuple):
         if activated:
             words = ["bash", "--norc", "-c", f'{self._activation()}\nexec "$@"', "bash", *command]
         return subprocess.run(
-            words, env=variables, cwd=self.home, capture_output=True, text=True, check=False, timeout=250
+            words, env=variables, cwd=self.home, capture_output=True, text=True, check=False, timeout=840
         )
 
     def moved(self, path: Path) -> Prefix:

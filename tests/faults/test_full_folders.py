@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.support.mounts import run_in_mounts
 
 FORM = os.environ.get("BE_FAULTS", "")

@@ -81,7 +81,7 @@ def load_cuda_inline(
     target_prefix : str, optional
         First part of the targets' names instead of the module's name.
     ninja_workers : int, optional
-        Compilers to run at a time; by default one for each processor.
+        Compilers to run at a time; by default one for each processor, as memory allows.
     optimization_level : int
         0 to 3, for host and device code.
     use_fast_math : bool

@@ -23,7 +23,7 @@ CHECKS = {
     "bounds": "indices of `at` outside of an array, and wrong element types, in modules",
     "fault": "a fault of the GPU, named for the call that made it",
     "stream": "results that are written outside of the call's stream",
-    "repeat": "results that differ from run to run; a note alone",
+    "repeat": "results that differ from run to run, of a kernel that is not declared as `random`",
 }
 """Each check and what it finds. The order gives the bits of `Checks.bits`."""
 
@@ -52,6 +52,10 @@ class Checks(NamedTuple):
         """The checks as a number, for the native library."""
         chosen = sum(1 << index for index, name in enumerate(CHECKS) if name in self.names)
         return chosen if self.on_finding == "raise" else chosen | _QUIET
+
+    def without(self, name: str) -> Checks:
+        """Return the same checks but one."""
+        return self._replace(names=tuple(each for each in self.names if each != name))
 
 
 def parse_checks(checks: bool | str | Sequence[str], on_finding: str = "raise") -> Checks:
@@ -170,7 +174,7 @@ def call_text(
     layouts : sequence
         For each argument and each result its axes from major to minor in memory, or None for their own order.
     """
-    runs = 1 if once or "unwritten" not in checks.names else 2
+    runs = 1 if once or not {"unwritten", "repeat"} & {*checks.names} else 2
     orders = " ".join("-" if axes is None else ",".join(map(str, axes)) for axes in layouts)
     names = (text.replace("\n", " ") for text in (label, caller))
     return "\n".join((*names, str(checks.bits), str(runs), str(hidden), orders))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -167,8 +168,11 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
 
     target = check_path(path, "path")
     modules = sorted(Store(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
-    found = (Path(entry.path, FILE) for entry in modules if not entry.is_damaged)
-    text = merge_commands(file.read_text(encoding="utf-8", errors="replace") for file in found if file.is_file())
+    found = []
+    for entry in modules:
+        with contextlib.suppress(OSError):  # modules of text have no such file, and others may remove entries
+            found.append(Path(entry.path, FILE).read_text(encoding="utf-8", errors="replace"))
+    text = merge_commands(found)
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,7 +1,10 @@
-"""Folders of the package's own files that are no Python: C++ headers and sources, and the package for CMake."""
+"""Folders of the package's own files that are no Python, and of JAX's headers: where this environment has them."""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import os
 from pathlib import Path
 
 INCLUDE_DIR = Path(__file__).parent / "include"
@@ -12,3 +15,49 @@ NATIVE_DIR = Path(__file__).parent / "native"
 
 CMAKE_DIR = Path(__file__).parent / "cmake"
 """Folder of the package for CMake."""
+
+HERE = "here"
+"""Label of a key's field that binds it to one environment, since the author's texts name a folder of that one."""
+
+
+def jax_headers() -> Path | None:
+    """Find the folder that contains ``xla/ffi/api/c_api.h``, without importing jax; None if there is no jaxlib."""
+    spec = importlib.util.find_spec("jaxlib")
+    locations = spec.submodule_search_locations if spec is not None else None
+    return Path(locations[0]) / "include" if locations else None
+
+
+@functools.cache
+def homes() -> tuple[tuple[str, str], ...]:
+    """Return the folders of our own files and of JAX's headers, with the names that stand for them in the cache."""
+    named = ((INCLUDE_DIR.parent, "<be_runtime>"), (jax_headers(), "<jaxlib>"))
+    return tuple((str(folder), name) for folder, name in named if folder is not None)
+
+
+def by_name(text: str) -> str:
+    """Write the path of one of these files, or ``-I`` with it, by the name of its folder; other text stays.
+
+    Examples
+    --------
+    >>> by_name(f"-I{INCLUDE_DIR}"), by_name("-I/usr/include")
+    ('-I<be_runtime>/include', '-I/usr/include')
+    """
+    for folder, name in (*homes(), *_real_homes()):
+        for start in (folder, f"-I{folder}"):
+            if text == start or text.startswith(f"{start}/"):
+                return start[: -len(folder)] + name + text[len(start) :]
+    return text
+
+
+@functools.cache
+def _real_homes() -> tuple[tuple[str, str], ...]:
+    """Return the same without links, as compilers may write them."""
+    return tuple((os.path.realpath(folder), name) for folder, name in homes())
+
+
+def by_path(text: str) -> str:
+    """Return the path here of a file that `by_name` wrote."""
+    for folder, name in homes():
+        if text.startswith(f"{name}/") or text == name:
+            return folder + text[len(name) :]
+    return text

@@ -24,7 +24,7 @@ def printable(text: str) -> str:
     >>> print(printable("\x1b]0;title\x07 of \x9b2J"))
     \x1b]0;title\x07 of \x9b2J
     """
-    return text if text.isprintable() else text.replace("\r\n", "\n").translate(_IN_LINES)
+    return text if text.isprintable() else _encodable(text.replace("\r\n", "\n").translate(_IN_LINES))
 
 
 def printable_line(text: str) -> str:
@@ -35,7 +35,16 @@ def printable_line(text: str) -> str:
     >>> print(printable_line("a\nb"))
     a\x0ab
     """
-    return text if text.isprintable() else text.translate(_ESCAPES)
+    return text if text.isprintable() else _encodable(text.translate(_ESCAPES))
+
+
+def _encodable(text: str) -> str:
+    """Spell out halves of characters, which JSON of any origin can have and no stream takes."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -53,21 +62,41 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def without_credentials(text: str) -> str:
-    """A URL, or what was meant to be one, without the user and the password in it, or the query that may be one.
+def shown_url(text: str) -> str:
+    """Write the parts of a URL that are no secrets; where it can't be split for sure, no part after its scheme.
 
     Examples
     --------
-    >>> without_credentials("https://ci:secret@cache.example.org/kernels")
+    >>> shown_url("https://ci:secret@cache.example.org/kernels")
     'https://...@cache.example.org/kernels'
-    >>> without_credentials("https://cache.example.org/kernels?sig=secret")
+    >>> shown_url("https://cache.example.org/kernels?sig=secret")
     'https://cache.example.org/kernels?...'
+    >>> shown_url("https://ci:sec?ret@cache.example.org"), shown_url("https://ci:sec/ret@cache.example.org")
+    ('https://...', 'https://...')
     """
     import re
 
-    text = re.sub(r"(://[^\s?'\"]*\?)[^\s'\"]+", r"\1...", text)
-    before, mark, after = text.rpartition("@")
-    return f"{before[: before.find('://') + 3] if '://' in before else ''}...@{after}" if mark else text
+    if "://" not in text:
+        return "..." if "@" in text else re.sub(r"([?#]).+", r"\1...", text, flags=re.DOTALL)
+    server = r"((?:[^/?#@:\[\]]*|\[[\da-fA-F:.]*\])(?::\d{0,5})?)"
+    split = re.fullmatch(rf"([\w+.-]*://)([^/?#]*@)?{server}((?:/[^?#@]*)?)([?#][^@]*)?", text)
+    if split is None:  # such as a password with a sign that ends the server's name
+        scheme = re.match(r"[\w+.-]*://", text)
+        return f"{scheme[0] if scheme else ''}..."
+    begins, user, server, path, more = split.groups()
+    return f"{begins}{'...@' if user else ''}{server}{path}{f'{more[0]}...' if more else ''}"
+
+
+def shown_key(text: str) -> str:
+    """Write the name of a file with a key; of a private key in its place only that it is one.
+
+    Examples
+    --------
+    >>> shown_key("~/be-cache.key"), shown_key("private-ed25519:c2VjcmV0")
+    ('~/be-cache.key', 'private-ed25519:...')
+    """
+    kind, mark, _ = text.partition(":")
+    return f"{kind}:..." if mark and kind.startswith("private-") else text
 
 
 def say(text: object, file: TextIO | None = None) -> None:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from be_runtime import BeRuntimeError
@@ -37,7 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="be-bench-") as scratch:
         bench = prepare(Path(scratch), repeat=options.repeat.get(EVERY_ROW), quick=options.quick)
         machine = machine_facts(bench)
-        run = {"commit": options.commit or git_commit(), "quick": options.quick, "repeat": options.repeat or None}
+        run = {
+            "commit": options.commit or git_commit(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "quick": options.quick,
+            "repeat": options.repeat or None,
+        }
         outcomes: list[Outcome] = []
 
         def save(begun: Outcome) -> None:

@@ -26,6 +26,26 @@ def duration(seconds: float) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def origin(figures: Sequence[Mapping[str, Any]], run: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
+    """Return how often, where and when figures of a results file were measured, as one or two sentences.
+
+    Examples
+    --------
+    >>> sides = {"ours": {"count": 1}, "theirs": {"count": 1}}
+    >>> machine = {"gpu": "A GPU", "jax": "0.11.2"}
+    >>> origin([sides], {"date": "2026-11-22"}, machine)
+    'Single runs on A GPU, jax 0.11.2, 2026-11-22. Differences of a few percent are noise.'
+    >>> origin([{**sides, "ours": {"count": 5}}], {"date": "2026-11-22"}, machine)
+    'Medians of 1 to 5 runs on A GPU, jax 0.11.2, 2026-11-22.'
+    """
+    counts = sorted({each[side]["count"] for each in figures for side in ("ours", "theirs")})
+    where = machine["gpu"] or f"{machine['cores']} cores of {machine['cpu']}"
+    told = f"on {where}, jax {machine['jax']}, {run['date']}."
+    if counts == [1]:
+        return f"Single runs {told} Differences of a few percent are noise."
+    return f"Medians of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} runs {told}"
+
+
 def goal_text(figure: Figure) -> str:
     """The goal as it is compared: a ratio, or a duration where there is no baseline."""
     if figure.goal is None:

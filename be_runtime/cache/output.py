@@ -39,7 +39,7 @@ class BuildOutput(NamedTuple):
         folder, and files inside it are left out.
     others : tuple of str
         Other files that the build looked at, such as compilers and libraries. A folder that was listed ends with a
-        slash.
+        slash, and with ``/.`` if only the names of libraries count.
     absent : tuple of Path or str
         Paths that were looked for and not found, see `shadowing_paths`.
     recorded : Recorded or None

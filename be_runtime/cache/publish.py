@@ -25,6 +25,7 @@ from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.upkeep.staging import discard
 from be_runtime.cache.validity.absent import group_absent
 from be_runtime.cache.validity.examine import has_stat, record_file, record_stat
+from be_runtime.cache.validity.homes import on_disk
 from be_runtime.cache.validity.lookup import read_manifest, variant_folders, write_private
 from be_runtime.cache.validity.manifest import FileRecord, Files, Making, Manifest, render_manifest
 from be_runtime.errors import CacheError
@@ -81,7 +82,7 @@ def publish(base: str, key: CacheKey, stage: Stage, output: BuildOutput) -> tupl
     """
     manifest = _describe(base, key, stage, output)
     write_private(f"{stage.entry}/{KEY}", key.to_json())
-    write_private(f"{stage.entry}/{MANIFEST}", render_manifest(manifest))
+    write_private(f"{stage.entry}/{MANIFEST}", render_manifest(on_disk(manifest)))
     name = variant_name(manifest.created_ns, os.urandom(4).hex())
     return _rename_into_place(base, key.digest, stage.entry, name), manifest
 
@@ -189,7 +190,7 @@ def _records(paths: Iterable[str], known: Recorded) -> dict[str, FileRecord | No
     return {path: records.get(path) for path in every}
 
 
-def _record_dependency(path: str) -> FileRecord | None:
+def record_dependency(path: str) -> FileRecord | None:
     """Return a dependency's record; None if it is gone."""
     try:
         return record_file(path, path)
@@ -214,7 +215,7 @@ def record_files(paths: Iterable[Path | str], known: Recorded) -> Recorded:
     records = {**known.records}
     for path in map(str, paths):
         earlier = records.pop(path, None)
-        record = earlier if earlier is not None and _is_as_recorded(earlier) else _record_dependency(path)
+        record = earlier if earlier is not None and _is_as_recorded(earlier) else record_dependency(path)
         if record is not None:
             records[path] = record
     return known._replace(records=records)

@@ -21,6 +21,7 @@ class Options(NamedTuple):
     input_layouts: Layouts | None = None
     output_layouts: Layouts | None = None
     on_gather: OnGather = "warn"
+    random: bool = False
 
 
 def check_options(
@@ -32,6 +33,8 @@ def check_options(
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     on_gather: OnGather = "warn",
+    *,
+    random: bool = False,
 ) -> Options:
     """Check the options that an author gives.
 
@@ -47,7 +50,7 @@ def check_options(
     """
     if on_gather not in get_args(OnGather):
         raise ArgumentError(f"on_gather={on_gather!r} is neither 'warn' nor 'error'")
-    for name, value in (("has_side_effect", has_side_effect), ("ordered", ordered)):
+    for name, value in (("has_side_effect", has_side_effect), ("ordered", ordered), ("random", random)):
         if not isinstance(value, bool):
             raise ArgumentError(f"{name} must be True or False, not {value!r}")
     return Options(
@@ -58,4 +61,5 @@ def check_options(
         input_layouts=check_layouts(input_layouts, "input_layouts"),
         output_layouts=check_layouts(output_layouts, "output_layouts"),
         on_gather=on_gather,
+        random=random,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import faulthandler
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
@@ -14,6 +15,7 @@ from be_runtime.call.resolve import as_argument
 from be_runtime.errors import ArgumentError
 from be_runtime.xla import jax_port
 from be_runtime.xla.attribute_values import Value
+from be_runtime.xla.fault_names import NAMES
 
 _MOST_PROGRAMS = 256
 """Combinations of attributes whose programs are kept; the oldest goes first."""
@@ -42,6 +44,9 @@ class CompiledFunction:
     mode: checks.Active | None = None
     """Checked mode of its calls, whatever the thread's is."""
 
+    unchecked: Callable[..., Any]
+    """The calls of all functions while no checked mode is on."""
+
     def __init__(
         self,
         name: str,
@@ -61,6 +66,8 @@ class CompiledFunction:
         self._plain: Program | None = None
         self._single: dict[str, dict[object, tuple[type, Program]]] = {}
         self._quick: dict[object, Program] = {}
+        if faulthandler.is_enabled():
+            _note_lines()
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
@@ -231,14 +238,20 @@ class CompiledFunction:
         self._quick.clear()
 
 
-_call_compiled = CompiledFunction.__call__
+_call_compiled = CompiledFunction.unchecked = CompiledFunction.__call__
+
+
+def _call_named(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
+    """Call the kernel while a fault of the process is told: with its line."""
+    NAMES.add_line(self.__qualname__)
+    return _call_compiled(self, *arrays, outs=outs, **attributes)
 
 
 def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while a checked mode is on somewhere: each call is traced, since each has a line of its own."""
     mode = self.mode or checks.active()
     if mode is None:
-        return _call_compiled(self, *arrays, outs=outs, **attributes)
+        return self.unchecked(*arrays, outs=outs, **attributes)
     described, converted = self._described(outs, attributes)
     with checks.using(mode):
         program = self._trace(described, dict(attributes), converted)
@@ -247,7 +260,14 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
 
 def check_calls(*, is_on: bool) -> None:
     """Let all calls look for a checked mode, or none: a call that need not look is as fast as without such modes."""
-    CompiledFunction.__call__ = _call_checked if is_on else _call_compiled  # type: ignore[method-assign]
+    CompiledFunction.__call__ = _call_checked if is_on else CompiledFunction.unchecked  # type: ignore[method-assign]
+
+
+def _note_lines() -> None:
+    """Let all calls note their lines from now on; checked calls have them anyway."""
+    if CompiledFunction.__call__ is CompiledFunction.unchecked:
+        CompiledFunction.__call__ = _call_named  # type: ignore[method-assign]
+    CompiledFunction.unchecked = _call_named
 
 
 def _key(attributes: Mapping[str, Any]) -> tuple[object, ...]:

@@ -31,6 +31,7 @@ class CallOptions(TypedDict, total=False):
     input_layouts: Sequence[Sequence[int] | None] | None
     output_layouts: Sequence[Sequence[int] | None] | None
     on_gather: OnGather
+    random: bool
 
 
 class KernelFunction(CompiledFunction, Generic[P, R]):
@@ -95,6 +96,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         input_layouts: Sequence[Sequence[int] | None] | None = None,
         output_layouts: Sequence[Sequence[int] | None] | None = None,
         on_gather: OnGather = "warn",
+        random: bool = False,
     ) -> KernelFunction[..., R]:
         """Return the same function with other options.
 
@@ -117,6 +119,8 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         on_gather : {"warn", "error"}
             Consequence of an argument that is split over devices along an axis of which the kernel needs all: a
             `GatherWarning`, or an error.
+        random : bool
+            True for a kernel whose results differ from call to call; else checked mode reports that.
 
         Returns
         -------
@@ -132,7 +136,15 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         >>> log = module.log.with_options(ordered=True)  # doctest: +SKIP
         """
         options = check_options(
-            outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, on_gather
+            outs,
+            vmap_method,
+            input_output_aliases,
+            has_side_effect,
+            ordered,
+            input_layouts,
+            output_layouts,
+            on_gather,
+            random=random,
         )
         return self._with(options)
 

@@ -86,7 +86,8 @@ def bind_call(
             *(options.input_layouts or [None] * len(resolved.inputs)),
             *(options.output_layouts or [None] * len(resolved.shown)),
         ]
-        text = checks.call_text(label, caller, mode.checks, once=once, hidden=resolved.scratch, layouts=layouts)
+        chosen = mode.checks.without("repeat") if options.random else mode.checks
+        text = checks.call_text(label, caller, chosen, once=once, hidden=resolved.scratch, layouts=layouts)
         given = given if guarded == targets else (*given, (checks.ATTRIBUTE, text))
         targets = guarded
     results = jax_call.bind(

@@ -8,14 +8,24 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.checking.checked_script import is_own
-from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Child, Detectors, Invocation, Tool, plan_child
+from be_runtime.checking.children import (
+    DEVICE_TOOLS,
+    SANITIZED,
+    SOUGHT,
+    TOOLS,
+    Child,
+    Detectors,
+    Invocation,
+    Tool,
+    plan_child,
+)
 from be_runtime.checking.device_reports import entry_points, read_device_report
-from be_runtime.checking.host_reports import read_host_report
+from be_runtime.checking.host_reports import read_host_report, read_race_report, read_valgrind_report
 from be_runtime.checking.merged_findings import ToolRun, distinct, with_callers, with_names
 from be_runtime.compile.run.execute import Ended, run_child
 from be_runtime.errors import ArgumentError
@@ -25,7 +35,15 @@ _STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
 """The name of an exception, and XLA's word for the kind of error."""
 
 _PYTHON_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+_READERS = {"asan": read_host_report, "tsan": read_race_report, "valgrind": read_valgrind_report}
 _IN_TRACE = re.compile(r"\s+#\d+ 0x[0-9a-f]+ in ")
+_TELLING: tuple[Tool, ...] = ("guard", "valgrind")
+"""Tools whose findings, or some of them, are those of checked mode."""
+_AROUND: tuple[Tool, ...] = ("tsan", "valgrind")
+"""Tools that not every program and every machine can bear; what they do to a program is no fault of its."""
+_FATAL = re.compile(r"(?:FATAL|ERROR): ThreadSanitizer.*|valgrind: .*")
+_VALGRIND_S = 600.0
+"""Time for valgrind after the other tools, if the user names none: a program takes some 50 times as long in it."""
 _SHOWN_LINES = 30
 """Lines of a program's output that are repeated where it failed under one tool alone."""
 
@@ -55,7 +73,7 @@ def choose_tools(wanted: Sequence[str] | None, found: Detectors, *, has_gpu: boo
     ArgumentError
         A tool that is wanted is unknown, or not here.
     """
-    lacking = _lacking(found, has_gpu=has_gpu)
+    lacking = lacking_tools(found, has_gpu=has_gpu)
     if wanted is None:
         return tuple(tool for tool in TOOLS if tool not in lacking)
     for name in wanted:
@@ -66,8 +84,13 @@ def choose_tools(wanted: Sequence[str] | None, found: Detectors, *, has_gpu: boo
     return tuple(tool for tool in TOOLS if tool in wanted)
 
 
-def _lacking(found: Detectors, *, has_gpu: bool) -> dict[str, str]:
-    lacking: dict[str, str] = {} if found.preload else {"asan": "the C++ compiler has no libasan.so; install it"}
+def lacking_tools(found: Detectors, *, has_gpu: bool) -> dict[Tool, str]:
+    """Return the tools that can't run here, and why."""
+    lacking: dict[Tool, str] = {
+        tool: f"the C++ compiler has no lib{tool}.so; install it" for tool in SANITIZED if tool not in found.preload
+    }
+    if not found.valgrind:
+        lacking["valgrind"] = "there is no valgrind; install it"
     if not has_gpu:
         lacking |= dict.fromkeys(DEVICE_TOOLS, "there is no GPU")
     elif not found.compute_sanitizer:
@@ -78,7 +101,13 @@ def _lacking(found: Detectors, *, has_gpu: bool) -> dict[str, str]:
 
 
 def check_program(
-    program: Invocation, tools: Sequence[Tool], found: Detectors, *, timeout_s: float | None, say: Callable[[str], None]
+    program: Invocation,
+    tools: Sequence[Tool],
+    found: Detectors,
+    *,
+    lacking: Mapping[Tool, str],
+    timeout_s: float | None,
+    say: Callable[[str], None],
 ) -> Outcome:
     """Run a program under each tool and read what they found.
 
@@ -87,6 +116,8 @@ def check_program(
     program : Invocation
     tools : sequence of Tool
     found : Detectors
+    lacking : mapping of Tool to str
+        Tools that would have run if they were here, and why they are not: the report says what nobody looked for.
     timeout_s : float, optional
         Time for each run, after which it is stopped.
     say : callable
@@ -97,21 +128,41 @@ def check_program(
     error, targets, calls = "", dict[str, Sequence[str]](), dict[str, Sequence[str]]()
     with tempfile.TemporaryDirectory(prefix="be_check.") as folder:
         for tool in tools:
-            if targets and not targets.get("cpu" if tool == "asan" else "CUDA"):
+            if targets and not targets.get(_platform(tool)):
                 continue  # the program has no kernels that the tool could see
             say(f"{tool}: {TOOLS[tool]}")
             rewind()
             child = plan_child(tool, program, found, folder)
-            ended = _run(child, is_first=not runs, timeout_s=timeout_s)
+            limit_s = _VALGRIND_S if timeout_s is None and runs and tool == "valgrind" else timeout_s
+            ended = _run(child, is_first=not runs, timeout_s=limit_s)
             record = _read_record(child)
             targets, calls = targets or record.get("targets", {}), calls or record.get("calls", {})
             names = [name for names in targets.values() for name in names]
             run = _tool_run(child, ended, record, names, is_first=not runs)
+            failed = "" if run.findings else _own_error(ended, record, limit_s)
+            if failed and runs and not error and tool in _AROUND:
+                why = next(filter(None, (_FATAL.search(_text(log)) for log in _logs(child))), None)
+                note = _unsought(tool, f"under it, {failed if why is None else why[0]}")
+                run, failed = run._replace(notes=(*run.notes, note)), ""
             runs.append(run)
-            error = error or ("" if run.findings else _own_error(ended, record, timeout_s))
+            error = error or failed
+    missing = [
+        ToolRun(tool, "missing", notes=(_unsought(tool, why),))
+        for tool, why in lacking.items()
+        if targets.get(_platform(tool))
+    ]
     findings = distinct(finding for run in runs for finding in run.findings)
     # An error after a fault mostly follows from it.
-    return Outcome(tuple(runs), with_callers(findings, calls), "" if findings else error)
+    return Outcome((*runs, *missing), with_callers(findings, calls), "" if findings else error)
+
+
+def _platform(tool: Tool) -> str:
+    """Return the platform whose kernels a tool sees."""
+    return "CUDA" if tool in DEVICE_TOOLS else "cpu"
+
+
+def _unsought(tool: Tool, why: str) -> str:
+    return f"nobody looked for {SOUGHT[tool]}: {why}"
 
 
 def rewinder(descriptor: int) -> Callable[[], object]:
@@ -152,11 +203,10 @@ def _read_record(child: Child) -> dict[str, Any]:
 def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterable[str], *, is_first: bool) -> ToolRun:
     """Read what a tool found; an error that a kernel returns is the same under each."""
     reports = list(map(_text, _logs(child)))
-    if child.tool == "guard":
-        found = [Finding(**_tuples(each)) for each in record.get("findings", [])]
-    elif child.tool == "asan":
-        found = [finding for text in reports for finding in read_host_report(text)]
-    else:
+    found: list[Finding] = []
+    if child.tool in _READERS:
+        found = [finding for text in reports for finding in _READERS[child.tool](text)]
+    elif child.tool != "guard":
         libraries = [Path(path).read_bytes() for path in record.get("libraries", [])]
         called = {re.sub(r"\W", "_", name) for name in record.get("calls", {})}
         found = [
@@ -164,14 +214,19 @@ def _tool_run(child: Child, ended: Ended, record: dict[str, Any], names: Iterabl
             for text in reports
             for finding in read_device_report(text, child.tool)
         ]
-    if not found and ended.code is not None and ended.code < 0:
-        found = [_death(ended.code, child)]
+    if child.tool in _TELLING:
+        recorded = [Finding(**_tuples(each))._replace(tool=child.tool) for each in record.get("findings", [])]
+        found = [*recorded, *found]
+    running = _running_calls(child)
+    is_dead = ended.code is not None and ended.code < 0 and child.tool not in _AROUND
+    if not found and is_dead and (running or not record):
+        found = [_death(ended.code or 0, child, running)]
     elif is_first and not found:
         found = _refusals(record, child.tool)
-    running = _running_calls(child)
     named = with_names((with_source(_in_kernel(each, running)) for each in found), [*names, *running])
     outcome = "stopped" if ended.code is None else "ran" if record else "failed"
-    return ToolRun(child.tool, outcome, ended.seconds, with_callers(named, running), tuple(record.get("notes", ())))
+    callers = {kernel: [caller] for kernel, (caller, _what) in running.items()}
+    return ToolRun(child.tool, outcome, ended.seconds, with_callers(named, callers), tuple(record.get("notes", ())))
 
 
 def _of_its_library(finding: Finding, libraries: Sequence[bytes], called: set[str]) -> Finding:
@@ -184,7 +239,7 @@ def _of_its_library(finding: Finding, libraries: Sequence[bytes], called: set[st
 
 def _logs(child: Child) -> list[Path]:
     log = Path(child.log)
-    return sorted(log.parent.glob(f"{log.name}.*" if child.tool == "asan" else f"{log.name}.[0-9]*"))
+    return sorted(log.parent.glob(f"{log.name}.*" if child.tool in SANITIZED else f"{log.name}.[0-9]*"))
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
@@ -192,14 +247,16 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def _death(code: int, child: Child) -> Finding:
+def _death(code: int, child: Child, running: Mapping[str, tuple[str, str]]) -> Finding:
     """Return the end of a process by a signal as a finding, with the line of the program that Python was at."""
     frames = _PYTHON_FRAME.findall(_text(Path(f"{child.record}.dump")))
+    at = next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), "")
+    caller, did = next(iter(running.values()), ("", ""))
     return Finding(
         kind="crash",
         kernel="",
-        message=f"the process ended by {_signal_name(-code)} in native code",
-        caller=next((f"{file}:{line} in {name}" for file, line, name in frames if is_own(file)), ""),
+        message=f"the process ended by {_signal_name(-code)} in native code{f': it {did}' if did else ''}",
+        caller=caller or at,
         tool=child.tool,
         hints=() if child.tool == "asan" else ("if a C++ kernel did it, `check --tools asan` names its line",),
     )
@@ -213,10 +270,13 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _running_calls(child: Child) -> dict[str, list[str]]:
-    """Return the kernels that ran when the process died, with their callers; see ``native/guard/breadcrumbs.h``."""
+def _running_calls(child: Child) -> dict[str, tuple[str, str]]:
+    """Return the kernels that ran when the process died, with their callers and what a fault has shown.
+
+    See ``native/guard/breadcrumbs.h``.
+    """
     crumbs = (crumb.split("\n") for crumb in re.split("\0+", _text(Path(f"{child.record}.calls"))) if "\n" in crumb)
-    return {kernel: [caller] for kernel, caller, *_ in crumbs}
+    return {kernel: (caller, "".join(did)) for kernel, caller, *did in crumbs}
 
 
 def _in_kernel(finding: Finding, running: Iterable[str]) -> Finding:
@@ -249,6 +309,8 @@ def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) ->
     """Say how the program failed; empty if it did not."""
     if ended.code is None:
         return f"the program was stopped after {timeout_s:g} s; raise --timeout"
+    if ended.code < 0 and record:
+        return f"the process ended by {_signal_name(-ended.code)} when the program was over and no kernel ran"
     if ended.code == 0:
         return "" if record else "the program ended without Python's own end, as by os._exit, so what was found is lost"
     error = record.get("error", "")

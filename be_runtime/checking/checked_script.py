@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from be_runtime.checking.children import SANITIZED
 from be_runtime.checks import parse_checks
 from be_runtime.errors import FindingError, shown_path
 from be_runtime.findings import Finding, Findings
@@ -65,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     sys.argv = [name, *arguments]
     sys.path[0] = str(Path(name).resolve().parent) if kind == "script" else str(Path.cwd())
     with contextlib.ExitStack() as stack:
-        if tool != "asan":  # whose own handler says more
+        if tool not in SANITIZED:  # whose own handlers say more
             faulthandler.enable(stack.enter_context(Path(f"{record}.dump").open("w", encoding="utf-8")))
         found = stack.enter_context(_checked(tool, Path(f"{record}.calls")))
         end = _run(lambda: _run_program(kind, name))

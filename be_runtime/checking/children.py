@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-Tool = Literal["guard", "asan", "memcheck", "racecheck", "initcheck"]
+Tool = Literal["guard", "asan", "tsan", "valgrind", "memcheck", "racecheck", "initcheck"]
 
 TOOLS: dict[Tool, str] = {
     "guard": "checked mode of be_runtime",
     "asan": "AddressSanitizer and UndefinedBehaviorSanitizer, for C++ modules",
+    "tsan": "ThreadSanitizer, for C++ modules",
+    "valgrind": "valgrind: memory that is read before it is set, in C++ modules",
     "memcheck": "compute-sanitizer: accesses outside of an allocation, or misaligned",
     "racecheck": "compute-sanitizer: races in shared memory",
     "initcheck": "compute-sanitizer: reads of memory that was never written",
@@ -17,6 +19,19 @@ TOOLS: dict[Tool, str] = {
 """Each tool that a program may run under, in this order."""
 
 DEVICE_TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck", "initcheck")
+
+SANITIZED: tuple[Tool, ...] = ("asan", "tsan")
+"""Tools for which C++ modules are compiled, with a library that handles faults itself."""
+
+SOUGHT: dict[Tool, str] = {
+    "asan": "accesses outside of memory in C++ modules",
+    "tsan": "races of threads in C++ modules",
+    "valgrind": "memory that C++ modules read before they set it, but for what guard saw in results",
+    "memcheck": "accesses outside of memory on the GPU",
+    "racecheck": "races on the GPU",
+    "initcheck": "memory of the GPU that is read before it is set",
+}
+"""What nobody looks for without a tool."""
 
 _PADDING = 4096
 """Bytes after each allocation that belong to none: else an access beyond the end may hit the next one."""
@@ -45,14 +60,15 @@ class Detectors(NamedTuple):
     ----------
     python : str
         The interpreter.
-    preload : tuple of str
-        Libraries that a process under AddressSanitizer begins with; empty if there are none.
-    compute_sanitizer : str
+    preload : dict of str to tuple of str
+        Libraries that a process under each of `SANITIZED` begins with; it lacks those that are not there.
+    valgrind, compute_sanitizer : str
         Path of the program; empty if there is none.
     """
 
     python: str
-    preload: tuple[str, ...] = ()
+    preload: Mapping[Tool, tuple[str, ...]] = {}
+    valgrind: str = ""
     compute_sanitizer: str = ""
 
 
@@ -94,19 +110,30 @@ def plan_child(tool: Tool, program: Invocation, found: Detectors, folder: str) -
     argv = (*run, tool, record, kind, program.script, *program.arguments)
     if tool == "guard":
         return Child(tool, argv, {"BE_DEBUG": "all"}, record, log)
-    if tool == "asan":
-        return Child(tool, argv, _asan_variables(found.preload, log), record, log)
+    if tool in SANITIZED:
+        return Child(tool, argv, _sanitized_variables(tool, found.preload[tool], log), record, log)
     variables = {"BE_DEBUG": "guards", "BE_SANITIZE": "device", "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
+    if tool == "valgrind":
+        options = (f"--log-file={log}.%p", "--error-limit=no")
+        return Child(tool, (found.valgrind, *options, *argv), variables, record, log)
     return Child(tool, (*_sanitizer_command(tool, found.compute_sanitizer, log), *argv), variables, record, log)
 
 
-def _asan_variables(preload: Sequence[str], log: str) -> dict[str, str]:
-    """Return the variables of a process under AddressSanitizer; the GPU's driver uses addresses that it would take."""
+def _sanitized_variables(tool: Tool, preload: Sequence[str], log: str) -> dict[str, str]:
+    """Return the variables of a process under a sanitizer of the host compiler.
+
+    AddressSanitizer would take addresses that the GPU's driver uses. ThreadSanitizer sees nothing of Python and XLA; it
+    fails where it guesses the size of thread-local memory.
+    """
     options = f"log_path={log}:log_exe_name=0:halt_on_error=0"
+    variables = {"BE_DEBUG": "guards", "LD_PRELOAD": " ".join(preload)}
+    if tool == "tsan":
+        own = "exitcode=0:history_size=7:ignore_noninstrumented_modules=1:intercept_tls_get_addr=0"
+        unwanted = "report_thread_leaks=0:report_signal_unsafe=0"
+        return {**variables, "BE_SANITIZE": "thread", "TSAN_OPTIONS": f"{own}:{unwanted}:{options}"}
     return {
-        "BE_DEBUG": "guards",
+        **variables,
         "BE_SANITIZE": "address,undefined",
-        "LD_PRELOAD": " ".join(preload),
         "ASAN_OPTIONS": f"detect_leaks=0:protect_shadow_gap=0:{options}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:{options}",
     }

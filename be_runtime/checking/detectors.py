@@ -1,37 +1,45 @@
-"""The sanitizers on this machine: libraries of the C++ compiler, and compute-sanitizer."""
+"""The sanitizers on this machine: libraries of the C++ compiler, valgrind and compute-sanitizer."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from be_runtime.checking.children import Detectors
+from be_runtime.checking.children import SANITIZED, Detectors, Tool
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.errors import ToolchainError
 from be_toolchain.machine.system import System
 from be_toolchain.model import HostCompiler
 
 _RUNTIMES = {
-    "gcc": ("libasan.so", "libstdc++.so.6"),
-    "clang": ("libclang_rt.asan.so", "libclang_rt.asan-x86_64.so", "libclang_rt.asan-aarch64.so", "libstdc++.so.6"),
+    "gcc": ("lib{}.so",),
+    "clang": ("libclang_rt.{}.so", "libclang_rt.{}-x86_64.so", "libclang_rt.{}-aarch64.so"),
 }
-"""Libraries by family of compilers: exceptions of a library that is not there at the start would not be found."""
+"""Names of a sanitizer's library by family of compilers."""
 
 _BELOW_TOOLKIT = ("bin/compute-sanitizer", "compute-sanitizer/compute-sanitizer", "extras/compute-sanitizer")
 
 
 def find_detectors(system: System, record_dir: Path) -> Detectors:
     """Find the sanitizers; parts that are missing are empty."""
-    return Detectors(sys.executable, _asan_runtime(system, record_dir), _compute_sanitizer(system, record_dir))
+    preload = {tool: _runtime(tool, system, record_dir) for tool in SANITIZED}
+    return Detectors(
+        sys.executable,
+        {tool: libraries for tool, libraries in preload.items() if libraries},
+        str(system.which("valgrind") or ""),
+        _compute_sanitizer(system, record_dir),
+    )
 
 
-def _asan_runtime(system: System, record_dir: Path) -> tuple[str, ...]:
+def _runtime(tool: Tool, system: System, record_dir: Path) -> tuple[str, ...]:
+    """Return a sanitizer's library, and that of C++, without which exceptions of later libraries are not found."""
     try:
         compiler = resolve(ToolchainRequest(), system=system, record_dir=record_dir).cxx
     except ToolchainError:
         return ()
     assert compiler is not None, "resolve() raises when there is no host compiler"
-    found = [path for name in _RUNTIMES.get(compiler.family, ()) if (path := _library(compiler, name, system))]
+    names = [name.format(tool) for name in _RUNTIMES.get(compiler.family, ())]
+    found = [path for name in (*names, "libstdc++.so.6") if (path := _library(compiler, name, system))]
     return tuple(found) if len(found) > 1 else ()
 
 

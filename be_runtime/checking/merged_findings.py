@@ -16,7 +16,8 @@ class ToolRun(NamedTuple):
     ----------
     tool : str
     outcome : str
-        ``"ran"``, ``"failed"`` for one whose process died, or ``"stopped"`` for one that took too long.
+        ``"ran"``, ``"failed"`` for one whose process died, ``"stopped"`` for one that took too long, or ``"missing"``
+        for one that is not here.
     seconds : float
     findings : tuple of Finding
     notes : tuple of str
@@ -74,7 +75,7 @@ def render(runs: Sequence[ToolRun], findings: Sequence[Finding]) -> str:
         for number, kernel in enumerate(kernels, start=1)
     ]
     blocks += [f"note ({run.tool}): {note}" for run in runs for note in run.notes]
-    ran = ", ".join(f"{run.tool} {run.seconds:.1f} s" for run in runs) or "no tool ran"
+    ran = ", ".join(f"{run.tool} {run.seconds:.1f} s" for run in runs if run.outcome != "missing") or "no tool ran"
     count = f"faults in {len(kernels)} kernel{'s' * (len(kernels) != 1)}" if findings else "nothing found"
     return "\n".join([*blocks, f"{count} ({ran})"])
 

@@ -36,8 +36,8 @@ def _tell(report: PartReport) -> None:
 
 def _summary(built: Built) -> str:
     total = sum(image.size for image in built.table.images.values())
-    counts = f"{len(built.reports)} modules and kernels, {len(built.table.images)} images"
-    return f"{built.folder}: {counts}, {size_text(total)}"
+    counts = f"modules and kernels: {len(built.reports)}, images: {len(built.table.images)}"
+    return f"{built.folder}: {size_text(total)}, {counts}"
 
 
 def _data(built: Built) -> dict[str, object]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from be_runtime.checking.check_program import Outcome, check_program, choose_tools
+from be_runtime.checking.check_program import Outcome, check_program, choose_tools, lacking_tools
 from be_runtime.checking.children import Invocation
 from be_runtime.checking.detectors import find_detectors
 from be_runtime.checking.merged_findings import as_json, render
@@ -33,12 +33,18 @@ def run(arguments: argparse.Namespace) -> Answer:
     session = PROCESS.session()
     found = find_detectors(session.system, session.record_dir)
     wanted = arguments.tools.split(",") if arguments.tools else None
+    has_gpu = bool(device_archs(session.system, session.record_dir))
     try:
-        tools = choose_tools(wanted, found, has_gpu=bool(device_archs(session.system, session.record_dir)))
+        tools = choose_tools(wanted, found, has_gpu=has_gpu)
     except ArgumentError as error:
         return refusal(error)._replace(code=FAILED_BY_ITSELF)
     outcome = check_program(
-        program, tools, found, timeout_s=arguments.timeout, say=lambda text: say(f"check: {text}", sys.stderr)
+        program,
+        tools,
+        found,
+        lacking={} if wanted else lacking_tools(found, has_gpu=has_gpu),
+        timeout_s=arguments.timeout,
+        say=lambda text: say(f"check: {text}", sys.stderr),
     )
     return _answer(outcome)
 

@@ -118,13 +118,15 @@ def _add_check(commands: _Commands) -> argparse.ArgumentParser:
         "check",
         help="find faults of kernels while a program runs",
         usage="%(prog)s [-h] [--tools LIST] [--timeout S] [--json] (SCRIPT | -m MODULE) [ARGUMENT ...]",
-        description="Run a Python program in checked mode, then under AddressSanitizer and compute-sanitizer where "
-        "they are there, and report the faults of its kernels with their lines.",
+        description="Run a Python program in checked mode, then under the compiler's sanitizers, valgrind and "
+        "compute-sanitizer where they are there, and report the faults of its kernels with their lines.",
         epilog="exit codes: 0 nothing found, 1 something found, 2 the program failed or a tool is not here, 3 internal "
         "error, 64 invalid arguments",
     )
     check.add_argument(
-        "--tools", metavar="LIST", help="of guard, asan, memcheck, racecheck, initcheck (default: all that are here)"
+        "--tools",
+        metavar="LIST",
+        help="of guard, asan, tsan, valgrind, memcheck, racecheck, initcheck (default: all that are here)",
     )
     check.add_argument("--timeout", type=float, metavar="S", help="stop a run of the program after so many seconds")
     check.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")

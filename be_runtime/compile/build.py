@@ -15,6 +15,7 @@ from be_runtime.compile.plan.build_plan import LINKING, BuildPlan, Edge, UnitBui
 from be_runtime.compile.plan.flags import LinkCommand
 from be_runtime.compile.run.execute import Runner, Step
 from be_runtime.compile.run.progress import Progress
+from be_runtime.errors import BuildError
 
 if TYPE_CHECKING:
     from be_runtime.compile.handler_object import Handler
@@ -38,6 +39,8 @@ class Build:
         Watches the commands.
     runner : Runner
         Runs them in the build folder.
+    listed : LookedAt
+        Folders that were listed to write the commands.
     recorded : Recorded
         Known hashes of files.
 
@@ -59,13 +62,14 @@ class Build:
         *,
         observer: Observer,
         runner: Runner,
+        listed: LookedAt,
         recorded: Recorded,
     ) -> None:
         self.order, self.units, self.recorded = order, units, recorded
         self.steps: list[Step] = []
         self.unknown: list[str] = []
         self._link, self._preamble, self._handler = link, preamble, handler
-        self._observer, self._runner = observer, runner
+        self._observer, self._runner, self._listed = observer, runner, listed
         self._objects = self._kept_objects() if len(units) > 1 else None
         self._kept = LookedAt() if preamble is None else preamble.looked_at
         self._reused: dict[str, LookedAt] = {}
@@ -86,6 +90,20 @@ class Build:
         """
         if self._objects is not None:
             self._reused = self._objects.reuse(self.units, self.staging)
+        try:
+            self._run_commands()
+        except (BuildError, FileNotFoundError):
+            if self._has_all_kept():
+                raise
+            self._handler, self._preamble, self._kept, self.steps = None, None, LookedAt(), []
+            self._run_commands()
+
+    def _has_all_kept(self) -> bool:
+        """Return whether all files of earlier builds are still there: another process may remove them at any time."""
+        entry = self._preamble.entry if self._preamble is not None else None
+        return (self._handler is None or Path(self._handler.path).is_file()) and (entry is None or entry.is_there())
+
+    def _run_commands(self) -> None:
         plan = self._plan()
         with Progress(self.order.request.name, plan.commands) as progress:
             if self._objects is not None:
@@ -100,8 +118,8 @@ class Build:
 
     def looked_at(self) -> LookedAt:
         """Return the files and absent paths that the library depends on."""
-        parts = (*self._compiled.values(), *self._reused.values(), self._linking_looked_at(), self._asked())
-        return LookedAt.merged(parts)
+        parts = (*self._compiled.values(), *self._reused.values(), self._linking_looked_at())
+        return LookedAt.merged((*parts, self._listed, self._asked()))
 
     def _plan(self) -> BuildPlan:
         """Plan the commands that are left to run."""

@@ -15,6 +15,7 @@ from be_runtime.cache.validity.examine import proven_records
 from be_runtime.cache.validity.manifest import FileRecord
 from be_runtime.compile.graph import HANDLER, handler_edge
 from be_runtime.compile.inputs.observe import LookedAt, Observer
+from be_runtime.own_files import by_name
 from be_runtime.request.tools import Tools
 from be_toolchain import Toolchain
 
@@ -60,5 +61,5 @@ def keep(
 
 
 def _key(tools: Tools, toolchain: Toolchain) -> CacheKey:
-    argv = handler_edge(tools).argv
+    argv = [*map(by_name, handler_edge(tools).argv)]
     return make_key("handler", ("name", "handler"), ("argv", argv), ("toolchain", toolchain.fingerprint))

@@ -15,7 +15,7 @@ from be_runtime.compile.build import Build
 from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.cuda_compiler import cuda_compiler
 from be_runtime.compile.inputs.header_search import include_folders
-from be_runtime.compile.inputs.observe import Observer, make_observer
+from be_runtime.compile.inputs.observe import LookedAt, Observer, make_observer
 from be_runtime.compile.plan import flags
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.plan.unit_files import unit_files
@@ -23,6 +23,7 @@ from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.jobs import available_memory_bytes, job_count
 from be_runtime.compile.run.programs import fast_linker_flags, resolve_ninja
 from be_runtime.generate.codegen import Binding
+from be_toolchain.find.record import ObservingSystem
 
 if TYPE_CHECKING:
     from be_runtime.compile.nvcc.keep_preamble import Preamble
@@ -43,14 +44,16 @@ def prepare_build(order: BuildOrder, bindings: Mapping[str, Sequence[Binding]], 
     preamble = _find_preamble(order, command)
     units = graph.plan_units(order.request, bindings, command, _find_phases(order, command))
     handler = handler_object.find(order.tools, order.toolchain, order.toolchain_store)
+    system = ObservingSystem(order.system)
     return Build(
         order,
         units,
-        _link_command(order),
+        _link_command(order._replace(system=system)),
         preamble,
         handler,
         observer=_observer(order, staging),
         runner=_runner(order, staging),
+        listed=LookedAt.of_listings(system),
         recorded=Recorded(
             began_ns=build_began(str(staging), time.time_ns()),
             taken_ns=time.time_ns(),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from be_runtime.cache import BuildOutput, CacheKey, Recorded, Store, make_key
 from be_runtime.compile.inputs.observe import LookedAt
 from be_runtime.compile.plan.build_plan import UnitBuild
+from be_runtime.own_files import by_name
 from be_runtime.request.options import BuildRequest
 from be_toolchain import Toolchain
 
@@ -90,7 +91,7 @@ class UnitObjects(NamedTuple):
         return make_key(
             "object",
             ("name", self.request.name),
-            ("commands", [part for edge in build.edges for part in (*edge.argv, "")]),
+            ("commands", [by_name(part) for edge in build.edges for part in (*edge.argv, "")]),
             ("files", [part for file in build.files for part in file]),
             ("library_path", build.library_path),
             ("toolchain", self.toolchain.fingerprint),

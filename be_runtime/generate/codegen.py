@@ -296,9 +296,12 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     entry, symbol = binding.entry, binding.symbol
     attrs = attributes_of(entry)
     table = f"be_attrs_{symbol}" if attrs else "nullptr"
-    spec, body = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle"
+    spec, body, kind = "EntrySpec", "BE_INTERNAL_HANDLE" if inline else "be_handle", "Call"
     if memory_code.needs_frame(entry, language):
-        body += "_FRAME" if inline else "_frame"
+        body, kind = body + ("_FRAME" if inline else "_frame"), "FrameCall"
+    code = binding.trampoline
+    if inline and not _is_general(entry):
+        code = f"(BE_INTERNAL_CODE({kind}, be_entry_{symbol}, {code}))"
     lines = []
     if attrs:
         lines.append(f"static constexpr ::BE::detail::AttrSpec {table}[] = {{{render_rows(attrs)}}};")
@@ -307,17 +310,21 @@ def _handlers(module: str, binding: Binding, language: Language, *, inline: bool
     if _is_general(entry):
         spec, body, row = "GeneralSpec", "be_handle_general", _general_row(entry, row)
     lines.append(f"static constexpr ::BE::detail::{spec} be_entry_{symbol}{{{row}}};")
+    table = f"be_entry_{symbol}{'.be_entry' if _is_general(entry) else ''}"
     recordable = "::BE::detail::kCommandBufferCompatible" if memory_code.is_recordable(entry) else "0"
     for allow_cuda_graph, traits in ((False, "0"), (True, recordable)):
         handler = binding.handler(allow_cuda_graph=allow_cuda_graph)
         lines += [
             f"BE_INTERNAL_HANDLER XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame);",
             f"XLA_FFI_Error* {handler}(XLA_FFI_CallFrame* be_frame) {{",
-            "  BE_INTERNAL_ENTER(be_frame)",
+            f"  BE_INTERNAL_ENTER(be_frame, {table}.name)",
             f"  return {body}(be_frame, be_entry_{symbol}, {binding.trampoline}, {traits});",
             "}",
         ]
-    table = f"be_entry_{symbol}{'.be_entry' if _is_general(entry) else ''}"
+    lines += [
+        f"BE_INTERNAL_HANDLER void (*const be_code_{symbol})();",
+        f"void (*const be_code_{symbol})() = reinterpret_cast<void (*)()>({code});",
+    ]
     return "\n".join(lines) + "\n" + memory_code.instantiate_handler(entry, symbol, binding.instantiate, table)
 
 

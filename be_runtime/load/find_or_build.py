@@ -14,7 +14,7 @@ from be_runtime.errors import BuildError, CacheError, LoadError
 from be_runtime.load.session import Session
 from be_runtime.own_files import INCLUDE_DIR
 from be_toolchain.machine.system import System
-from be_toolchain.terminal import printable
+from be_toolchain.terminal import printable, printable_line
 
 if TYPE_CHECKING:
     from be_runtime.sharing.exchange import Exchange
@@ -81,11 +81,13 @@ def find_or_build(
     return entry
 
 
-def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Session) -> T:
+def use_entry(
+    find: Callable[[], Entry], use: Callable[[Entry], T], session: Session, anew: Callable[[], Entry] | None = None
+) -> T:
     """Find or build an entry by `find` and return the result of `use`; try again if it was removed in between.
 
-    Another process may clear the cache at any time, and a network file system may fail. A new entry counts towards the
-    cache's limits.
+    Another process may clear the cache at any time, and a network file system may fail. What came from elsewhere and
+    can't be used is built by `anew`. A new entry counts towards the cache's limits.
 
     Raises
     ------
@@ -99,8 +101,14 @@ def use_entry(find: Callable[[], Entry], use: Callable[[Entry], T], session: Ses
         try:
             with disk_errors(str(entry.path)):
                 used = use(entry)
-        except (CacheError, LoadError) as error:
-            if is_last if is_passing(error) else entry.is_there():
+        except Exception as error:
+            made = entry.manifest.made
+            if made.source and anew and entry.is_there() and not is_passing(error):
+                reason = printable_line(f"{type(error).__name__}: {error}")
+                say(f"{entry.manifest.name}: the entry from {made.source} can't be used, so it is built here: {reason}")
+                find, anew = anew, None
+                continue
+            if not isinstance(error, CacheError | LoadError) or (is_last if is_passing(error) else entry.is_there()):
                 raise
         else:
             if entry.built:
@@ -120,9 +128,7 @@ def _prune(session: Session) -> None:
             store.prune(settings.cache_max_size_mib * 2**20, settings.cache_max_age_days, patience_s=_PRUNING_S)
 
 
-def shareable(
-    key: CacheKey, session: Session, outputs: tuple[str, ...] = (), folders: Iterable[Path] = ()
-) -> Shareable:
+def shareable(key: CacheKey, session: Session, outputs: tuple[str, ...], folders: Iterable[Path] = ()) -> Shareable:
     """Return the part of an entry that other machines can use.
 
     Parameters
@@ -130,7 +136,7 @@ def shareable(
     key : CacheKey
     session : Session
     outputs : tuple of str
-        The outputs that are shared; all of them if it is empty.
+        Patterns of the names of the outputs that are shared.
     folders : iterable of Path
         Folders of headers, besides those in the key.
     """

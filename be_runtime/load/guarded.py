@@ -103,7 +103,10 @@ class Guards:
         library = native_library(_NATIVE, session, _LDFLAGS)
         if self._libraries:
             library = _load_copy(library)
-        library.be_guard_exact(ctypes.c_int32(bool(session.settings.sanitize)))
+        is_sanitized = bool(session.settings.sanitize)  # whose own handler of faults tells more
+        library.be_guard_exact(ctypes.c_int32(is_sanitized))
+        if not is_sanitized:
+            library.be_guard_name_faults()
         if self.breadcrumbs and not self._libraries:
             library.be_guard_breadcrumbs(self.breadcrumbs.encode())
         library.be_guard_take.restype = ctypes.c_int64

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 
 from be_runtime.abi import ABI, FFI_CLAIM
 from be_runtime.cache import CacheKey, Entry, make_key
 from be_runtime.load.own_code import own_code_digest
+from be_runtime.own_files import HERE, by_name, homes
 from be_runtime.request.options import BuildRequest
 from be_runtime.request.tools import Tools
 from be_toolchain import Toolchain
@@ -49,15 +51,22 @@ def module_key(request: BuildRequest, tools: Tools, toolchain: Toolchain) -> Cac
     Modules are the same whichever jaxlib they are compiled beside, except where an author includes XLA's headers.
     """
     includes_xla = any(_XLA in source.text for unit in request.units for source in unit.sources)
-    return make_key(
+    return own_key(
         "module",
         *request_fields(request),
         ("generator", own_code_digest()),
-        ("xla", str(tools.ffi_include) if includes_xla else ""),
+        ("xla", by_name(str(tools.ffi_include)) if includes_xla else ""),
         ("tools", tools.key_fields()),
         ("archs", [arch.sm for arch in tools.archs]),
         ("toolchain", [part for pair in toolchain.key_fields() for part in pair]),
     )
+
+
+def own_key(kind: str, *fields: Field) -> CacheKey:
+    """Make a key that environments share, unless its fields name a folder of our files or JAX's in one of them."""
+    key = make_key(kind, *fields)
+    named = [folder for folder, _ in homes() if any(os.fsencode(folder) in value for _, value in key.fields)]
+    return make_key(kind, *fields, (HERE, named)) if named else key
 
 
 def _text(value: object) -> str | list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import faulthandler
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -271,7 +273,18 @@ class LoadedModule:
         target = target_name(self.content_hash, self._symbols[name])
         registered = Target(target, self.platform, content, partial(self.carry, name))
         self._registry.add([registered], {target: partial(self.get_handler, name)})
+        if faulthandler.is_enabled():
+            self.name_code(name)
         return ((self.platform.lower(), target),)
+
+    def name_code(self, name: str) -> None:
+        """Let a fault in a function tell its name; a module that was built by an older release can't."""
+        from be_runtime.xla.fault_names import NAMES
+
+        symbol = self._symbols[name].partition("_")[2].partition("_")[2]
+        with contextlib.suppress(ValueError, AttributeError):
+            code = ctypes.c_void_p.in_dll(self._library, f"be_code_{symbol}").value or 0
+            NAMES.add_code(f"{self.name}.{name}", code, self._library)
 
     def _lacks(self, name: str) -> KeyError:
         return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from be_runtime.generate.contents import LIBRARY
 from be_runtime.load.find_or_build import find_or_build, shareable, use_entry
 from be_runtime.load.module import open_library
 from be_runtime.load.session import Session
-from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 from be_runtime.settings import require_jit
 from be_runtime.xla import jax_port
 from be_toolchain import Toolchain, ToolchainRequest, resolve
@@ -65,16 +66,17 @@ def _use(name: str, session: Session, ldflags: Sequence[str], read: Callable[[Pa
 
     key = _key(name, plan, toolchain)
 
-    def find() -> Entry:
+    def find(*, force: bool = False) -> Entry:
         return find_or_build(
             session,
             session.toolchain_store,
             key,
             lambda staging: build_library(f"the library {name} of be_runtime", plan, _DEPFILE, session, staging),
-            lambda: shareable(key, session),
+            lambda: shareable(key, session, (LIBRARY,)),
+            force=force,
         )
 
-    return use_entry(find, lambda entry: read(entry.output(LIBRARY)), session)
+    return use_entry(find, lambda entry: read(entry.output(LIBRARY)), session, partial(find, force=True))
 
 
 def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPlan:
@@ -89,7 +91,7 @@ def _plan(name: str, compiler: HostCompiler, ldflags: Sequence[str]) -> BuildPla
 
 
 def _key(name: str, plan: BuildPlan, toolchain: Toolchain) -> CacheKey:
-    commands = [part for edge in plan.commands for part in (*edge.argv, "")]
+    commands = [by_name(part) for edge in plan.commands for part in (*edge.argv, "")]
     texts = [part for pair in toolchain.key_fields() for part in pair]
     return make_key("native", ("name", name), ("commands", commands), ("toolchain", texts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -95,8 +96,9 @@ def use_module(request: BuildRequest, options: LoadOptions, session: Session, us
     """Find the module of a request in the cache, or build it, and return the result of `use`; see `use_entry`."""
     ready = _make_ready(request, session)
     make = partial(_make, ready, options, session)
-    found = partial(_find, ready.request, options, session, ready.key, make)
-    return use_entry(found, lambda entry: use(entry, ready.key), session)
+    find = partial(_find, ready, session, make)
+    anew = partial(find, options._replace(force_rebuild=True))
+    return use_entry(partial(find, options), lambda entry: use(entry, ready.key), session, anew)
 
 
 class _Ready(NamedTuple):
@@ -230,10 +232,9 @@ def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ..
     return prebuilt.explain(folder, prebuilt.wanted_of(request), wanted)
 
 
-def _find(
-    request: BuildRequest, options: LoadOptions, session: Session, key: CacheKey, make: Callable[[Path], BuildOutput]
-) -> Entry:
+def _find(ready: _Ready, session: Session, make: Callable[[Path], BuildOutput], options: LoadOptions) -> Entry:
     """Return the entry of a module, from the cache or built now."""
+    request, key = ready.request, ready.key
     entry = find_or_build(
         session,
         session.module_store,
@@ -348,6 +349,9 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
     except RegistrationError as error:
         error.hints += hints
         raise
+    if faulthandler.is_enabled():
+        for function in names.values():
+            module.name_code(function)
 
 
 def _other_prefix(request: BuildRequest) -> tuple[str, ...]:

@@ -25,18 +25,19 @@ from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry, Store, make_key
-from be_runtime.cache.folder.layout import KEY
+from be_runtime.cache.upkeep.entries import read_key
 from be_runtime.errors import ArgumentError, CacheError, LoadError
 from be_runtime.generate.contents import CONTENTS, LIBRARY
 from be_runtime.load.identity import content_hash, origin_hash, request_fields
 from be_runtime.load.own_code import own_code_digest
+from be_runtime.own_files import HERE
 from be_runtime.request.options import BuildRequest, Language
 from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
 from be_toolchain.machine.trust.folder_trust import distrust_entry
 
 _MODULE, _KIND = "module", "prebuilt"
-_OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain"})
+_OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
 """Fields of a module's key that say how it was built; the bundle's index has the ABI."""
 
 _DIGITS = 32
@@ -137,40 +138,44 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
             f"{', '.join(native)}: compiled with native=True, for this machine's CPU alone, so it can't be exported",
             hints=("load what is exported without native=True, with a cache folder of its own",),
         )
-    if not entries:
-        raise CacheError(
-            f"there is nothing to export: the cache {store.root} holds no modules",
-            hints=("load the modules first, with the same cache folder",),
-        )
     try:
-        return tuple(sorted(_export(folder, key, entry) for key, entry in entries.items()))
+        written = sorted(path for key, entry in entries.items() if (path := _export(folder, key, entry)) is not None)
     except OSError as error:
         raise CacheError(f"{error.filename or folder} can't be written: {error.strerror}") from error
     except ArgumentError as error:
         raise CacheError(error.message, hints=error.hints) from error
+    if not written:
+        raise CacheError(
+            f"there is nothing to export: the cache {store.root} holds no modules",
+            hints=("load the modules first, with the same cache folder",),
+        )
+    return tuple(written)
 
 
 def _cached(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
     """Iterate over the valid modules of a cache that this release made, without repetition."""
     for info in store.entries():
         if info.kind == _MODULE:
-            key = CacheKey.from_json(Path(info.path, KEY).read_text(encoding="utf-8"))
-            entry = store.get(key) if key.texts("generator") == (own_code_digest(),) else None
-            if entry is not None:
+            key = read_key(info.path)
+            entry = store.get(key) if key and key.texts("generator") == (own_code_digest(),) else None
+            if key and entry:
                 yield key, entry
 
 
-def _export(root: Path, key: CacheKey, entry: Entry) -> Path:
-    """Write the bundle of one module."""
+def _export(root: Path, key: CacheKey, entry: Entry) -> Path | None:
+    """Write the bundle of one module, and return its folder; None if another process has removed the module."""
     wanted = _wanted(key)
-    data = entry.output(LIBRARY).read_bytes()
+    try:
+        data, functions = entry.output(LIBRARY).read_bytes(), entry.output(CONTENTS).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
     digest = hashlib.sha256(data).hexdigest()
     language: Language = "cuda" if key.texts("language") == ("cuda",) else "cpp"
     archs = tuple(map(Arch.parse, key.texts("archs")))
     record = ModuleRecord(
         language=language,
         image=digest,
-        functions=entry.output(CONTENTS).read_text(encoding="utf-8"),
+        functions=functions,
         sources={
             name: file.sha256
             for file in entry.manifest.dependencies.records

@@ -9,6 +9,7 @@
 #include "guard/breadcrumbs.h"
 #include "guard/checked_call.h"
 #include "guard/device_memory.h"
+#include "guard/watchers.h"
 
 namespace be_guard {
 namespace {
@@ -55,6 +56,7 @@ XLA_FFI_Error* execute(Slot& slot, XLA_FFI_CallFrame* frame) {
   try {
     const Check check = asked == nullptr ? slot.usual : parse_check(std::string(asked->ptr, asked->len));
     const Breadcrumb crumb(check.label, check.caller);
+    const CallOrder order;
     return slot.is_gpu ? execute_on_device(slot, frame, check) : execute_on_host(frame, check, slot.execute);
   } catch (const std::exception& error) {
     return be_xla::fail(frame, XLA_FFI_Error_Code_INTERNAL, "a call could not be checked: %s", error.what());
@@ -63,6 +65,7 @@ XLA_FFI_Error* execute(Slot& slot, XLA_FFI_CallFrame* frame) {
 
 XLA_FFI_Error* instantiate(Slot& slot, XLA_FFI_CallFrame* frame) {
   if (be_xla::Metadata* metadata = be_xla::find_metadata(frame)) return answer(slot, slot.instantiate, frame, metadata);
+  const CallOrder order;
   return slot.instantiate(OwnFrame(frame, {}).get());
 }
 
@@ -120,6 +123,9 @@ BE_EXPORT int64_t be_guard_take(char* room, int64_t size) { return findings().ta
 
 /// Makes copies without bytes around them, for a sanitizer that sees the ends of each.
 BE_EXPORT void be_guard_exact(int32_t is_exact) { exact_blocks = is_exact != 0; }
+
+/// Names the checked calls in which the process dies, on standard error.
+BE_EXPORT void be_guard_name_faults() { be_faults::install(describe_calls); }
 
 /// Writes from now on to a file which checked calls are running; see guard/breadcrumbs.h. 0 when it can't be used.
 BE_EXPORT int32_t be_guard_breadcrumbs(const char* path) { return open_breadcrumbs(path); }

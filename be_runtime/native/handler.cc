@@ -403,3 +403,16 @@ XLA_FFI_Error* be_handle_frame(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
 
 #include "call_states.h"
 #include "thread_pool.h"
+
+#include "fault_names.h"
+
+/// See `be_faults::name_kernel`.
+extern "C" __attribute__((visibility("default"))) void be_name_kernel(const void* code, const char* text,
+                                                                      be_faults::Running* running) {
+  be_faults::name_kernel(code, text, running);
+}
+
+/// The kernel for which this thread runs a part; null where it runs none.
+extern "C" __attribute__((visibility("default"))) const char* be_running_kernel() {
+  return BE::detail::entered == nullptr ? nullptr : BE::detail::entered->be_kernel;
+}

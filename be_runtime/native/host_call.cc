@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 
+#include "fault_names.h"
 #include "xla_call.h"
 
 namespace {
@@ -207,6 +208,11 @@ BE_EXPORT XLA_FFI_Error* be_host_call(XLA_FFI_CallFrame* frame, const Kernel* ke
 /// The error of a function that failed with a message.
 BE_EXPORT XLA_FFI_Error* be_host_failed(XLA_FFI_CallFrame* frame, const Kernel* kernel, const char* message) {
   return fail(frame, XLA_FFI_Error_Code_INTERNAL, "%s: %s", kernel->name, message);
+}
+
+/// See `be_faults::name_kernel`.
+BE_EXPORT void be_name_kernel(const void* code, const char* text, be_faults::Running* running) {
+  be_faults::name_kernel(code, text, running);
 }
 
 /// Which 64-bit word of a call frame, and of a buffer, holds what a handler reads.

@@ -16,7 +16,7 @@
 namespace BE::detail {
 namespace {
 
-thread_local XLA_FFI_CallFrame* entered = nullptr;
+thread_local const Entered* entered = nullptr;
 
 /// Threads of the pool; 1 where there is none. An answer costs a few nanoseconds, an error more.
 inline int64_t pool_threads(const XLA_FFI_CallFrame* frame) noexcept {
@@ -33,7 +33,7 @@ inline int64_t pool_threads(const XLA_FFI_CallFrame* frame) noexcept {
 
 /// One call of parallel_for. On the heap, since tasks may outlive it.
 struct Job {
-  XLA_FFI_CallFrame* frame;
+  Entered entered;
   int64_t n, size, chunks;
   const void* body;
   void (*call)(const void*, int64_t, int64_t);
@@ -57,7 +57,7 @@ struct Job {
   /// Runs on a thread of the pool.
   static void start(void* data) noexcept {
     Job* job = static_cast<Job*>(data);
-    XLA_FFI_CallFrame* before = be_enter(job->frame);
+    const Entered* before = be_enter(&job->entered);
     job->run();
     be_enter(before);
     job->drop();
@@ -70,12 +70,12 @@ struct Job {
   void schedule() noexcept {
     XLA_FFI_ThreadPool_Schedule_Args args{};
     args.struct_size = XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE;
-    args.ctx = frame->ctx;
+    args.ctx = entered.be_frame->ctx;
     args.task = start;
     args.data = this;
-    XLA_FFI_Error* error_of_pool = frame->api->XLA_FFI_ThreadPool_Schedule(&args);
+    XLA_FFI_Error* error_of_pool = entered.be_frame->api->XLA_FFI_ThreadPool_Schedule(&args);
     if (error_of_pool == nullptr) return;
-    be_xla::drop_error(frame, error_of_pool);
+    be_xla::drop_error(entered.be_frame, error_of_pool);
     drop();
   }
 
@@ -103,22 +103,22 @@ inline int64_t divided_up(int64_t n, int64_t by) noexcept { return n / by + (n %
 }  // namespace
 }  // namespace BE::detail
 
-XLA_FFI_CallFrame* be_enter(XLA_FFI_CallFrame* frame) noexcept {
-  XLA_FFI_CallFrame* before = BE::detail::entered;
-  BE::detail::entered = frame;
+const BE::detail::Entered* be_enter(const BE::detail::Entered* call) noexcept {
+  const BE::detail::Entered* before = BE::detail::entered;
+  BE::detail::entered = call;
   return before;
 }
 
 void be_run_chunks(int64_t n, int64_t grain, const void* body, void (*call)(const void*, int64_t, int64_t)) {
   using namespace BE::detail;
-  XLA_FFI_CallFrame* frame = entered;
-  int64_t threads = frame == nullptr ? 1 : pool_threads(frame);
+  const Entered* const call_of = entered;
+  int64_t threads = call_of == nullptr ? 1 : pool_threads(call_of->be_frame);
   const int64_t finest = divided_up(n, threads * kMostChunks);
   const int64_t size = grain > finest ? grain : finest;
   const int64_t chunks = divided_up(n, size);
   if (threads > chunks) threads = chunks;
   if (threads <= 1) return call(body, 0, n);
-  Job* job = new Job{frame, n, size, chunks, body, call, static_cast<int>(threads)};
+  Job* job = new Job{*call_of, n, size, chunks, body, call, static_cast<int>(threads)};
   for (int64_t t = 1; t < threads; ++t) job->schedule();
   job->run();
   job->wait();

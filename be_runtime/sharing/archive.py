@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -24,8 +25,8 @@ from be_runtime.cache.folder.layout import output_problem
 MAGIC = b"be-entry-1\n"
 _SIGNATURE, _LENGTH = 64, 8
 _UNSIGNED = bytes(_SIGNATURE)
-_LARGEST_HEAD = 1 << 23
-"""Of a small C++ module it is 20 kB. To read 64 MB of nothing but brackets took 12 s, longer than any exchange may."""
+_LARGEST_HEAD, _LONGEST_TEXT, _MOST_TEXTS, _MOST_FOLDERS = 1 << 22, 1024, 30_000, 100_000
+"""A module that includes Thrust has 0.6 MB, and 9,000 texts. To read 64 MB of nothing but brackets took 12 s."""
 
 Sign = Callable[[bytes], bytes]
 """Function that returns the 64 bytes of a signature."""
@@ -102,7 +103,7 @@ def resigned(data: bytes, sign: Sign) -> bytes:
     return b"".join((MAGIC, sign(framed), framed, rest))
 
 
-def unpack(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, bytes]]:
+def unpack(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, memoryview]]:
     """Read an archive, after its signature if one is asked for, and check the hash of each output.
 
     Raises
@@ -127,7 +128,7 @@ def unpack(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, b
     return head, outputs
 
 
-def _split(data: bytes) -> tuple[bytes, bytes]:
+def _split(data: bytes) -> tuple[bytes, memoryview]:
     """Return the head with its length, and the outputs."""
     at = len(MAGIC) + _SIGNATURE
     if not data.startswith(MAGIC):
@@ -136,18 +137,21 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
     end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
     if end > len(data):
         raise ArchiveError("is damaged: it is cut off")
-    return data[at:end], data[end:]
+    return data[at:end], memoryview(data)[end:]
 
 
 def _read_head(text: bytes) -> Head:
     try:
         inflate = zlib.decompressobj()
-        fields: dict[str, Any] = json.loads(inflate.decompress(text, _LARGEST_HEAD).decode("utf-8", "surrogatepass"))
-        rows = {name: tuple(map(tuple, fields[name])) for name in ("outputs", "dependencies", "others")}
-        absent = tuple((folder, same, tuple(names)) for folder, same, names in fields["absent"])
-        head = Head(**{**fields, **rows, "absent": absent})
+        head = Head(**json.loads(inflate.decompress(text, _LARGEST_HEAD).decode("utf-8", "surrogatepass")))
+        head = head._replace(
+            outputs=_rows(head.outputs, str, int, str),
+            dependencies=_rows(head.dependencies, str, str),
+            others=_rows(head.others, str, str),
+            absent=tuple((folder, same, _texts(names)) for folder, same, names in _rows(head.absent, str, int, list)),
+        )
         is_whole = inflate.eof and not inflate.unused_data and _is_well_formed(head)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error):
+    except (ValueError, TypeError, RecursionError, zlib.error):
         is_whole = False
     if not is_whole:
         raise ArchiveError("is damaged: its head can't be read")
@@ -157,15 +161,28 @@ def _read_head(text: bytes) -> Head:
     return head
 
 
+def _rows(rows: Any, *kinds: type) -> tuple[Any, ...]:
+    """Check a list of lists whose items are of these types."""
+    if type(rows) is not list or any(type(row) is not list or (*map(type, row),) != kinds for row in rows):
+        raise TypeError
+    return tuple(map(tuple, rows))
+
+
+def _texts(items: Any) -> tuple[str, ...]:
+    """Check a list of texts."""
+    if type(items) is not list or any(type(item) is not str for item in items):
+        raise TypeError
+    return tuple(items)
+
+
 def _is_well_formed(head: Head) -> bool:
-    """Return whether everything in a head is of its type."""
-    sizes, folders = [size for _, size, _ in head.outputs], [at for _, at, _ in head.absent]
-    texts = [head.digest, head.kind, head.name, head.host]
-    texts += [text for name, _, digest in head.outputs for text in (name, digest)]
-    texts += [text for pair in (*head.dependencies, *head.others) for text in pair]
-    texts += [text for folder, _, names in head.absent for text in (folder, *names)]
-    are_pairs = all(len(pair) == len(("path", "hash")) for pair in (*head.dependencies, *head.others))
-    are_counts = all(type(count) is int and count >= 0 for count in (*sizes, *folders))
-    are_texts = all(type(text) is str for text in texts)
+    """Return whether a head is of texts and numbers that an entry may have, and not of more than one has."""
+    counts = [number for _, number, _ in (*head.outputs, *head.absent)]
+    texts = _texts([head.digest, head.kind, head.name, head.host])
+    texts += tuple(text for name, _, digest in head.outputs for text in (name, digest))
+    texts += tuple(text for pair in (*head.dependencies, *head.others) for text in pair)
+    texts += tuple(text for folder, _, names in head.absent for text in (folder, *names))
+    is_small = len(texts) <= _MOST_TEXTS and sum(text.count("/") for text in texts) <= _MOST_FOLDERS
     are_once = len({name for name, *_ in head.outputs}) == len(head.outputs)
-    return are_pairs and are_counts and are_texts and are_once and type(head.seconds) in (int, float)
+    is_time = type(head.seconds) in (int, float) and math.isfinite(head.seconds)
+    return is_small and max(map(len, texts)) <= _LONGEST_TEXT and min(counts, default=0) >= 0 and are_once and is_time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,8 +10,12 @@ from be_runtime.cache import BuildOutput, Entry
 from be_runtime.sharing.archive import ArchiveError, Sign, SignatureError, Verify
 from be_runtime.sharing.place import COME, EntryPlace, WantedEntry
 from be_runtime.sharing.travelling_entry import Shareable, pack_entry, unpack_entry
+from be_toolchain.terminal import printable_line
 
 Build = Callable[[Path], BuildOutput]
+
+_LONGEST = 600
+"""Most characters of a message about an archive, which may name a path of its own."""
 
 
 class Exchange:
@@ -63,22 +68,26 @@ class Exchange:
             self._asked = [*self._places]
             return build(staging)
         for place in self._places:
-            data = place.fetch(self._wanted)
-            if data == COME:
-                return None
-            if data:
-                try:
+            try:
+                data = place.fetch(self._wanted)
+                if data == COME:
+                    return None
+                if data:
                     output = unpack_entry(data, self._share, staging, place.label, self._verify)
-                except ArchiveError as problem:
-                    text = f"{self._wanted.name}: the archive from {place.label} {problem}; it is not used"
-                    if isinstance(problem, SignatureError):
-                        text += f"; {problem.remedy(self._keys_named_by)}"
-                    self._say(text)
-                else:
                     self._data = data
                     return output
+            except Exception as problem:  # noqa: BLE001 - whatever comes from elsewhere ends no load
+                shutil.rmtree(staging)
+                staging.mkdir(mode=0o700)
+                self._report(place, problem)
             self._asked.append(place)
         return build(staging)
+
+    def _report(self, place: EntryPlace, problem: Exception) -> None:
+        text = str(problem) if isinstance(problem, ArchiveError) else f"can't be used here: {problem!r}"
+        remedy = f"; {problem.remedy(self._keys_named_by)}" if isinstance(problem, SignatureError) else ""
+        shown = printable_line(f"{self._wanted.name}: the archive from {place.label} {text}"[:_LONGEST])
+        self._say(f"{shown}; it is not used{remedy}")
 
     def offer(self, entry: Entry) -> None:
         """Give an entry that was published here to the places that had none."""

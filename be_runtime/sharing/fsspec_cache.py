@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 from be_runtime.errors import ArgumentError
@@ -11,6 +14,18 @@ from be_toolchain.machine.bounded import FIRST_S, LARGEST, Watch, run_bounded
 from be_toolchain.settings.remote_source import FOLDER
 
 T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def _unquoted() -> Iterator[None]:
+    """Raise errors without their texts, which may have what a server was sent."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a plug-in raises whatever it likes
+        number = getattr(error, "errno", 0)
+        if isinstance(number, int) and number > 0:
+            raise OSError(number, os.strerror(number)) from None
+        raise OSError(type(error).__name__) from None
 
 
 def _fsspec() -> Any:
@@ -56,23 +71,25 @@ class FsspecCache:
             raise ArgumentError(f"the remote cache {self._scheme}:// can't be used: {error}") from None
 
     def get(self, digest: str) -> bytes | None:
-        """Return the file of a digest, None if there is none; raises whatever the file system raises."""
+        """Return the file of a digest, None if there is none; see `_bounded` for errors."""
 
+        @_unquoted()
         def read(watch: Watch, system: Any) -> bytes | None:
             try:
                 size = system.info(self._path(digest))["size"]
             except FileNotFoundError:
                 return None
             watch.has_begun.set()
-            if size is None or size > LARGEST:
-                raise ValueError(f"a file of {size} bytes")
+            if type(size) is not int or size > LARGEST:
+                raise OSError(errno.EFBIG, None)
             return cast("bytes", system.cat_file(self._path(digest)))
 
         return self._bounded(read)
 
     def put(self, digest: str, data: bytes) -> None:
-        """Write the file of a digest; raises whatever the file system raises."""
+        """Write the file of a digest; see `_bounded` for errors."""
 
+        @_unquoted()
         def write(watch: Watch, system: Any) -> None:
             watch.has_begun.set()
             system.pipe_file(self._path(digest), data)
@@ -83,11 +100,18 @@ class FsspecCache:
         return f"{self._folder}/{FOLDER}/{digest}"
 
     def _bounded(self, use: Callable[[Watch, Any], T]) -> T:
-        """Call a function with the file system. To set that up takes time too, before any server is asked."""
+        """Call a function with the file system. To set that up takes time too, before any server is asked.
+
+        Raises
+        ------
+        OSError
+            It takes too long, or the file system raised an error, which is named and not quoted.
+        """
         until = time.monotonic() + self._timeout_s
         system = run_bounded(lambda _: self._connected(), self._timeout_s, self._timeout_s)
         return run_bounded(lambda watch: use(watch, system), FIRST_S, max(0.0, until - time.monotonic()))
 
+    @_unquoted()
     def _connected(self) -> Any:
         """Return the file system; fsspec keeps one for each process, since none survives a fork."""
         options = {"auto_mkdir": True} if self._scheme in ("file", "local") else {}

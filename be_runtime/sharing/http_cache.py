@@ -27,7 +27,7 @@ class HttpCache:
 
         Raises
         ------
-        OSError, http.client.HTTPException, ValueError
+        OSError, ValueError
             The server does not answer as it should.
         """
         reply = exchange(self._server, "GET", f"{FOLDER}/{digest}", whole_s=self._timeout_s)
@@ -42,7 +42,7 @@ class HttpCache:
 
         Raises
         ------
-        OSError, http.client.HTTPException, ValueError
+        OSError, ValueError
             The server does not take it.
         """
         reply = exchange(self._server, "PUT", f"{FOLDER}/{digest}", data, whole_s=self._timeout_s)

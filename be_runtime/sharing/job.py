@@ -32,14 +32,15 @@ from be_runtime.cache.folder.lock import next_report
 from be_runtime.sharing.place import COME, WantedEntry
 from be_runtime.xla.coordination import JobStore, JobStoreError, JobStoreSilentError
 from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.terminal import printable_line
 
 MOST_BYTES = 64 << 20
 """Size of what a process puts into the store. Process 0 holds it in memory until the job ends."""
 
 _ROOT = "be_runtime/1"
 _PIECE = 1 << 20
-_LARGEST_KEY = 1 << 26
-_LONGEST_PROBLEM = 500
+_LARGEST_KEY = 1 << 22
+_LONGEST_PROBLEM, _MOST_LINES = 500, 50
 _POLL_S = 0.5
 _LOOK_S = 1.0
 _PIECE_S = 10.0
@@ -95,10 +96,12 @@ class _Generation(NamedTuple):
         pieces, size = done.get("pieces"), done.get("size")
         if type(pieces) is not int or type(size) is not int or not 0 < size <= MOST_BYTES:
             return None
+        if pieces > size // _PIECE + 2:  # data that can't be compressed gets a little larger
+            return None
         packed = []
         for number in range(pieces):
             piece = self.store.get(self.at(number), _PIECE_S)
-            if piece is None:
+            if piece is None or len(piece) > _PIECE:
                 return None
             packed.append(piece)
         try:
@@ -233,7 +236,7 @@ class Job:
         with contextlib.suppress(ValueError, zlib.error):
             theirs = _read(zlib.decompressobj().decompress(store.get(at, _POLL_S) or b"", _LARGEST_KEY))
             lines = CacheKey.from_json(str(theirs.get("key"))).explain(key)
-            differs = "".join(f"\n  {line}" for line in lines if not line.startswith("archs: "))
+            differs = "".join(f"\n  {line}" for line in lines[:_MOST_LINES] if not line.startswith("archs: "))
             if differs:
                 other, here = _process(theirs), f"process {store.process}"
                 self._say(
@@ -304,7 +307,7 @@ class Job:
         done = _read(generation.store.get(generation.at("done"), _POLL_S))
         builder = _process(done)
         if "error" in done:
-            problem = f"{builder} could not build it: {done['error']}"
+            problem = printable_line(f"{builder} could not build it: {done['error']}")[:_LONGEST_PROBLEM]
         elif done.get("large"):
             problem = f"what {builder} built is too large for the job's store"
         else:

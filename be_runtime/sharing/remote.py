@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
-from urllib.parse import unquote
 
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
@@ -17,7 +16,7 @@ from be_runtime.sharing.place import WantedEntry
 from be_toolchain.machine.system import System
 from be_toolchain.settings.remote_source import RemoteSource, find_remote
 from be_toolchain.settings.table import RUNTIME
-from be_toolchain.terminal import printable_line, without_credentials
+from be_toolchain.terminal import printable_line, shown_url
 
 Say = Callable[[str], object]
 
@@ -25,11 +24,13 @@ _FAULTS, _REST_S = 2, 60.0
 """After so many faults in a row the server is left alone for so long."""
 
 _LONGEST = 300
-"""Most characters of somebody else's message."""
+"""Most characters of an error's text."""
 
 
 class Carrier(Protocol):
-    """The protocol of a remote cache. Both functions may raise anything, and take no longer than they were told.
+    """The protocol of a remote cache. Both functions take no longer than they were told.
+
+    They may raise anything whose text quotes nothing that a server said: it may echo what it was sent.
 
     Attributes
     ----------
@@ -97,7 +98,7 @@ class RemoteCache:
     """
 
     def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
-        self.label, self._url, self._named_by = source.label, source.url, source.named_by
+        self.label, self._named_by = source.label, source.named_by
         self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:
@@ -132,7 +133,7 @@ class RemoteCache:
             exchange()
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises, a cache never fails a build
             rests = health.note(is_fault=True)
-            text = printable_line(_harmless(str(error), self._url))[:_LONGEST] or type(error).__name__
+            text = printable_line(str(error))[:_LONGEST] or type(error).__name__
             if isinstance(error, ConnectionRefusedError):
                 text += f"; is it running? Unset {self._named_by} to do without"
             rest = f"; it is left alone for {_REST_S:g} s" if rests else ""
@@ -142,15 +143,6 @@ class RemoteCache:
 
     def _tell(self, text: str) -> None:
         tell_once(self.link.said, text, self._say)
-
-
-def _harmless(text: str, url: str) -> str:
-    """Return somebody else's message without the credentials of a URL, which may stand there without the URL."""
-    credentials = url.partition("://")[2].rpartition("@")[0]
-    for secret in (credentials, credentials.partition(":")[2]):
-        for spelled in filter(None, (secret, unquote(secret))):
-            text = text.replace(spelled, "...")
-    return without_credentials(text) if "://" in text else text
 
 
 def tell_once(said: set[str], text: str, say: Say) -> None:
@@ -257,7 +249,7 @@ def _carrier(url: str, named_by: str, timeout_s: float) -> Carrier:
     try:
         return HttpCache(parse_server(url), timeout_s)
     except ValueError as error:
-        raise ArgumentError(f"{named_by} is {without_credentials(url)!r}: {error}") from None
+        raise ArgumentError(f"{named_by} is {shown_url(url)!r}: {error}") from None
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.cache import CacheKey
+from be_runtime.own_files import HERE
 
 _COMMON = frozenset({"", "/", "/usr", "/usr/local", "/opt"})
 """Folders that are too common for a name of their own."""
@@ -136,6 +137,7 @@ def _distinct(folders: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 def movable_key(key: CacheKey, roots: Roots) -> CacheKey:
     """Return the key of the same build on any machine with the same components."""
+    key = CacheKey(key.kind, tuple(field for field in key.fields if field[0] != HERE))
     own = naming_flags(roots, is_cuda=key.texts("language") == ("cuda",))
 
     def named(label: str, texts: tuple[str, ...]) -> Sequence[str]:

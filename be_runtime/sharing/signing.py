@@ -11,6 +11,7 @@ from typing import Any
 
 from be_runtime.errors import ArgumentError
 from be_toolchain.machine.trust.folder_trust import distrust_entry
+from be_toolchain.terminal import shown_key
 
 _PRIVATE = "private-ed25519:"
 """Begins a file with a private key, so that nobody takes one for the other."""
@@ -126,7 +127,7 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
         return [raw]
     if not word.startswith(("/", "~")):  # a file of that name in the working folder may be anybody's
         hint = "python -m be_runtime cache keygen prints a key; of a file with keys, write the whole path"
-        raise ArgumentError(f"{named_by} is {word!r}, neither a key nor an absolute path", hints=(hint,))
+        raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by)
     problem = distrust_entry(Path(word).expanduser().stat(), os.geteuid())
     if problem:
@@ -145,7 +146,9 @@ def _read(path: Path, named_by: str) -> str:
         return path.expanduser().read_text(encoding="ascii").strip()
     except (OSError, ValueError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ArgumentError(f"{named_by} is {str(path)!r}, neither a key nor a file with one: {reason}") from None
+        raise ArgumentError(
+            f"{named_by} is {shown_key(str(path))!r}, neither a key nor a file with one: {reason}"
+        ) from None
 
 
 def _encoded(raw: bytes) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.cache import BuildOutput, CacheKey, Manifest, Recorded
-from be_runtime.cache.publish import build_began, record_files
+from be_runtime.cache.publish import build_began, record_dependency
 from be_runtime.cache.validity.absent import group_absent
-from be_runtime.cache.validity.manifest import AbsentNames, Files
+from be_runtime.cache.validity.manifest import NO_FILES, AbsentNames, FileRecord, Files
 from be_runtime.sharing.archive import ArchiveError, Head, Sign, Verify, pack, unpack
 from be_runtime.sharing.roots import Roots
+from be_toolchain.machine.local_system import stamp_path
+
+_PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
 
 
 class Shareable(NamedTuple):
@@ -27,12 +31,16 @@ class Shareable(NamedTuple):
     roots : Roots
         Folders of this machine by name.
     outputs : tuple of str
-        The outputs that are shared; all of them if it is empty.
+        Patterns of the names of the outputs that are shared; an archive has one at least for each, and no others.
     """
 
     key: CacheKey
     roots: Roots
-    outputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...]
+
+    def takes(self, name: str) -> bool:
+        """Return whether an output is shared."""
+        return any(fnmatchcase(name, pattern) for pattern in self.outputs)
 
 
 def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | None = None) -> bytes:
@@ -47,7 +55,7 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
     """
     if manifest.uncertain:
         raise ArchiveError(f"is for one process alone, as {manifest.uncertain[0]} may have changed during the build")
-    files = [record for record in manifest.outputs.records if not share.outputs or record.path in share.outputs]
+    files = [record for record in manifest.outputs.records if share.takes(record.path)]
     outputs = {record.path: (folder / record.path).read_bytes() for record in files}
     for name, data in outputs.items():
         named = share.roots.named_in(data)
@@ -88,32 +96,43 @@ def unpack_entry(
     head, outputs = unpack(data, verify)
     if head.digest != share.key.digest:
         raise ArchiveError("is of another entry")
-    if missing := set(share.outputs) - set(outputs):
-        raise ArchiveError(f"is damaged: it has no {min(missing)}")
+    if odd := next((name for name in outputs if not share.takes(name)), None):
+        raise ArchiveError(f"is damaged: it has {odd}, which no {head.kind} has")
+    if missing := next((pattern for pattern in share.outputs if not fnmatch.filter(outputs, pattern)), None):
+        raise ArchiveError(f"is damaged: it has no {missing}")
     try:
         return _unpack_here(head, outputs, _without_links(share.roots), staging, began_ns, source)
     except (OSError, ValueError) as error:  # a folder in the place of a header, a name that is none here
-        shutil.rmtree(staging)
-        staging.mkdir(mode=0o700)
         raise ArchiveError(f"can't be used here: {error}") from error
 
 
 def _unpack_here(
-    head: Head, outputs: Mapping[str, bytes], roots: Roots, staging: Path, began_ns: int, source: str
+    head: Head, outputs: Mapping[str, memoryview], roots: Roots, staging: Path, began_ns: int, source: str
 ) -> BuildOutput:
     """Write the outputs, if a build here would read the same."""
     read, others = _local(head.dependencies, roots), _local(head.others, roots)
-    recorded = record_files([*read, *others], Recorded(began_ns, time.time_ns(), {}))
-    for path, digest in {**others, **read}.items():
-        record = recorded.records.get(path)
-        if record is None or record.sha256 != digest:
-            raise ArchiveError(f"is of another {path} than the one here")
+    recorded = Recorded(began_ns, time.time_ns(), _compared({**others, **read}))
     absent = tuple(_absent_here(head.absent, roots))
     for name, content in outputs.items():
-        target = staging / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        (staging / name).write_bytes(content)
     return BuildOutput(tuple(outputs), tuple(read), tuple(others), absent, recorded, source=source)
+
+
+def _compared(files: Mapping[str, str]) -> dict[str, FileRecord]:
+    """Record files of this machine, whose hashes must be these. An archive may name any file, so reading it has limits.
+
+    Devices and the kernel's files are no inputs of a build, and some do something when they are opened.
+    """
+    records, until = {}, time.monotonic() + _PATIENCE_S
+    for path, digest in files.items():
+        stamp = None if NO_FILES.match(os.path.realpath(path)) else stamp_path(path)
+        record = record_dependency(path) if stamp is not None and stamp.size_bytes <= _LARGEST_INPUT else None
+        if record is None or record.sha256 != digest:
+            raise ArchiveError(f"is of another {path} than the one here")
+        if time.monotonic() > until:
+            raise ArchiveError(f"is made from more than can be compared in {_PATIENCE_S:g} s")
+        records[path] = record
+    return records
 
 
 def _named(files: Files, roots: Roots) -> Iterator[tuple[str, str]]:

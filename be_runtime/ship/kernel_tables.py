@@ -15,7 +15,7 @@ from be_runtime.ship.declaration import refuse_unknown
 KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
 
 _CALL = frozenset(
-    {"vmap_method", "input_output_aliases", "has_side_effect", "ordered", "input_layouts", "output_layouts"}
+    {"vmap_method", "input_output_aliases", "has_side_effect", "ordered", "input_layouts", "output_layouts", "random"}
 )
 """Options of every call, by the names of `check_options`."""
 

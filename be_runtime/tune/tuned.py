@@ -246,7 +246,9 @@ class Tuned:
 
     def _rows(self, device: TunedDevice) -> tuple[Winner, ...]:
         entry = self._store().get(self._key(device))
-        return () if entry is None else parse_winners(entry.output(FILE).read_text(encoding="utf-8"), str(entry.path))
+        with contextlib.suppress(FileNotFoundError):  # removed since it was found
+            return () if entry is None else parse_winners(entry.output(FILE).read_bytes(), str(entry.path))
+        return ()
 
 
 def autotune(

@@ -70,10 +70,16 @@ def user_line() -> tuple[str, int, str] | None:
         found: Any = source_info_util.user_frame(context if _FRAME_OF_INFO else context.traceback)
         if found is not None:
             return found.file_name, found.start_line, found.function_name
+    frame = user_frame()
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def user_frame() -> FrameType | None:
+    """Return the innermost frame of this thread that is neither JAX's nor ours."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None and not source_info_util.is_user_filename(frame.f_code.co_filename):
         frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return frame
 
 
 def shaped(shape: Sequence[int], dtype: Any) -> Any:

@@ -5,13 +5,13 @@ Nothing here starts a JAX backend.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from be_runtime.errors import BeRuntimeError
+from be_runtime.own_files import jax_headers
 
 PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
 """JAX's name of the platform for each language's handlers."""
@@ -25,10 +25,10 @@ def ffi_include_dir() -> Path:
     BeRuntimeError
         jaxlib is not installed.
     """
-    spec = importlib.util.find_spec("jaxlib")
-    if spec is None or not spec.submodule_search_locations:
+    found = jax_headers()
+    if found is None:
         raise BeRuntimeError("jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",))
-    return Path(spec.submodule_search_locations[0]) / "include"
+    return found
 
 
 def capsule(function: object) -> object:

@@ -74,7 +74,7 @@ def _add_doctor(commands: _Commands) -> None:
         help="report what was found and what to do next",
         description="Report what was found, where, and what to do next.",
         epilog="exit codes: 0 everything works, 1 CUDA builds can't work, 2 C++ builds can't work, 3 internal error, "
-        "64 invalid arguments",
+        "64 invalid arguments, 74 the report can't be written",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument("--verbose", action="store_true", help="list every place looked at")

@@ -63,7 +63,11 @@ def parse_server(url: str) -> HttpServer:
     >>> parse_server("https://ci:x@cache.example.org/kernels/")
     HttpServer(host='cache.example.org', port=443, is_tls=True, folder='/kernels', authorization='Basic Y2k6eA==')
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # its text quotes a password that has a sign of a URL
+        raise ValueError("not the URL of a server") from None
     is_tls = parts.scheme == "https"
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable():
         raise ValueError("not the URL of a server")
@@ -72,7 +76,7 @@ def parse_server(url: str) -> HttpServer:
     user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     return HttpServer(
         host=parts.hostname,
-        port=parts.port or (443 if is_tls else 80),
+        port=port or (443 if is_tls else 80),
         is_tls=is_tls,
         folder=parts.path.rstrip("/"),
         authorization=f"Basic {base64.b64encode(user.encode()).decode()}" if user != ":" else "",
@@ -88,7 +92,7 @@ def exchange(
     whole_s: float,
     connect: Connect = socket.create_connection,
 ) -> HttpReply:
-    """Get or put one file.
+    """Get or put one file. Neither a reply's text nor an error quotes the server, which may echo what it was sent.
 
     Parameters
     ----------
@@ -104,7 +108,7 @@ def exchange(
 
     Raises
     ------
-    OSError, http.client.HTTPException, ValueError
+    OSError, ValueError
         No answer, one that takes too long, or one that can't be used.
     """
 
@@ -129,6 +133,8 @@ def exchange(
             with connection.getresponse() as response:
                 watch.has_begun.set()
                 return _read(method, response)
+        except http.client.HTTPException as error:
+            raise ValueError(f"an answer that can't be read: {type(error).__name__}") from None
         finally:
             connection.close()
 
@@ -145,11 +151,9 @@ def _wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
 
 def _read(method: str, response: http.client.HTTPResponse) -> HttpReply:
     """Read an answer as far as it is wanted."""
-    text = f"{response.status} {response.reason}"
+    text = f"{response.status} {http.client.responses.get(response.status, '')}".rstrip()
     if 300 <= response.status < 400:
-        raise ValueError(
-            f"{text}: it leads to {response.headers.get('Location', 'nowhere')!r}, and no redirect is followed"
-        )
+        raise ValueError(f"{text}: no redirect is followed")
     if method != "GET" or response.status != 200:
         return HttpReply(response.status, text, b"")
     size = response.length

@@ -10,7 +10,7 @@ from be_toolchain.machine.system import System
 from be_toolchain.report.model import Remark
 from be_toolchain.settings.remote_source import FOLDER, RemoteSource, find_remote
 from be_toolchain.settings.table import RUNTIME, read_setting
-from be_toolchain.terminal import printable_line
+from be_toolchain.terminal import printable_line, shown_key
 
 _SUBJECT = "remote cache"
 _NOBODY = "0" * 64
@@ -85,6 +85,8 @@ def _judge_private_key(system: System, path: Path) -> Iterator[Remark]:
     problem, variable = system.private_key_problem(path), RUNTIME["remote_cache_private_key"].variable
     if problem.startswith("can't"):
         problem = f"{problem}, so what is not compiled yet is not loaded"
-        yield Remark("warn", _SUBJECT, f"{variable} is {path}, which {problem}", "correct it, or unset it")
+        yield Remark(
+            "warn", _SUBJECT, f"{variable} is {shown_key(str(path))}, which {problem}", "correct it, or unset it"
+        )
     elif problem:
         yield Remark("warn", _SUBJECT, f"{variable} is {path}, which {problem}", f"chmod 600 {path}")

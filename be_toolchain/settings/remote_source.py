@@ -9,7 +9,7 @@ from be_toolchain.machine.system import System
 from be_toolchain.machine.trust.own_settings import REMOTE_CACHE, REMOTE_CACHE_KEY, OwnSettings, read_own_settings
 from be_toolchain.settings.configuration import find_configuration, parse_configuration
 from be_toolchain.settings.table import RUNTIME, parse_url
-from be_toolchain.terminal import without_credentials
+from be_toolchain.terminal import shown_url
 
 FOLDER = "be-1/ac"
 """Folder of the entries below the URL. Servers for Bazel take files named by 64 digits in a folder ``ac``."""
@@ -40,7 +40,7 @@ class RemoteSource(NamedTuple):
     @property
     def label(self) -> str:
         """The URL for messages."""
-        return without_credentials(self.url)
+        return shown_url(self.url)
 
 
 def find_remote(system: System, url: str, keys: str) -> RemoteSource:

@@ -16,7 +16,7 @@ from be_toolchain.errors import ArchError, PreferenceError
 from be_toolchain.known import catalog
 from be_toolchain.machine.store_paths import ENV_STORE, STORE_VARIABLES
 from be_toolchain.machine.trust.safe_folders import ENV_SAFE
-from be_toolchain.terminal import without_credentials
+from be_toolchain.terminal import shown_url
 
 JIT_MODES = ("never", "missing", "always")
 """Values of `BE_JIT`."""
@@ -24,7 +24,7 @@ JIT_MODES = ("never", "missing", "always")
 AUTOTUNE_MODES = ("off", "cached", "on")
 """Values of `BE_AUTOTUNE`."""
 
-SANITIZERS = ("address", "undefined", "device")
+SANITIZERS = ("address", "undefined", "thread", "device")
 """Values of `BE_SANITIZE`."""
 
 CACHE_LIMIT_MIB = 4096
@@ -84,7 +84,7 @@ def read_setting(setting: Setting, environ: Mapping[str, str]) -> Any:
             return setting.parse(text, environ)
         except ValueError as error:
             hints = (f"unset {name} to use the default",)
-            shown = without_credentials(text)
+            shown = shown_url(text)
             raise PreferenceError(f"{name} is {shown!r}, expected {error}", hints=hints) from None
     return None
 

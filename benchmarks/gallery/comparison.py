@@ -38,8 +38,8 @@ class Comparison:
 
     @property
     def is_faster(self) -> bool | None:
-        """Whether the kernel is the faster one; None where the interval does not tell."""
-        return None if self.gain.low <= 1 <= self.gain.high else self.gain.value > 1
+        """Whether the kernel is the faster one; None where the interval, in the two digits that are shown, has 1."""
+        return None if round(self.gain.low, 2) <= 1 <= round(self.gain.high, 2) else self.gain.value > 1
 
 
 def compare(operations: list[dict[str, Any]]) -> tuple[Comparison, ...]:

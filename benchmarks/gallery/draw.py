@@ -43,7 +43,7 @@ def _draw(machines: Machines, path: Path) -> None:
         page, grid = pyplot.subplots(
             len(machines),
             1,
-            figsize=(7.5, sum(heights) + 0.6 * len(heights)),
+            figsize=(5.4, sum(heights) + 0.6 * len(heights)),
             height_ratios=heights,
             layout="constrained",
             squeeze=False,
@@ -67,12 +67,15 @@ def _draw_panel(axes: Any, machine: str, panel: tuple[Comparison, ...]) -> None:
             row += 1
             color = KERNEL if name == "kernel" else BEST if name == each.best else OTHER
             axes.plot(1e3 * seconds, row, "o", color=color)
-            axes.text(1e3 * seconds, row, f"   {milliseconds(seconds)}", color=INK, va="center", fontsize=8)
+            beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+            axes.annotate(milliseconds(seconds), (1e3 * seconds, row), **beside, color=INK, fontsize=8)
             ticks.append((row, name))
         row += 1
     axes.set_yticks([row for row, _ in ticks], [name for _, name in ticks])
-    axes.set(xscale="log", ylim=(row - 0.4, -0.6), xlabel="milliseconds, logarithmic")
-    axes.set_xlim(right=3 * axes.get_xlim()[1])
+    axes.set(xscale="log", ylim=(row - 0.4, -0.6), xlabel="less is better; the axis is logarithmic")
+    axes.set_xlim(right=5 * axes.get_xlim()[1])
+    axes.xaxis.set_major_formatter("{x:g} ms")
+    axes.minorticks_off()
     axes.set_title(machine, loc="left", color=INK, fontweight="bold")
     axes.xaxis.label.set_color(INK)
     axes.tick_params(which="both", length=0, labelcolor=INK)

@@ -8,6 +8,8 @@ import re
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from benchmarks.gallery import PAGES
+
 from .conftest import DESKTOP, PHONE, ROOT, SITE
 
 NAMES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
@@ -24,6 +26,18 @@ SHOWN = (
     "security.html",
 )
 """Pages whose pictures are kept, to be looked at."""
+
+CUT = """phone => {
+  const right = (document.querySelector('article') || document.body).getBoundingClientRect().right + 1
+  const scrolls = each => ['auto', 'scroll'].includes(getComputedStyle(each).overflowX)
+  const within = each => phone && each.tagName !== 'TABLE' && each.closest('table') || each
+  return [...document.querySelectorAll('article :is(table, img, p, li, dt, dd, pre)')]
+    .filter(each => each.getClientRects().length)
+    .filter(each => within(each).getBoundingClientRect().right > right
+      || each.scrollWidth > each.clientWidth + 1 && each.clientWidth && !scrolls(each))
+    .map(each => each.outerHTML.slice(0, 120))
+}"""
+"""The elements of a page that stick out of its column, or hide a part of themselves. On a phone a table may scroll."""
 
 
 @pytest.mark.parametrize(
@@ -138,6 +152,8 @@ def test_a_page_fits_and_asks_no_other_server(page: Page, address: str, name: st
         page.wait_for_load_state("networkidle")
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 0, f"{name} is {wide} pixels wider than a {place}"
+        cut = page.evaluate(CUT, place == "phone")
+        assert cut == [], f"{name} shows a part of these alone on a {place}"
         bare = page.evaluate(
             "[...document.querySelectorAll('article img')].filter(each => !each.alt).map(each => each.src)"
         )
@@ -146,6 +162,19 @@ def test_a_page_fits_and_asks_no_other_server(page: Page, address: str, name: st
             picture = f"{place}-{name.replace('/', '-').removesuffix('.html')}.png"
             page.screenshot(path=PICTURES / picture)
     assert said == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_marker_of_a_gallery_picture_hides_a_label(page: Page, name: str):
+    page.goto(f"/_images/{name}.svg")
+    labels, hidden = page.evaluate("""() => {
+      const boxes = of => [...document.querySelectorAll(of)].map(each => each.getBoundingClientRect())
+      const labels = boxes('#figure_1 text').filter(box => box.width)
+      const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom
+      const markers = boxes("[id^=line2d] use").filter(box => box.width > 2)
+      return [markers.length, labels.filter(label => markers.some(marker => meet(label, marker))).length]
+    }""")
+    assert (labels > 0, hidden) == (True, 0)
 
 
 def test_the_index_of_search_has_every_page():

@@ -13,19 +13,18 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from benchmarks.report import duration
+from benchmarks.report import duration, origin
 
 OURS, THEIRS = "#2a9d8f", "#8d99a6"
 INKS = {"light": "#22313f", "dark": "#d5dbe1"}
 
 
 def bars_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, float]]]:
-    """Group the row's figures by what was measured: names and median seconds, ours first, then the fastest.
+    """Group the figures by label: names and median seconds, ours first, then the fastest.
 
     Examples
     --------
     >>> figure = {
-    ...     "row": "peers",
     ...     "label": "a call",
     ...     "baseline": "x",
     ...     "ours": {"median": 1.0},
@@ -36,9 +35,8 @@ def bars_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, f
     """
     groups: dict[str, list[tuple[str, float]]] = {}
     for each in figures:
-        if each["row"] == "peers":
-            group = groups.setdefault(each["label"], [("this package", each["ours"]["median"])])
-            group.append((each["baseline"], each["theirs"]["median"]))
+        group = groups.setdefault(each["label"], [("this package", each["ours"]["median"])])
+        group.append((each["baseline"], each["theirs"]["median"]))
     return {label: [group[0], *sorted(group[1:], key=lambda bar: bar[1])] for label, group in groups.items()}
 
 
@@ -90,7 +88,8 @@ class PeersPicture(SphinxDirective):
         for each in (str(source), __file__):
             self.env.note_dependency(each)
         results = json.loads(source.read_text(encoding="utf-8"))
-        groups, machine = bars_of(results["figures"]), results["machine"]
+        peers = [each for each in results["figures"] if each["row"] == "peers"]
+        groups = bars_of(peers)
         folder = docs / "generated" / "pictures"
         folder.mkdir(parents=True, exist_ok=True)
         pictures = nodes.container(classes=["peers"])
@@ -100,8 +99,7 @@ class PeersPicture(SphinxDirective):
                 draw(label, bars, ink, path)
                 text = f"{label}: {_spoken(bars)}"
                 pictures += nodes.image(uri=f"/generated/pictures/{path.name}", alt=text, classes=[f"only-{mode}"])
-        where = machine["gpu"] or f"{machine['cores']} cores of {machine['cpu']}"
-        text = f"Medians on {where}, jax {machine['jax']}. The axes are logarithmic, and less is better."
+        text = f"{origin(peers, results['run'], results['machine'])} The axes are logarithmic, and less is better."
         return [pictures, nodes.paragraph("", text, classes=["peers-note"])]
 
 

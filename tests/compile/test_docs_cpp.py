@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.docs import run_page
-from tests.support.runtime import real_compiler
+from tests.support.runtime import environment, real_compiler, run_python
 
 PAGES = (
     "README.md",
@@ -42,6 +42,36 @@ PAGES = (
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert run_page(page, with_cuda=False, with_openmp=has_openmp(tmp_path)) > 0
+
+
+FIRST_KERNEL = """
+import sys, warnings
+import jax, jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from tests.support.docs import read_blocks
+
+warnings.simplefilter("error")
+named = {}
+exec(read_blocks(sys.argv[1])[0].code, named)
+fire = named["ops"].fire
+batch = jnp.arange(32.0).reshape(4, 8) / 16
+many = jax.vmap(fire)
+text = str(jax.make_jaxpr(many)(batch))
+assert "scan" not in text and "while" not in text, text
+mesh = Mesh(np.array(jax.devices("cpu")), ("b",))
+for call, array, axes in ((many, batch, P("b", None)), (fire, batch, P("b", None)), (fire, batch[0], P("b"))):
+    there = jax.device_put(array, NamedSharding(mesh, axes))
+    program = jax.jit(call).lower(there).compile()
+    assert "all-gather" not in program.as_text()
+    assert program.output_shardings.spec[0] == "b"
+    assert np.array_equal(program(there), np.asarray(array) >= 1)
+"""
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_kernel_is_batched_and_split_as_the_page_says(page: str):
+    run_python(FIRST_KERNEL, page, env=environment(XLA_FLAGS="--xla_force_host_platform_device_count=4"))
 
 
 def has_openmp(folder: Path) -> bool:

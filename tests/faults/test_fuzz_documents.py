@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import random
+import shutil
+import socket
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,10 +30,16 @@ from be_runtime.expressions import evaluate, parse_expression
 from be_runtime.generate.contents import parse_contents
 from be_runtime.load.own_code import checkout_digest
 from be_runtime.settings import Settings
+from be_runtime.sharing.archive import MAGIC, ArchiveError, Head, pack
+from be_runtime.sharing.job import Job
+from be_runtime.sharing.place import WantedEntry
+from be_runtime.sharing.roots import Roots
+from be_runtime.sharing.travelling_entry import Shareable, unpack_entry
 from be_runtime.ship.declaration import parse_declaration
 from be_runtime.ship.kernel_tables import read_table
 from be_runtime.ship.programs.container import open_container
 from be_runtime.ship.show import describe_file, render_description
+from be_runtime.xla.coordination import JobStore
 from be_toolchain.arch import parse_archs
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.devices import parse_driver_release, parse_smi
@@ -40,6 +50,7 @@ from be_toolchain.install.installers import parse_pip_report, parse_uv_compile
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.known import versions
 from be_toolchain.known.distributions import parse_dist_infos, parse_requirement
+from be_toolchain.machine.http_exchange import exchange, parse_server
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.sealed_json import seal, unseal
 from be_toolchain.machine.store_paths import MANIFEST
@@ -51,6 +62,7 @@ from be_toolchain.settings.preferences import parse_preferences
 from be_toolchain.settings.table import RUNTIME
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
+from tests.support.jobs import StoreClient
 
 INPUTS = effort(40, 1_000, 10_000)
 OURS = (BeRuntimeError, ToolchainError)
@@ -406,6 +418,80 @@ def test_an_index_in_a_wheel(seed: int, tally: Callable[[str, int], Tally], tmp_
     fuzz(Reader([wheel(index)], flipped, show), tally("other damaged inputs", seed))
     rewrite: Damage = lambda rng, text: wheel(damaged_json(rng, text))  # noqa: E731
     fuzz(Reader([index], rewrite, show), tally("other damaged inputs", seed))
+
+
+HEAD = Head(
+    KEY.digest,
+    "module",
+    "ops",
+    (("module.so", 4, hashlib.sha256(b"code").hexdigest()),),
+    (("<site>/a.h", "00"), ("/etc/passwd", "11")),
+    (("/usr/bin/", "22"),),
+    (("/usr/include", 0, ("b.h", "sub/c.h")), ("<site>/jaxlib", 1, ())),
+    "host",
+    0.5,
+)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(1))
+def test_an_archive_from_a_server(seed: int, tally: Callable[[str, int], Tally], tmp_path: Path):
+    share = Shareable(KEY, Roots(((str(tmp_path), "<site>"),)), ("module.so",))
+
+    def take(data: bytes) -> None:
+        shutil.rmtree(tmp_path / "staging", ignore_errors=True)
+        (tmp_path / "staging").mkdir()
+        unpack_entry(data, share, tmp_path / "staging", "a server")
+
+    def rewrite(rng: random.Random, text: str) -> bytes:
+        head = zlib.compress(damaged_json(rng, text).encode("utf-8", "surrogatepass"))
+        return b"".join((MAGIC, bytes(64), len(head).to_bytes(8, "little"), head, b"code"))
+
+    inputs = tally("other damaged inputs", seed)
+    fuzz(Reader([pack(HEAD, {"module.so": b"code"})], flipped, take, (ArchiveError,)), inputs)
+    fuzz(Reader([json.dumps(HEAD._asdict())], rewrite, take, (ArchiveError,)), inputs)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(1))
+def test_an_answer_of_a_web_server(seed: int, tally: Callable[[str, int], Tally]):
+    server = parse_server("http://ci:secret@cache.example.org")
+
+    def read(data: bytes) -> None:
+        ours, theirs = socket.socketpair()
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        with theirs:
+            exchange(server, "GET", "name", whole_s=30.0, connect=lambda _address, _timeout_s: ours)
+
+    heads = ("200 OK\r\nContent-Length: 4", "302 Found\r\nLocation: http://x/", "100 Continue\r\n\r\nHTTP/1.1 404 No")
+    examples = [f"HTTP/1.1 {head}\r\nX-A: b\r\n\r\ncode".encode() for head in heads]
+    fuzz(Reader(examples, flipped, read, (OSError, ValueError)), tally("other damaged inputs", seed))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(1))
+def test_what_processes_of_a_job_write(seed: int, tally: Callable[[str, int], Tally]):
+    here = f"be_runtime/1/{KEY.digest}/0"
+    name = f"be_runtime/1/names/{hashlib.sha256(b'module/ops').hexdigest()}/1"
+    piece = zlib.compress(b"archive")
+    done = {"process": 0, "pieces": 1, "size": 7, "sha256": hashlib.sha256(b"archive").hexdigest(), "error": ""}
+    asked = {"process": 0, "key": make_key("module", ("name", "ops"), ("flags", ("-O1",))).to_json()}
+
+    def ask(texts: tuple[str, str]) -> None:
+        answer, other = (text.encode("utf-8", "surrogatepass") for text in texts)
+        values = {f"{here}/claim": b"{}", f"{here}/done": answer, f"{here}/0": piece, name: zlib.compress(other)}
+        store = JobStore(StoreClient(values), 1)
+        place = Job(lambda: store, str, str, patience_s=0.05, stale_s=0.02)
+        assert place.fetch(WantedEntry(KEY, "ops", lambda: False)) in (None, b"archive")
+
+    def rewrite(rng: random.Random, texts: tuple[str, str]) -> tuple[str, str]:
+        return damaged_json(rng, texts[0]), damaged_json(rng, texts[1])
+
+    examples = [(json.dumps({**done, **more}), json.dumps(asked)) for more in ({}, {"dead": True}, {"large": True})]
+    del done["error"]
+    examples.append((json.dumps(done), json.dumps(asked)))
+    fuzz(Reader(examples, rewrite, ask, ()), tally("other damaged inputs", seed))
 
 
 @pytest.mark.timeout(3600)

@@ -22,7 +22,7 @@ FAULTS = {
     "no_length": "without a length",
     "huge": "1099511627776 bytes",
     "chunked": "without a length",
-    "headers_without_end": "headers",
+    "headers_without_end": "HTTPException",
     "garbage": "",
     "hangs_up": "",
 }
@@ -98,6 +98,21 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"HTTP/1.1 200 OK\r\n")
         while True:
             self.wfile.write(b"X-A: " + b"a" * 1000 + b"\r\n")
+
+    def echo_reason(self) -> None:
+        self.wfile.write(f"HTTP/1.1 403 {self.headers['Authorization']} {self.path}\r\n\r\n".encode())
+
+    def echo_status(self) -> None:
+        self.wfile.write(f"{self.headers['Authorization']} is no status\r\n".encode())
+
+    def echo_version(self) -> None:
+        self.wfile.write(f"HTTP/{self.headers['Authorization']} 200 OK\r\n\r\n".encode())
+
+    def echo_location(self) -> None:
+        self._answer(302, b"", Location=f"http://{self.headers['Authorization']}")
+
+    def echo_header(self) -> None:
+        self.wfile.write(f"HTTP/1.1 200 OK\r\n{self.headers['Authorization']}\r\n\r\n".encode())
 
     def garbage(self) -> None:
         self.wfile.write(b"\x16\x03\x01\x00" * 100)

@@ -138,3 +138,20 @@ def _answer(process: subprocess.Popen[str], patience_s: float) -> dict[str, Any]
         raise AssertionError(f"a process said nothing: {process.communicate()[1][-3000:]}")
     found: dict[str, Any] = json.loads(line)
     return found
+
+
+class StoreClient:
+    """The store's client in memory."""
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        self.values = values
+
+    def key_value_set_bytes(self, key: str, value: bytes, replace: bool) -> None:
+        if not replace and key in self.values:
+            raise RuntimeError("ALREADY_EXISTS")
+        self.values[key] = value
+
+    def blocking_key_value_get_bytes(self, key: str, _: int) -> bytes:
+        if key not in self.values:
+            raise RuntimeError("DEADLINE_EXCEEDED")
+        return self.values[key]

@@ -94,6 +94,13 @@ def archives(name: str) -> tuple[Callable[[Path], object], Callable[[Path], obje
     return (lambda root: archive(root / name, 1)), (lambda root: archive(root / name, 2))
 
 
+def versions(one: str, two: str) -> tuple[Callable[[Path], object], Callable[[Path], object]]:
+    return (
+        (lambda root: compile_value(root / one, 1, "-shared")),
+        (lambda root: compile_value(root / two, 2, "-shared")),
+    )
+
+
 def both(*changes: dict[str, str | None] | Callable[[Path], object]) -> Callable[[Path], object]:
     def change(root: Path) -> None:
         for each in changes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from posixpath import commonprefix
@@ -44,7 +45,7 @@ class CacheKey:
         for text in (kind, *labels):
             _require_label(text)
         if len(set(labels)) != len(labels):
-            twice = next(label for label in labels if labels.count(label) > 1)
+            twice = next(label for label, after in itertools.pairwise(sorted(labels)) if label == after)
             raise ValueError(f"the cache key has the field {twice!r} twice")
         parts = [_FORMAT, kind.encode()]
         for label, value in fields:
@@ -227,8 +228,9 @@ def _changed(old: bytes, new: bytes) -> str:
 
 def _changed_items(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     """List the items that only one of the lists holds; empty if only their order or number differs."""
-    gone = [f"removed {_cut(repr(item), _LONGEST_ITEM)}" for item in old if item not in new]
-    come = [f"added {_cut(repr(item), _LONGEST_ITEM)}" for item in new if item not in old]
+    before, after = set(old), set(new)
+    gone = [f"removed {_cut(repr(item), _LONGEST_ITEM)}" for item in old if item not in after]
+    come = [f"added {_cut(repr(item), _LONGEST_ITEM)}" for item in new if item not in before]
     return "; ".join(gone + come)
 
 

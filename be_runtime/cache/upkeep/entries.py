@@ -11,6 +11,7 @@ from be_runtime.cache.folder.key import CacheKey
 from be_runtime.cache.folder.layout import KEY, MANIFEST, fan_folder, is_digest, is_fan, key_folder, lock_file
 from be_runtime.cache.folder.lock import remove_if_free
 from be_runtime.cache.upkeep.staging import discard, sweep
+from be_runtime.cache.validity.homes import in_memory
 from be_runtime.cache.validity.lookup import variant_folders
 from be_runtime.cache.validity.manifest import Making, Manifest, parse_manifest
 
@@ -106,7 +107,7 @@ def read_entry(folder: str) -> tuple[Manifest, float]:
         It is gone, or damaged.
     """
     with open(f"{folder}/{MANIFEST}", "rb") as file:
-        return parse_manifest(file.read()), os.fstat(file.fileno()).st_mtime
+        return in_memory(parse_manifest(file.read())), os.fstat(file.fileno()).st_mtime
 
 
 def fans(base: str) -> list[str]:

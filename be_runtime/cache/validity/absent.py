@@ -128,10 +128,13 @@ def _row(folder: str, stamp: os.stat_result | None, names: tuple[str, ...]) -> A
 
 def _nearest(folder: str, stamps: dict[str, os.stat_result | None]) -> str:
     """Return the folder, or the nearest existing one above it, and note its stamp."""
-    if folder not in stamps:
-        stamps[folder] = _stamp(folder)
-    parent = os.path.dirname(folder)
-    return folder if stamps[folder] is not None or parent == folder else _nearest(parent, stamps)
+    while True:
+        if folder not in stamps:
+            stamps[folder] = _stamp(folder)
+        parent = os.path.dirname(folder)
+        if stamps[folder] is not None or parent == folder:
+            return folder
+        folder = parent
 
 
 def _stamp(folder: str) -> os.stat_result | None:

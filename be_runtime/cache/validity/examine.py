@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 import time
 from typing import BinaryIO, NamedTuple
@@ -15,6 +16,9 @@ from be_runtime.cache.validity.manifest import RACY_MARGIN_NS, AbsentNames, File
 _LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 14
 _PROGRAM_TYPES = (2, 3)
 """ET_EXEC and ET_DYN of an ELF header: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html."""
+
+_FOLDERS = ("/", "/.")
+_LIBRARY = re.compile(rb"\.so(\.|$)|\.a$")
 
 
 class Verdict(NamedTuple):
@@ -74,17 +78,18 @@ def record_file(path: str, name: str) -> FileRecord:
     """Hash a file, or the parts that identify it, then take its stat.
 
     A change in between shows as a change time after the hash began. For a folder, whose path ends with a slash, the
-    names in it are hashed. For a large program or shared library that a build looked at, the hash covers its size,
-    beginning and end: they hold its build id and tables, and CUDA's compilers alone are 200 MB. Outputs are hashed
-    whole.
+    names in it are hashed; if it ends with ``/.``, only the names of libraries. For a large program or shared library
+    that a build looked at, the hash covers its size, beginning and end: they hold its build id and tables, and CUDA's
+    compilers alone are 200 MB. Outputs are hashed whole.
 
     Raises
     ------
     OSError
         The file does not exist, or it can't be read for a reason other than its permissions.
     """
-    if path.endswith("/"):
-        digest = hashlib.sha256(b"\0".join(sorted(os.listdir(os.fsencode(path))))).hexdigest()
+    if path.endswith(_FOLDERS):
+        names = (each for each in os.listdir(os.fsencode(path)) if path.endswith("/") or _LIBRARY.search(each))
+        digest = hashlib.sha256(b"\0".join(sorted(names))).hexdigest()
         return _record(name, os.stat(path), digest)
     try:
         with open(path, "rb", opener=_without_waiting) as file:
@@ -140,7 +145,7 @@ def _same_content(record: FileRecord, path: str, newest: int | None) -> FileReco
         now = os.stat(path)
         if has_stat(record, now) and not (record.sha256 and _is_racy(record, newest)):
             return record
-        if (now.st_size != record.size and not path.endswith("/")) or not record.sha256:
+        if (now.st_size != record.size and not path.endswith(_FOLDERS)) or not record.sha256:
             return None
         current = record_file(path, record.path)
     except (OSError, ValueError):

@@ -8,6 +8,7 @@ import time
 from typing import NamedTuple
 
 from be_runtime.cache.folder.layout import MANIFEST, is_variant, key_folder
+from be_runtime.cache.validity.homes import in_memory, on_disk
 from be_runtime.cache.validity.manifest import Manifest, parse_manifest, render_manifest
 from be_runtime.cache.validity.verify import is_unchanged
 from be_toolchain.machine.trust.folder_trust import is_trusted_owner
@@ -89,7 +90,7 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
         if time.time() - status.st_mtime > _USE_RESOLUTION_S:
             with contextlib.suppress(OSError):
                 os.utime(descriptor)
-        manifest = parse_manifest(os.read(descriptor, status.st_size))
+        manifest = in_memory(parse_manifest(os.read(descriptor, status.st_size)))
     except (OSError, ValueError):
         return None
     finally:
@@ -100,7 +101,7 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
 def remember(folder: str, manifest: Manifest) -> None:
     """Replace an entry's manifest by one with newer stats; if it can't be written, the next check hashes again."""
     with contextlib.suppress(OSError):
-        replace_private(f"{folder}/{MANIFEST}", render_manifest(manifest))
+        replace_private(f"{folder}/{MANIFEST}", render_manifest(on_disk(manifest)))
 
 
 def replace_private(path: str, text: str) -> None:

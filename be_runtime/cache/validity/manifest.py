@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ RACY_MARGIN_NS = 2_000_000_000
 
 Two seconds is the coarsest time stamp of a file system in use (FAT); the rule is git's for its index ("racy git").
 """
+
+NO_FILES = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
+"""The beginning of paths of devices and of the kernel's own files, which are no inputs of a build."""
 
 
 class FileRecord(NamedTuple):

@@ -66,6 +66,9 @@ def _add_removals(commands: _Commands) -> None:
         "build does a little of it.",
     )
     prune.add_argument(
+        "--stale", action="store_true", help="remove also what no load can use: its headers or compilers changed"
+    )
+    prune.add_argument(
         "--max-size", type=_count, metavar="MIB", help="the size that is left (default: BE_CACHE_MAX_SIZE_MIB)"
     )
     prune.add_argument(

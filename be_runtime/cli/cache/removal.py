@@ -11,9 +11,14 @@ from typing import Any
 from be_runtime.cache.folder.guard import cache_errors
 from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.cache.upkeep.pruning import beyond_limits
+from be_runtime.cache.validity.examine import examine
+from be_runtime.cache.validity.homes import elsewhere
 from be_runtime.cli.answer import Answer, size_text
-from be_runtime.cli.cache.opened import OpenCache, open_cache
-from be_runtime.cli.cache.text import SHORT, entry_json, many, now
+from be_runtime.cli.cache.opened import OpenCache, key_of, open_cache
+from be_runtime.cli.cache.show_entry import manifest_of
+from be_runtime.cli.cache.text import SHORT, entry_json, many, now, with_progress
+from be_runtime.errors import CacheError
+from be_runtime.load.own_code import own_code_digest
 from be_runtime.sharing.archive import ArchiveError, unpack
 from be_toolchain.terminal import table
 
@@ -21,14 +26,33 @@ _DAY_S = 86400
 
 
 def prune(arguments: argparse.Namespace) -> Answer:
-    """Remove what is old or too much, from each part of the cache."""
+    """Remove what is old or too much, and what no load can use if asked for, from each part of the cache."""
     cache = open_cache()
     settings = cache.session.settings
     size_mib = settings.cache_max_size_mib if arguments.max_size is None else arguments.max_size
     age_days = settings.cache_max_age_days if arguments.max_age is None else arguments.max_age
-    doomed = [beyond_limits(store.entries(), size_mib << 20, age_days, now_s=now()) for store in cache.stores]
+    doomed = {
+        info.path: info
+        for store in cache.stores
+        for info in beyond_limits(store.entries(), size_mib << 20, age_days, now_s=now())
+    }
+    if arguments.stale:
+        entries = with_progress(cache.stored(toolchain=True), "looking")
+        doomed |= {info.path: info for info in entries if _is_stale(info)}
     old = [row for row in cache.imported.archives() if row[1].st_mtime < now() - age_days * _DAY_S]
-    return _remove(cache, [info for infos in doomed for info in infos], old, is_dry=arguments.dry_run)
+    return _remove(cache, [*doomed.values()], old, is_dry=arguments.dry_run)
+
+
+def _is_stale(info: EntryInfo) -> bool:
+    """Return whether no load can use an entry: a file that it was made from has changed or is gone."""
+    try:
+        manifest = manifest_of(info)
+    except CacheError:  # damaged, or removed just now
+        return False
+    key = key_of(info)
+    if key is not None and key.texts("generator") not in ((), (own_code_digest(),)):
+        manifest = elsewhere(manifest)
+    return bool(examine(info.path, manifest).problem)
 
 
 def clear(arguments: argparse.Namespace) -> Answer:

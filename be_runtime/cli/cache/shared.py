@@ -27,7 +27,7 @@ def share_of(info: EntryInfo, session: Session) -> Shareable:
     if key.kind == "module":
         return shareable(key, session, (LIBRARY, CONTENTS))
     if key.kind == "native":
-        return shareable(key, session)
+        return shareable(key, session, (LIBRARY,))
     if key.kind == "numba-cuda":
         return share_kernel(key, Origin(key), session)
     origin = stored_origin(key, session) if key.kind == "kernel" else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.cache import CacheKey, Manifest
@@ -57,10 +59,13 @@ def as_a_load_sees(cache: OpenCache, chosen: EntryInfo) -> Seen:
     found = [info for info in cache.stored(toolchain=True) if info.digest == chosen.digest and not info.is_damaged]
     seen = []
     for info in found:
-        manifest = manifest_of(info)
-        seen.append(Seen(info, manifest, examine(info.path, manifest).problem, len(found)))
-        if not seen[-1].problem:
-            return seen[-1]
+        with contextlib.suppress(CacheError):
+            manifest = manifest_of(info)
+            each = Seen(info, manifest, examine(info.path, manifest).problem, len(found))
+            if not each.problem:
+                return each
+            if Path(info.path).is_dir():  # else it was removed just now
+                seen.append(each)
     if not seen:
         raise CacheError(f"{chosen.path} was removed just now")
     return seen[0]

@@ -60,8 +60,9 @@ def _audit(info: EntryInfo, known: dict[str, str]) -> Audit:
         return Audit(damaged=("manifest.json",) if Path(info.path).is_dir() else ())
     found = audit(info.path, manifest, known)
     key = key_of(info)
-    is_whole = key is not None and key.digest == manifest.digest == info.digest
-    return found if is_whole else found._replace(damaged=("key.json", *found.damaged))
+    if key is None or not key.digest == manifest.digest == info.digest:
+        found = found._replace(damaged=("key.json", *found.damaged))
+    return found if Path(info.path).is_dir() else Audit()  # removed meanwhile
 
 
 def _line(each: _Checked) -> str:

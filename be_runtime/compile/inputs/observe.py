@@ -21,8 +21,9 @@ from be_runtime.compile.inputs.dependencies import read_from_outside
 from be_runtime.compile.inputs.records import CACHING_PROGRAMS, Records, library_names, parse_records
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.errors import CacheError
-from be_runtime.own_files import NATIVE_DIR
+from be_runtime.own_files import NATIVE_DIR, by_name
 from be_toolchain import Toolchain
+from be_toolchain.find.record import ObservingSystem
 from be_toolchain.machine.local_system import stamp_path
 from be_toolchain.machine.system import System
 from be_toolchain.model import HostCompiler
@@ -50,7 +51,8 @@ class LookedAt(NamedTuple):
     read : tuple of str
         Sources and headers, as compilers list them.
     others : tuple of str
-        Further files that existed; a folder that was listed ends with a slash.
+        Further files that existed; a folder that was listed ends with a slash, and with ``/.`` if only the names of
+        libraries count.
     absent : tuple of str
         Paths without a file; a path where there was a folder ends with ``/.``.
     """
@@ -76,6 +78,13 @@ class LookedAt(NamedTuple):
     def of(cls, manifest: Manifest) -> LookedAt:
         """Return the inputs of a cache entry, from its manifest."""
         return cls(manifest.dependencies.paths, manifest.others.paths, absent_paths(manifest.absent))
+
+    @classmethod
+    def of_listings(cls, system: ObservingSystem) -> LookedAt:
+        """Return the folders that were listed to find libraries."""
+        there = {path: stamp is not None and stamp.is_dir for path, stamp in system.listed.items()}
+        listed = tuple(f"{path}/." for path, is_folder in there.items() if is_folder)
+        return cls(others=listed, absent=tuple(path for path, is_folder in there.items() if not is_folder))
 
 
 def is_incomplete(output: str) -> bool:
@@ -216,7 +225,9 @@ class _NoLibraryError(Exception):
 def _find_library(compiler: HostCompiler, toolchain: Toolchain, system: System, store: Store) -> str:
     """Return the path of the preloaded library; empty if the compiler's programs don't load it."""
     command = (str(compiler.path), "-x", "c", "-shared", "-fPIC", str(_SOURCE), "-o")
-    key = make_key("native", ("name", _SOURCE.stem), ("command", command), ("toolchain", toolchain.fingerprint))
+    key = make_key(
+        "native", ("name", _SOURCE.stem), ("command", [*map(by_name, command)]), ("toolchain", toolchain.fingerprint)
+    )
 
     def build(staging: Path) -> BuildOutput:
         library, log = staging / _LIBRARY, staging / "log"

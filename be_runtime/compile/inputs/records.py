@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from be_runtime.cache.validity.manifest import NO_FILES
+
 CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
 """Programs that answer for a compiler: they look at other files than it would."""
-
-_NO_FILES = re.compile(r"/(?:proc|sys|dev(?!/shm/))/")
 
 
 class Records(NamedTuple):
@@ -57,7 +57,7 @@ def parse_records(data: bytes, outside: Iterable[str]) -> Records:
     skipped = tuple(f"{folder.rstrip('/')}/" for folder in outside)
     for record in dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\0")):
         kind, path = record[:1], _plain(record[1:])
-        if kind in found and path.startswith("/") and not path.startswith(skipped) and not _NO_FILES.match(path):
+        if kind in found and path.startswith("/") and not path.startswith(skipped) and not NO_FILES.match(path):
             found[kind][path] = None
     made, programs = found["w"], found["x"]
     there = {path: None for path in (*programs, *found["+"], *found["l"]) if path not in made}

@@ -49,19 +49,16 @@ def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> Un
     argv = _dry_run(command)
 
     def ask(staging: Path) -> BuildOutput:
-        answer = order.system.run(argv)
-        if answer.returncode != 0:
-            raise _NoAnswerError
-        (staging / _TEXT).write_text(answer.text, encoding="utf-8", errors="surrogateescape")
+        (staging / _TEXT).write_text(_answer(argv, order), encoding="utf-8", errors="surrogateescape")
         profile = nvcc.path.parent / "nvcc.profile"
         return BuildOutput(outputs=(_TEXT,), dependencies=(nvcc.path, *((profile,) if profile.is_file() else ())))
 
     try:
-        text = (
-            order.toolchain_store.get_or_build(_key(argv, order.toolchain), ask)
-            .output(_TEXT)
-            .read_text(encoding="utf-8", errors="surrogateescape")
-        )
+        kept = order.toolchain_store.get_or_build(_key(argv, order.toolchain), ask).output(_TEXT)
+        try:
+            text = kept.read_text(encoding="utf-8", errors="surrogateescape")
+        except FileNotFoundError:  # removed since it was found
+            text = _answer(argv, order)
     except _NoAnswerError:
         return None
     tools = (nvcc.cudafe, nvcc.cicc, toolkit.ptxas, toolkit.fatbinary)
@@ -69,6 +66,14 @@ def phases_for(command: Sequence[str], unit: UnitFiles, order: BuildOrder) -> Un
     if phases is None:
         return None
     return rename(rename(phases, _PLACEHOLDER.stem, unit.stem), _MODULE_ID, _module_id(unit.stem))
+
+
+def _answer(argv: tuple[str, ...], order: BuildOrder) -> str:
+    """Return what nvcc prints in a dry run."""
+    answer = order.system.run(argv)
+    if answer.returncode != 0:
+        raise _NoAnswerError
+    return answer.text
 
 
 @lru_cache(maxsize=8)

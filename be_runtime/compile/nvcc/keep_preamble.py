@@ -6,6 +6,7 @@ kernel. A second build with the same flags is the sign of an edit loop, and a fo
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from be_runtime.compile.nvcc.plan_preamble import (
 )
 from be_runtime.compile.plan.build_plan import UnitBuild
 from be_runtime.compile.run.execute import Runner
-from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR, by_name
 
 _FILES_OF_A_PROJECT = 4
 """Number of sources from which the preamble is made in the first build, where it costs little in comparison."""
@@ -126,7 +127,7 @@ def find_preamble(command: Sequence[str], order: BuildOrder) -> Preamble | None:
     key = make_key(
         "preamble",
         ("name", UNIT.stem),
-        ("commands", preamble_text(phases, dropped)),
+        ("commands", [*map(by_name, shlex.split(preamble_text(phases, dropped)))]),
         ("library_path", phases.library_path),
         ("toolchain", order.toolchain.fingerprint),
     )

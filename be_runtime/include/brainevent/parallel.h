@@ -7,25 +7,77 @@
 
 #include "brainevent/detail/entry.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define BE_INTERNAL_TSAN
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BE_INTERNAL_TSAN
+#endif
+#endif
+
+#if defined(BE_INTERNAL_TSAN)
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+#endif
+
+namespace BE::detail {
+
+/// A call that a thread works for, whose pool is XLA's.
+struct Entered {
+  XLA_FFI_CallFrame* be_frame;
+  const char* be_kernel;
+};
+
+}  // namespace BE::detail
+
 /// See native/thread_pool.h.
-BE_INTERNAL_HIDDEN XLA_FFI_CallFrame* be_enter(XLA_FFI_CallFrame*) noexcept;
+BE_INTERNAL_HIDDEN const BE::detail::Entered* be_enter(const BE::detail::Entered*) noexcept;
 BE_INTERNAL_HIDDEN void be_run_chunks(int64_t, int64_t, const void*, void (*)(const void*, int64_t, int64_t));
 
 namespace BE {
 
 namespace detail {
 
-/// Tells which call this thread runs, whose pool is XLA's.
+/// Tells which call this thread runs.
 class EnteredCall {
  public:
-  explicit EnteredCall(XLA_FFI_CallFrame* be_frame) noexcept : be_before_(be_enter(be_frame)) {}
+  EnteredCall(XLA_FFI_CallFrame* be_frame, const char* be_kernel) noexcept
+      : be_here_{be_frame, be_kernel}, be_before_(be_enter(&be_here_)) {}
   ~EnteredCall() { be_enter(be_before_); }
   EnteredCall(const EnteredCall&) = delete;
   EnteredCall& operator=(const EnteredCall&) = delete;
 
  private:
-  XLA_FFI_CallFrame* be_before_;
+  const Entered be_here_;
+  const Entered* const be_before_;
 };
+
+#if defined(BE_INTERNAL_TSAN)
+/// Runs parts on threads of their own, since ThreadSanitizer sees nothing of how XLA's threads wait for each other. Each
+/// thread has some of the parts whatever the others do, so that two parts that touch one element are always found.
+template <class F>
+void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
+  constexpr int64_t kThreads = 4, kParts = 64;
+  const int64_t finest = n / kParts + 1, size = grain > finest ? grain : finest;
+  std::mutex mutex;
+  std::exception_ptr error;
+  std::vector<std::thread> threads;
+  for (int64_t first = 0; first < kThreads; ++first)
+    threads.emplace_back([&, first] {
+      be_enter(entered);
+      for (int64_t part = first; part <= (n - 1) / size; part += kThreads) try {
+          f(part * size, part < (n - 1) / size ? (part + 1) * size : n);
+        } catch (...) {
+          const std::lock_guard<std::mutex> lock(mutex);
+          if (!error) error = std::current_exception();
+        }
+    });
+  for (std::thread& each : threads) each.join();
+  if (error) std::rethrow_exception(error);
+}
+#endif
 
 }  // namespace detail
 
@@ -43,6 +95,11 @@ void parallel_for(int64_t n, int64_t grain, const F& f) {
   f(int64_t{0}, n);
 #else
   if (n <= grain) return static_cast<void>(f(int64_t{0}, n));
+#if defined(BE_INTERNAL_TSAN)
+  const detail::Entered* const entered = be_enter(nullptr);
+  be_enter(entered);
+  if (entered != nullptr) return detail::run_watched(n, grain, entered, f);
+#endif
   be_run_chunks(n, grain, &f, [](const void* body, int64_t begin, int64_t end) {
     (*static_cast<const F*>(body))(begin, end);
   });
@@ -53,5 +110,5 @@ void parallel_for(int64_t n, int64_t grain, const F& f) {
 
 #if !defined(__CUDACC__)
 #undef BE_INTERNAL_ENTER
-#define BE_INTERNAL_ENTER(be_call) const ::BE::detail::EnteredCall be_entered(be_call);
+#define BE_INTERNAL_ENTER(be_call, be_kernel) const ::BE::detail::EnteredCall be_entered(be_call, be_kernel);
 #endif

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from be_runtime.sharing.travelling_entry import Shareable
 
 _LIST = "images.json"
+_OUTPUTS = (_LIST, "image[0-9]*")
 
 Images = dict[str, tuple[CodeImage, bytes]]
 """Images by their hashes, with their bytes."""
@@ -41,7 +42,8 @@ class Compiled(NamedTuple):
 
     images: tuple[KernelImage, ...]
     dependencies: tuple[Path, ...] = ()
-    absent: tuple[Path, ...] = ()
+    others: tuple[str, ...] = ()
+    absent: tuple[Path | str, ...] = ()
     unknown: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
 
@@ -97,17 +99,18 @@ def obtain_kernel(
                 say_output(error)
             raise
         names = write_images(compiled, staging)
-        return BuildOutput(names, compiled.dependencies, absent=compiled.absent, unknown=compiled.unknown)
+        read, others, absent = compiled.dependencies, compiled.others, compiled.absent
+        return BuildOutput(names, read, others, absent, unknown=compiled.unknown)
 
-    def find() -> Entry:
+    def find(*, force: bool = False) -> Entry:
         share, on_wait = partial(share_kernel, key, origin, session), partial(say_waiting, key.name)
-        return find_or_build(session, session.module_store, key, build, share, on_wait=on_wait)
+        return find_or_build(session, session.module_store, key, build, share, force=force, on_wait=on_wait)
 
     def read(entry: Entry) -> Kernel:
         listed = json.loads(entry.output(_LIST).read_bytes())
         return Kernel(_identify(origin, listed["compiler"], entry), name, read_images(listed["images"], entry))
 
-    return use_entry(find, read, session)
+    return use_entry(find, read, session, partial(find, force=True))
 
 
 def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
@@ -115,7 +118,7 @@ def share_kernel(key: CacheKey, origin: Origin, session: Session) -> Shareable:
     folders = [*map(str, origin.folders)]  # the options have no paths, and one may lie in another
     contents = make_key(key.kind, ("compilers", ""), ("folders", folders), *origin.compilers())
     fields = {**dict(key.fields), **dict(origin.key.fields), **dict(contents.fields)}
-    return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, folders=origin.folders)
+    return shareable(CacheKey(key.kind, tuple(sorted(fields.items()))), session, _OUTPUTS, origin.folders)
 
 
 def _identify(origin: Origin, compiler: Sequence[str], entry: Entry) -> str:

@@ -46,6 +46,7 @@ def cuda_kernel(
     ordered: bool = False,
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
     extra_cuda_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
     use_fast_math: bool = False,
@@ -88,6 +89,8 @@ def cuda_kernel(
         True to run all such calls in the order of the program; it implies `has_side_effect`.
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
         Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``.
+    random : bool
+        True for a kernel whose results differ from call to call; else checked mode reports that.
     extra_cuda_cflags, extra_include_paths : list, optional
         Options for the compiler, such as ``["-DN=4"]``, and folders of headers.
     use_fast_math : bool
@@ -151,7 +154,7 @@ def cuda_kernel(
         return report_cubins(kernel.name.expression, cubins, session.system, blocks)
 
     options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
     )
     sizes = {"grid": grid, "block": block, "shared_mem": shared_mem}
     return raw_function(prototype_of(kernel), obtain, signature, sizes, cluster, options, report)

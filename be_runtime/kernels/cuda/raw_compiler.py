@@ -9,6 +9,7 @@ from pathlib import Path
 from be_runtime.cache import CacheKey, make_key, shadowing_paths
 from be_runtime.cache.validity.examine import record_file
 from be_runtime.compile.inputs.dependencies import read_from_outside
+from be_runtime.compile.inputs.observe import LookedAt
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
 from be_runtime.compile.plan.unit_files import SOURCES
 from be_runtime.compile.run.execute import Runner
@@ -20,12 +21,13 @@ from be_runtime.kernels.cuda.describe import KernelImage
 from be_runtime.kernels.cuda.images import Compiled, Origin
 from be_runtime.kernels.cuda.raw_headers import Search, find_headers, named_paths
 from be_runtime.kernels.cuda.raw_source import RawKernel, entry_in_cubin, for_nvrtc, instantiated, placeless
-from be_runtime.load.identity import Field
+from be_runtime.load.identity import Field, own_key
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.load.session import Session
 from be_toolchain import ToolchainRequest, probe_devices, resolve
 from be_toolchain.arch import Arch
 from be_toolchain.errors import CudaNotFoundError, ToolchainError
+from be_toolchain.find.record import ObservingSystem
 from be_toolchain.known.catalog import COMPILE_VARIABLES
 from be_toolchain.machine.system import System
 from be_toolchain.model import CudaToolkit, Nvcc, Toolchain, check_archs
@@ -39,7 +41,7 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_
     No compiler is opened for the key: it has the files of the NVRTC libraries that may be used. If none of them can
     compile the kernel, the entry depends on the files of the compiler that did.
     """
-    return make_key(
+    return own_key(
         "kernel",
         *_fields(kernel, archs),
         ("options", kernel.options()),
@@ -109,16 +111,24 @@ def compile_raw(
     found = nvrtc.find_nvrtc(session.system, (), driver, archs)
     if found is not None:
         return _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
-    found = _nvrtc_of_toolkit(session, driver, archs)
+    system = ObservingSystem(session.system)
+    found = _nvrtc_of_toolkit(session, system, driver, archs)
+    listed = LookedAt.of_listings(system)
     if found is not None:
         made = _by_nvrtc(kernel, archs, found, session.system, staging, with_ptx=with_ptx)
-        return made._replace(dependencies=(*made.dependencies, found.path))
+        return _with_inputs(made, listed, found.path)
     toolkit = _toolchain(session).cuda
     assert toolkit is not None, "resolve() raises when there is no CUDA toolkit"
     nvcc = check_nvcc(toolkit, archs)
     check_archs(tuple(archs), toolkit)
     made = _by_nvcc(kernel, archs, nvcc, session, staging, with_ptx=with_ptx)
-    return made._replace(dependencies=(*made.dependencies, nvcc.path, nvcc.cicc, toolkit.ptxas))
+    return _with_inputs(made, listed, nvcc.path, nvcc.cicc, toolkit.ptxas)
+
+
+def _with_inputs(made: Compiled, listed: LookedAt, *programs: Path) -> Compiled:
+    """Add the compiler, and the folders that were searched for it: the key has none of them."""
+    dependencies, absent = (*made.dependencies, *programs), (*made.absent, *listed.absent)
+    return made._replace(dependencies=dependencies, others=listed.others, absent=absent)
 
 
 def _candidates(system: System) -> list[Path]:
@@ -131,13 +141,15 @@ def _file_text(path: Path, system: System) -> str:
     return f"{path} {stamp}"
 
 
-def _nvrtc_of_toolkit(session: Session, driver: str | None, archs: Sequence[Arch]) -> nvrtc.Nvrtc | None:
-    """Return the NVRTC of the toolkit that a search finds; None if there is no toolkit, or it has none."""
+def _nvrtc_of_toolkit(
+    session: Session, system: System, driver: str | None, archs: Sequence[Arch]
+) -> nvrtc.Nvrtc | None:
+    """Return the NVRTC that `system` has in the session's toolkit; None if there is no toolkit, or it has none."""
     try:
         cuda = _toolchain(session).cuda
     except ToolchainError:
         return None
-    return None if cuda is None else nvrtc.find_nvrtc(session.system, (cuda.root,), driver, archs)
+    return None if cuda is None else nvrtc.find_nvrtc(system, (cuda.root,), driver, archs)
 
 
 def _toolchain(session: Session) -> Toolchain:

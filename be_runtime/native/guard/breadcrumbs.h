@@ -1,26 +1,34 @@
 #pragma once
 
 /// \file
-/// A file that says which checked calls are running, for who looks at it after the process has died.
+/// Which checked calls are running, for who looks when the process dies: the handler of the fault, and, if they are kept
+/// in a file, whoever reads it afterwards.
 ///
-/// It has `kCrumbs` records of `kCrumbSize` bytes, one for each call that runs: kernel and caller, with a newline
-/// between and a zero at the end. A record that begins with a zero is free.
+/// There are `kCrumbs` records of `kCrumbSize` bytes, one for each call that runs: kernel, caller and, after a fault, what
+/// the kernel did, with newlines between and a zero at the end. A record that begins with a zero is free.
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 #include <string>
 
+#include "../faults.h"
+#include "memory.h"
+
 namespace be_guard {
 
 constexpr int kCrumbs = 64;
 constexpr size_t kCrumbSize = 1024;
 
-inline std::atomic<char*> crumbs{nullptr};
+inline char own_crumbs[kCrumbs * kCrumbSize];
+inline std::atomic<char*> crumbs{own_crumbs};
 inline std::atomic<bool> crumb_taken[kCrumbs];
+inline std::atomic<long> crumb_threads[kCrumbs];
 
 /// Maps the file, which is made if need be; false when that fails.
 inline bool open_breadcrumbs(const char* path) {
@@ -35,22 +43,54 @@ inline bool open_breadcrumbs(const char* path) {
   return true;
 }
 
+/// The stack of a thread's signal handlers, for kernels that use up its own.
+class SignalStack {
+ public:
+  SignalStack() {
+    stack_t now{};
+    if (sigaltstack(nullptr, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return;
+    room_ = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room_ != MAP_FAILED) set(0);
+  }
+  ~SignalStack() {
+    if (room_ == MAP_FAILED) return;
+    set(SS_DISABLE);
+    munmap(room_, kSize);
+  }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  static constexpr size_t kSize = size_t{64} << 10;
+
+  void set(int flags) {
+    stack_t own{};
+    own.ss_sp = room_;
+    own.ss_size = kSize;
+    own.ss_flags = flags;
+    sigaltstack(&own, nullptr);
+  }
+
+  void* room_ = MAP_FAILED;
+};
+
 /// The record of a call while this lives.
 class Breadcrumb {
  public:
   Breadcrumb(const std::string& kernel, const std::string& caller) {
-    char* all = crumbs.load();
-    for (int i = 0; all != nullptr && i < kCrumbs; ++i) {
+    static thread_local const SignalStack stack;
+    for (int i = 0; i < kCrumbs; ++i) {
       if (crumb_taken[i].exchange(true)) continue;
       taken_ = i;
-      at_ = all + static_cast<size_t>(i) * kCrumbSize;
+      at_ = crumbs.load() + static_cast<size_t>(i) * kCrumbSize;
+      crumb_threads[i].store(syscall(SYS_gettid));
       strncpy(at_, (kernel + "\n" + caller).c_str(), kCrumbSize - 1);
       return;
     }
   }
   ~Breadcrumb() {
     if (at_ == nullptr) return;
-    *at_ = 0;
+    memset(at_, 0, kCrumbSize);
     crumb_taken[taken_].store(false);
   }
   Breadcrumb(const Breadcrumb&) = delete;
@@ -60,5 +100,50 @@ class Breadcrumb {
   char* at_ = nullptr;
   int taken_ = 0;
 };
+
+/// Says what a fault did beside an array, as `writes 16384 bytes behind result 0 (float32[6])`; nothing if it lies
+/// beside none.
+inline void describe_access(be_faults::Line& line, const siginfo_t* info, const void* context) {
+  const char* const address = static_cast<const char*>(info->si_addr);
+  const char* does = "accesses memory ";
+#if defined(__x86_64__)
+  does = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? "writes " : "reads ";
+#else
+  static_cast<void>(context);
+#endif
+  for (const Surroundings& each : surroundings) {
+    const char* const begin = each.begin.load();
+    if (info->si_code <= 0 || begin == nullptr || address < begin || address >= each.end) continue;
+    const bool is_behind = address >= each.data;
+    const size_t distance = static_cast<size_t>(is_behind ? address - each.data - each.bytes : each.data - address);
+    line << does << distance << (is_behind ? " bytes behind " : " bytes before ") << each.name;
+    return;
+  }
+}
+
+/// Says which checked calls this thread runs; where it runs none, those for which it may work.
+inline void describe_calls(int number, const siginfo_t* info, const void* context) {
+  const long thread = syscall(SYS_gettid);
+  bool is_own = false;
+  for (int i = 0; i < kCrumbs; ++i) is_own |= crumb_taken[i].load() && crumb_threads[i].load() == thread;
+  be_faults::Line access;
+  describe_access(access, info, context);
+  for (int i = 0; i < kCrumbs; ++i) {
+    char* const at = crumbs.load() + static_cast<size_t>(i) * kCrumbSize;
+    char* const caller = strchr(at, '\n');
+    if (!crumb_taken[i].load() || caller == nullptr || (is_own && crumb_threads[i].load() != thread)) continue;
+    be_faults::Line line;
+    line << "be_runtime: " << be_faults::name_of(number) << (is_own ? " in " : " in another thread, during ");
+    *caller = 0;
+    line << at << (caller[1] != 0 ? ", called at " : "") << caller + 1;
+    *caller = '\n';
+    if (!access.is_empty()) {
+      line << ": it " << access.text();
+      const size_t used = strlen(at);
+      if (used + strlen(access.text()) + 2 < kCrumbSize) strcat(strcpy(at + used, "\n"), access.text());
+    }
+    line.say();
+  }
+}
 
 }  // namespace be_guard

@@ -29,7 +29,7 @@ enum Checked : int64_t {
 };
 
 /// The checks for which a kernel runs with copies of its arrays.
-constexpr int64_t kNeedCopies = kGuards | kUnwritten | kInputs | kValues | kStream;
+constexpr int64_t kNeedCopies = kGuards | kUnwritten | kInputs | kValues | kStream | kRepeat;
 
 struct Check {
   std::string label;

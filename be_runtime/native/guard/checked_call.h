@@ -16,7 +16,9 @@
 #include "patterns.h"
 #include "report.h"
 #include "slots.h"
+#include "stack.h"
 #include "values.h"
+#include "watchers.h"
 
 namespace be_guard {
 
@@ -60,8 +62,10 @@ class CheckedCall {
     Contents first, second;
     if (XLA_FFI_Error* error = run_once(inner, kFirst, &first, can_hold_ && !has_second)) return error;
     if (has_second) {
-      if (XLA_FFI_Error* error = run_once(inner, kSecond, &second, can_hold_)) return error;
-      if (XLA_FFI_Error* error = compare(inner, first, second)) return error;
+      const bool is_other = check_.has(kUnwritten);
+      if (XLA_FFI_Error* error = run_once(inner, is_other ? kSecond : kFirst, &second, can_hold_)) return error;
+      if (!is_other) find_unequal(first, second);
+      else if (XLA_FFI_Error* error = compare(inner, first, second)) return error;
     } else if (check_.has(kUnwritten)) {
       find_maybe_unwritten(first);
     }
@@ -95,7 +99,7 @@ class CheckedCall {
     for (; made_ < arrays_.size(); ++made_) {
       if (owner_[made_] != made_)
         blocks_[made_] = blocks_[owner_[made_]];
-      else if (!memory_->make(&blocks_[made_], arrays_[made_].bytes))
+      else if (!memory_->make(&blocks_[made_], arrays_[made_].bytes, arrays_[made_].described()))
         return false;
     }
     for (size_t i = 0; i < arrays_.size(); ++i) own_.point(i, blocks_[i].data());
@@ -122,24 +126,50 @@ class CheckedCall {
     return memory_->wait();
   }
 
+  /// A sanitizer, or valgrind, is to see a stack that nobody has written.
+  XLA_FFI_Error* call(Handler* inner, const Fill& fill) {
+    if (!exact_blocks) fill_stack(fill.stack);
+    return call_lower(inner, own_.get());
+  }
+
   XLA_FFI_Error* run_once(Handler* inner, const Fill& fill, Contents* results, bool is_held = false) {
     const std::string failed = check_.label + " failed on the GPU: ";
     if (!prepare(fill)) return fail_lost(failed);
+    if (is_on_valgrind()) ask_valgrind_of(false);
     bool is_done = false;
     if (is_held && memory_->hold()) {
       if (XLA_FFI_Error* error = run_held(inner, fill, &is_done)) return error;
     }
     if (!is_done) {
-      if (XLA_FFI_Error* error = inner(own_.get())) return fail_inner(error);
+      if (XLA_FFI_Error* error = call(inner, fill)) return fail_inner(error);
       if (!memory_->wait()) return fail_lost(failed);
     }
+    if (is_on_valgrind()) ask_valgrind_of(true);
     return look(fill, results) ? nullptr : fail_lost(failed);
+  }
+
+  /// Tells valgrind that arguments are set, before a run, and finds results of which it knows that they are not.
+  void ask_valgrind_of(bool has_run) {
+    Bytes room;
+    for (size_t i = 0; i < arrays_.size() && device_ == nullptr; ++i) {
+      const Block& block = blocks_[i];
+      if (is_filled(i) != has_run) continue;
+      const unsigned char* bits = has_run ? read_undefined(block.data(), block.bytes, &room) : nullptr;
+      const Elements found = bits == nullptr || arrays_[i].is_hidden
+                                 ? Elements{}
+                                 : changed(arrays_[i], bits, Bytes(block.bytes + 1).data());
+      if (found.count != 0)
+        report_.add_elements("unset", arrays_[i], found, " gives values of memory that nobody has set in ",
+                             "come from there, or were never written",
+                             {"look for a local array, scratch or memory of malloc that is read before it is written"});
+      set_defined(block.data(), block.bytes);
+    }
   }
 
   /// Runs the code while its stream is held, so that what is written meanwhile was not put there.
   XLA_FFI_Error* run_held(Handler* inner, const Fill& fill, bool* is_done) {
     const std::string failed = check_.label + " failed on the GPU: ";
-    XLA_FFI_Error* error = inner(own_.get());
+    XLA_FFI_Error* error = call(inner, fill);
     const bool is_kept = memory_->keep();
     if (error != nullptr || !is_kept) {
       if (error != nullptr) be_xla::drop_error(frame_, error);
@@ -248,15 +278,32 @@ class CheckedCall {
       if (depends[i])
         report_.add_elements("unwritten", array, differ.others, " reads memory that nobody has set for ",
                              "depend on it",
-                             {"look for a result, scratch or shared memory that is read before it is written",
+                             {"look for a result, scratch, shared memory or a local array that is read before it is "
+                              "written",
                               "and for an index outside of an argument"});
       else if (check_.has(kRepeat))
-        report_.note(" gives other bits in each run for " + array.described() + ": " +
-                     Report::counted(array, differ.others) + ", the first is " +
-                     spell(array.index_of(differ.others.first)) +
+        add_unequal(array, differ.others);
+      else
+        report_.note(" gives other bits in each run for " + array.described() +
                      "; so it can't be said whether it reads memory that nobody has set");
     }
     return nullptr;
+  }
+
+  void add_unequal(const Array& array, const Elements& found) {
+    report_.add_elements("repeat", array, found, " gives other bits in each run for ", "differ",
+                         {"if two threads write one element, `python -m be_runtime check` names the lines: tsan on the "
+                          "CPU, racecheck on a GPU",
+                          "if it is meant, as for random numbers or sums by atomics, declare the kernel as random=True"});
+  }
+
+  /// Finds results that differ between two runs with equal bytes.
+  void find_unequal(const Contents& first, const Contents& second) {
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      if (!arrays_[i].is_result || arrays_[i].is_hidden) continue;
+      const Elements found = changed(arrays_[i], first[i].data(), second[i].data());
+      if (found.count != 0) add_unequal(arrays_[i], found);
+    }
   }
 
   void find_maybe_unwritten(const Contents& first) {

@@ -16,7 +16,7 @@ class DeviceMemory final : public Memory {
   ~DeviceMemory() override { forget_graph(); }
 
   /// Each array from XLA's pool; from the driver where a sanitizer is to see its ends.
-  bool make(Block* block, size_t bytes) override {
+  bool make(Block* block, size_t bytes, const std::string&) override {
     *block = block_for(bytes);
     if (exact_blocks) {
       Address address = 0;

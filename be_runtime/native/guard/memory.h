@@ -3,6 +3,10 @@
 /// \file
 /// Copies of a call's arrays with bytes around them, in memory of the host or of a GPU.
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -32,7 +36,8 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   virtual ~Memory() = default;
 
-  virtual bool make(Block* block, size_t bytes) = 0;
+  /// \param name  of the array, for the handler of a fault
+  virtual bool make(Block* block, size_t bytes, const std::string& name) = 0;
   virtual void drop(const Block& block) = 0;
   virtual bool fill(void* at, unsigned char byte, size_t size) = 0;
   virtual bool copy(void* to, const void* from, size_t size) = 0;
@@ -63,16 +68,43 @@ inline Block block_for(size_t bytes) {
   return {nullptr, 256, bytes, bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536};
 }
 
+/// An array of the host and the pages around it, which nobody may touch.
+struct Surroundings {
+  std::atomic<const char*> begin;  ///< null where the record is free
+  const char *end, *data;
+  size_t bytes;
+  char name[112];
+};
+
+/// Those that the handler of a fault knows; the pages of more arrays have no name.
+inline Surroundings surroundings[256];
+
 class HostMemory final : public Memory {
  public:
-  bool make(Block* block, size_t bytes) override {
-    void* begin = nullptr;
+  bool make(Block* block, size_t bytes, const std::string& name) override {
     *block = block_for(bytes);
-    if (posix_memalign(&begin, 64, block->room()) != 0) return false;
-    block->begin = static_cast<char*>(begin);
-    return true;
+    if (exact_blocks) {
+      void* begin = nullptr;
+      if (posix_memalign(&begin, 64, block->room()) != 0) return false;
+      block->begin = static_cast<char*>(begin);
+      return true;
+    }
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    block->behind += page - 1 - (block->size() + page - 1) % page;
+    void* all = mmap(nullptr, block->size() + 2 * kAround, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) return false;
+    block->begin = static_cast<char*>(all) + kAround;
+    if (mprotect(block->begin, block->size(), PROT_READ | PROT_WRITE) == 0) return tell(*block, name), true;
+    drop(*block);
+    return false;
   }
-  void drop(const Block& block) override { free(block.begin); }
+  void drop(const Block& block) override {
+    if (exact_blocks) return free(block.begin);
+    char* const begin = block.begin - kAround;
+    for (Surroundings& each : surroundings)
+      if (each.begin.load() == begin) each.begin.store(nullptr);
+    munmap(begin, block.size() + 2 * kAround);
+  }
   bool fill(void* at, unsigned char byte, size_t size) override {
     memset(at, byte, size);
     return true;
@@ -85,6 +117,23 @@ class HostMemory final : public Memory {
     return static_cast<const unsigned char*>(from);
   }
   bool wait() override { return true; }
+
+ private:
+  static constexpr size_t kAround = size_t{64} << 20;  // of addresses, not of memory
+
+  static void tell(const Block& block, const std::string& name) {
+    static const char kTaken = 0;
+    for (Surroundings& each : surroundings) {
+      const char* free = nullptr;
+      if (!each.begin.compare_exchange_strong(free, &kTaken)) continue;
+      each.end = block.begin + block.size() + kAround;
+      each.data = block.data();
+      each.bytes = block.bytes;
+      strncpy(each.name, name.c_str(), sizeof(each.name) - 1);
+      each.begin.store(block.begin - kAround);
+      return;
+    }
+  }
 };
 
 }  // namespace be_guard

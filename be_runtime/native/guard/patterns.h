@@ -14,14 +14,16 @@
 
 namespace be_guard {
 
-/// The bytes of a run: around arrays, and in results before the run.
+/// The bytes of a run: around arrays, in results before the run, and on the stack.
 struct Fill {
   unsigned char around;
   unsigned char within;
+  unsigned char stack;
 };
 
-constexpr Fill kFirst{0x9C, 0xCB}, kSecond{0x63, 0x34};
-static_assert((kFirst.around ^ kSecond.around) == 0xFF && (kFirst.within ^ kSecond.within) == 0xFF);
+constexpr Fill kFirst{0x9C, 0xCB, 0xA6}, kSecond{0x63, 0x34, 0x59};
+static_assert((kFirst.around ^ kSecond.around) == 0xFF && (kFirst.within ^ kSecond.within) == 0xFF &&
+              (kFirst.stack ^ kSecond.stack) == 0xFF);
 
 /// Elements of an array that have something in common.
 struct Elements {

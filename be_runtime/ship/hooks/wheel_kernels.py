@@ -153,7 +153,7 @@ def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None
     """
     built = build_package(package, archs=options.archs, out=folder, standalone=options.standalone)
     total = sum(image.size for image in built.table.images.values())
-    say(f"{package.name}: {len(built.reports)} modules and kernels, {total / 2**20:.1f} MiB", sys.stderr)
+    say(f"{package.name}: {total / 2**20:.1f} MiB, modules and kernels: {len(built.reports)}", sys.stderr)
 
 
 def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:

@@ -16,9 +16,12 @@ RESULTS = ROOT / "benchmarks" / "results" / "planted.json"
 PAGE = ROOT / "docs" / "debugging.md"
 FAULTS = {
     "write_outside": "write outside of an array",
+    "far_write": "write far outside of an array",
     "read_outside": "read outside of an array",
     "race": "race in shared memory",
+    "thread_race": "race of threads",
     "uninitialised_read": "uninitialised read",
+    "uninitialised_local": "uninitialised local array",
     "launch_unchecked": "launch whose error nobody checks",
     "wrong_dtype": "wrong element type",
     "wrong_shape": "wrong shape",
@@ -36,7 +39,12 @@ HEAD = (
     "| fault | CPU: found by | without us | H200: found by | without us | compute-sanitizer alone |\n"
     "|---|---|---|---|---|---|\n"
 )
-LABELS = {"address": "AddressSanitizer", "undefined": "UndefinedBehaviorSanitizer", "guard": "guard"}
+LABELS = {
+    "address": "AddressSanitizer",
+    "undefined": "UndefinedBehaviorSanitizer",
+    "thread": "ThreadSanitizer",
+    "guard": "guard",
+}
 
 
 def render_table(results: dict[str, Any]) -> str:

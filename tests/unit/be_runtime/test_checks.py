@@ -53,7 +53,9 @@ def test_the_text_of_a_call():
     text = call_text("m.f", "a\nb.py:3", every, once=False, hidden=2)
     assert text.split("\n") == ["m.f", "a b.py:3", str(every.bits), "2", "2", ""]
     assert call_text("m.f", "", every, once=True, hidden=0).split("\n")[3] == "1"
-    assert call_text("m.f", "", parse_checks("-unwritten"), once=False, hidden=0).split("\n")[3] == "1"
+    for names, runs in (("-unwritten", "2"), ("-repeat", "2"), ("-unwritten,-repeat", "1"), ("guards", "1")):
+        assert call_text("m.f", "", parse_checks(names), once=False, hidden=0).split("\n")[3] == runs
+    assert every.without("repeat") == parse_checks("-repeat")
     layouts = [None, (1, 0)]
     assert call_text("m.f", "", every, once=False, hidden=0, layouts=layouts).split("\n")[5] == "- 1,0"
 

@@ -37,6 +37,7 @@ def test_what_steers_a_terminal_is_spelt_out_and_nothing_else_is_changed():
     assert printable(plain) == plain
     assert printable("a\r\nb\n") == "a\nb\n"
     assert printable_line("a\nb\tc") == r"a\x0ab\x09c"
+    assert printable(json.loads('"\\ud800 x"')) == printable_line("\ud800 x") == r"\ud800 x"
     assert printable(printable(EVIL)) == printable(EVIL)
     every = "".join(map(chr, (*range(0x300), *range(0x2000, 0x2070))))
     assert not [char for char in printable(every) if unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t"]

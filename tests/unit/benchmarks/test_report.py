@@ -9,7 +9,8 @@ import pytest
 from benchmarks import __main__ as runner
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure, Outcome, Row
-from benchmarks.report import as_json, duration, table
+from benchmarks.report import as_json, duration, origin, table
+from tests.support.runtime import ROOT
 
 RATIO = Figure(label="a call", ours=(1.1e-6, 1.1e-6), baseline="theirs", theirs=(1e-6, 1e-6), goal=1.15)
 TIME = Figure(label="an import", ours=(0.03, 0.05, 0.04), goal=0.03)
@@ -53,6 +54,17 @@ def test_the_json_holds_every_sample():
     assert ratio["ratio"]["value"] == pytest.approx(1.1)
     assert time["ours"]["samples"] == [0.03, 0.05, 0.04]
     assert time["theirs"] is None
+
+
+@pytest.mark.parametrize(("file", "where"), [("h200", "NVIDIA H200"), ("cpu", "2 cores of AMD EPYC")])
+def test_the_origin_of_figures_is_what_their_file_says(file: str, where: str):
+    results = json.loads((ROOT / "benchmarks" / "results" / f"{file}.json").read_text())
+    rows = {row: [each for each in results["figures"] if each["row"] == row] for row in ("cold_cpp", "peers")}
+    counts = {row: {str(each["ours"]["count"]) for each in figures} for row, figures in rows.items()}
+    for row, figures in rows.items():
+        text = origin(figures, results["run"], results["machine"])
+        assert f" runs on {where}, jax {results['machine']['jax']}, {results['run']['date']}." in text
+        assert text.startswith("Single" if counts[row] == {"1"} else f"Medians of {counts[row].pop()} ")
 
 
 def test_a_row_that_fails_keeps_what_it_measured(monkeypatch: pytest.MonkeyPatch):

@@ -96,19 +96,23 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame*, co
                                                     XLA_FFI_Error* (*)(XLA_FFI_CallFrame*)) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 
-/// The body of a handler, compiled with its entry point where that can be.
+/// The body of a handler, compiled with its entry point where that can be, and the code that is on the stack while the
+/// entry point runs.
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
 #include "brainevent/detail/inline_handler.h"
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
   ::BE::detail::be_handle_inline<::BE::detail::Call, be_entry, be_trampoline>(be_call, be_traits)
 #define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
   ::BE::detail::be_handle_inline<::BE::detail::FrameCall, be_entry, be_trampoline>(be_call, be_traits)
+#define BE_INTERNAL_CODE(be_kind, be_entry, be_trampoline) \
+  ::BE::detail::be_run<::BE::detail::be_kind, be_entry, be_trampoline>
 #else
 #define BE_INTERNAL_HANDLE(be_call, be_entry, be_trampoline, be_traits) \
   be_handle(be_call, be_entry, be_trampoline, be_traits)
 #define BE_INTERNAL_HANDLE_FRAME(be_call, be_entry, be_trampoline, be_traits) \
   be_handle_frame(be_call, be_entry, be_trampoline, be_traits)
+#define BE_INTERNAL_CODE(be_kind, be_entry, be_trampoline) be_trampoline
 #endif
 
 /// Stands at the beginning of every function that XLA calls; brainevent/parallel.h has more to do there.
-#define BE_INTERNAL_ENTER(be_call)
+#define BE_INTERNAL_ENTER(be_call, be_kernel)

@@ -19,19 +19,21 @@ namespace BE::detail {
 template <int...>
 struct Indices {};
 
-/// One call. Both functions that XLA calls end in it, so that the entry point is compiled once.
+/// One call. Both functions that XLA calls end in it, so that the entry point is compiled once, and it is on the stack
+/// while the entry point runs.
+template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
+XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call) noexcept;
+
 template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&), int... kArg, int... kRet>
-__attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indices<kArg...>,
-                                                Indices<kRet...>) noexcept {
+inline __attribute__((always_inline)) XLA_FFI_Error* be_run_indexed(XLA_FFI_CallFrame* be_call, Indices<kArg...>,
+                                                                    Indices<kRet...>) noexcept {
   constexpr size_t kArgs = sizeof...(kArg), kTensors = kArgs + sizeof...(kRet), kAttrs = kEntry.attr_count;
   const XlaFrame* be_frame = reinterpret_cast<const XlaFrame*>(be_call);
   const XlaBuffer* const* be_args = be_frame->be_args.be_buffers;
   const XlaBuffer* const* be_rets = be_frame->be_rets.be_buffers;
   if (__builtin_expect(be_frame->be_args.be_count != int64_t{kEntry.arg_count}, 0) ||
       __builtin_expect(be_frame->be_rets.be_count != int64_t{kEntry.ret_count}, 0))
-    return be_handle_ordered(be_call, kEntry, [](XLA_FFI_CallFrame* be_plain) {
-      return be_run<AnyCall, kEntry, kTrampoline>(be_plain, Indices<kArg...>{}, Indices<kRet...>{});
-    });
+    return be_handle_ordered(be_call, kEntry, be_run<AnyCall, kEntry, kTrampoline>);
   if (!((be_holds(be_args[kArg]) && ... && true) && (be_holds(be_rets[kRet]) && ... && true)))
     return be_refuse(be_call, kEntry);
   const void* be_values[kAttrs + 1];
@@ -52,13 +54,18 @@ __attribute__((noinline)) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call, Indi
   }
 }
 
+template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
+__attribute__((noinline, noclone, section(".text"))) XLA_FFI_Error* be_run(XLA_FFI_CallFrame* be_call) noexcept {
+  return be_run_indexed<AnyCall, kEntry, kTrampoline>(be_call, Indices<__integer_pack(kEntry.arg_count)...>{},
+                                                      Indices<__integer_pack(kEntry.ret_count)...>{});
+}
+
 /// What XLA calls.
 template <class AnyCall, const EntrySpec& kEntry, void (*kTrampoline)(const AnyCall&)>
 inline XLA_FFI_Error* be_handle_inline(XLA_FFI_CallFrame* be_call, uint32_t be_traits) noexcept {
   const bool be_extended = reinterpret_cast<const XlaFrame*>(be_call)->be_extension != nullptr;
   if (__builtin_expect(be_extended, 0) && be_answer(be_call, be_traits)) return nullptr;
-  return be_run<AnyCall, kEntry, kTrampoline>(be_call, Indices<__integer_pack(kEntry.arg_count)...>{},
-                                              Indices<__integer_pack(kEntry.ret_count)...>{});
+  return be_run<AnyCall, kEntry, kTrampoline>(be_call);
 }
 
 }  // namespace BE::detail

@@ -33,6 +33,7 @@ def numba_cuda_callable(
     ordered: bool = False,
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
 ) -> Callable[..., Any]:
     """Make a function of JAX arrays from Python that launches several Numba CUDA kernels.
 
@@ -54,7 +55,7 @@ def numba_cuda_callable(
         the same work whenever it is called for the same shapes. It is rehearsed on inputs of zeros when it is traced,
         on each device that the process uses, which compiles and loads its kernels. It is refused if CUDA can't record
         it, if it launches nothing on the stream, or if a replay leaves an output unwritten.
-    has_side_effect, ordered, input_layouts, output_layouts
+    has_side_effect, ordered, input_layouts, output_layouts, random
         See `be_runtime.numba_kernel`.
 
     Returns
@@ -100,7 +101,7 @@ def numba_cuda_callable(
         return target
 
     options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
     )
     called = called_function(
         func,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Registry, Target
 from be_runtime.load.session import Session
 from be_runtime.xla import jax_port
+from be_runtime.xla.fault_names import NAMES
 from be_toolchain.machine.forks import ThreadLock
 
 _SOURCE = "host_call"
@@ -117,6 +119,8 @@ class HostFunctions:
             handler = compile_handler(native, signature, function.direct, intrinsics())
             made = {target: lambda: jax_port.capsule(handler.address)}
             self._registry.add([Target(target, platform, target, carry)], made)
+            if faulthandler.is_enabled():
+                NAMES.add_code(name, handler.address, library)
             self._alive[target] = (function, handler, *alive)
 
     def _native(self) -> ctypes.CDLL:

@@ -32,6 +32,7 @@ def numba_kernel(
     ordered: bool = False,
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
 ) -> Callable[..., Any]:
     """Make a function of JAX arrays from a Numba CPU kernel.
 
@@ -62,6 +63,8 @@ def numba_kernel(
     input_layouts, output_layouts : sequence of (sequence of int or None), optional
         Axes of each array from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes that memory as
         if it were row by row.
+    random : bool
+        True for a kernel whose results differ from call to call; else checked mode reports that.
 
     Returns
     -------
@@ -105,7 +108,7 @@ def numba_kernel(
         return target
 
     options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
     )
     called = called_function(dispatcher.py_func, target_for, lacking=LACKING)
     return host_array_function(called, signature, options)

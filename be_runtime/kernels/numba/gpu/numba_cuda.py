@@ -43,6 +43,7 @@ def numba_cuda_kernel(
     ordered: bool = False,
     input_layouts: Sequence[Sequence[int] | None] | None = None,
     output_layouts: Sequence[Sequence[int] | None] | None = None,
+    random: bool = False,
 ) -> Callable[..., Any]:
     """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
 
@@ -74,7 +75,7 @@ def numba_cuda_kernel(
         arrays of the signature have leading axes, ``[... n]``, else none.
     input_output_aliases : dict of int to int, optional
         Inputs whose memory an output may use; the kernel still gets both arrays.
-    has_side_effect, ordered, input_layouts, output_layouts
+    has_side_effect, ordered, input_layouts, output_layouts, random
         See `be_runtime.cuda_kernel`. The kernel indexes the memory of an array as if it were row by row.
 
     Returns
@@ -110,7 +111,7 @@ def numba_cuda_kernel(
     dispatcher = check_dispatcher(kernel)
     prototype = prototype_of(dispatcher, signature)
     options = check_options(
-        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts
+        outs, vmap_method, input_output_aliases, has_side_effect, ordered, input_layouts, output_layouts, random=random
     )
     variants = _Variants(dispatcher, with_batch=takes_batches(prototype, signature, options))
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from be_runtime.checking.check_program import check_program
+from be_runtime.checking.children import Detectors, Invocation
+from be_runtime.checking.merged_findings import render
 from tests.support.runtime import environment
 
 KERNEL = '''
@@ -116,6 +119,95 @@ def test_a_crash_has_the_line_that_python_was_at(tmp_path: Path):
         "1. native code, called at script.py:3 in crash",
         "   guard: the process ended by SIGABRT in native code",
     ]
+
+
+def test_an_abort_at_the_end_of_the_interpreter_is_no_kernels(tmp_path: Path):
+    done = run(tmp_path, KERNEL + CALL.format(less=0) + "import atexit, os\natexit.register(os.abort)\n")
+    assert done.returncode == 2, done.stdout
+    assert done.stdout.startswith("nothing found (guard ")
+    assert "the process ended by SIGABRT when the program was over and no kernel ran" in done.stdout
+
+
+THREADS = r'''
+import jax, jax.numpy as jnp
+import be_runtime
+module = be_runtime.load_cpp_inline("threads", """
+#include "brainevent/common.h"
+#include "brainevent/parallel.h"
+#include "brainevent/state.h"
+#include <atomic>
+#include <mutex>
+#include <vector>
+struct Table {
+  Table() : values(1000, 1.0f) {}
+  ~Table() { for (float& value : values) value = 0; }
+  std::vector<float> values;
+};
+// @BE adds arg[n] ret[n] state
+void adds(const BE::Tensor x, BE::Tensor y, const BE::State<Table>& table) {
+  static int calls = 0;
+  ++calls;
+  for (int64_t i = 0; i < x.numel(); ++i) y.at<float>(i) = x.at<float>(i) + table->values[i % 1000];
+}
+// @BE sums arg[n] ret[n] scratch
+void sums(const BE::Tensor x, BE::Tensor y, BE::Workspace workspace) {
+  std::mutex mutex;
+  std::atomic<int> parts{0};
+  float total = 0;
+  const float* in = x.data_ptr<float>();
+  float* out = y.data_ptr<float>();
+  BE::parallel_for(x.numel(), 10, [&](int64_t begin, int64_t end) {
+    static thread_local std::vector<float> own;
+    own.assign(in + begin, in + end);
+    float* copy = workspace.allocate_as<float>(end - begin);
+    for (int64_t i = begin; i < end; ++i) copy[i - begin] = own[i - begin];
+    BE::parallel_for(end - begin, 1, [&](int64_t b, int64_t e) { for (; b < e; ++b) out[begin + b] = copy[b]; });
+    const std::lock_guard<std::mutex> lock(mutex);
+    total += copy[0];
+    ++parts;
+  });
+  out[0] = total;
+}
+""")
+@jax.jit
+def step(x):
+    return sum(module.sums(module.adds(x + i)) for i in range(6))
+x = jnp.arange(20000.0)  # enough for threads of XLA
+for _ in range(2):
+    jax.block_until_ready(step(x))
+jax.clear_caches()
+jax.block_until_ready(step(x))
+'''
+
+
+def test_threads_that_wait_for_each_other_and_calls_one_after_another_are_no_race(tmp_path: Path):
+    done = run(tmp_path, THREADS, options=("--tools", "tsan"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("nothing found (tsan ")
+
+
+def test_a_program_that_can_not_run_under_a_tool_is_not_to_blame(tmp_path: Path):
+    end = "import os\nif os.environ.get('BE_SANITIZE') == 'thread':\n    raise OSError('not here')\n"
+    done = run(tmp_path, KERNEL + CALL.format(less=0) + end, options=("--tools", "guard,tsan"))
+    assert done.returncode == 0, done.stderr
+    why = "under it, the program failed: OSError: not here"
+    assert f"note (tsan): nobody looked for races of threads in C++ modules: {why}" in done.stdout
+
+
+def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
+    (tmp_path / "script.py").write_text(KERNEL + CALL.format(less=0))
+    outcome = check_program(
+        Invocation(str(tmp_path / "script.py")),
+        ("guard",),
+        Detectors(sys.executable),
+        lacking={"valgrind": "there is no valgrind", "racecheck": "there is no GPU"},
+        timeout_s=None,
+        say=lambda text: None,
+    )
+    report = render(outcome.runs, outcome.findings).splitlines()
+    assert report[0].startswith("note (valgrind): nobody looked for memory that C++ modules read before they set it")
+    assert report[0].endswith(": there is no valgrind")
+    assert report[1].startswith("nothing found (guard ")
 
 
 def test_a_signal_without_a_name(tmp_path: Path):

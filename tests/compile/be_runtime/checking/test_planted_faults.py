@@ -15,6 +15,7 @@ from tests.support.requirements import in_full
 from tests.support.runtime import environment
 
 EXPECTED = {
+    "far_write": ("crash", "it writes 16384 bytes behind result 0 (float32[256])"),
     "index_outside": ("bounds", "index 0 is 256, and axis 0 has 256 elements"),
     "input_write": ("inputs", "1 of 256 elements are changed, the first is [2]"),
     "misaligned": ("misaligned", "'const double', which requires 8 byte alignment"),
@@ -22,6 +23,8 @@ EXPECTED = {
     "not_a_number": ("values", "gives NaN in result 0 (float32[256]): 1 of 256 elements, the first is [0]"),
     "read_outside": ("heap-buffer-overflow", "read of 4 bytes, 0 bytes behind the end of memory of 1024 bytes"),
     "stack_overflow": ("stack-overflow", "deep"),
+    "thread_race": ("race", "race of two threads: "),
+    "uninitialised_local": ("unwritten", "128 of 256 elements depend on it, the first is [1]"),
     "uninitialised_read": ("unwritten", "result 0"),
     "write_outside": ("heap-buffer-overflow", "write of 4 bytes, 0 bytes behind the end"),
     "wrong_dtype": ("bounds", "data_ptr<double>() of a float32 tensor"),
@@ -31,12 +34,12 @@ EXPECTED = {
 
 BY_BOTH = "write_outside"
 """The kernel that all tools look at; the others are tried with the one that has to find them."""
-BY_SANITIZERS = ("misaligned", "stack-overflow", "heap-buffer-overflow")
+BY_SANITIZERS = {"misaligned": "asan", "stack-overflow": "asan", "heap-buffer-overflow": "asan", "race": "tsan"}
 
 
 def check(*arguments: str, before: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
     argv = [*before, sys.executable, "-m", "be_runtime", "check", "--json", *arguments]
-    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, timeout=840, check=False)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -47,15 +50,26 @@ def test_each_fault_is_expected():
 @pytest.mark.parametrize("kernel", kernels("cpp"), ids=lambda path: path.stem)
 def test_a_planted_fault_is_found(kernel: Path):
     kind, words = EXPECTED[kernel.stem]
-    tools = ["--tools", "asan" if kind in BY_SANITIZERS else "guard"] if kernel.stem != BY_BOTH else []
+    tools = ["--tools", BY_SANITIZERS.get(kind, "guard") if kernel.stem != BY_BOTH else "guard,asan"]
     code, answer = check(*tools, str(PROGRAM), str(kernel))
     found = [each for each in answer["findings"] if each["kind"] == kind and words in each["message"]]
     assert code == 1
     assert found, answer
     assert found[0]["caller"].endswith("program.py:20 in main")
     assert {each["kernel"] for each in answer["findings"]} == {f"{kernel.stem}.{kernel.stem}"}
-    if found[0]["tool"] in ("address", "undefined"):
+    if found[0]["tool"] in ("address", "undefined", "thread"):
         assert Path(found[0]["source"].partition(":")[0]).name == kernel.name
+
+
+@pytest.mark.needs("valgrind")
+def test_valgrind_finds_a_local_array_that_nobody_has_set():
+    kernel = next(path for path in kernels("cpp") if path.stem == "uninitialised_local")
+    code, answer = check("--tools", "valgrind", str(PROGRAM), str(kernel))
+    assert code == 1, answer
+    (finding,) = answer["findings"]
+    assert (finding["kind"], finding["kernel"]) == ("unset", "uninitialised_local.uninitialised_local")
+    assert "in result 0 (float32[256]): 128 of 256 elements come from there" in finding["message"]
+    assert finding["caller"].endswith("program.py:20 in main")
 
 
 @pytest.mark.parametrize("kbytes", ["1024", in_full("unlimited")])

@@ -388,3 +388,25 @@ def test_a_header_that_comes_to_shadow_another_for_a_static_compiler_behind_a_sc
     assert path() == before
     (folders[0] / "shadowed.h").write_text("// the first\n")
     assert path() != before
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_build_goes_on_when_what_it_uses_is_cleared_away(
+    is_folder: bool, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The handler of the first build is there when the second one begins, and gone when it links."""
+    mark, kept = tmp_path / "mark", f"'{tmp_cache}'/toolchain/kernels-v1/??"
+    clear = f"if [ -e '{mark}' ]; then env -u LD_PRELOAD rm -r '{mark}' {kept}; fi"
+    monkeypatch.setenv("BE_CXX", str(forwarding_compiler(tmp_path / "g++", f'case "$*" in *src/*) {clear};; esac')))
+    be_runtime.load_cpp_inline("first", INLINE, auto_register=False)
+    mark.touch()
+    if is_folder:
+        for name in ("a", "b"):
+            (tmp_path / f"{name}.cc").write_text(
+                INLINE.replace("value(", f"{name}(").replace("@BE value", f"@BE {name}")
+            )
+        module = be_runtime.load_cpp_dir(tmp_path, auto_register=False)
+    else:
+        module = be_runtime.load_cpp_inline("second", INLINE.replace("= 1", "= 2"), auto_register=False)
+    assert module.function_names
+    assert not mark.exists()

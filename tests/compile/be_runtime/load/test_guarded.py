@@ -86,12 +86,28 @@ void skips_one(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) if (i !
 
 
 @pytest.mark.parametrize("name", ["alternates", "first_is_other", "counts"])
-def test_a_kernel_that_is_never_the_same_has_a_note(name: str):
+def test_a_kernel_that_is_never_the_same_is_found(name: str):
+    module = be_runtime.load_cpp_inline("never_the_same", NEVER_THE_SAME)
+    with be_runtime.debug(), pytest.raises(FindingError, match="gives other bits in each run for result 0") as caught:
+        module[name](X)
+    assert caught.value.findings[0].kind == "repeat"
+
+
+def test_a_kernel_that_is_declared_as_random_has_a_note():
     module = be_runtime.load_cpp_inline("never_the_same", NEVER_THE_SAME)
     with be_runtime.debug() as found:
-        module[name](X)
+        module.alternates.with_options(random=True)(X)
     assert len(found) == 0
     assert "gives other bits in each run" in found.notes[0]
+
+
+def test_a_kernel_is_run_again_also_if_that_is_all_that_is_checked(planted: CompiledModule):
+    module = be_runtime.load_cpp_inline("never_the_same", NEVER_THE_SAME)
+    with be_runtime.debug("repeat"), pytest.raises(FindingError, match="6 of 6 elements differ"):
+        module.alternates(X)
+    with be_runtime.debug("repeat") as found:
+        planted.skips(X)
+    assert found.report() == "no findings"
 
 
 def test_a_message_with_any_line_ends():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from be_runtime.sharing.archive import pack, unpack
 from tests.support.faulty_server import closed_port, faulty_server
+from tests.support.file_server import serving
 from tests.support.nginx import nginx
 from tests.support.runtime import environment, forwarding_compiler, run_python
 
@@ -150,3 +153,29 @@ def test_a_setting_that_means_nothing_is_an_error(machines: Machine, variable: s
     done = run_python(LOAD, env=env, check=False)
     assert "ArgumentError" in done.stderr
     assert variable in done.stderr or value.partition(":")[0] in done.stderr
+
+
+def tampered(data: bytes, outputs: dict[str, bytes]) -> bytes:
+    """An unsigned archive of the same entry with other outputs, as somebody may put there who can write."""
+    head, _ = unpack(data)
+    rows = tuple((name, len(content), hashlib.sha256(content).hexdigest()) for name, content in outputs.items())
+    return pack(head._replace(outputs=rows), outputs)
+
+
+def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machine):
+    with serving() as server:
+        machines.load("a", server.url, **WRITES)
+        ((path, good),) = server.files.items()
+        sound = {name: bytes(content) for name, content in unpack(good)[1].items()}
+        archives = [
+            tampered(good, {"d/" * 2000 + "module.so": b"x", **sound}),
+            tampered(good, {**sound, "module.json": b'{"functions": ' + b"[" * 100_000}),
+            tampered(good, {**sound, "module.so": b"no library"}),
+        ]
+        for number, archive in enumerate(archives):
+            server.files[path] = archive
+            compiled, _, said = machines.load(f"b{number}", server.url)
+            assert compiled
+            assert len(said.splitlines()) == 1, said
+            assert server.url in said
+        assert machines.load(f"b{number}", server.url)[::2] == ([], ""), "once is enough"

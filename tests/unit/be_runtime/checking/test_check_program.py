@@ -11,16 +11,17 @@ from be_runtime.checking.check_program import choose_tools, rewinder
 from be_runtime.checking.children import TOOLS, Detectors
 from be_runtime.errors import ArgumentError
 
-ALL = Detectors("python3", ("libasan.so", "libstdc++.so.6"), "compute-sanitizer")
+LIBRARIES = ("libsanitizer.so", "libstdc++.so.6")
+ALL = Detectors("python3", {"asan": LIBRARIES, "tsan": LIBRARIES}, "valgrind", "compute-sanitizer")
 
 
 @pytest.mark.parametrize(
     ("found", "has_gpu", "tools"),
     [
         (ALL, True, tuple(TOOLS)),
-        (ALL, False, ("guard", "asan")),
-        (ALL._replace(compute_sanitizer=""), True, ("guard", "asan")),
-        (ALL._replace(preload=()), False, ("guard",)),
+        (ALL, False, ("guard", "asan", "tsan", "valgrind")),
+        (ALL._replace(compute_sanitizer=""), True, ("guard", "asan", "tsan", "valgrind")),
+        (ALL._replace(preload={"tsan": LIBRARIES}, valgrind=""), False, ("guard", "tsan")),
     ],
 )
 def test_every_tool_that_is_here_runs(found: Detectors, has_gpu: bool, tools: tuple[str, ...]):
@@ -34,10 +35,11 @@ def test_tools_run_in_one_order():
 @pytest.mark.parametrize(
     ("wanted", "found", "has_gpu", "message"),
     [
-        ("valgrind", ALL, True, "there is no tool 'valgrind'"),
+        ("helgrind", ALL, True, "there is no tool 'helgrind'"),
         ("memcheck", ALL, False, "memcheck can't run here: there is no GPU"),
         ("racecheck", ALL._replace(compute_sanitizer=""), True, "pip install nvidia-cuda-sanitizer-api"),
-        ("asan", ALL._replace(preload=()), True, "libasan"),
+        ("tsan", ALL._replace(preload={"asan": LIBRARIES}), True, "libtsan"),
+        ("valgrind", ALL._replace(valgrind=""), True, "there is no valgrind"),
     ],
 )
 def test_a_tool_that_is_wanted_and_not_here_is_refused(wanted: str, found: Detectors, has_gpu: bool, message: str):

@@ -6,7 +6,11 @@ import pytest
 
 from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Detectors, Invocation, Tool, plan_child
 
-FOUND = Detectors("python3", ("/lib/libasan.so", "/lib/libstdc++.so.6"), "/cuda/bin/compute-sanitizer")
+PRELOAD: dict[Tool, tuple[str, ...]] = {
+    "asan": ("/lib/libasan.so", "/lib/libstdc++.so.6"),
+    "tsan": ("/lib/libtsan.so", "/lib/libstdc++.so.6"),
+}
+FOUND = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -26,6 +30,19 @@ def test_address_sanitizer_comes_before_all_libraries_and_goes_on_after_an_error
     assert variables["LD_PRELOAD"] == "/lib/libasan.so /lib/libstdc++.so.6"
     assert variables["BE_SANITIZE"] == "address,undefined"
     assert {"detect_leaks=0", "halt_on_error=0", "protect_shadow_gap=0"} <= {*variables["ASAN_OPTIONS"].split(":")}
+
+
+def test_thread_sanitizer_comes_first_too_and_looks_at_modules_alone():
+    variables = plan_child("tsan", Invocation("a.py"), FOUND, "/folder").variables
+    assert variables["LD_PRELOAD"] == "/lib/libtsan.so /lib/libstdc++.so.6"
+    assert variables["BE_SANITIZE"] == "thread"
+    wanted = {"ignore_noninstrumented_modules=1", "exitcode=0", "halt_on_error=0", "log_path=/folder/tsan.log"}
+    assert wanted <= {*variables["TSAN_OPTIONS"].split(":")}
+
+
+def test_valgrind_is_around_the_program():
+    child = plan_child("valgrind", Invocation("a.py"), FOUND, "/folder")
+    assert child.argv[:2] == ("/usr/bin/valgrind", "--log-file=/folder/valgrind.log.%p")
 
 
 @pytest.mark.parametrize("tool", DEVICE_TOOLS)

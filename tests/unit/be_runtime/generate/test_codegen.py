@@ -184,7 +184,7 @@ def test_two_handlers_differ_in_their_trait(entries: int, tensors: int, body: st
     for allow, trait in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
         name = bound.handler(allow_cuda_graph=allow)
         assert (
-            f"{name}(XLA_FFI_CallFrame* be_frame) {{\n  BE_INTERNAL_ENTER(be_frame)\n"
+            f"{name}(XLA_FFI_CallFrame* be_frame) {{\n  BE_INTERNAL_ENTER(be_frame, be_entry_f.name)\n"
             f"  return {body}(be_frame, be_entry_f, be_call_f, {trait});" in text
         )
 

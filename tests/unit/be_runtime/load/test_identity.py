@@ -9,8 +9,10 @@ import pytest
 
 from be_runtime.load import identity
 from be_runtime.load.identity import module_key, request_fields
+from be_runtime.own_files import INCLUDE_DIR
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.request.tools import Tools
+from be_runtime.sharing.roots import key_roots, movable_key, naming_flags
 from be_runtime.source_text import SourceText
 from be_toolchain.arch import Arch
 from be_toolchain.model import HostCompiler, Toolchain
@@ -107,3 +109,13 @@ def test_the_architectures_are_a_field_of_the_key():
 def test_functions_that_are_not_well_formed_have_a_key_too():
     assert key_of(REQUEST._replace(functions={"f": object()})) != key_of()
     assert key_of(REQUEST._replace(functions=3)) != key_of()
+
+
+def test_a_flag_that_names_an_environments_headers_binds_the_key_to_it_but_not_to_the_machine():
+    machine = [(str(INCLUDE_DIR.parent), "<be_runtime>")]
+    key = module_key(REQUEST, TOOLS, TOOLCHAIN)
+    flags = naming_flags(key_roots(key, machine), is_cuda=False)
+    named = REQUEST._replace(compile=REQUEST.compile._replace(cflags=flags))
+    bound = module_key(named, TOOLS, TOOLCHAIN)
+    assert (key.texts("here"), bound.texts("here")) == ((), (str(INCLUDE_DIR.parent),))
+    assert movable_key(bound, key_roots(bound, machine)) == movable_key(key, key_roots(key, machine))

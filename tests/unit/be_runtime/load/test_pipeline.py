@@ -62,6 +62,25 @@ def test_what_fails_while_its_entry_is_there_is_not_tried_again(session: Session
     assert len(used) == 1
 
 
+@pytest.mark.parametrize("error", [KeyError("images.json"), LoadError("file too short"), RecursionError()])
+def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
+    session: Session, error: Exception, capsys: pytest.CaptureFixture[str]
+):
+    def use(entry: Entry) -> str:
+        if entry.manifest.made.source:
+            raise error
+        return entry.output("text").read_text()
+
+    def fetched() -> Entry:
+        return session.module_store.get_or_build(KEY, lambda folder: build(folder)._replace(source="a server"))
+
+    def anew() -> Entry:
+        return session.module_store.get_or_build(KEY, build, force=True)
+
+    assert [use_entry(fetched, use, session, anew) for _ in range(2)] == ["made", "made"]
+    assert capsys.readouterr().err.count("the entry from a server can't be used, so it is built here") == 1
+
+
 def test_an_entry_that_is_removed_again_and_again_is_the_caches_error(session: Session):
     def read_too_late(entry: Entry) -> str:
         session.module_store.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from be_runtime.abi import ABI
 from be_runtime.bundle.archs import serves
 from be_runtime.bundle.index import IMAGES, INDEX
-from be_runtime.cache import BuildOutput, Store
+from be_runtime.cache import BuildOutput, CacheKey, Entry, Store
+from be_runtime.cache.upkeep.entries import EntryInfo
 from be_runtime.errors import CacheError
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
 from be_runtime.load import identity, prebuilt
@@ -284,6 +285,30 @@ def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):
 def test_an_empty_cache_has_nothing_to_export(tmp_path: Path):
     with pytest.raises(CacheError, match="nothing to export"):
         prebuilt.export(Store(tmp_path / "cache"), tmp_path / "out")
+
+
+class ClearedWhile(Store):
+    """A cache that another process clears while its entries are exported."""
+
+    def entries(self) -> Iterator[EntryInfo]:
+        for info in super().entries():
+            if self.root.name == "listed":
+                self.clear()
+            yield info
+
+    def get(self, key: CacheKey) -> Entry | None:
+        found = super().get(key)
+        if self.root.name == "found":
+            self.clear()
+        return found
+
+
+@pytest.mark.parametrize("moment", ["listed", "found"])
+def test_modules_that_are_removed_meanwhile_are_left_out(fill: Fill, tmp_path: Path, moment: str):
+    fill("8.0")
+    (tmp_path / "cache").rename(tmp_path / moment)
+    with pytest.raises(CacheError, match="there is nothing to export"):
+        prebuilt.export(ClearedWhile(tmp_path / moment), tmp_path / "out")
 
 
 def test_a_folder_that_cannot_be_made_is_named(fill: Fill, tmp_path: Path):

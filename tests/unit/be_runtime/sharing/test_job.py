@@ -12,6 +12,7 @@ from be_runtime.cache import make_key
 from be_runtime.sharing.job import Job
 from be_runtime.sharing.place import WantedEntry
 from be_runtime.xla.coordination import JobStore
+from tests.support.jobs import StoreClient
 
 KEY = make_key("module", ("name", "add"))
 WANTED = WantedEntry(KEY, "add", lambda: False)
@@ -20,25 +21,8 @@ NAME = f"be_runtime/1/names/{hashlib.sha256(b'module/add').hexdigest()}/1"
 DEEP = b"[" * 100_000
 
 
-class Client:
-    """The store's client in memory."""
-
-    def __init__(self, values: dict[str, bytes]) -> None:
-        self.values = values
-
-    def key_value_set_bytes(self, key: str, value: bytes, replace: bool) -> None:
-        if not replace and key in self.values:
-            raise RuntimeError("ALREADY_EXISTS")
-        self.values[key] = value
-
-    def blocking_key_value_get_bytes(self, key: str, _: int) -> bytes:
-        if key not in self.values:
-            raise RuntimeError("DEADLINE_EXCEEDED")
-        return self.values[key]
-
-
 def job(values: dict[str, bytes]) -> Job:
-    store = JobStore(Client(values), 1)
+    store = JobStore(StoreClient(values), 1)
     return Job(lambda: store, print, print, patience_s=1.0, stale_s=0.2)
 
 

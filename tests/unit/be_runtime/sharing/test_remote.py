@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -114,16 +115,32 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     assert carrier.files, "reading and writing count apart"
 
 
-@pytest.mark.parametrize("shown", ["KEYID:S%2Fecret@bucket", "KEYID:S/ecret@bucket", "wrong: S/ecret"])
-def test_credentials_are_in_no_message_of_a_plug_in(shown: str):
+class EchoingFiles:
+    """A file system of a plug-in whose errors quote what it sent, as a server's answer does."""
+
+    def info(self, path: str) -> dict[str, int]:
+        if "numbered" in path:
+            raise PermissionError(errno.EACCES, "Authorization: KEYID:secret")
+        raise RuntimeError(f"403 for {path}?X-Amz-Signature=secret, Cookie: secret")
+
+    def pipe_file(self, path: str, data: bytes) -> None:
+        raise OSError("secret", data)
+
+
+@pytest.mark.parametrize(("folder", "says"), [("kernels", "RuntimeError"), ("numbered", "Permission denied")])
+def test_what_a_plug_in_quotes_is_not_shown(monkeypatch: pytest.MonkeyPatch, folder: str, says: str):
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setattr(fsspec, "get_filesystem_class", lambda scheme: EchoingFiles)
+    monkeypatch.setattr(fsspec, "filesystem", lambda scheme, **options: EchoingFiles())
     said: list[str] = []
-    carrier = Memory()
-    carrier.error = RuntimeError(f'Invalid bucket name "{shown}"')
-    link = Link(carrier, Health(), Health(), set(), [])
-    source = RemoteSource("s3://KEYID:S%2Fecret@bucket/kernels", "test")
-    RemoteCache(source, link, said.append, writes=False, timeout_s=5).fetch(WANTED)
-    assert said
-    assert not [text for text in said if "ecret" in text]
+    place = opened(f"s3://KEYID:secret@bucket/{folder}", said, writes=True)
+    place.fetch(WANTED)
+    place.offer(WANTED, GOOD)
+    place.link.finish(60)
+    reading, writing = (text.partition(f" s3://...@bucket/{folder}: ") for text in said)
+    assert (reading[0], writing[0]) == ("remote cache: reading", "remote cache: writing")
+    assert says in reading[2]
+    assert "secret" not in f"{said}"
 
 
 def test_an_upload_keeps_nobody_waiting():
@@ -204,6 +221,7 @@ def test_a_url_that_means_nothing_names_its_variable():
             "x::s3://b/k",
             "https://u:secret@host:port/",
         ),
+        *("https://u:secret?z@host/k", "https://u:se/secret@host/?k", "https://u:secret#@host"),
         *("https://u:secret@", "http:///x", "https://host:0", "https://host/?x", "s3://", "https://[u:secret@host"),
     ],
 )

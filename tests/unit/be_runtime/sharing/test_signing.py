@@ -102,6 +102,13 @@ def test_what_is_no_key(keys: tuple[Path, str], tmp_path: Path):
     for path in (tmp_path / "none", file, tmp_path):
         with pytest.raises(ArgumentError, match=r"^SETTING is "):
             signing.read_signer(path, "SETTING")
+    pasted = private.read_text().strip()
+    for read in (
+        lambda: signing.read_signer(Path(pasted), "SETTING"),
+        lambda: signing.read_verifier(pasted, "SETTING"),
+    ):
+        with pytest.raises(ArgumentError, match=r"^SETTING is 'private-ed25519:\.\.\.', neither"):
+            read()
 
 
 def test_an_archive_is_signed_afterwards(keys: tuple[Path, str], tmp_path: Path):

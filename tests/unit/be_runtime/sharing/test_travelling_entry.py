@@ -27,7 +27,7 @@ def take(folder: Path, roots: Roots = NO_ROOTS, **fields: Any) -> tuple[str, ...
     head = head._replace(**fields)
     (folder / "staging").mkdir()
     data = pack(head, {name: b"x" for name, *_ in head.outputs})
-    output = unpack_entry(data, Shareable(KEY, roots), folder / "staging", "elsewhere")
+    output = unpack_entry(data, Shareable(KEY, roots, ("module.*",)), folder / "staging", "elsewhere")
     return (*map(str, output.dependencies), *map(str, output.absent))
 
 
@@ -38,11 +38,19 @@ def test_a_path_that_is_no_file_here_is_a_build_here(tmp_path: Path, path: str):
         take(tmp_path, dependencies=((path.format(tmp_path), digest(b"")),))
 
 
-@pytest.mark.parametrize("name", ["a" * 300, "a/b", "\ud800"])
-def test_outputs_that_can_not_be_written_leave_nothing_behind(tmp_path: Path, name: str):
-    with pytest.raises(ArchiveError, match="can't be used here"):
-        take(tmp_path, outputs=(("a", 1, digest(b"x")), (name, 1, digest(b"x"))))
-    assert not list((tmp_path / "staging").iterdir())
+@pytest.mark.parametrize("name", ["a", "module", "d/" * 400 + "module.so", "image0.cubin", "module.so/module.so"])
+def test_outputs_of_other_names_are_refused(tmp_path: Path, name: str):
+    with pytest.raises(ArchiveError, match=r"it has .*, which no module has|it has no module|can't be used here"):
+        take(tmp_path, outputs=((name, 1, digest(b"x")),))
+
+
+@pytest.mark.parametrize("path", ["/proc/version", "/dev/../proc/version", "{}/large"])
+def test_what_no_build_reads_is_not_read(tmp_path: Path, path: str):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    content = digest(Path("/proc/version").read_bytes())
+    with pytest.raises(ArchiveError, match="is of another"):
+        take(tmp_path, others=((path.format(tmp_path), content),))
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.json/a", "key.json/a"])

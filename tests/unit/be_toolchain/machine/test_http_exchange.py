@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
+import base64
+import contextlib
 import socket
 import threading
 import time
@@ -12,13 +13,14 @@ import pytest
 
 from be_toolchain.machine.bounded import FIRST_S, run_bounded
 from be_toolchain.machine.http_exchange import HttpReply, exchange, parse_server
+from be_toolchain.machine.local_system import LocalSystem
 from tests.support.faulty_server import FAULTS, GOOD, FaultyServer, closed_port, faulty_server, full_backlog
 
 WHOLE_S = 0.4
 SLACK_S = 30.0
 """A bound is checked, not a speed: other processes have the machine as well."""
 
-FAULT = (OSError, http.client.HTTPException, ValueError)
+FAULT = (OSError, ValueError)
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +61,22 @@ def test_a_fault_of_an_upload_is_an_error_within_the_limit(server: FaultyServer,
     assert time.monotonic() - began < WHOLE_S + SLACK_S
 
 
-def test_a_redirect_is_named_and_not_followed(server: FaultyServer):
+@pytest.mark.parametrize("how", ["echo_reason", "echo_status", "echo_version", "echo_location", "echo_header"])
+def test_what_a_server_echoes_is_not_shown(server: FaultyServer, how: str):
+    """Credentials go into a header, and servers quote what they were sent."""
+    url = f"{server.url.replace('://', '://ci:secret@')}/{how}"
+    sent = ("secret", "Basic", base64.b64encode(b"ci:secret").decode())
+    told = LocalSystem().ask_server(url, "name")
+    with contextlib.suppress(OSError, ValueError):
+        told += get(url, 10).text
+    assert server.asked[-1][2] == f"Basic {sent[2]}"
+    assert told
+    assert not [text for text in sent if text in told]
+
+
+def test_a_redirect_is_not_followed(server: FaultyServer):
     server.asked.clear()
-    with pytest.raises(ValueError, match=f"it leads to '{server.url}/good'"):
+    with pytest.raises(ValueError, match=r"^302 Found: no redirect is followed$"):
         get(f"{server.url}/redirect", 10)
     assert [path for _, path, _ in server.asked] == ["/redirect/name"]
 

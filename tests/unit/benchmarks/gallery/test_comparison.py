@@ -28,7 +28,7 @@ def test_a_kernel_is_compared_with_the_fastest_plain_form():
     assert (found.best, found.kernel, found.gain.value, found.is_faster) == ("jax, b", 1, 3, True)
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [((0.5, 0.5, 0.5), False), ((0.5, 1, 2), None)])
+@pytest.mark.parametrize(("seconds", "verdict"), [((0.5, 0.5, 0.5), False), ((0.5, 1, 2), None), ((1.004,) * 3, None)])
 def test_a_kernel_that_is_not_faster_is_called_so(seconds: tuple[float, ...], verdict: bool | None):
     [found] = compare(operation(record("cpp", 1, 1, 1), record("jax", *seconds)))
     assert found.is_faster is verdict

@@ -38,6 +38,7 @@ from tests.support.looked_at import (
     same_stat,
     swap,
     thin_archive,
+    versions,
     wrapper,
 )
 from tests.support.rebuilds import TICK_S, compiled
@@ -251,6 +252,21 @@ CASES = {
     ),
     "a member of a thin archive": Case(
         LINKED, thin_archive("lib/libx.a"), objects("lib/member.o")[1], ldflags=("-L{}/lib", "-lx")
+    ),
+    "a later version of a library": Case(
+        LINKED, *versions("lib/libx.so.1", "lib/libx.so.2"), ldflags=("-L{}/lib", "-lx")
+    ),
+    "a library that only linkers look for beside a versioned one": Case(
+        LINKED, *versions("lib/libx.so.1", "lib/libx.so"), ldflags=("-L{}/lib", "-lx", "-Wl,-rpath,{}/lib")
+    ),
+    "a versioned library in an earlier folder": Case(
+        LINKED,
+        both({"e/x": ""}, versions("lib/libx.so.1", "e/libx.so.1")[0]),
+        versions("lib/libx.so.1", "e/libx.so.1")[1],
+        ldflags=("-L{}/e", "-L{}/lib", "-lx"),
+    ),
+    "a versioned library in an earlier folder that is not there yet": Case(
+        LINKED, *versions("lib/libx.so.1", "e/libx.so.1"), ldflags=("-L{}/e", "-L{}/lib", "-lx")
     ),
     "a linker script": Case(
         LINKED,

@@ -65,8 +65,10 @@ def test_one_cubin_for_each_architecture(compiler: str, name: str, tmp_path: Pat
 
 def test_a_kernel_that_nvcc_compiled_depends_on_nvcc(tmp_path: Path):
     """The key knows NVRTC's libraries; which toolkit serves in their place shows only when it compiles."""
-    read = compile_raw(kernel("plain"), ARCHS[:1], session("nvcc"), tmp_path).dependencies
-    assert {"nvcc", "cicc", "ptxas"} <= {path.name for path in read}
+    made = compile_raw(kernel("plain"), ARCHS[:1], session("nvcc"), tmp_path)
+    files = {path.name: path for path in made.dependencies}
+    assert {"nvcc", "cicc", "ptxas"} <= {*files}
+    assert f"{files['nvcc'].parents[1]}/lib/." in made.others, "an NVRTC that appears there is used instead"
 
 
 @pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])

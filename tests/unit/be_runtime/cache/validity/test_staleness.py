@@ -380,3 +380,26 @@ def test_a_folder_that_this_user_may_not_look_at_has_no_file(
     monkeypatch.setattr(os, "stat", stat)
     assert bool(examine("", manifest).problem) is counts
     assert is_unchanged("", manifest) is not counts
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "counts"), [("/", "x.txt", True), ("/.", "x.txt", False), ("/.", "libq.so.3", True)]
+)
+def test_a_listed_folder_counts_by_its_names(
+    store: Store, key: CacheKey, tmp_path: Path, listed: str, name: str, counts: bool
+):
+    folder = tmp_path / "listed"
+    folder.mkdir()
+    (folder / "libq.so.2").touch()
+
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").touch()
+        return BuildOutput(("m.so",), others=(f"{folder}{listed}",))
+
+    store.get_or_build(key, build)
+    (folder / name).touch()
+    assert (store.get(key) is None) == counts
+
+
+def test_an_absent_path_may_have_any_number_of_folders(tmp_path: Path):
+    assert group_absent([f"{tmp_path}{'/a' * 3000}"])[0][0].folder == str(tmp_path)

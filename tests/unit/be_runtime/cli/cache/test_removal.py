@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import Entry
+from be_runtime.cache import BuildOutput, Entry, Store, make_key
+from be_runtime.cache.validity.manifest import parse_manifest, render_manifest
+from be_runtime.load.own_code import own_code_digest
+from be_runtime.own_files import INCLUDE_DIR
+from tests.support.rebuilds import TICK_S
 
 Put = Callable[..., Entry]
 Told = Callable[..., dict[str, Any]]
@@ -128,3 +132,35 @@ def test_verify_tells_damage_from_a_changed_source(put: Put, said: Said, told: T
     assert text.endswith("2 entries: 0 as built, 2 out of date, 0 damaged\n")
     assert told("verify", "--remove")["is_removed"] is False
     assert entries[0].path.exists()
+
+
+def test_prune_removes_what_no_load_can_use_if_asked_for(put: Put, told: Told, said: Said, header: Path):
+    """What was made of files that are gone with their environment, and what was made before an edit."""
+    put("older")
+    header.write_text("two")
+    time.sleep(TICK_S)
+    put("newer")
+    put("handler", kind="handler")
+    assert told("prune")["removed"] == []
+    assert "would remove 1 entry" in said("prune", "--stale", "--dry-run")
+    assert [row["name"] for row in told("prune", "--stale")["removed"]] == ["older"]
+    header.unlink()
+    assert sorted(row["name"] for row in told("prune", "--stale")["removed"]) == ["handler", "newer"]
+    assert told("prune", "--stale")["removed"] == []
+
+
+@pytest.mark.parametrize(("generator", "goes"), [("", True), ("another release", False)])
+def test_headers_of_another_release_are_in_an_environment_of_its_own(
+    cache: Path, told: Told, generator: str, goes: bool
+):
+    def build(staging: Path) -> BuildOutput:
+        (staging / "m.so").touch()
+        return BuildOutput(("m.so",), absent=(INCLUDE_DIR / "none.h",))
+
+    key = make_key("module", ("name", "add"), ("generator", generator or own_code_digest()))
+    Store(cache).get_or_build(key, build)
+    manifest = next(cache.rglob("manifest.json"))
+    changed = parse_manifest(manifest.read_bytes())
+    rows = tuple(row._replace(mtime_ns=0, names=("brainevent/common.h",)) for row in changed.absent)
+    manifest.write_text(render_manifest(changed._replace(absent=rows)))
+    assert bool(told("prune", "--stale")["removed"]) == goes

@@ -47,6 +47,10 @@ def test_lines_are_told_only_if_they_are_asked_for():
     assert [flag for flag in host(line_info=True) if flag not in host()] == ["-g1"]
 
 
+def test_thread_sanitizer_goes_on_without_being_told():
+    assert host(sanitize=("thread",))[6:9] == ["-fsanitize=thread", "-fno-omit-frame-pointer", "-g1"]
+
+
 def test_sanitizers_go_on_after_an_error_and_name_lines():
     assert host(sanitize=("address", "undefined"))[6:10] == [
         "-fsanitize=address,undefined",

@@ -1,0 +1,135 @@
+#pragma once
+
+/// \file
+/// The kernel in which a process dies outside of checked mode. Calls leave no trace, so the frames of the stack are
+/// compared with the code of kernels. One library of a process does that for the kernels of all.
+
+#include <link.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unwind.h>
+
+#include "faults.h"
+
+namespace be_faults {
+
+/// A function of a library: the kernel for which this thread works; null where it works for none.
+using Running = const char*();
+
+/// A kernel: the function that is on the stack whenever it runs, and the words for it.
+struct Kernel {
+  uintptr_t code;
+  uintptr_t library;  ///< where it begins; 0 for code that is in none
+  Running* running;   ///< of its library, where that starts threads
+  const char* text;
+  Kernel* next;
+};
+
+inline Kernel* kernels = nullptr;
+
+/// Where the library around an address begins; 0 where there is none.
+inline uintptr_t library_of(uintptr_t address) {
+  struct Search {
+    uintptr_t address, found;
+  } search{address, 0};
+  const auto look = [](dl_phdr_info* library, size_t, void* data) {
+    Search& wanted = *static_cast<Search*>(data);
+    for (int i = 0; i < library->dlpi_phnum; ++i) {
+      const auto& part = library->dlpi_phdr[i];
+      if (part.p_type == PT_LOAD && wanted.address - library->dlpi_addr - part.p_vaddr < part.p_memsz)
+        wanted.found = library->dlpi_addr;
+    }
+    return static_cast<int>(wanted.found != 0);
+  };
+  dl_iterate_phdr(look, &search);
+  return search.found;
+}
+
+/// What the frames of a stack show, from the innermost on.
+struct Shown {
+  uintptr_t fault;                   ///< the instruction; frames before it are those of signal handlers
+  bool is_past_handlers = false;
+  const Kernel* kernel = nullptr;
+  const Kernel* neighbor = nullptr;  ///< in the same library, for threads that kernels start and code without frames
+};
+
+inline _Unwind_Reason_Code look_at_frame(_Unwind_Context* frame, void* data) {
+  Shown& shown = *static_cast<Shown*>(data);
+  const uintptr_t at = _Unwind_GetIP(frame);
+  shown.is_past_handlers |= at == shown.fault;
+  if (!shown.is_past_handlers) return _URC_NO_REASON;
+  const uintptr_t library = shown.neighbor == nullptr ? library_of(at) : 1;
+  for (const Kernel* each = kernels; each != nullptr; each = each->next) {
+    if (each->code == _Unwind_GetRegionStart(frame)) shown.kernel = each;
+    if (each->library == library) shown.neighbor = each;
+  }
+  return shown.kernel == nullptr ? _URC_NO_REASON : _URC_NORMAL_STOP;
+}
+
+/// Whether the text of a kernel, its name and then its lines, begins with a name.
+inline bool is_named(const Kernel& kernel, const char* name) {
+  const size_t size = strlen(name);
+  return strncmp(kernel.text, name, size) == 0 && (kernel.text[size] == 0 || kernel.text[size] == ',');
+}
+
+/// Whether a kernel may be the one of a thread in its library: the one that the thread works for, else any with lines.
+inline bool may_be(const Kernel& kernel, const Kernel& neighbor) {
+  const char* const name = neighbor.running != nullptr ? neighbor.running() : nullptr;
+  if (kernel.library != neighbor.library) return false;
+  return name != nullptr ? is_named(kernel, name) : strchr(kernel.text, ' ') != nullptr;
+}
+
+inline void say_kernel(int number, uintptr_t fault) {
+  Shown shown{fault};
+  _Unwind_Backtrace(look_at_frame, &shown);
+  if (shown.kernel == nullptr && shown.neighbor == nullptr) return;
+  Line line;
+  line << "be_runtime: " << name_of(number) << (shown.kernel != nullptr ? " in " : " in the code of ");
+  const char* between = "";
+  for (const Kernel* each = kernels; each != nullptr; each = each->next) {
+    if (shown.kernel != nullptr ? each != shown.kernel : !may_be(*each, *shown.neighbor)) continue;
+    line << between << each->text;
+    between = ", or of ";
+  }
+  line << (*between == 0 ? shown.neighbor->text : "");
+  line.say();
+}
+
+/// Looks at the stack in a copy of the process, for three seconds at most: to find a frame may take a lock that this
+/// very thread holds.
+inline void describe_stack(int number, const siginfo_t*, const void* context) {
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  const uintptr_t fault = static_cast<uintptr_t>(machine.gregs[REG_RIP]);
+#else
+  const uintptr_t fault = machine.pc;
+#endif
+  const pid_t copy = static_cast<pid_t>(syscall(SYS_clone, 0, 0, 0, 0, 0));  // as fork(), without what is run at forks
+  if (copy == 0) {
+    for (const int each : kSignals) signal(each, SIG_DFL);
+    prctl(PR_SET_DUMPABLE, 0);
+    say_kernel(number, fault);
+    _exit(0);
+  }
+  for (int waits = 0; copy > 0 && waitpid(copy, nullptr, WNOHANG | __WALL) == 0; ++waits) {
+    if (waits == 300) kill(copy, SIGKILL);
+    poll(nullptr, 0, 10);
+  }
+}
+
+/// Gives the code of a kernel a name, or another one, by which a fault is told from then on. One thread at a time.
+inline void name_kernel(const void* code, const char* text, Running* running) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(code);
+  Kernel* kernel = kernels;
+  while (kernel != nullptr && kernel->code != begin) kernel = kernel->next;
+  const char* const own = strdup(text);  // a fault may show the text before, so that one stays
+  if (kernel != nullptr) __atomic_store_n(&kernel->text, own, __ATOMIC_RELEASE);
+  else __atomic_store_n(&kernels, new Kernel{begin, library_of(begin), running, own, kernels}, __ATOMIC_RELEASE);
+  install(describe_stack);
+}
+
+}  // namespace be_faults

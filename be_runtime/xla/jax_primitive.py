@@ -63,9 +63,7 @@ def new_primitive(
     compiled = jax.jit(bind, static_argnames="call")
 
     def execute(*arguments: Any, call: Any) -> Any:
-        # With disable_jit the compiled function would call this function again.
-        with jax.disable_jit(disable=False):
-            return compiled(*arguments, call=call)
+        return run_compiled(compiled, arguments, call, name)
 
     def abstract(*avals: Any, call: Any) -> list[Any]:
         results = result_types(call)
@@ -79,6 +77,30 @@ def new_primitive(
         for each in lowered_for:
             mlir.register_lowering(primitive, rule, platform=each)
     return primitive
+
+
+def run_compiled(compiled: Callable[..., Any], arguments: Sequence[Any], call: Any, label: str) -> Any:
+    """Run a primitive with arrays, outside of a program, by a jitted function that binds it.
+
+    JAX calls a jitted function as Python under ``jax_disable_jit``, and after a NaN or an infinity under
+    ``jax_debug_nans`` and ``jax_debug_infs``. That would bind the primitive with arrays again, without end, so these
+    settings are off meanwhile, and the results are checked here.
+
+    Raises
+    ------
+    FloatingPointError
+        A result has a NaN or an infinity that the settings forbid.
+    """
+    with jax.disable_jit(disable=False), jax.debug_nans(False), jax.debug_infs(False):
+        results = compiled(*arguments, call=call)
+    floats = [each for each in results if jnp.issubdtype(each.dtype, jnp.inexact)]
+    for is_on, kind, is_bad in (
+        (jax.config.jax_debug_nans, "nan", jnp.isnan),
+        (jax.config.jax_debug_infs, "inf", jnp.isinf),
+    ):
+        if is_on and any(is_bad(shard.data).any() for each in floats for shard in each.addressable_shards):
+            raise FloatingPointError(f"invalid value ({kind}) encountered in {label}")
+    return results
 
 
 def _on_platform(run: Callable[..., Sequence[Any]], platform: str) -> Callable[..., Sequence[Any]]:

@@ -12,7 +12,7 @@ from jax.extend.core import Primitive
 from be_runtime.xla.arrays import EffectKind, Layouts
 from be_runtime.xla.attribute_values import Value, as_jax
 from be_runtime.xla.jax_internals import effects
-from be_runtime.xla.jax_primitive import result_aval
+from be_runtime.xla.jax_primitive import result_aval, run_compiled
 from be_runtime.xla.kernel_call.explicit_mesh import result_specs
 from be_runtime.xla.split import Split
 
@@ -98,8 +98,7 @@ def _compiled(*arrays: Any, call: KernelCall) -> Any:
 
 def execute(*arrays: Any, call: KernelCall) -> Any:
     """Run a call with arrays, outside of a program."""
-    with jax.disable_jit(disable=False):  # else the compiled function would call this function again
-        return _compiled(*arrays, call=call)
+    return run_compiled(_compiled, arrays, call, call.label)
 
 
 def abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:

@@ -1,0 +1,81 @@
+"""Kernels under ``jax_debug_nans`` and ``jax_debug_infs``: a FloatingPointError, as from ``jax.ffi.ffi_call``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import be_runtime
+
+SOURCE = """
+#include "brainevent/common.h"
+#include <cmath>
+#include <cstring>
+// @BE inverse arg[n]:float32 ret[n]:float32 scratch[4*n]
+void inverse(const BE::Tensor x, BE::Tensor y, BE::Workspace scratch) {
+  memset(scratch.data(), 0xFF, 4 * x.numel());  // the bits of NaN
+  for (int64_t i = 0; i < x.numel(); ++i) y.at<float>(i) = x.at<float>(i) < 0 ? NAN : 1 / x.at<float>(i);
+}
+// @BE inverse_bwd arg[n]:float32 arg[n]:float32 ret[n]:float32
+void inverse_bwd(const BE::Tensor x, const BE::Tensor g, BE::Tensor gx) {
+  for (int64_t i = 0; i < x.numel(); ++i) gx.at<float>(i) = (x.at<float>(i) < 0 ? NAN : -1) * g.at<float>(i) / (x.at<float>(i) * x.at<float>(i));
+}
+"""
+FINE = np.array([1, 4], np.float32)
+FAULTY = {"nans": np.array([-1, 4], np.float32), "infs": np.array([0, 4], np.float32)}
+
+
+@pytest.fixture(scope="module")
+def inverse() -> Any:
+    return be_runtime.load_cpp_inline("debug_nans", SOURCE).inverse
+
+
+def gradient(inverse: Any, x: Any) -> Any:
+    differentiable = inverse.with_options()
+    differentiable.defvjp(None, "inverse_bwd")
+    return jax.grad(lambda x: differentiable(x).sum())(x)
+
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "eager": lambda inverse, x: inverse(x),
+    "jitted": lambda inverse, x: jax.jit(inverse)(x),
+    "in a program": lambda inverse, x: jax.jit(lambda x: inverse(x + 1 - 1) * 2)(x),
+    "gradient": lambda inverse, x: gradient(inverse, x),
+    "jitted gradient": lambda inverse, x: jax.jit(lambda x: gradient(inverse, x))(x),
+}
+
+
+@pytest.mark.parametrize("kind", ["nans", "infs"])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_value_that_is_no_number_is_an_error(inverse: Any, kind: str, call: str):
+    switch = jax.debug_nans if kind == "nans" else jax.debug_infs
+    with switch(True):
+        jax.block_until_ready(CALLS[call](inverse, FINE))
+        with pytest.raises(FloatingPointError, match=rf"^invalid value \({kind[:3]}\) encountered in debug_nans.inverse"):
+            CALLS[call](inverse, FAULTY[kind])
+
+
+def test_the_other_setting_stays_off(inverse: Any):
+    with jax.debug_nans(True):
+        assert np.isinf(inverse(FAULTY["infs"])[0])
+    with jax.debug_infs(True):
+        assert np.isnan(inverse(FAULTY["nans"])[0])
+
+
+def test_kernels_of_other_kinds_too():
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def logs(x, y):
+        for i in range(x.size):
+            y[i] = np.log(x[i])
+
+    call = be_runtime.numba_kernel(logs, outs=jax.ShapeDtypeStruct((2,), np.float32))
+    with jax.debug_nans(True):
+        jax.block_until_ready(jax.jit(call)(FINE))
+        with pytest.raises(FloatingPointError, match="logs"):
+            jax.jit(call)(FAULTY["nans"])

@@ -29,26 +29,46 @@ from be_runtime.control import (
 )
 from be_runtime.errors import (
     ArgumentError,
+    BenchmarkDataFnNotProvidedError,
     BeRuntimeError,
+    BrainEventError,
     BuildError,
     BuildTimeoutError,
     CacheError,
+    CUDANotInstalledError,
     DuplicateEntryPointError,
     EntryPointNotFoundError,
     FindingError,
     FindingWarning,
     GatherWarning,
+    GeneratorError,
+    GpuArchDetectionError,
     GradientError,
-    KernelError,
+    HostCompilerIncompatibleError,
+    KernelExecutionError,
+    KernelFallbackExhaustedError,
+    KernelLoadError,
+    KernelNotAvailableError,
+    KernelRegistrationError,
+    KernelToolchainError,
     LoadError,
+    NvccNotFoundError,
     RegistrationError,
     SourceNotFoundError,
     SpecError,
     StreamWarning,
     TransformError,
+    UnsupportedArchError,
 )
 from be_runtime.load.module import CompiledModule, LoadedModule
 from be_toolchain import __version__
+from be_toolchain.errors import (
+    CompilationError,
+    HeaderNotFoundError,
+    HostCompilerNotFoundError,
+    KernelCompilationError,
+    KernelError,
+)
 
 if TYPE_CHECKING:
     from be_runtime.call.function import KernelFunction
@@ -59,23 +79,40 @@ if TYPE_CHECKING:
     from be_runtime.kernels.numba.cpu.cpu_kernel import numba_kernel
     from be_runtime.kernels.numba.gpu.numba_cuda import numba_cuda_kernel
     from be_runtime.kernels.operation.any_primitive import defjvp, general_batching_rule
-    from be_runtime.kernels.operation.backends import FallbackWarning
-    from be_runtime.kernels.operation.benchmark import BenchmarkConfig, benchmark_function
-    from be_runtime.kernels.operation.operation import XLACustomKernel
+    from be_runtime.kernels.operation.backends import FallbackWarning, KernelEntry
+    from be_runtime.kernels.operation.benchmark import (
+        BenchmarkConfig,
+        BenchmarkRecord,
+        BenchmarkResult,
+        benchmark_function,
+    )
+    from be_runtime.kernels.operation.operation import (
+        XLACustomKernel,
+        get_all_primitive_names,
+        get_primitives_by_tags,
+        get_registry,
+    )
     from be_runtime.kernels.warp_kernels import jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
     from be_runtime.reports.module_report import ModuleReport
     from be_runtime.ship.package import package_kernels
     from be_runtime.ship.programs.exported import ExportedProgram, export
     from be_runtime.ship.programs.loaded import LoadedProgram, load_exported
+    from be_runtime.spec.grammar import normalize_tokens
     from be_runtime.tune.tuned import Tuned, autotune
 
 __all__ = [
     "ArgumentError",
     "BeRuntimeError",
     "BenchmarkConfig",
+    "BenchmarkDataFnNotProvidedError",
+    "BenchmarkRecord",
+    "BenchmarkResult",
+    "BrainEventError",
     "BuildError",
     "BuildTimeoutError",
+    "CUDANotInstalledError",
     "CacheError",
+    "CompilationError",
     "CompiledModule",
     "DuplicateEntryPointError",
     "EntryPointNotFoundError",
@@ -86,19 +123,34 @@ __all__ = [
     "FindingWarning",
     "Findings",
     "GatherWarning",
+    "GeneratorError",
+    "GpuArchDetectionError",
     "GradientError",
+    "HeaderNotFoundError",
+    "HostCompilerIncompatibleError",
+    "HostCompilerNotFoundError",
+    "KernelCompilationError",
+    "KernelEntry",
     "KernelError",
+    "KernelExecutionError",
+    "KernelFallbackExhaustedError",
     "KernelFunction",
+    "KernelLoadError",
+    "KernelNotAvailableError",
+    "KernelRegistrationError",
+    "KernelToolchainError",
     "LoadError",
     "LoadedModule",
     "LoadedProgram",
     "ModuleReport",
+    "NvccNotFoundError",
     "RegistrationError",
     "SourceNotFoundError",
     "SpecError",
     "StreamWarning",
     "TransformError",
     "Tuned",
+    "UnsupportedArchError",
     "XLACustomKernel",
     "__version__",
     "autotune",
@@ -112,8 +164,11 @@ __all__ = [
     "export",
     "export_prebuilt",
     "general_batching_rule",
+    "get_all_primitive_names",
     "get_backend",
     "get_cache_dir",
+    "get_primitives_by_tags",
+    "get_registry",
     "gradcheck",
     "jaxinfo_to_warpinfo",
     "jaxtype_to_warptype",
@@ -125,6 +180,7 @@ __all__ = [
     "load_cuda_file",
     "load_cuda_inline",
     "load_exported",
+    "normalize_tokens",
     "numba_cuda_callable",
     "numba_cuda_kernel",
     "numba_kernel",
@@ -142,10 +198,13 @@ __all__ = [
 
 _LATER = {
     "BenchmarkConfig": "kernels.operation.benchmark",
+    "BenchmarkRecord": "kernels.operation.benchmark",
+    "BenchmarkResult": "kernels.operation.benchmark",
     "ExportedProgram": "ship.programs.exported",
     "FallbackWarning": "kernels.operation.backends",
     "Finding": "findings",
     "Findings": "findings",
+    "KernelEntry": "kernels.operation.backends",
     "KernelFunction": "call.function",
     "LoadedProgram": "ship.programs.loaded",
     "ModuleReport": "reports.module_report",
@@ -154,14 +213,18 @@ _LATER = {
     "autotune": "tune.tuned",
     "benchmark_function": "kernels.operation.benchmark",
     "cuda_kernel": "kernels.cuda.raw",
-    "export": "ship.programs.exported",
-    "gradcheck": "call.gradcheck",
     "defjvp": "kernels.operation.any_primitive",
+    "export": "ship.programs.exported",
     "general_batching_rule": "kernels.operation.any_primitive",
+    "get_all_primitive_names": "kernels.operation.operation",
+    "get_primitives_by_tags": "kernels.operation.operation",
+    "get_registry": "kernels.operation.operation",
+    "gradcheck": "call.gradcheck",
     "jaxinfo_to_warpinfo": "kernels.warp_kernels",
     "jaxtype_to_warptype": "kernels.warp_kernels",
     "load_exported": "ship.programs.loaded",
     "load_ipython_extension": "notebook.magics",
+    "normalize_tokens": "spec.grammar",
     "numba_cuda_callable": "kernels.numba.callable.cuda_callable",
     "numba_cuda_kernel": "kernels.numba.gpu.numba_cuda",
     "numba_kernel": "kernels.numba.cpu.cpu_kernel",

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from be_toolchain.errors import page_of
+from be_toolchain.errors import (
+    ArchError,
+    CompilationError,
+    CudaNotFoundError,
+    KernelCompilationError,
+    KernelError,
+    ToolchainError,
+    UnsupportedHostCompilerError,
+    page_of,
+)
 from be_toolchain.terminal import printable
 
 _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
@@ -49,7 +58,7 @@ class SourceSpan(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}\n    {self.text}\n    {pad}{carets}"
 
 
-class BeRuntimeError(Exception):
+class BeRuntimeError(KernelError):
     """Base of every error that be_runtime raises on purpose.
 
     Parameters
@@ -105,6 +114,18 @@ class SourceNotFoundError(BeRuntimeError, FileNotFoundError):
         return BeRuntimeError.__str__(self)
 
 
+class KernelNotAvailableError(ArgumentError):
+    """An operation has no kernel for a platform, or none of the backend that was asked for."""
+
+    code = "BE704"
+
+
+class BenchmarkDataFnNotProvidedError(ArgumentError):
+    """An operation has no data for a benchmark."""
+
+    code = "BE705"
+
+
 class SpecError(BeRuntimeError, ValueError):
     """An arg_spec, an annotation or a C++ signature can't be understood."""
 
@@ -123,7 +144,7 @@ class DuplicateEntryPointError(SpecError):
     code = "BE203"
 
 
-class BuildError(BeRuntimeError, RuntimeError):
+class BuildError(BeRuntimeError, CompilationError, RuntimeError):
     """A compiler, the linker or ninja failed.
 
     Parameters
@@ -219,7 +240,7 @@ class GradientError(BeRuntimeError, AssertionError):
     code = "BE702"
 
 
-class KernelError(BeRuntimeError, RuntimeError):
+class GeneratorError(BeRuntimeError, KernelCompilationError, RuntimeError):
     """The generator of an operation's kernel failed."""
 
     code = "BE703"
@@ -241,6 +262,18 @@ class FindingError(BeRuntimeError, RuntimeError):
     def __init__(self, message: str, *, findings: tuple[Any, ...] = (), hints: tuple[str, ...] = ()) -> None:
         super().__init__(message, hints=hints)
         self.findings = findings
+
+
+# brainevent's names of these errors: a program that catches them runs after `import be_runtime as brainevent`.
+BrainEventError = KernelError
+CUDANotInstalledError = NvccNotFoundError = CudaNotFoundError
+GpuArchDetectionError = UnsupportedArchError = ArchError
+HostCompilerIncompatibleError = UnsupportedHostCompilerError
+KernelExecutionError = FindingError
+KernelFallbackExhaustedError = KernelNotAvailableError
+KernelLoadError = LoadError
+KernelRegistrationError = RegistrationError
+KernelToolchainError = ToolchainError
 
 
 class FindingWarning(UserWarning):

@@ -80,7 +80,19 @@ def correct(variable: str) -> str:
     return f"correct {variable}, or leave it out"
 
 
-class ToolchainError(Exception):
+class KernelError(Exception):
+    """Base class of every error that either package raises on purpose, by the name that brainevent has for it."""
+
+
+class KernelCompilationError(KernelError):
+    """Base class of errors of kernels that can't be made."""
+
+
+class CompilationError(KernelCompilationError):
+    """Base class of errors of compilers: one failed, or can't be used with the others."""
+
+
+class ToolchainError(KernelError):
     """Base class of every error that be_toolchain raises on purpose.
 
     Parameters
@@ -134,13 +146,19 @@ class IncoherentToolchainError(CudaNotFoundError):
     code = "TC202"
 
 
+class HeaderNotFoundError(ToolchainError, RuntimeError):
+    """The headers that every kernel includes, those of XLA's FFI, are not installed."""
+
+    code = "TC203"
+
+
 class HostCompilerNotFoundError(ToolchainError, RuntimeError):
     """No working C++ compiler is on this machine."""
 
     code = "TC301"
 
 
-class UnsupportedHostCompilerError(ToolchainError, RuntimeError):
+class UnsupportedHostCompilerError(ToolchainError, CompilationError, RuntimeError):
     """The CUDA toolkit accepts none of the C++ compilers on this machine."""
 
     code = "TC302"

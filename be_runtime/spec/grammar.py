@@ -140,6 +140,22 @@ def render_spec(params: Sequence[Param]) -> tuple[str, ...]:
     return tuple(_render_token(param) for param in params)
 
 
+def normalize_tokens(tokens: Sequence[str]) -> list[str]:
+    """Return the tokens of an arg_spec, each in its first spelling.
+
+    Raises
+    ------
+    SpecError
+        The tokens are no arg_spec.
+
+    Examples
+    --------
+    >>> normalize_tokens(["args", "rets", "ctx.stream"])
+    ['arg', 'ret', 'stream']
+    """
+    return [*render_spec(parse_spec(tokens))]
+
+
 def _render_token(param: Param) -> str:
     if param.role is Role.ATTR:
         kind = render_type(param)

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from be_runtime.errors import BeRuntimeError
 from be_runtime.own_files import jax_headers
+from be_toolchain.errors import HeaderNotFoundError
 
 PLATFORMS = {"cuda": "CUDA", "cpp": "cpu"}
 """JAX's name of the platform for each language's handlers."""
@@ -22,12 +22,14 @@ def ffi_include_dir() -> Path:
 
     Raises
     ------
-    BeRuntimeError
+    HeaderNotFoundError
         jaxlib is not installed.
     """
     found = jax_headers()
     if found is None:
-        raise BeRuntimeError("jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",))
+        raise HeaderNotFoundError(
+            "jaxlib is not installed, so XLA's FFI headers can't be found", hints=("pip install jax",)
+        )
     return found
 
 

@@ -95,8 +95,8 @@ def run_compiled(compiled: Callable[..., Any], arguments: Sequence[Any], call: A
         results = compiled(*arguments, call=call)
     floats = [each for each in results if jnp.issubdtype(each.dtype, jnp.inexact)]
     for is_on, kind, is_bad in (
-        (jax.config.jax_debug_nans, "nan", jnp.isnan),
-        (jax.config.jax_debug_infs, "inf", jnp.isinf),
+        (jax.config.jax_debug_nans, "nan", jnp.isnan),  # type: ignore[attr-defined]
+        (jax.config.jax_debug_infs, "inf", jnp.isinf),  # type: ignore[attr-defined]
     ):
         if is_on and any(is_bad(shard.data).any() for each in floats for shard in each.addressable_shards):
             raise FloatingPointError(f"invalid value ({kind}) encountered in {label}")

@@ -9,7 +9,7 @@ from functools import partial
 from be_runtime.bundle.carried import Carried, Demand, carried_library
 from be_runtime.bundle.index import CodeImage
 from be_runtime.bundle.mapped_images import library_bytes
-from be_runtime.errors import KernelError
+from be_runtime.errors import GeneratorError
 from be_runtime.kernels.cuda.describe import Kernel, KernelImage
 from be_runtime.kernels.cuda.images import kernel_record
 from be_runtime.load.process import PROCESS
@@ -96,7 +96,7 @@ class Launcher:
 
         Raises
         ------
-        KernelError
+        GeneratorError
             There are no images for an architecture that is asked for, and they can't be compiled.
         """
         kernel = _for_archs(*self._known[wanted.kernel], tuple(map(Arch.parse, wanted.archs)))
@@ -183,14 +183,14 @@ def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> 
     built = tuple(dict.fromkeys(image.arch for image in kernel.images))
     lacking = sorted({*archs} - {*built})
     if lacking and again is None:
-        raise KernelError(
+        raise GeneratorError(
             f"the kernel {kernel.name} was built for {', '.join(map(str, built))} ahead of time, and not for "
             f"{', '.join(map(str, lacking))}",
             hints=("export for the architectures that it was built for", "or build its package for the others"),
         )
     made = kernel if again is None else again(archs or built)
     if (made.batch_axis, made.is_cooperative) != (kernel.batch_axis, kernel.is_cooperative):
-        raise KernelError(
+        raise GeneratorError(
             f"the kernel {kernel.name} is launched in another way on {', '.join(map(str, archs))} than on the GPU here",
             hints=("export for these architectures in a process of their own: set_compute_capabilities(...)",),
         )

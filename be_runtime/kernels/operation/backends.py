@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from be_runtime.errors import ArgumentError
+from be_runtime.errors import ArgumentError, KernelNotAvailableError
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
@@ -71,11 +71,11 @@ class Kernels(NamedTuple):
 
         Raises
         ------
-        ArgumentError
+        KernelNotAvailableError
             There is no such kernel.
         """
         if backend not in self.backends(platform):
-            raise ArgumentError(f"there is no {backend!r} kernel for {platform}; {self.describe()}")
+            raise KernelNotAvailableError(f"there is no {backend!r} kernel for {platform}; {self.describe()}")
         others = tuple(pair for pair in self.defaults if pair[0] != platform)
         return self._replace(defaults=(*others, (platform, backend)))
 

@@ -6,7 +6,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from be_runtime.errors import ArgumentError, BeRuntimeError, KernelError, TransformError, call_named
+from be_runtime.errors import (
+    ArgumentError,
+    BeRuntimeError,
+    GeneratorError,
+    KernelNotAvailableError,
+    TransformError,
+    call_named,
+)
 from be_runtime.kernels.operation.backends import FallbackWarning, KernelEntry, Kernels
 from be_runtime.xla import jax_primitive
 from be_runtime.xla.jax_primitive import Level
@@ -55,8 +62,10 @@ def run(platform: str, call: Call, *arguments: Any) -> Sequence[Any]:
 
     Raises
     ------
+    KernelNotAvailableError
+        There is no kernel.
     ArgumentError
-        There is no kernel, or its results are not as `outs` describes.
+        The results are not as `outs` describes.
     """
 
     def one(*element: Any) -> Sequence[Any]:
@@ -80,7 +89,7 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
     candidates = call.kernels.candidates(platform, call.backend)
     if not candidates:
         asked = f"{call.backend!r} kernel" if call.backend else "kernel"
-        raise ArgumentError(
+        raise KernelNotAvailableError(
             f"the operation {call.name} has no {asked} for {platform}; {call.kernels.describe()}",
             hints=("define one with def_kernel(backend, platform, generator)",),
         )
@@ -121,15 +130,15 @@ def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequ
 
 
 def _make_kernel(entry: KernelEntry, call: Call, what: str) -> Callable[..., Any]:
-    """Call the generator; its failure is a `KernelError`, unless it is an error of ours, or its language is missing."""
+    """Call the generator; its failure is a `GeneratorError`, but for an error of ours and a missing language."""
     try:
         kernel = call_named(what, entry.generator, **dict(call.keywords), outs=call.outs)
     except (ImportError, BeRuntimeError, ToolchainError):
         raise
     except Exception as error:
-        raise KernelError(f"{what} can't be made: {type(error).__name__}: {error}") from error
+        raise GeneratorError(f"{what} can't be made: {type(error).__name__}: {error}") from error
     if not callable(kernel):
-        raise KernelError(f"{what} can't be made: the generator must return a function of arrays, not {kernel!r}")
+        raise GeneratorError(f"{what} can't be made: the generator must return a function of arrays, not {kernel!r}")
     return kernel  # type: ignore[no-any-return]
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from be_runtime.call.resolve import one_array
-from be_runtime.errors import ArgumentError, call_named
+from be_runtime.errors import ArgumentError, BenchmarkDataFnNotProvidedError, KernelNotAvailableError, call_named
 from be_runtime.kernels.operation import rules
-from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
+from be_runtime.kernels.operation.backends import PLATFORMS, KernelEntry, Kernels, check_name, check_platform
 from be_runtime.kernels.operation.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
 from be_runtime.kernels.operation.dispatch import Call, run
 from be_runtime.load.process import PROCESS
@@ -60,6 +60,8 @@ class XLACustomKernel:
         self.primitive = jax_primitive.new_primitive(name, Call.result_types, run)
         self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
+        with _REGISTRY_LOCK:
+            _REGISTRY[name] = self
 
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
         """Compute the results.
@@ -91,7 +93,7 @@ class XLACustomKernel:
         for name, value in keywords.items():
             _check_hashable(self.name, name, value)
         if backend is not None and not any(entry.backend == backend for entry in self._kernels.entries):
-            raise ArgumentError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
+            raise KernelNotAvailableError(f"{self.name} has no {backend!r} kernel; {self._kernels.describe()}")
         self._used = True
         return Call(
             name=self.name,
@@ -155,12 +157,17 @@ class XLACustomKernel:
         """Return the backend of the operation's default for a platform, which `be_runtime.set_backend` overrides."""
         return next(iter(self._kernels.backends(check_platform(platform))), None)
 
+    @property
+    def defaults(self) -> dict[str, str]:
+        """The backend of the operation's default for each platform that has a kernel."""
+        return {each: default for each in PLATFORMS if (default := self.get_default(each)) is not None}
+
     def set_default(self, platform: str, backend: str) -> None:
         """Make a backend the default for a platform.
 
         Raises
         ------
-        ArgumentError
+        KernelNotAvailableError
             It has no kernel for the platform.
         """
         with self._changing():
@@ -292,12 +299,15 @@ class XLACustomKernel:
 
         Raises
         ------
+        BenchmarkDataFnNotProvidedError
+            There is no data.
         ArgumentError
-            There is no data, no such device, or a number below 1.
+            There is no such device, or a number is below 1.
         """
         where = check_platform(platform)
         if self._data is None:
-            raise ArgumentError(f"{self.name} has no benchmark data", hints=("give some with def_benchmark_data(f)",))
+            hints = ("give some with def_benchmark_data(f)",)
+            raise BenchmarkDataFnNotProvidedError(f"{self.name} has no benchmark data", hints=hints)
         if min(n_runs, calls) < 1 or n_warmup < 0:
             raise ArgumentError(f"n_runs={n_runs} and calls={calls} must be at least 1, n_warmup={n_warmup} at least 0")
         found = jax_primitive.devices(where)
@@ -338,3 +348,31 @@ def _check_hashable(operation: str, name: str, value: object) -> None:
             f"{operation}: the keyword {name} is {value!r}, which can't be hashed",
             hints=("pass arrays as inputs, and lists as tuples",),
         ) from None
+
+
+_REGISTRY: dict[str, XLACustomKernel] = {}
+_REGISTRY_LOCK = ThreadLock()
+
+
+def get_registry() -> dict[str, XLACustomKernel]:
+    """Return all operations of this process by name; of several with one name, the last.
+
+    Examples
+    --------
+    >>> XLACustomKernel("doc_registered").def_tags("sparse")
+    >>> list(get_primitives_by_tags(["sparse"])), "doc_registered" in get_all_primitive_names()
+    (['doc_registered'], True)
+    """
+    with _REGISTRY_LOCK:
+        return dict(_REGISTRY)
+
+
+def get_all_primitive_names() -> list[str]:
+    """Return the names of all operations of this process, sorted."""
+    return sorted(get_registry())
+
+
+def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
+    """Return the operations that have all of some tags of `XLACustomKernel.def_tags`, by name."""
+    wanted = frozenset(tags)
+    return {name: operation for name, operation in get_registry().items() if wanted <= operation.tags}

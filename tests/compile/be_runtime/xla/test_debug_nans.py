@@ -22,7 +22,10 @@ void inverse(const BE::Tensor x, BE::Tensor y, BE::Workspace scratch) {
 }
 // @BE inverse_bwd arg[n]:float32 arg[n]:float32 ret[n]:float32
 void inverse_bwd(const BE::Tensor x, const BE::Tensor g, BE::Tensor gx) {
-  for (int64_t i = 0; i < x.numel(); ++i) gx.at<float>(i) = (x.at<float>(i) < 0 ? NAN : -1) * g.at<float>(i) / (x.at<float>(i) * x.at<float>(i));
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const float v = x.at<float>(i);
+    gx.at<float>(i) = (v < 0 ? NAN : -1) * g.at<float>(i) / (v * v);
+  }
 }
 """
 FINE = np.array([1, 4], np.float32)
@@ -44,7 +47,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "eager": lambda inverse, x: inverse(x),
     "jitted": lambda inverse, x: jax.jit(inverse)(x),
     "in a program": lambda inverse, x: jax.jit(lambda x: inverse(x + 1 - 1) * 2)(x),
-    "gradient": lambda inverse, x: gradient(inverse, x),
+    "gradient": gradient,
     "jitted gradient": lambda inverse, x: jax.jit(lambda x: gradient(inverse, x))(x),
 }
 
@@ -55,7 +58,7 @@ def test_a_value_that_is_no_number_is_an_error(inverse: Any, kind: str, call: st
     switch = jax.debug_nans if kind == "nans" else jax.debug_infs
     with switch(True):
         jax.block_until_ready(CALLS[call](inverse, FINE))
-        with pytest.raises(FloatingPointError, match=rf"^invalid value \({kind[:3]}\) encountered in debug_nans.inverse"):
+        with pytest.raises(FloatingPointError, match=rf"^invalid value .{kind[:3]}. encountered in debug_nans.inverse"):
             CALLS[call](inverse, FAULTY[kind])
 
 
@@ -69,12 +72,11 @@ def test_the_other_setting_stays_off(inverse: Any):
 def test_kernels_of_other_kinds_too():
     numba = pytest.importorskip("numba")
 
-    @numba.njit
-    def logs(x, y):
+    def logs(x: Any, y: Any) -> None:
         for i in range(x.size):
             y[i] = np.log(x[i])
 
-    call = be_runtime.numba_kernel(logs, outs=jax.ShapeDtypeStruct((2,), np.float32))
+    call = be_runtime.numba_kernel(numba.njit(logs), outs=jax.ShapeDtypeStruct((2,), np.float32))
     with jax.debug_nans(True):
         jax.block_until_ready(jax.jit(call)(FINE))
         with pytest.raises(FloatingPointError, match="logs"):

@@ -64,7 +64,9 @@ def test_a_backend_that_fails_is_reported_and_does_not_stop_the_others():
     op.def_call(lambda x, backend: op(x, outs=OUT, backend=backend))
     op.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (X,))])
     result = op.benchmark(n_runs=1, calls=1)
-    assert result.records[0].error == "KernelError: the broken kernel of half can't be made: ValueError: no such kernel"
+    assert result.records[0].error == (
+        "GeneratorError: the broken kernel of half can't be made: ValueError: no such kernel"
+    )
     assert result.records[0].seconds == ()
     assert result.fastest().backend == "works"
     assert "ValueError: no such kernel" in str(result)

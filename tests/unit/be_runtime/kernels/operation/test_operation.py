@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import be_runtime
-from be_runtime import ArgumentError, BuildError, FallbackWarning, KernelError, XLACustomKernel
+from be_runtime import ArgumentError, BuildError, FallbackWarning, GeneratorError, XLACustomKernel
 
 X = jnp.arange(3.0)
 OUT = jax.ShapeDtypeStruct((3,), jnp.float32)
@@ -102,7 +102,7 @@ def test_a_generator_that_fails_is_named_with_the_other_backends():
         raise KeyError("boom")
 
     op = operation(a=failing, b=constant(2), c=constant(3))
-    with pytest.raises(KernelError, match="the a kernel of op can't be made: KeyError: 'boom'") as caught:
+    with pytest.raises(GeneratorError, match="the a kernel of op can't be made: KeyError: 'boom'") as caught:
         jax.jit(jax.vmap(lambda x: op(x, outs=OUT)))(X[None])
     assert "the a kernel of op for cpu; others: b, c (backend=..., set_default or set_backend)" in str(caught.value)
     assert "in failing" in "".join(traceback.format_exception(caught.value)), "the author's line is shown"
@@ -224,7 +224,7 @@ def test_a_kernel_that_gives_something_else(kernel: Any, message: str):
 
 
 def test_a_generator_that_makes_no_kernel():
-    with pytest.raises(KernelError, match="must return a function of arrays, not 3"):
+    with pytest.raises(GeneratorError, match="must return a function of arrays, not 3"):
         operation(a=lambda outs: 3)(X, outs=OUT)
 
 
@@ -260,8 +260,8 @@ def test_bad_input(call: Any, message: str):
 @pytest.mark.parametrize(
     ("kernel", "inputs", "error", "message"),
     [
-        (lambda outs: lambda x: [x], 1, KernelError, ".* unexpected keyword argument 'by'"),
-        (lambda outs, by, to: lambda x: [x], 1, KernelError, ".* missing .* 'to'"),
+        (lambda outs: lambda x: [x], 1, GeneratorError, ".* unexpected keyword argument 'by'"),
+        (lambda outs, by, to: lambda x: [x], 1, GeneratorError, ".* missing .* 'to'"),
         (lambda outs, by: lambda x: [x], 2, TypeError, ".* takes 1 positional argument but 2 were given"),
     ],
 )

@@ -71,6 +71,7 @@ def _wrong_names(
 
 
 def _convert(what: str, param: Param, value: Any) -> Value:
+    _refuse_traced(what, value)
     match param.kind:
         case AttrKind.SCALAR:
             return _scalar(what, known_dtype(param), value)
@@ -96,14 +97,29 @@ def known_dtype(param: Param) -> DType:
     return param.dtype
 
 
+def _refuse_traced(what: str, value: Any) -> None:
+    """Refuse a value that is traced, also where it has a value, whose derivative would be lost."""
+    if not hasattr(value, "aval"):
+        return
+    from be_runtime.xla.jax_primitive import is_traced
+
+    if not is_traced(value):
+        return
+    label, _, name = what.partition(": ")
+    function, name = label.rpartition(".")[2], name.partition(".")[0]
+    raise ArgumentError(
+        f"{what} is an attribute, which is compiled into the program, but its value is traced: {value.aval}",
+        hints=(
+            f"bind it before the function is traced: jax.jit(functools.partial({function}, {name}=...))",
+            f'or make it static: jax.jit({function}, static_argnames=("{name}",))',
+            "or make it an input of the kernel: arg[]:float32 takes a number that changes from call to call",
+        ),
+    )
+
+
 def _refused(what: str, value: object, wanted: str) -> ArgumentError:
     text = repr(value)
-    return ArgumentError(
-        f"{what} is {text if len(text) <= 80 else f'a {type(value).__name__}'}, which is not {wanted}",
-        hints=("it must be known when a call is traced: pass a static argument of jax.jit, or make it an input",)
-        if hasattr(value, "aval")
-        else (),
-    )
+    return ArgumentError(f"{what} is {text if len(text) <= 80 else f'a {type(value).__name__}'}, which is not {wanted}")
 
 
 def hold(value: Any, dtype: DType) -> Any:

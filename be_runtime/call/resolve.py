@@ -125,7 +125,7 @@ def resolve(
     outs: Any,
     attributes: Mapping[str, Any],
     *,
-    as_array: Callable[[Any], Any],
+    as_array: Callable[..., Any],
     aliases: Mapping[int, int],
     scratch_unit: int = 1,
 ) -> Resolved:
@@ -140,7 +140,8 @@ def resolve(
     attributes : mapping of str to object
         Attributes as the caller gave them; they were checked before.
     as_array : callable
-        Function that converts an argument to an array; TypeError or ValueError if it is none.
+        Function that converts an argument to an array, with a dtype if one is given; TypeError or ValueError if it
+        can't.
     aliases : mapping of int to int
     scratch_unit : int
         Scratch memory is a multiple of so many bytes.
@@ -152,6 +153,10 @@ def resolve(
     """
     label, args, rets = signature.label, signature.with_role(Role.ARG), signature.with_role(Role.RET)
     given = [as_argument(label, number, each, as_array) for number, each in enumerate(arrays)]
+    given[: len(args)] = [
+        as_array(each, param.dtype.name) if param.dtype is not None and _may_become(each, param.dtype) else each
+        for param, each in zip(args, given, strict=False)
+    ]
     specs = [_spec(label, number, each) for number, each in enumerate(given)]
     padded = [*specs, *[None] * (len(args) - len(specs))]
     shapes.check_presence(label, args, specs)
@@ -223,6 +228,14 @@ def one_array(label: str, number: int, value: Any, as_array: Callable[[Any], Any
             f"{label}: argument {number} is {shown}, which is not an array",
             hints=("arguments are JAX or NumPy arrays, or numbers",),
         ) from None
+
+
+def _may_become(value: Any, dtype: DType) -> bool:
+    """Return whether an array is a Python number that JAX would convert to a dtype, as in ``x + 3``."""
+    kinds = ("bool", "int", "float", "complex")
+    kind = next((kind for kind in kinds if kind in str(value.dtype)), "") if getattr(value, "weak_type", False) else ""
+    to = "int" if dtype.kind == "uint" else dtype.kind
+    return kind in kinds and to in kinds and kinds.index(kind) <= kinds.index(to) and str(value.dtype) != dtype.name
 
 
 def _spec(label: str, number: int, value: Any) -> shapes.Argument:

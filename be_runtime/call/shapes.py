@@ -126,7 +126,7 @@ def check_presence(label: str, params: Sequence[Param], arguments: Sequence[Argu
         takes = str(len(params)) if least == len(params) else f"{least} to {len(params)}"
         names = ", ".join(param.name or f"argument {index}" for index, param in enumerate(params))
         raise ArgumentError(
-            f"{label} takes {takes} arrays ({names}), but the call has {len(arguments)}",
+            f"{label} takes {takes} array{'s' * (takes != '1')} ({names}), but the call has {len(arguments)}",
             hints=("attributes are passed by name",) * (len(arguments) > len(params)),
         )
     for number, (param, argument) in enumerate(zip(params, arguments, strict=False)):
@@ -257,7 +257,7 @@ def _dtype(label: str, number: int, ret: Param, inputs: Sequence[ArraySpec], dty
         return declared
     every = {spec.dtype for spec in inputs}
     if len(every) != 1:
-        raise _underived(label, number, "dtype", "ret[n]:float32 or ret[n]:like(0)")
+        raise _underived(label, number, "dtype", "ret[n]:float32 or ret[n]:like(0)", inputs)
     return every.pop()
 
 
@@ -267,9 +267,10 @@ def is_derived(ret: Param, args: Sequence[Param]) -> bool:
     return has_shape and (ret.dtype is not None or ret.like is not None or any(arg.many is Many.ONE for arg in args))
 
 
-def _underived(label: str, number: int, what: str, example: str) -> ArgumentError:
+def _underived(label: str, number: int, what: str, example: str, mixed: Sequence[ArraySpec] = ()) -> ArgumentError:
+    given = ", ".join(f"argument {index} is {spec}" for index, spec in enumerate(mixed))
     return ArgumentError(
-        f"{label}: the {what} of result {number} does not follow from the arg_spec",
+        f"{label}: the {what} of result {number} does not follow from the arg_spec{': ' * bool(given)}{given}",
         hints=(f"declare it, as in {example}", "or pass outs=jax.ShapeDtypeStruct(shape, dtype)"),
     )
 

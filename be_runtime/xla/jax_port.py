@@ -54,11 +54,11 @@ def is_called(target: str) -> bool:
     return any(f'custom_call_target="{target}"' in text for text in jax_internals.program_texts())
 
 
-def as_array(value: Any) -> Any:
-    """Convert a value to an array, or a tracer of one, with JAX's dtype; TypeError if that is impossible."""
+def as_array(value: Any, dtype: str | None = None) -> Any:
+    """Convert a value to an array or a tracer, with a dtype or JAX's choice; TypeError if that is impossible."""
     import jax.numpy as jnp
 
-    return jnp.asarray(value)
+    return jnp.asarray(value, dtype)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:

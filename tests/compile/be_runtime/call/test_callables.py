@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ void twice(const BE::Tensor x, BE::Tensor y) {
   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = 2 * floats(x)[i];
 }
 
+// @BE doubled arg[]:float32 ret[]:float32
+void doubled(const BE::Tensor x, BE::Tensor y) { *y.data_ptr<float>() = 2 * *floats(x); }
 // @BE scale arg ret:like(0) attr.by
 void scale(const BE::Tensor x, BE::Tensor y, float by) {
   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = by * floats(x)[i];
@@ -181,14 +185,39 @@ def test_a_bad_call_is_refused_before_anything_runs(
         assert message in caught.value.message
 
 
+TRACED: dict[str, Callable[[Any], Any]] = {
+    "jit": lambda scale: jax.jit(scale)(X, by=2),
+    "grad": lambda scale: jax.grad(lambda by: scale(X, by=by).sum())(2.0),
+    "vmap": lambda scale: jax.vmap(lambda by: scale(X, by=by))(X),
+    "scan": lambda scale: jax.lax.scan(lambda none, by: (none, scale(X, by=by)), None, X),
+}
+
+
+@pytest.mark.parametrize("how", TRACED)
+def test_an_attribute_that_is_traced_says_how_to_bind_it(module: CompiledModule, how: str) -> None:
+    with pytest.raises(ArgumentError, match="by is an attribute, which is compiled into the program") as caught:
+        TRACED[how](module.scale)
+    assert caught.value.hints[0].endswith("jax.jit(functools.partial(scale, by=...))")
+    expected = module.scale(X, by=2)
+    assert (jax.jit(functools.partial(module.scale, by=2))(X) == expected).all()
+    assert (jax.jit(module.scale, static_argnames=("by",))(X, by=2) == expected).all()
+
+
+@pytest.mark.parametrize("value", [3, 3.0, np.float32(3), jnp.asarray(3)])
+def test_a_number_takes_the_declared_dtype(module: CompiledModule, value: Any) -> None:
+    assert float(module.doubled(value)) == 6
+    assert float(jax.jit(module.doubled)(value)) == 6
+
+
+@pytest.mark.parametrize("value", [3j, np.int32(3), True])
+def test_a_number_of_another_kind_does_not(module: CompiledModule, value: Any) -> None:
+    with pytest.raises(ArgumentError, match="but float32 is declared"):
+        module.doubled(value)
+
+
 def test_what_is_no_array_is_named(module: CompiledModule) -> None:
     with pytest.raises(ArgumentError, match="add: argument 1 is 'text', which is not an array"):
         module.add(X, "text")
-
-
-def test_an_attribute_is_known_when_a_call_is_traced(module: CompiledModule) -> None:
-    with pytest.raises(ArgumentError, match="known when a call is traced"):
-        jax.jit(lambda by: module.scale(X, by=by))(2.0)
 
 
 def test_the_handler_checks_computed_axes_of_ffi_call_too(module: CompiledModule) -> None:

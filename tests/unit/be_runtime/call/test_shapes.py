@@ -97,7 +97,12 @@ def test_attributes_are_extents_and_dtypes() -> None:
         ("arg[n] arg?[n] ret[n]", "f32[3] f32[3] f32[3]", "f takes 1 to 2 arrays"),
         ("arg... ret[3]", "f32[3]", "argument 0 is an array, but the kernel takes a sequence of arrays"),
         ("arg ret", "f32[3]", "the shape of result 0 does not follow from the arg_spec"),
-        ("arg[n] arg[n] ret[n]", "f32[3] f64[3]", "the dtype of result 0 does not follow from the arg_spec"),
+        (
+            "arg[n] arg[n] ret[n]",
+            "f32[3] f64[3]",
+            "dtype of result 0 does not follow from the arg_spec: argument 0 is float32[3], argument 1 is float64[3]",
+        ),
+        ("arg[n] ret[n]", "f32[3] f32[3]", "f takes 1 array (argument 0), but the call has 2"),
         ("arg[n] ret[n] scratch[-1]", "f32[3]", "-1 can't be computed: it is -1"),
         ("arg[n] ret[n] scratch[4*n-100]", "f32[3]", "4*n-100 can't be computed for n = 3: it is -88"),
         ("arg[n] ret[n] scratch[n*9223372036854775807]", "f32[3]", "can't be computed for n = 3"),

@@ -65,7 +65,7 @@ def test_a_numba_call_is_what_its_signature_says():
 @pytest.mark.parametrize("make", [rows, numba_rows])
 def test_a_call_that_is_not_as_declared_is_refused(make: Any):
     scalars = {"n": 300} if make is rows else {}
-    with pytest.raises(ArgumentError, match="takes 1 arrays"):
+    with pytest.raises(ArgumentError, match="takes 1 array "):
         traced(make(), X, X, **scalars)
     with pytest.raises(ArgumentError, match="rows has no attribute 'm'"):
         traced(make(), X, **scalars, m=1)

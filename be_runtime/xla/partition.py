@@ -128,8 +128,32 @@ def _program(
     config: dict[str, Any], split: Split, operands: Sequence[Any], results: Sequence[Any], groups: Any
 ) -> bytes:
     """Write the program of one device: the call on its parts, and sums over all parts."""
-    ins = [tuple(shape.dimensions()) for shape in operands]
-    outs = [tuple(shape.dimensions()) for shape in results]
+    ins = _tensors([tuple(shape.dimensions()) for shape in operands], config["elements"][0])
+    outs = _tensors([tuple(shape.dimensions()) for shape in results], config["elements"][1])
+    sizes = tuple(results[0].dimensions())[: split.looped]
+    axes = [split.looped_axes(factors) for factors in split.operands]
+    arrays = [tuple(shape.dimensions())[len(own) :] for shape, own in zip(operands, axes, strict=True)]
+    made = [tuple(shape.dimensions())[split.looped :] for shape in results]
+    if sizes:
+        body = _loop(config, split.element(), sizes, axes, (arrays, made), (ins, outs))
+    else:
+        body = _call(config, split, arrays, made)
+    if groups:
+        body += [_all_reduce(i, *each, groups) for i, each in enumerate(zip(outs, config["elements"][1], strict=True))]
+    arguments = ", ".join(f"%a{index}: {kind}" for index, kind in enumerate(ins))
+    returned = ", ".join(f"%{'t' if groups else 's'}{index}" for index in range(len(outs)))
+    lines = "\n".join([*body, f"return {returned} : {', '.join(outs)}"])
+    return f"module {{ func.func public @main({arguments}) -> ({', '.join(outs)}) {{\n{lines} }} }}".encode()
+
+
+def _call(
+    config: dict[str, Any],
+    split: Split,
+    ins: Sequence[tuple[int, ...]],
+    outs: Sequence[tuple[int, ...]],
+    operand: str = "%a",
+) -> list[str]:
+    """Write a call of arrays ``%a0``, ``%a1`` ... with these shapes, whose results are ``%s0``, ``%s1`` ..."""
     given = [split.kernel_shape(factors, shape) for factors, shape in zip(split.operands, ins, strict=True)]
     made = [split.kernel_shape(factors, shape) for factors, shape in zip(split.results, outs, strict=True)]
     batch = outs[0][: sum(factor.startswith(VMAPPED) for factor in split.results[0]) - split.merged]
@@ -137,9 +161,8 @@ def _program(
     of_operands, of_results = config["elements"]
     in_types, arg_types = _tensors(ins, of_operands), _tensors(given, of_operands)
     out_types, made_types = _tensors(outs, of_results), _tensors([*made, *hidden], of_results + ["ui8"] * len(hidden))
-    body = [
-        _reshape(f"b{index}", f"%a{index}", *types) for index, types in enumerate(zip(in_types, arg_types, strict=True))
-    ]
+    pairs = enumerate(zip(in_types, arg_types, strict=True))
+    body = [_reshape(f"b{index}", f"{operand}{index}", *types) for index, types in pairs]
     attributes = _attributes(config["attributes"], split.attributes(given))
     names = ", ".join(f"%b{index}" for index in range(len(ins)))
     layouts = [_layouts(given, config["layouts"][0]), _layouts([*made, *hidden], config["layouts"][1])]
@@ -151,14 +174,86 @@ def _program(
         f"has_side_effect = {str(config['has_side_effect']).lower()}}} : "
         f"({', '.join(arg_types)}) -> ({', '.join(made_types)})"
     )
-    for index, (made_type, out_type) in enumerate(zip(made_types, out_types, strict=False)):
-        body.append(_reshape(f"s{index}", f"%r#{index}", made_type, out_type))
-        if groups:
-            body.append(_all_reduce(index, out_type, of_results[index], groups))
-    arguments = ", ".join(f"%a{index}: {kind}" for index, kind in enumerate(in_types))
-    returned = ", ".join(f"%{'t' if groups else 's'}{index}" for index in range(len(outs)))
-    lines = "\n".join([*body, f"return {returned} : {', '.join(out_types)}"])
-    return f"module {{ func.func public @main({arguments}) -> ({', '.join(out_types)}) {{\n{lines} }} }}".encode()
+    pairs = enumerate(zip(made_types, out_types, strict=False))
+    return body + [_reshape(f"s{index}", f"%r#{index}", *types) for index, types in pairs]
+
+
+def _loop(
+    config: dict[str, Any],
+    element: Split,
+    sizes: Sequence[int],
+    axes: Sequence[Sequence[int]],
+    shapes: tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]],
+    types: tuple[Sequence[str], Sequence[str]],
+) -> list[str]:
+    """Write a loop over a batch, with a call for one element after the other.
+
+    Parameters
+    ----------
+    config : dict
+    element : Split
+        The factors of one element.
+    sizes : sequence of int
+        Extents of the batch's axes on this device.
+    axes : sequence of sequence of int
+        Which of them each operand has, as its leading axes.
+    shapes : pair of sequence of tuple of int
+        Shapes of the operands and of the results of one element.
+    types : pair of sequence of str
+        MLIR's types of the whole operands and results.
+    """
+    (ins, outs), (of_operands, of_results) = types, config["elements"]
+    index = "tensor<i32>"
+    number = f"%zero = stablehlo.constant dense<0> : {index}"
+    lines = [number, f"%one = stablehlo.constant dense<1> : {index}"]
+    lines.append(f"%count = stablehlo.constant dense<{math.prod(sizes)}> : {index}")
+    for i, (kind, element_type) in enumerate(zip(outs, of_results, strict=True)):
+        scalar = f"tensor<{element_type}>"
+        lines.append(f"%z{i} = stablehlo.convert %zero : ({index}) -> {scalar}")
+        lines.append(f"%e{i} = stablehlo.broadcast_in_dim %z{i}, dims = [] : ({scalar}) -> {kind}")
+    body = []
+    for level, size in enumerate(sizes):
+        inner = math.prod(sizes[level + 1 :])
+        body += [
+            f"%inner{level} = stablehlo.constant dense<{inner}> : {index}",
+            f"%size{level} = stablehlo.constant dense<{size}> : {index}",
+            f"%q{level} = stablehlo.divide %i, %inner{level} : {index}",
+            f"%k{level} = stablehlo.remainder %q{level}, %size{level} : {index}",
+        ]
+    for i, (shape, own) in enumerate(zip(shapes[0], axes, strict=True)):
+        (part, whole) = _tensors([(*[1] * len(own), *shape), shape], [of_operands[i]] * 2)
+        at = [f"%k{level}" for level in own] + ["%zero"] * len(shape)
+        extents = ", ".join(map(str, (*[1] * len(own), *shape)))
+        kinds = ", ".join((ins[i], *[index] * len(at)))
+        body.append(
+            f'%p{i} = "stablehlo.dynamic_slice"({", ".join((f"%a{i}", *at))}) '
+            f"{{slice_sizes = array<i64: {extents}>}} : ({kinds}) -> {part}"
+            if own
+            else _reshape(f"p{i}", f"%a{i}", ins[i], part)
+        )
+        body.append(_reshape(f"x{i}", f"%p{i}", part, whole))
+    body += _call(config, element, shapes[0], shapes[1], "%x")
+    for i, shape in enumerate(shapes[1]):
+        (part, whole) = _tensors([(*[1] * len(sizes), *shape), shape], [of_results[i]] * 2)
+        body.append(_reshape(f"v{i}", f"%s{i}", whole, part))
+        at = [*(f"%k{level}" for level in range(len(sizes))), *["%zero"] * len(shape)]
+        body.append(
+            f"%u{i} = stablehlo.dynamic_update_slice {', '.join((f'%o{i}', f'%v{i}', *at))} : "
+            f"({', '.join((outs[i], part, *[index] * len(at)))}) -> {outs[i]}"
+        )
+    carried = ", ".join([f"%i: {index}", *(f"%o{i}: {kind}" for i, kind in enumerate(outs))])
+    kinds = ", ".join([index, *outs])
+    state = ", ".join(["%zero", *(f"%e{i}" for i in range(len(outs)))])
+    after = ", ".join(["%next", *(f"%u{i}" for i in range(len(outs)))])
+    body.append(f"%next = stablehlo.add %i, %one : {index}")
+    test = f"%c = stablehlo.compare LT, %i, %count : ({index}, {index}) -> tensor<i1>"
+    text = "\n".join(body)
+    lines.append(
+        f'%l:{1 + len(outs)} = "stablehlo.while"({state}) ({{ ^bb0({carried}): {test}\n'
+        f'"stablehlo.return"(%c) : (tensor<i1>) -> () }}, {{ ^bb0({carried}): {text}\n'
+        f'"stablehlo.return"({after}) : ({kinds}) -> () }}) : ({kinds}) -> ({kinds})'
+    )
+    return lines + [_reshape(f"s{i}", f"%l#{i + 1}", kind, kind) for i, kind in enumerate(outs)]
 
 
 def _attributes(known: dict[str, str], computed: dict[str, list[int]]) -> str:

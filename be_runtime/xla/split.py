@@ -39,6 +39,9 @@ class Split(NamedTuple):
     on_gather : {"warn", "error"}
     merged : int
         Number of leading axes, made by ``vmap``, that are one axis with the next when the kernel is called.
+    looped : int
+        Number of leading axes of the results, made by ``vmap``, along which the kernel is called for one element after
+        the other. No merged ones come before them.
     """
 
     operands: tuple[tuple[str, ...], ...]
@@ -51,6 +54,7 @@ class Split(NamedTuple):
     computed: tuple[tuple[str, tuple[str, ...]], ...] | None = ()
     on_gather: str = "warn"
     merged: int = 0
+    looped: int = 0
 
     def with_axis(self, sizes: Sequence[int | None]) -> Split:
         """Return the factors of a batch, which is a leading axis of all results.
@@ -71,6 +75,28 @@ class Split(NamedTuple):
             results=tuple((factor, *each) for each in self.results),
             free=(*self.free, factor),
             places=tuple((name, (i, axis + len(new[i]))) for name, (i, axis) in self.places),
+        )
+
+    def looped_axes(self, factors: Sequence[str]) -> list[int]:
+        """Return which of the axes along which the kernel is called in a loop an array has, as its leading axes.
+
+        Examples
+        --------
+        >>> split = Split((("n",), ("n",)), (("n",),)).with_axis([2, None]).with_axis([3, 3])._replace(looped=2)
+        >>> [split.looped_axes(each) for each in split.operands]
+        [[0, 1], [0]]
+        """
+        levels = self.results[0][: self.looped]
+        return [levels.index(own) for factor in factors if (own := factor.rpartition(": ")[2]) in levels]
+
+    def element(self) -> Split:
+        """Return the factors of the call for one element of the axes along which the kernel is called in a loop."""
+        counts = [len(self.looped_axes(factors)) for factors in self.operands]
+        return self._replace(
+            operands=tuple(factors[count:] for factors, count in zip(self.operands, counts, strict=True)),
+            results=tuple(factors[self.looped :] for factors in self.results),
+            places=tuple((name, (i, axis - counts[i])) for name, (i, axis) in self.places),
+            looped=0,
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 
 from be_runtime.errors import TransformError
 from be_runtime.xla.arrays import Layouts
-from be_runtime.xla.kernel_call.call_primitive import KernelCall, kernel_call
+from be_runtime.xla.kernel_call.call_primitive import KernelCall, Loop, kernel_call
 from be_runtime.xla.kernel_call.explicit_mesh import names_of
 
 _LOOPS = ("sequential", "sequential_unrolled")
@@ -39,7 +40,15 @@ def batch(
         split = grown.split._replace(merged=grown.split.merged + 1)
         results = kernel_call.bind(*whole, call=grown._replace(split=split))
     elif call.vmap_method in (_MERGED, *_LOOPS):
-        results = _looped(axis_data, moved, mapped, call)
+        loop = Loop(call, tuple(mapped))
+        if call.effect == "none" and axis_data.explicit_mesh_axis is None:
+            grown = _with_axis(call, size, [size if is_mapped else None for is_mapped in mapped])
+            split = grown.split._replace(looped=call.split.looped + 1)
+            layouts = call.input_layouts, call.output_layouts
+            grown = grown._replace(split=split, input_layouts=layouts[0], output_layouts=layouts[1], loop=loop)
+            results = kernel_call.bind(*moved, call=grown)
+        else:
+            results = _looped(axis_data.explicit_mesh_axis, moved, loop)
     elif call.vmap_method in _WHOLE_BATCH:
         copies = size if call.vmap_method == "broadcast_all" or call.aliases else 1
         whole = [a if is_mapped else _repeat(a, copies, call) for a, is_mapped in zip(moved, mapped, strict=True)]
@@ -60,7 +69,7 @@ def batch(
 
 def _can_merge(call: KernelCall, mapped: Sequence[bool]) -> bool:
     """Return whether a batch is more elements along the first axis, which are computed alone."""
-    is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None
+    is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None and not call.loop
     pairs = zip(call.split.operands, mapped, strict=True)
     return is_plain and all(call.split.first in factors for factors, is_mapped in pairs if is_mapped)
 
@@ -87,24 +96,14 @@ def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> Kern
     )
 
 
-def _looped(axis_data: Any, arrays: Sequence[Any], mapped: Sequence[bool], call: KernelCall) -> Sequence[Any]:
+def _looped(mesh_axis: Any, arrays: Sequence[Any], loop: Loop) -> Sequence[Any]:
     """Call a kernel for one element of a batch after the other, on each device for its elements."""
-
-    def loop(*parts: Any) -> tuple[Any, ...]:
-        def element(carry: tuple[()], moving: Sequence[Any]) -> tuple[tuple[()], Sequence[Any]]:
-            rest = iter(moving)
-            every = [next(rest) if is_mapped else a for a, is_mapped in zip(parts, mapped, strict=True)]
-            return carry, kernel_call.bind(*every, call=call)
-
-        moving = [a for a, is_mapped in zip(parts, mapped, strict=True) if is_mapped]
-        return tuple(jax.lax.scan(element, (), moving, unroll=call.vmap_method == "sequential_unrolled")[1])
-
-    mesh_axis = axis_data.explicit_mesh_axis
+    run = functools.partial(loop.run, count=len(loop.element.results))
     if mesh_axis is None or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
-        return loop(*arrays)
-    specs = [jax.sharding.PartitionSpec(*[mesh_axis] * is_mapped) for is_mapped in mapped]
+        return run(*arrays)
+    specs = [jax.sharding.PartitionSpec(*[mesh_axis] * is_mapped) for is_mapped in loop.mapped]
     shard: Any = jax.shard_map
     found: Sequence[Any] = shard(
-        loop, in_specs=tuple(specs), out_specs=jax.sharding.PartitionSpec(mesh_axis), axis_names={*names_of(mesh_axis)}
+        run, in_specs=tuple(specs), out_specs=jax.sharding.PartitionSpec(mesh_axis), axis_names={*names_of(mesh_axis)}
     )(*arrays)
     return found

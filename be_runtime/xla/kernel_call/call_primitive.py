@@ -44,6 +44,34 @@ for _registry in ("lowerable", "control_flow_allowed", "custom_derivatives_allow
 effects.ordered_effects.add_type(OrderedKernelEffect)
 
 
+class Loop(NamedTuple):
+    """A loop over a batch.
+
+    Parameters
+    ----------
+    element : KernelCall
+        The call for one element.
+    mapped : tuple of bool
+        True for each operand that has the batch's axis, its first.
+    """
+
+    element: KernelCall
+    mapped: tuple[bool, ...]
+
+    def run(self, *operands: Any, count: int) -> list[Any]:
+        """Compute the first results of the batch, one element after the other."""
+        element = self.element
+
+        def step(none: tuple[()], moving: Any) -> tuple[tuple[()], Any]:
+            rest = iter(moving)
+            every = [next(rest) if is_mapped else a for a, is_mapped in zip(operands, self.mapped, strict=True)]
+            return none, kernel_call.bind(*every, call=element)[:count]
+
+        moving = [a for a, is_mapped in zip(operands, self.mapped, strict=True) if is_mapped]
+        unroll = element.vmap_method == "sequential_unrolled"
+        return [*jax.lax.scan(step, (), moving, unroll=unroll)[1]]
+
+
 class KernelCall(NamedTuple):
     """Everything of a call but its arrays, the only parameter of the primitive.
 
@@ -68,6 +96,9 @@ class KernelCall(NamedTuple):
     transposes : tuple of (int, callable)
         Inputs in which the kernel is linear. The callable gets the shape and dtype of the input, and the arrays of a
         call with the cotangent of the results in place of the input, and returns the input's cotangent.
+    loop : Loop or None
+        The call for one element of the leading axis, if that is a batch whose elements are computed one after the
+        other; aliases, layouts and attributes are those of one element.
     """
 
     label: str
@@ -81,10 +112,12 @@ class KernelCall(NamedTuple):
     input_layouts: Layouts | None = None
     output_layouts: Layouts | None = None
     transposes: tuple[tuple[int, Callable[..., Any]], ...] = ()
+    loop: Loop | None = None
 
     def __repr__(self) -> str:
         """The text in a printed program."""
-        return f"{self.label}({', '.join(f'{name}={as_jax(value)!r}' for name, value in self.attributes)})"
+        each = "" if self.loop is None else " for each element of a batch"
+        return f"{self.label}({', '.join(f'{name}={as_jax(value)!r}' for name, value in self.attributes)}){each}"
 
 
 kernel_call = Primitive("be_kernel")

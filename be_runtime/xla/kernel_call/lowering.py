@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from be_runtime.xla import jax_internals, partition
 from be_runtime.xla.arrays import Layouts
 from be_runtime.xla.attribute_values import as_jax
 from be_runtime.xla.jax_internals import mlir
-from be_runtime.xla.kernel_call.call_primitive import EFFECTS, KernelCall, kernel_call
+from be_runtime.xla.kernel_call.call_primitive import EFFECTS, KernelCall, Loop, kernel_call
 from be_runtime.xla.split import Split, encode
 
 
@@ -47,6 +48,8 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
         raise _not_registered(call, platform)
     if call.effect != "ordered" and not jax_internals.is_local(ctx.module_context.axis_context):
         return _lower_split(target, ctx, operands, call)
+    if call.loop is not None:
+        return _lower_loop(ctx, operands, call.loop)
     ordered = call.effect == "ordered"
     if call.split.merged:
         return _lower_flat(platform, ctx, operands, call)
@@ -65,6 +68,14 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
     *results, done = rule(inner, *operands, ctx.tokens_in.get(effect), **attributes)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: done})))
     return results
+
+
+def _lower_loop(ctx: Any, operands: Sequence[Any], loop: Loop) -> Sequence[Any]:
+    """Emit a loop over a batch; nobody uses the scratch memory of its elements."""
+    shown = len(loop.element.split.results)
+    run = mlir.lower_fun(functools.partial(loop.run, count=shown), multiple_results=True)
+    results = run(ctx.replace(avals_out=ctx.avals_out[:shown]), *operands)
+    return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in ctx.avals_out[shown:])]
 
 
 def _lower_flat(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:

@@ -15,6 +15,7 @@ from typing import Self
 from be_runtime.cache.folder.layout import is_digest
 from be_runtime.errors import ArgumentError
 from be_runtime.sharing.archive import ArchiveError, Head, SignatureError, Verify, unpack
+from be_toolchain.machine.trust.regular_file import open_regular
 
 _MARK, _FORMAT = "be-export", b"1\n"
 
@@ -70,7 +71,7 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
         There is no such file, or it is damaged, of another format, or not signed by somebody who is trusted.
     """
     try:
-        with zipfile.ZipFile(path) as opened:
+        with open_regular(path) as file, zipfile.ZipFile(file) as opened:
             members = opened.infolist()
             names = [member.filename for member in members]
             if _MARK not in names or opened.getinfo(_MARK).file_size > len(_FORMAT):

@@ -6,8 +6,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 SMALL, LARGE = 1 << 16, 1 << 26
 """Most bytes of a file that a person writes by hand, and of a source, a record or a list."""
@@ -27,7 +31,7 @@ class NotRegularError(OSError):
 
 def open_regular(
     path: str | Path, most_bytes: int = LARGEST, *, judge: Judge | None = None, follows_link: bool = True
-) -> BinaryIO:
+) -> BufferedReader:
     """Open a regular file, judged by what was opened, so that nobody can exchange it in between.
 
     Parameters
@@ -66,6 +70,17 @@ def read_regular(
         data = read_beginning(file, most_bytes + 1)
     if len(data) > most_bytes:
         raise _too_large(path, most_bytes)
+    return data
+
+
+def read_part(file: Traversable, most_bytes: int) -> bytes:
+    """Read a file of a package, which may be a part of a zip; see `read_regular`."""
+    if isinstance(file, Path):
+        return read_regular(file, most_bytes)
+    with file.open("rb") as opened:
+        data = opened.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise _too_large(file.name, most_bytes)
     return data
 
 

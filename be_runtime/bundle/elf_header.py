@@ -1,4 +1,4 @@
-"""The header and the program headers of a shared library: the dynamic loader believes them, and crashes on others. Pure.
+"""The headers of shared libraries: the dynamic loader believes what they say, and crashes where it is wrong. Pure.
 
 The format is that of https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html and ch5.pheader.html.
 """
@@ -75,7 +75,10 @@ def _are_mappable(segments: list[_Segment], size: int) -> bool:
     loads = [segment for segment in segments if segment.kind == _LOAD]
     dynamic = [segment for segment in segments if segment.kind == _DYNAMIC]
     used = [segment for segment in segments if segment.kind in _USED]
-    gaps = [(after.vaddr - before.vaddr - before.memsz, max(2 * after.align, _LARGEST_GAP)) for before, after in pairwise(loads)]
+    gaps = [
+        (after.vaddr - before.vaddr - before.memsz, max(2 * after.align, _LARGEST_GAP))
+        for before, after in pairwise(loads)
+    ]
     return (
         all(load.is_mappable(size) for load in loads)
         and [(load.vaddr, load.offset) for load in loads[:1]] == [(0, 0)]

@@ -1,4 +1,4 @@
-"""Which checks of a file's hash are remembered: those of a file that can't have changed since, in a folder of one's own."""
+"""Which checks of a file's hash are remembered: of a file that can't have changed since, in a folder of one's own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +33,15 @@ def check(path: Path, memory: Path, digest: str = DIGEST, size: int = len(DATA))
 
 def hashes(path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Return whether a check reads the file."""
-    read = []
+    read: list[Any] = []
+    real = hashlib.file_digest
+
+    def digest(file: Any, name: str) -> Any:
+        read.append(file)
+        return real(file, name)
+
     with monkeypatch.context() as patched:
-        real = hashlib.file_digest
-        patched.setattr(hashlib, "file_digest", lambda *args: read.append(args) or real(*args))  # type: ignore[func-returns-value]
+        patched.setattr(hashlib, "file_digest", digest)
         assert check(path, memory)
     return bool(read)
 

@@ -9,13 +9,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from be_runtime.abi import ABI, FFI_CLAIM, check_abi
-from be_runtime.errors import BeRuntimeError, LoadError
+from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 
 INDEX, IMAGES = "index.json", "images"
 """Names of the index and of the folder of images in a bundle."""
 
 FORMAT = 1
 """Raised when an older reader would misunderstand the index."""
+
+LARGEST_INDEX = 1 << 22
+"""Most bytes of an index: to read 64 MiB of nothing but brackets takes 12 s."""
 
 HASH_DIGITS = 32
 """Hexadecimal digits of an image's hash in the names of its targets."""
@@ -116,7 +119,13 @@ def image_file(digest: str, image: CodeImage) -> str:
 
 
 def render_index(index: Index) -> str:
-    """Write an index as JSON, the same text for the same index."""
+    """Write an index as JSON, the same text for the same index.
+
+    Raises
+    ------
+    ArgumentError
+        It has more kernels than a reader accepts.
+    """
     document = {
         "format": FORMAT,
         "abi": ABI,
@@ -125,7 +134,12 @@ def render_index(index: Index) -> str:
         "images": {digest: image._asdict() for digest, image in index.images.items()},
         "targets": {name: target._asdict() for name, target in index.targets.items()},
     }
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    if len(text) > LARGEST_INDEX:
+        raise ArgumentError(
+            f"the kernels have an index of more than {LARGEST_INDEX >> 20} MiB", hints=("split them in two",)
+        )
+    return text
 
 
 def parse_index(text: str | bytes, where: str) -> Index:
@@ -143,8 +157,10 @@ def parse_index(text: str | bytes, where: str) -> Index:
         It is damaged, or of a format or ABI that this release does not read.
     """
     with reading(where):
+        if len(text) > LARGEST_INDEX:
+            raise ValueError(f"it has more than {LARGEST_INDEX >> 20} MiB")
         document = json.loads(text)
-        number, abi = _typed(int, document["format"]), _typed(int, document["abi"])
+        number, abi = typed(int, document["format"]), typed(int, document["abi"])
     if number != FORMAT:
         side = "update brainevent-toolchain here" if number > FORMAT else "build it again with this release"
         raise LoadError(f"{where} has format {number}, and this be_runtime reads format {FORMAT}", hints=(side,))
@@ -152,17 +168,17 @@ def parse_index(text: str | bytes, where: str) -> Index:
     with reading(where):
         images = {digest: _image(digest, row) for digest, row in document["images"].items()}
         return Index(
-            machine=_typed(str, document["machine"]),
+            machine=typed(str, document["machine"]),
             images=images,
             targets={name: _target(name, row, images) for name, row in document["targets"].items()},
-            **{name: _typed(dict, document[name]) for name in ("kernels", "modules", "functions", "program")},
+            **{name: typed(dict, document[name]) for name in ("kernels", "modules", "functions", "program")},
         )
 
 
 def _image(digest: str, row: Mapping[str, Any]) -> CodeImage:
     image = CodeImage(**row)
-    _typed(int, image.size)
-    _texts(image.platform, image.baseline, *_typed(list, image.archs))
+    typed(int, image.size)
+    _texts(image.platform, image.baseline, *typed(list, image.archs))
     if image.kind not in _ENDINGS or not _DIGEST.fullmatch(digest):  # which is the name of a file
         raise ValueError(f"an image {digest!r} of kind {image.kind!r}")
     return image._replace(archs=tuple(image.archs))
@@ -178,10 +194,11 @@ def _target(name: str, row: Mapping[str, Any], images: Mapping[str, CodeImage]) 
 
 def _texts(*values: object) -> None:
     for value in values:
-        _typed(str, value)
+        typed(str, value)
 
 
-def _typed(kind: type[T], value: object) -> T:
+def typed(kind: type[T], value: object) -> T:
+    """Return a value of an index, whose type must be this one; TypeError if it is another one."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

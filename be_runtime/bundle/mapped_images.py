@@ -20,13 +20,14 @@ from typing import NamedTuple
 
 from be_runtime.bundle.baseline import require_baseline, require_machine
 from be_runtime.bundle.carried import Demand
-from be_runtime.bundle.index import INDEX, CodeImage, Index, image_file, parse_index
+from be_runtime.bundle.elf_header import library_problem
+from be_runtime.bundle.index import INDEX, LARGEST_INDEX, CodeImage, Index, image_file, parse_index
+from be_runtime.bundle.whole_files import is_whole
 from be_runtime.errors import BeRuntimeError, LoadError
+from be_runtime.zip_files import read_member
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.trust.folder_trust import distrust, distrust_entry, is_open, is_trusted_owner
-
-_MOST = 2**26
-"""Bytes of the largest index that is read: a few kilobytes of a zip may stand for more than there is memory."""
+from be_toolchain.machine.trust.regular_file import LARGEST, open_regular, read_regular
 
 _mapped: dict[str, ctypes.CDLL] = {}
 _mapping = ThreadLock()
@@ -41,7 +42,7 @@ class Bundle(NamedTuple):
         Its place, for messages.
     table : Index
     read : callable
-        Function from a path in the bundle to the bytes of the file.
+        Function from a path in the bundle, and the most bytes that it may have, to the bytes of the file.
     folder : Path or None
         Folder of its files, which can be mapped in place.
     vouched : Path or None
@@ -49,14 +50,17 @@ class Bundle(NamedTuple):
         change this.
     is_checked : bool
         True if the hashes of all images are checked already.
+    memory : str
+        Folder that remembers which files were checked, see `be_runtime.bundle.whole_files`; empty without one.
     """
 
     where: str
     table: Index
-    read: Callable[[str], bytes | memoryview]
+    read: Callable[[str, int], bytes | memoryview]
     folder: Path | None = None
     vouched: Path | None = None
     is_checked: bool = False
+    memory: str = ""
 
     def image(self, digest: str) -> bytes:
         """Return the bytes of an image.
@@ -68,33 +72,39 @@ class Bundle(NamedTuple):
         """
         return bytes(self._checked(digest))
 
-    def file(self, name: str) -> bytes | memoryview:
+    def file(self, name: str, most_bytes: int = LARGEST) -> bytes | memoryview:
         """Return the bytes of a file.
 
         Raises
         ------
         LoadError
-            It is missing, or can't be read.
+            It is missing, can't be read, or is larger.
         """
         with self._reading(name):
-            return self.read(name)
+            return self.read(name, most_bytes)
 
     def _checked(self, digest: str) -> bytes | memoryview:
         """Return the bytes of an image, without a copy where there are bytes already."""
-        file = image_file(digest, self.table.images[digest])
-        data = self.file(file)
+        image = self.table.images[digest]
+        data = self.file(image_file(digest, image), image.size)
         if not self.is_checked:
             self._require(hashlib.sha256(data).hexdigest() == digest, digest)
         return data
 
-    def _check_file(self, path: Path, digest: str) -> None:
-        """Check a file that is mapped in place: its hash, once; beside code that is run as it is, only its size."""
-        with self._reading(image_file(digest, self.table.images[digest])):
-            if self.vouched is None and not self.is_checked:
-                with path.open("rb") as file:
-                    self._require(hashlib.file_digest(file, "sha256").hexdigest() == digest, digest)
-            else:
-                self._require(path.stat().st_size == self.table.images[digest].size, digest)
+    def require_whole(self, digest: str) -> None:
+        """Check the bytes of an image, without reading them if that was done on this machine before.
+
+        Raises
+        ------
+        LoadError
+            The image is missing or damaged.
+        """
+        image = self.table.images[digest]
+        if self.folder is None or self.is_checked:
+            self._checked(digest)
+            return
+        with self._reading(image_file(digest, image)):
+            self._require(is_whole(self.path(digest), digest, image.size, self.memory), digest)
 
     def _require(self, is_whole: bool, digest: str) -> None:
         if not is_whole:
@@ -126,33 +136,11 @@ class Bundle(NamedTuple):
         if self.folder is None:
             return map_bytes(self._checked(digest), digest, self.where)
         path = self.path(digest)
-        self._check_file(path, digest)
-        self._require_trusted(self.folder, path.parent, path)
+        with self._reading(image_file(digest, self.table.images[digest])):
+            _require_trusted(self.vouched, self.folder, path.parent, path)
+        if not self.is_checked:
+            self.require_whole(digest)
         return _open(str(path), self.where)
-
-    def require_trusted(self) -> None:
-        """Check that nobody else can change what the index of a folder says.
-
-        Raises
-        ------
-        LoadError
-            Another user can.
-        """
-        if self.folder is not None:
-            above = () if self.vouched is not None else (self.folder.parent,)
-            self._require_trusted(*above, self.folder, self.folder / INDEX)
-
-    def _require_trusted(self, *places: Path) -> None:
-        vouched = None if self.vouched is None else self.vouched.stat()
-        for place in places:
-            problem = _distrust(place.stat(), vouched)
-            if problem:
-                raise LoadError(
-                    f"code is not loaded from {place}, which {problem}",
-                    hints=(
-                        f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",
-                    ),
-                )
 
     @contextlib.contextmanager
     def _reading(self, file: str) -> Iterator[None]:
@@ -162,6 +150,26 @@ class Bundle(NamedTuple):
             raise
         except Exception as error:
             raise _damaged(self.where, file, error) from error
+
+
+def _require_trusted(vouched: Path | None, *places: Path) -> None:
+    """Check that nobody else can change places; each is judged before what is in it is looked at.
+
+    Raises
+    ------
+    LoadError
+        Another user can.
+    OSError
+        One does not exist.
+    """
+    known = None if vouched is None else vouched.stat()
+    for place in places:
+        problem = _distrust(place.stat(), known)
+        if problem:
+            raise LoadError(
+                f"code is not loaded from {place}, which {problem}",
+                hints=(f"chmod go-w {place}" if problem.startswith("can be") else "install it as yourself or root",),
+            )
 
 
 def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
@@ -175,8 +183,27 @@ def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
     return f"belongs to another user (uid {status.st_uid})"
 
 
-def open_folder(folder: Path, vouched: Path | None = None) -> Bundle | None:
-    """Open the bundle of a folder; None if there is none.
+def open_trusted(folder: Path, vouched: Path | None = None, memory: str = "") -> Bundle | None:
+    """Open the bundle of a folder, after a check that nobody else can change what its index says.
+
+    Raises
+    ------
+    LoadError
+        Another user can; see `parse_index` too.
+    """
+    above = () if vouched is not None else (folder.parent,)
+    try:
+        _require_trusted(vouched, *above, folder, folder / INDEX)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LoadError(f"{error.filename} can't be read: {error.strerror}") from error
+    bundle = open_folder(folder)
+    return None if bundle is None else bundle._replace(vouched=vouched, memory=memory)
+
+
+def open_folder(folder: Path) -> Bundle | None:
+    """Open the bundle of a folder, whoever may write to it; None if there is none.
 
     Raises
     ------
@@ -184,13 +211,16 @@ def open_folder(folder: Path, vouched: Path | None = None) -> Bundle | None:
         See `parse_index`.
     """
     try:
-        text = (folder / INDEX).read_bytes()
+        text = read_regular(folder / INDEX, LARGEST_INDEX)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise LoadError(f"{folder / INDEX} can't be read: {error.strerror}") from error
     return Bundle(
-        str(folder), parse_index(text, str(folder)), lambda file: (folder / file).read_bytes(), folder, vouched
+        str(folder),
+        parse_index(text, str(folder)),
+        lambda file, most_bytes: read_regular(folder / file, most_bytes),
+        folder,
     )
 
 
@@ -203,13 +233,9 @@ def read_index(archive: zipfile.ZipFile, name: str, where: str) -> bytes:
         It can't be read, or is larger than any index.
     """
     try:
-        with archive.open(name) as file:
-            text = file.read(_MOST + 1)
+        return read_member(archive, name, LARGEST_INDEX)
     except Exception as error:
         raise _damaged(where, name, error) from error
-    if len(text) > _MOST:
-        raise _damaged(where, name, f"it has more than {_MOST} bytes")
-    return text
 
 
 def _damaged(where: str, file: str, problem: object) -> LoadError:
@@ -259,6 +285,10 @@ def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
 
 def _open(path: str, where: str) -> ctypes.CDLL:
     try:
+        with open_regular(path) as file:
+            problem = library_problem(file, platform.machine())
+        if problem:
+            raise LoadError(f"code of {where} can't be loaded: {problem}", hints=("copy, install or build it again",))
         return ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
     except OSError as error:
         libc = " ".join(platform.libc_ver())
@@ -294,6 +324,6 @@ def library_bytes(library: ctypes.CDLL) -> bytes:
         The file is gone.
     """
     try:
-        return Path(library._name).read_bytes()  # noqa: SLF001 - the only record of it
+        return read_regular(library._name)  # noqa: SLF001 - the only record of it
     except OSError as error:
         raise LoadError(f"the code of a loaded kernel can't be read again: {error}") from error

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+from be_runtime.bundle.index import reading, typed
 from be_runtime.generate.contents import Handlers, parse_contents
 from be_runtime.request.options import Language
 
@@ -37,6 +38,36 @@ class ModuleRecord(NamedTuple):
     origin: str = ""
     request: str = ""
 
+    @classmethod
+    def read(cls, row: Mapping[str, Any], where: str) -> Self:
+        """Check the row of an index.
+
+        Raises
+        ------
+        LoadError
+            A field is missing, unknown or of another type.
+        """
+        with reading(where):
+            record = cls(**row)
+            texts = (record.image, record.functions, record.content, record.origin, record.request)
+            sources = typed(dict, record.sources)
+            for text in (*texts, *sources, *sources.values()):
+                typed(str, text)
+            typed(bool, record.captures_graphs)
+            if record.language not in ("cpp", "cuda"):
+                raise ValueError(f"{record.language!r} is no language")
+            return record
+
     def contents(self) -> dict[str, Handlers]:
-        """Return the functions of the module."""
-        return parse_contents(self.functions)
+        """Return the functions of the module.
+
+        Raises
+        ------
+        ValueError, LookupError, TypeError, AttributeError
+            The index is damaged.
+        """
+        found = parse_contents(self.functions)
+        for value in (value for handlers in found.values() for value in handlers):
+            for text in value if type(value) is tuple else (value,):
+                typed(str, text)
+        return found

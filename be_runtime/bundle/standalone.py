@@ -93,14 +93,16 @@ def _register() -> None:
             jax.ffi.register_ffi_target(target, handlers, platform=_IMAGES[file])
 
 
-def _carried(value: Any, form: Any) -> Any:
+def _carried(name: str, value: Any, form: Any) -> Any:
     """Return an attribute as XLA carries it."""
     if form is None:
         return str(value)
     if isinstance(form, dict):
-        return {{name: _carried(each, form[name]) for name, each in value.items()}}
+        return {{field: _carried(f"{{name}}.{{field}}", each, form[field]) for field, each in value.items()}}
     kind, carried, is_array = form
     found = np.frombuffer(np.asarray(value, jax.numpy.dtype(kind)).tobytes(), carried)
+    if not is_array and found.dtype == np.uint64 and found[0] >= 2**63:
+        raise OverflowError(f"{{name}} is {{value}}, and jax.ffi takes integers below 2**63")
     return found if is_array else found[0]
 
 
@@ -123,7 +125,7 @@ def call(name: str, result: Any, **options: Any) -> Any:
         unknown = sorted(set(attributes) - set(forms))
         if unknown:
             raise TypeError(f"{{name}} has no attribute {{unknown[0]!r}}; it has {{', '.join(forms) or 'none'}}")
-        return function(*arrays, **{{key: _carried(value, forms[key]) for key, value in attributes.items()}})
+        return function(*arrays, **{{key: _carried(key, value, forms[key]) for key, value in attributes.items()}})
 
     return run
 

@@ -29,6 +29,7 @@ from be_runtime.cache.validity.homes import on_disk
 from be_runtime.cache.validity.lookup import read_manifest, variant_folders, write_private
 from be_runtime.cache.validity.manifest import FileRecord, Files, Making, Manifest, render_manifest
 from be_runtime.errors import CacheError
+from be_toolchain.machine.trust.regular_file import NotRegularError
 
 MOST_VARIANTS = 4
 """Number of entries of one key that are kept, for headers that are switched back and forth."""
@@ -194,7 +195,7 @@ def record_dependency(path: str) -> FileRecord | None:
     """Return a dependency's record; None if it is gone."""
     try:
         return record_file(path, path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotRegularError):
         return None
 
 

@@ -64,7 +64,7 @@ class Entry(NamedTuple):
     def is_there(self) -> bool:
         """Return whether the entry can be opened: on network file systems, a removed one may still have its stat."""
         try:
-            os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_CLOEXEC))
+            os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError:
             return False
         return True

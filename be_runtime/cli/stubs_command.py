@@ -35,6 +35,7 @@ from be_runtime.stubs.stub_text import (
     render_stub,
 )
 from be_toolchain.errors import ToolchainError
+from be_toolchain.machine.trust.regular_file import read_regular
 
 if TYPE_CHECKING:
     from be_runtime.ship.package import Package
@@ -184,7 +185,7 @@ def _write(path: Path, text: str) -> None:
     """Write a stub by one rename, unless the file is somebody else's."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if path.exists() and not path.read_bytes().startswith(MARK.encode()):
+        if path.exists() and not read_regular(path).startswith(MARK.encode()):
             raise ArgumentError(f"{path} was not written by this command", hints=("remove it, or pass --output FILE",))
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         temporary.replace(path)

@@ -245,6 +245,8 @@ class LoadedModule:
         ------
         KeyError
             The module has no such function.
+        LoadError
+            The module was built ahead of time, and its index is damaged.
         """
         handlers = self._handlers.get(name)
         if handlers is None:
@@ -254,6 +256,11 @@ class LoadedModule:
 
         label = f"{self.name}.{name}"
         params = parse_spec(handlers.spec, function=label)
+        if len(params) != len(handlers.names):
+            raise LoadError(
+                f"{label} has {len(params)} parameters and names for {len(handlers.names)}: its index is damaged",
+                hints=("copy, install or build it again",),
+            )
         named = zip(params, handlers.names, strict=True)
         signature = CallSignature(label, tuple(param._replace(name=known) for param, known in named), handlers.doc)
         return signature, partial(self._targets, name)

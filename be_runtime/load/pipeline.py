@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from be_runtime.bundle.carried import Demand
-from be_runtime.bundle.index import CodeImage
+from be_runtime.bundle.index import CodeImage, reading
 from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
@@ -173,11 +173,12 @@ def load_prebuilt(
     folder: Path,
     wanted: tuple[Arch, ...],
     registry: Registry,
+    memory: str = "",
 ) -> CompiledModule | None:
     """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
     from be_runtime.load import prebuilt
 
-    found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted)
+    found = prebuilt.find(folder, prebuilt.wanted_of(request), wanted, memory)
     if found is None:
         return None
     bundle, captures = found.bundle, options.allow_cuda_graph
@@ -202,15 +203,17 @@ def open_bundled(
     LoadError
         It is damaged, or not for this machine.
     """
-    made = Made(
-        name=name,
-        language=record.language,
-        path=bundle.path(record.image),
-        functions=record.contents(),
-        content=record.content or record.image,
-        origin=record.origin or record.image,
-    )
-    library, image = bundle.library(record.image), bundle.table.images[record.image]
+    with reading(bundle.where):
+        image = bundle.table.images[record.image]
+        made = Made(
+            name=name,
+            language=record.language,
+            path=bundle.path(record.image),
+            functions=record.contents(),
+            content=record.content or record.image,
+            origin=record.origin or record.image,
+        )
+    library = bundle.library(record.image)
 
     def build(wanted: Demand) -> BuiltLibrary:
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)

@@ -11,16 +11,16 @@ Loading only reads the folder.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.bundle.archs import lacking_arch
-from be_runtime.bundle.index import CodeImage, Index
+from be_runtime.bundle.index import CodeImage, Index, reading
 from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.write import write_bundle
@@ -35,6 +35,7 @@ from be_runtime.request.options import BuildRequest, Language
 from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
 from be_toolchain.machine.trust.folder_trust import distrust_entry
+from be_toolchain.machine.trust.regular_file import LARGE, open_regular
 
 _MODULE, _KIND = "module", "prebuilt"
 _OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
@@ -90,8 +91,16 @@ def _wanted(key: CacheKey) -> Wanted:
     return Wanted(CacheKey(_KIND, (*fields.items(),)), (*dict.fromkeys([*folders, *includes]),), named)
 
 
-def find(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> Prebuilt | None:
+def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") -> Prebuilt | None:
     """Find the prebuilt module of a request that runs on all architectures; if none is named, any module.
+
+    Parameters
+    ----------
+    root : Path
+    wanted : Wanted
+    archs : sequence of Arch
+    memory : str
+        Folder that remembers which images were checked, see `be_runtime.bundle.whole_files`; empty without one.
 
     Raises
     ------
@@ -100,7 +109,8 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> Prebuilt | None:
     """
     _require_safe(root)
     for found in _variants(root, wanted.key):
-        if _obstacle(found, wanted, archs) is None:
+        remembering = found._replace(bundle=found.bundle._replace(memory=memory))
+        if _obstacle(remembering, wanted, archs) is None:
             return found._replace(bundle=found.bundle._replace(is_checked=True))
     return None
 
@@ -108,12 +118,14 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> Prebuilt | None:
 def explain(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> str:
     """Explain in one line why `find` found nothing."""
     key = wanted.key
-    reasons = [reason for found in _variants(root, key) if (reason := _obstacle(found, wanted, archs))]
-    if not reasons:
-        others = [
-            CacheKey.from_json(found.record.request) for found in _modules_in(root / key.name, tell=reasons.append)
-        ]
-        reasons += [_difference(other, key) for other in others]
+    reasons: list[str] = []
+    try:
+        reasons += [reason for found in _variants(root, key) if (reason := _obstacle(found, wanted, archs))]
+        if not reasons:
+            others = [*_modules_in(root / key.name, tell=reasons.append)]
+            reasons += [_difference(CacheKey.from_json(found.record.request), key) for found in others]
+    except (CacheError, LoadError) as error:
+        reasons.append(error.message)
     language = " ".join(key.texts("language"))
     return f"{root} holds no such {language} module: " + ("; ".join(dict.fromkeys(reasons)) or f"none named {key.name}")
 
@@ -220,28 +232,34 @@ def _variants(root: Path, key: CacheKey) -> Iterator[Prebuilt]:
         Another user could put libraries there.
     """
     for found in _modules_in(root / key.name, _stem(key)):
-        folder = Path(found.bundle.where)
-        for path in (root / key.name, folder, *sorted(folder.rglob("*"))):
-            _require_safe(path)
         if CacheKey.from_json(found.record.request).digest == key.digest:
             yield found
 
 
 def _modules_in(parent: Path, stem: str = "", tell: Callable[[str], None] = lambda _text: None) -> Iterator[Prebuilt]:
-    """Find the modules of one name; `tell` is told of a bundle that can't be used, such as one of a later ABI."""
+    """Find the modules of one name; `tell` is told of a bundle that can't be used, such as one of a later ABI.
+
+    Raises
+    ------
+    CacheError
+        Another user could put libraries there.
+    """
     try:
         names = sorted(path for path in parent.iterdir() if path.name.startswith(stem) and path.name[0] != ".")
     except OSError:
         return
     for folder in names:
+        for path in (parent, folder):  # then nobody else can change what is in it while the rest is looked at
+            _require_safe(path)
+        for path in sorted(folder.rglob("*")):
+            _require_safe(path)
         try:
             bundle = open_folder(folder)
-            if bundle is not None:
-                yield Prebuilt(bundle, ModuleRecord(**bundle.table.modules[parent.name]))
+            if bundle is not None and parent.name in bundle.table.modules:
+                record = ModuleRecord.read(bundle.table.modules[parent.name], bundle.where)
+                yield Prebuilt(bundle, record)
         except LoadError as error:
             tell(f"{error.message}; {'; '.join(error.hints)}")
-        except (KeyError, TypeError):
-            tell(f"{folder} is no module")
 
 
 def _require_safe(path: Path) -> None:
@@ -266,18 +284,19 @@ def _require_safe(path: Path) -> None:
 def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | None:
     """Return the reason a module of the right request can't be used; None if it can."""
     record, name = found.record, wanted.key.name
-    lacking = lacking_arch(found.bundle.table.images[record.image].archs, archs)
-    if lacking:
-        return f"{name} is there, and {lacking}"
     try:
-        found.bundle.image(record.image)
+        with reading(found.bundle.where):
+            lacking = lacking_arch(found.bundle.table.images[record.image].archs, archs)
+            if lacking:
+                return f"{name} is there, and {lacking}"
+            found.bundle.require_whole(record.image)
+            for relative, digest in record.sources.items():
+                number, _, rest = relative.partition("/")
+                path = wanted.folders[int(number)] / rest if number else Path(relative)
+                if file_sha256(path) not in (None, digest):
+                    return f"{path} changed since {name} was built"
     except LoadError as error:
         return error.message
-    for relative, digest in record.sources.items():
-        number, _, rest = relative.partition("/")
-        path = wanted.folders[int(number)] / rest if number else Path(relative)
-        if file_sha256(path) not in (None, digest):
-            return f"{path} changed since {name} was built"
     return None
 
 
@@ -287,10 +306,9 @@ def _difference(other: CacheKey, key: CacheKey) -> str:
 
 
 def file_sha256(path: Path) -> str | None:
-    """Hash a file; None if it is missing or not a regular file. A pipe in its place does not block."""
+    """Hash a source; None if it is missing or no file, such as a pipe. One that is too large to be one has no hash."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
-            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return hashlib.file_digest(file, "sha256").hexdigest() if regular else None
-    except OSError:
-        return None
+        with open_regular(path, LARGE) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return "" if error.errno == errno.EFBIG else None

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from be_runtime.cache import Store, own_folder, usable_cache_dir
+from be_runtime.cache import Store, own_folder, usable_cache_dir, usual_cache_dir
 from be_runtime.checks import Checks, parse_checks
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.load import pipeline
@@ -110,6 +110,15 @@ class Process:
                 self._located = (settings.cache_dir, usable_cache_dir(settings, LocalSystem()))
             return self._located[1]
 
+    def image_memory(self, settings: Settings) -> str:
+        """Return the folder that remembers which files of code are whole; empty if there is no usual cache."""
+        with self._lock:
+            cache = self._chosen_cache or usual_cache_dir(settings, LocalSystem())
+        try:
+            return "" if cache is None else f"{own_folder(str(cache))}/images"
+        except CacheError:
+            return ""
+
     def session(self, build_directory: Path | None = None) -> Session:
         """Make the session for one load, whose module is kept in the cache, or in the folder that the caller named."""
         settings = self.settings()
@@ -145,7 +154,10 @@ class Process:
         if folder is None:
             return pipeline.load(request, options, self.session(options.build_directory))
         wanted = self._wanted(request, settings)
-        found = pipeline.load_prebuilt(request, options, folder=folder, wanted=wanted, registry=self.registry)
+        memory = self.image_memory(settings)
+        found = pipeline.load_prebuilt(
+            request, options, folder=folder, wanted=wanted, registry=self.registry, memory=memory
+        )
         if found is not None:
             return found
         try:

@@ -28,6 +28,7 @@ from be_runtime.request.options import (
     check_path,
 )
 from be_runtime.source_text import SourceText
+from be_toolchain.machine.trust.regular_file import LARGE, read_regular
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 StrPath = str | Path
@@ -280,7 +281,7 @@ def _file_unit(file: Path, stem: str) -> Unit:
     if not {'"', "\n", "\r"}.isdisjoint(str(file)):
         raise ArgumentError(f"{str(file)!r} contains a quote or a line break, so no #include can name it")
     try:
-        text = file.read_bytes().decode("utf-8", "surrogateescape")
+        text = read_regular(file, LARGE).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         raise SourceNotFoundError(f"no such file: {file}") from None
     except OSError as error:

@@ -15,6 +15,8 @@ from typing import Self
 from be_runtime.cache.folder.layout import is_digest
 from be_runtime.errors import ArgumentError
 from be_runtime.sharing.archive import ArchiveError, Head, SignatureError, Verify, unpack
+from be_runtime.zip_files import open_archive, read_member
+from be_toolchain.machine.trust.regular_file import LARGEST, open_regular
 
 _MARK, _FORMAT = "be-export", b"1\n"
 
@@ -70,7 +72,7 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
         There is no such file, or it is damaged, of another format, or not signed by somebody who is trusted.
     """
     try:
-        with zipfile.ZipFile(path) as opened:
+        with open_regular(path) as file, open_archive(file) as opened:
             members = opened.infolist()
             names = [member.filename for member in members]
             if _MARK not in names or opened.getinfo(_MARK).file_size > len(_FORMAT):
@@ -83,7 +85,7 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
     except zipfile.BadZipFile as error:
         hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"
         raise ArgumentError(f"{path} is no export of the cache, or is damaged: {error}", hints=(hint,)) from error
-    except (OSError, RuntimeError, EOFError) as error:
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
         raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -91,7 +93,7 @@ def _read(opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verify | Non
     name = member.filename
     if not is_digest(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
         raise ArgumentError(f"{path} has {name!r}, which is no archive of an entry")
-    data = opened.read(member)
+    data = read_member(opened, name, LARGEST)
     try:
         head, _ = unpack(data, verify)
     except ArchiveError as problem:

@@ -11,6 +11,7 @@ from be_runtime.cache import own_folder
 from be_runtime.cache.folder.guard import cache_errors, make_folder
 from be_runtime.sharing.place import WantedEntry
 from be_toolchain.machine.trust.folder_trust import distrust_entry
+from be_toolchain.machine.trust.regular_file import read_regular
 
 
 class Imported:
@@ -42,11 +43,8 @@ class Imported:
         with contextlib.suppress(OSError):
             if any(_is_foreign(folder.lstat()) for folder in (self.folder, path.parent)):
                 return None
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
-                status = os.fstat(file.fileno())
-                if stat.S_ISREG(status.st_mode) and not distrust_entry(status, os.geteuid()):
-                    return file.read() or None  # of a file that lost its content the name may be left
+            # Of a file that lost its content the name may be left.
+            return read_regular(path, judge=distrust_entry, follows_link=False) or None
         return None
 
     def offer(self, wanted: WantedEntry, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from be_runtime.errors import ArgumentError
 from be_toolchain.machine.trust.folder_trust import distrust_entry
+from be_toolchain.machine.trust.regular_file import SMALL, Judge, read_regular
 from be_toolchain.terminal import shown_key
 
 _PRIVATE = "private-ed25519:"
@@ -128,11 +130,7 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
     if not word.startswith(("/", "~")):  # a file of that name in the working folder may be anybody's
         hint = "python -m be_runtime cache keygen prints a key; of a file with keys, write the whole path"
         raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
-    text = _read(Path(word), named_by)
-    problem = distrust_entry(Path(word).expanduser().stat(), os.geteuid())
-    if problem:
-        hint = "who can write to it says whose code runs here"
-        raise ArgumentError(f"{named_by} is {word!r}, a file that {problem}", hints=(hint,))
+    text = _read(Path(word), named_by, judge=distrust_entry)
     lines = filter(None, map(str.strip, text.splitlines()))
     keys = [_decoded(line) for line in lines if not line.startswith("#")]
     if None in keys or not keys:
@@ -141,13 +139,16 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
     return [key for key in keys if key is not None]
 
 
-def _read(path: Path, named_by: str) -> str:
+def _read(path: Path, named_by: str, judge: Judge | None = None) -> str:
     try:
-        return path.expanduser().read_text(encoding="ascii").strip()
+        return read_regular(path.expanduser(), SMALL, judge=judge).decode("ascii").strip()
     except (OSError, ValueError, RuntimeError) as error:
+        is_distrusted = isinstance(error, OSError) and error.errno == errno.EPERM
+        problem = "a file that is not believed" if is_distrusted else "neither a key nor a file with one"
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ArgumentError(
-            f"{named_by} is {shown_key(str(path))!r}, neither a key nor a file with one: {reason}"
+            f"{named_by} is {shown_key(str(path))!r}, {problem}: {reason}",
+            hints=("who can write to it says whose code runs here",) * is_distrusted,
         ) from None
 
 

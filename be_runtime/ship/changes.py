@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -18,9 +17,9 @@ def record_sources(root: Path, files: Iterable[Path]) -> dict[str, str]:
     own = root.resolve()
     found = sorted({path.resolve() for path in (root / FILE, *files)})
     return {
-        str(path.relative_to(own)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(own)): digest
         for path in found
-        if path.is_relative_to(own) and path.is_file()
+        if path.is_relative_to(own) and (digest := file_sha256(path)) is not None
     }
 
 

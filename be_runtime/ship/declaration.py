@@ -16,13 +16,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError
 from be_runtime.request.options import Language
+from be_toolchain.machine.toml_text import parse_toml
 
 FILE = "kernels.toml"
 
@@ -31,6 +31,9 @@ _OPTIONS: dict[Language, frozenset[str]] = {
     "cpp": _BOTH | {"extra_cflags"},
     "cuda": _BOTH | {"extra_cuda_cflags", "allow_cuda_graph", "compute_capability"},
 }
+_LONGEST_NAME, _LONGEST_PATH = 255, 2048
+"""Bytes of a name, and of a path below the package's folder: Linux takes 4,096 for all of it."""
+
 _KINDS = ("source", "numba", "numba_cuda")
 
 
@@ -124,8 +127,8 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
         It is none.
     """
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also of numbers and nests that Python gives up
+        return parse_toml(text)
+    except ValueError as error:
         raise ArgumentError(f"{where} is not TOML: {error}") from None
 
 
@@ -145,6 +148,9 @@ def inside(path: object, where: str) -> str:
     if not isinstance(path, str) or not path:
         raise ArgumentError(f"{where}: {path!r} is not a path")
     pure = PurePosixPath(path)
+    longest = max((len(each.encode()) for each in pure.parts), default=0)
+    if "\0" in path or longest > _LONGEST_NAME or len(path.encode()) > _LONGEST_PATH:
+        raise ArgumentError(f"{where}: {path[:80]!r} can't be a path: it is too long, or has a NUL")
     if pure.is_absolute() or ".." in pure.parts:
         raise ArgumentError(
             f"{where}: {path!r} is outside the package",

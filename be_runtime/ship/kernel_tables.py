@@ -11,6 +11,7 @@ from be_runtime.call.call_options import Options, check_options
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.ship.declaration import refuse_unknown
+from be_toolchain.machine.trust.regular_file import LARGE, read_regular
 
 KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
 
@@ -167,7 +168,7 @@ def read_source(name: str, read: KernelTable, root: Path) -> str:
     if not path.resolve().is_relative_to(root.resolve()):
         raise ArgumentError(f"kernels.{name}: {read.source} is outside the package")
     try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
+        return read_regular(path, LARGE).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise SourceNotFoundError(f"kernels.{name}: {read.source} can't be read: {error.strerror}") from error
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_runtime.bundle.archs import lacking_arch
-from be_runtime.bundle.index import INDEX, parse_index, reading
-from be_runtime.bundle.mapped_images import Bundle, open_folder
+from be_runtime.bundle.index import INDEX, LARGEST_INDEX, parse_index, reading
+from be_runtime.bundle.mapped_images import Bundle, open_trusted
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.load.process import PROCESS
@@ -23,6 +23,7 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.trust.regular_file import SMALL, read_part
 
 KERNELS = "_kernels"
 """Folder of a package that holds its bundle."""
@@ -54,13 +55,19 @@ class Package(NamedTuple):
         ArgumentError
             It declares nothing, or something that can't be understood.
         """
-        file = self.files / FILE
-        if not file.is_file():
+        where = f"{self.name}/{FILE}"
+        try:
+            text = read_part(self.files / FILE, SMALL).decode()
+        except FileNotFoundError:
             raise ArgumentError(
                 f"the package {self.name} has no {FILE}",
                 hints=(f"add one beside {self.name}/__init__.py; see docs/packages.md",),
-            )
-        return parse_declaration(file.read_text(encoding="utf-8"), f"{self.name}/{FILE}", self._has_cuda)
+            ) from None
+        except OSError as error:
+            raise ArgumentError(f"{where} can't be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ArgumentError(f"{where} is not TOML: it is not UTF-8: {error}") from None
+        return parse_declaration(text, where, self._has_cuda)
 
     def _has_cuda(self, source: str) -> bool:
         folder = self.files / source
@@ -68,17 +75,15 @@ class Package(NamedTuple):
 
     def bundles(self) -> Iterator[Bundle]:
         """Find what was built ahead of time: in the package, then in the folder of BE_PREBUILT_DIR."""
-        root = self.root
+        root, settings = self.root, PROCESS.settings()
+        memory = PROCESS.image_memory(settings)
         if root is not None:
-            found = [open_folder(root / KERNELS, vouched=root)]
+            found = [open_trusted(root / KERNELS, vouched=root, memory=memory)]
         else:
             found = [_open_part(self.files / KERNELS, f"{self.name}/{KERNELS}")]
-        prebuilt = PROCESS.settings().prebuilt_dir
-        if prebuilt is not None:
-            found.append(open_folder(prebuilt / self.name))
-        for bundle in filter(None, found):
-            bundle.require_trusted()
-            yield bundle
+        if settings.prebuilt_dir is not None:
+            found.append(open_trusted(settings.prebuilt_dir / self.name, memory=memory))
+        yield from filter(None, found)
 
 
 def _open_part(folder: Traversable, where: str) -> Bundle | None:
@@ -87,13 +92,17 @@ def _open_part(folder: Traversable, where: str) -> Bundle | None:
     if not index.is_file():
         return None
 
-    def read(file: str) -> bytes:
+    def read(file: str, most_bytes: int) -> bytes:
         at = folder
         for part in file.split("/"):
             at = at / part
-        return at.read_bytes()
+        return read_part(at, most_bytes)
 
-    return Bundle(where, parse_index(index.read_bytes(), where), read)
+    try:
+        text = read_part(index, LARGEST_INDEX)
+    except OSError as error:
+        raise LoadError(f"{where}/{INDEX} can't be read: {error.strerror}") from error
+    return Bundle(where, parse_index(text, where), read)
 
 
 def find_package(name: str) -> Package:
@@ -192,7 +201,8 @@ class PackageKernels:
             with reading(bundle.where):
                 if self._is_old(bundle):
                     break
-                modules = {name: ModuleRecord(**row).contents() for name, row in bundle.table.modules.items()}
+                rows = bundle.table.modules.items()
+                modules = {name: ModuleRecord.read(row, bundle.where).contents() for name, row in rows}
                 return modules, bundle.table.functions
         from be_runtime.ship.discover import declared_signatures
 
@@ -297,7 +307,7 @@ def _obstacle(package: Package, name: str, bundle: Bundle, devices: Callable[[],
 def _open(package: Package, name: str, bundle: Bundle) -> Any:
     row = bundle.table.modules.get(name)
     if row is not None:
-        return open_module(package.name, name, ModuleRecord(**row), bundle)
+        return open_module(package.name, name, ModuleRecord.read(row, bundle.where), bundle)
     from be_runtime.ship.kernel_functions import open_function
 
     return open_function(bundle.table.functions[name], bundle)

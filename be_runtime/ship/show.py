@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import io
+import os
 import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from be_runtime.bundle.index import INDEX, parse_index, reading
 from be_runtime.bundle.mapped_images import Bundle, open_folder, read_index
@@ -17,6 +17,8 @@ from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.images import archs_of
 from be_runtime.ship.package import KERNELS
 from be_runtime.ship.programs.container import PROGRAM, open_container
+from be_runtime.zip_files import open_archive, read_member
+from be_toolchain.machine.trust.regular_file import open_regular
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:
@@ -29,9 +31,17 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
     LoadError
         It is damaged, or of a format that this release does not read.
     """
-    data = _contents(path)
-    seal = {"sha256": hashlib.sha256(data).hexdigest()} if data else {}
-    found = [{**_describe(bundle), **seal} for bundle in _bundles(path, data)]
+    try:
+        if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where a path is too long
+            found = [_describe(bundle) for bundle in map(open_folder, (path, path / KERNELS)) if bundle is not None]
+        else:
+            with open_regular(path) as file:
+                found = [_describe(bundle) for bundle in _bundles(path, file)]
+                file.seek(0)
+                seal = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()} if found else {}
+                found = [{**each, **seal} for each in found]
+    except OSError as error:
+        raise ArgumentError(f"{path} can't be read: {error.strerror}") from error
     if not found:
         raise ArgumentError(
             f"{path} has no kernels that were built ahead of time",
@@ -43,37 +53,33 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _contents(path: Path) -> bytes:
-    """Return the bytes of a file; none of a folder."""
+def _bundles(path: Path, file: BinaryIO) -> Iterator[Bundle]:
     try:
-        return b"" if path.is_dir() else path.read_bytes()
-    except OSError as error:
-        raise ArgumentError(f"{path} can't be read: {error.strerror}") from error
-
-
-def _bundles(path: Path, data: bytes) -> Iterator[Bundle]:
-    if path.is_dir():
-        yield from filter(None, (open_folder(folder) for folder in (path, path / KERNELS)))
-        return
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
+        archive = open_archive(file)
+        names = archive.namelist()
     except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
-        yield open_container(data, str(path))  # which says what is wrong
+        yield _program(path, file)  # which says what is wrong
         return
-    if PROGRAM in archive.namelist():
-        yield open_container(data, str(path))
-    for name in (each for each in archive.namelist() if each.endswith(f"{KERNELS}/{INDEX}")):
+    if PROGRAM in names:
+        yield _program(path, file)
+    for name in (each for each in names if each.endswith(f"{KERNELS}/{INDEX}")):
         folder = name.rpartition("/")[0]
         where = f"{path}: {folder}"
         yield Bundle(where, parse_index(read_index(archive, name, where), where), partial(_read_below, archive, folder))
 
 
-def _read_below(archive: zipfile.ZipFile, folder: str, name: str) -> bytes:
-    return archive.read(f"{folder}/{name}")
+def _program(path: Path, file: BinaryIO) -> Bundle:
+    file.seek(0)
+    return open_container(file.read(), str(path))
+
+
+def _read_below(archive: zipfile.ZipFile, folder: str, name: str, most_bytes: int) -> bytes:
+    return read_member(archive, f"{folder}/{name}", most_bytes)
 
 
 def _describe(bundle: Bundle) -> dict[str, Any]:
     table = bundle.table
+    records = {name: ModuleRecord.read(row, bundle.where) for name, row in table.modules.items()}
     for digest in table.images:
         bundle.image(digest)
     with reading(bundle.where):
@@ -81,7 +87,7 @@ def _describe(bundle: Bundle) -> dict[str, Any]:
             "where": bundle.where,
             "machine": table.machine,
             "program": dict(table.program),
-            "modules": {name: sorted(ModuleRecord(**row).contents()) for name, row in table.modules.items()},
+            "modules": {name: sorted(record.contents()) for name, record in records.items()},
             "functions": sorted(table.functions),
             "kernels": {row["name"]: list(archs_of(row)) for row in table.kernels.values()},
             "targets": {name: target.platform for name, target in table.targets.items()},

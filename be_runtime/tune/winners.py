@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from be_runtime.errors import ArgumentError
 from be_runtime.tune.buckets import nearest
 from be_runtime.tune.configs import Config
+from be_toolchain.machine.trust.regular_file import LARGE, read_part
 
 FILE = "tuned.json"
 """Name of a package's file."""
@@ -132,14 +133,23 @@ def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Win
 
 def read_package(files: Traversable, name: str) -> tuple[Winner, ...]:
     """Read a package's choices; none if it has no file of them."""
-    file = files / FILE
-    return parse_winners(file.read_bytes(), f"{name}/{FILE}") if file.is_file() else ()
+    return _read(files / FILE, f"{name}/{FILE}")
+
+
+def _read(file: Traversable, where: str) -> tuple[Winner, ...]:
+    try:
+        data = read_part(file, LARGE)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise ArgumentError(f"{where} can't be read: {error.strerror}") from error
+    return parse_winners(data, where)
 
 
 def write_package(folder: Path, rows: Iterable[Winner]) -> Path:
     """Write a package's choices by one rename, beside those of other devices that it has."""
     path = folder / FILE
-    older = parse_winners(path.read_bytes(), str(path)) if path.is_file() else ()
+    older = _read(path, str(path))
     temporary = path.with_name(f".{FILE}.new")
     try:
         temporary.write_text(render_winners(merged(older, rows)), encoding="utf-8")
@@ -153,7 +163,7 @@ def sources_digest(files: Traversable) -> str:
     """Hash the C++ and CUDA sources of a package, by their names and contents, wherever the package is."""
     digest = hashlib.sha256()
     for path, file in sorted(_source_files(files, "")):
-        data = file.read_bytes()
+        data = read_part(file, LARGE)
         digest.update(f"{path}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()
 

@@ -10,6 +10,7 @@ from be_toolchain.arch import Arch, parse_archs, render_archs
 from be_toolchain.find.record import write_private
 from be_toolchain.known.catalog import PROC_DRIVER
 from be_toolchain.machine.system import System
+from be_toolchain.machine.trust.regular_file import SMALL, read_regular
 
 if TYPE_CHECKING:
     from be_toolchain.find.devices import DeviceReport
@@ -79,7 +80,7 @@ def _cheap_facts(system: System) -> list[str] | None:
 def _remembered(path: Path, facts: list[str]) -> tuple[Arch, ...] | None:
     """Read the kept answer, if it belongs to these facts."""
     try:
-        data: Any = json.loads(path.read_bytes())
+        data: Any = json.loads(read_regular(path, SMALL))
         return parse_archs(data["archs"]) if data["facts"] == facts else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -11,8 +11,9 @@ from typing import Any
 from be_toolchain.arch import Arch
 from be_toolchain.machine.sealed_json import seal, unseal
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
-from be_toolchain.machine.trust.folder_trust import is_trusted_owner
+from be_toolchain.machine.trust.folder_trust import distrust_owner
 from be_toolchain.machine.trust.own_store import find_store
+from be_toolchain.machine.trust.regular_file import LARGE, read_regular
 from be_toolchain.model import (
     ClangCuda,
     Component,
@@ -147,18 +148,11 @@ class _Recorded(Toolchain):
 def load_record(record_dir: Path, key: Key, system: System) -> Toolchain | None:
     """Read the recorded answer; None if there is none, it is damaged or another user's, or a file has changed."""
     try:
-        data = unseal(_read_own(record_path(record_dir, key)))
+        path = record_path(record_dir, key)
+        data = unseal(read_regular(path, LARGE, judge=distrust_owner, follows_link=False))  # it names programs that run
         return _decode_recorded(data) if data["key"] == key and _unchanged(data, system) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
-
-
-def _read_own(path: Path) -> bytes:
-    """Read a record if the user or root wrote it, since it names programs that will run; never block on a pipe."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - by descriptor
-        if not is_trusted_owner(os.fstat(file.fileno()), os.geteuid()):
-            raise PermissionError(f"{path} belongs to another user")
-        return file.read()
 
 
 def _decode_recorded(data: Any) -> Toolchain:

@@ -18,6 +18,7 @@ from be_toolchain.known.versions import release_of
 from be_toolchain.machine.store_paths import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
 from be_toolchain.machine.system import System
 from be_toolchain.machine.trust.own_store import find_store, version_in
+from be_toolchain.machine.trust.regular_file import LARGE, SMALL, read_regular
 
 SCHEMA = 1
 """Raised whenever a field of the manifest changes its meaning."""
@@ -93,8 +94,8 @@ class ManagedStore:
     def selected(self) -> str:
         """Return the name that ``use`` wrote, empty when there is none."""
         try:
-            return (self.root / SELECTED).read_text(encoding="utf-8").strip()
-        except OSError:
+            return read_regular(self.root / SELECTED, SMALL).decode().strip()
+        except (OSError, UnicodeDecodeError):
             return ""
 
     def select(self, row: ManagedToolchain | None) -> None:
@@ -236,7 +237,7 @@ def flush(folder: Path) -> None:
 def _read(path: Path, selected: str) -> ManagedToolchain | None:
     """Read a toolchain from its manifest; None for anything else."""
     try:
-        data: Any = json.loads((path / MANIFEST).read_bytes())
+        data: Any = json.loads(read_regular(path / MANIFEST, LARGE))
         if data["schema"] != SCHEMA:
             return None
         wheels = tuple((str(name), str(version)) for name, version in data["wheels"].items())

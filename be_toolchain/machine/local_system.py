@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from be_toolchain.machine.plain_environ import plain_environ
 from be_toolchain.machine.system import FileStamp, FolderFacts, RunResult, System
+from be_toolchain.machine.trust.regular_file import open_regular, read_beginning
 
 if TYPE_CHECKING:
     import subprocess
 
-_PIECE_BYTES = 1 << 14
 _KIND, _FOLDER, _FILE = 0o170000, stat.S_IFDIR, stat.S_IFREG
 
 
@@ -65,19 +65,11 @@ class LocalSystem(System):
 
     def read_text(self, path: Path, limit_bytes: int = 1 << 20) -> str | None:
         """See `System.read_text`."""
-        parts: list[bytes] = []
         try:
-            # A pipe or a device has no end, and the open of one can wait for ever.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:  # noqa: PTH123 - by descriptor
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return None
-                # In pieces, since the kernel clears as much memory as a read of /proc/sys asks for.
-                while limit_bytes > 0 and (part := file.read(min(limit_bytes, _PIECE_BYTES))):
-                    parts.append(part)
-                    limit_bytes -= len(part)
+            with open_regular(path, sys.maxsize) as file:
+                return read_beginning(file, limit_bytes).decode("utf-8", "replace")
         except OSError:
             return None
-        return b"".join(parts).decode("utf-8", "replace")
 
     def realpath(self, path: Path) -> Path:
         """See `System.realpath`."""
@@ -151,7 +143,7 @@ class LocalSystem(System):
         from be_toolchain.machine.trust.folder_trust import distrust_secret
 
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 return distrust_secret(os.fstat(file.fileno()), os.geteuid())
         except OSError as error:
             return f"can't be read: {error.strerror}"

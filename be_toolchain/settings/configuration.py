@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.store_paths import FILE
 from be_toolchain.machine.system import System
+from be_toolchain.machine.toml_text import parse_toml
 from be_toolchain.machine.trust.safe_folders import are_safe, how_to_vouch
 from be_toolchain.terminal import printable_line
 
@@ -176,13 +177,11 @@ def _has_table(text: str) -> bool:
     """Return whether a ``pyproject.toml`` has the table; a header inside a string is not one."""
     if _NAME not in text or _TABLE.search(text) is None:
         return False
-    if '"""' not in text and "'''" not in text:  # without multi-line strings the header is real: no import is needed
+    if '"""' not in text and "'''" not in text:  # without multi-line strings the header is real: it is not parsed
         return True
-    import tomllib
-
     try:
-        return isinstance(_table_of(tomllib.loads(text)), dict)
-    except (ValueError, RecursionError):
+        return isinstance(_table_of(parse_toml(text)), dict)
+    except ValueError:
         return True
 
 
@@ -208,11 +207,9 @@ def parse_configuration(file: ConfigurationFile | None) -> Configuration:
     """
     if file is None:
         return Configuration()
-    import tomllib
-
     try:
-        data: Any = tomllib.loads(file.text)
-    except (ValueError, RecursionError) as error:  # also of numbers and nests that Python gives up
+        data: Any = parse_toml(file.text)
+    except ValueError as error:
         raise PreferenceError(f"{file.path} is no TOML: {error}", hints=("correct the file",)) from None
     table = (_table_of(data) or {}) if file.path.name == PYPROJECT else data
     unknown = [key for key in table if key not in KEYS]

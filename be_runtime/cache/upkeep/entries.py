@@ -14,6 +14,7 @@ from be_runtime.cache.upkeep.staging import discard, sweep
 from be_runtime.cache.validity.homes import in_memory
 from be_runtime.cache.validity.lookup import variant_folders
 from be_runtime.cache.validity.manifest import Making, Manifest, parse_manifest
+from be_toolchain.machine.trust.regular_file import LARGE, open_regular, read_regular
 
 
 class EntryInfo(NamedTuple):
@@ -93,8 +94,8 @@ def newest_key(base: str, key: CacheKey) -> CacheKey | None:
 
 def read_key(folder: str) -> CacheKey | None:
     """Read the key of an entry; None if it is damaged or gone."""
-    with contextlib.suppress(OSError, ValueError), open(f"{folder}/{KEY}", encoding="utf-8") as file:
-        return CacheKey.from_json(file.read())
+    with contextlib.suppress(OSError, ValueError):
+        return CacheKey.from_json(read_regular(f"{folder}/{KEY}").decode())
     return None
 
 
@@ -106,7 +107,7 @@ def read_entry(folder: str) -> tuple[Manifest, float]:
     OSError, ValueError
         It is gone, or damaged.
     """
-    with open(f"{folder}/{MANIFEST}", "rb") as file:
+    with open_regular(f"{folder}/{MANIFEST}", LARGE) as file:
         return in_memory(parse_manifest(file.read())), os.fstat(file.fileno()).st_mtime
 
 

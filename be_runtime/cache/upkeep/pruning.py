@@ -17,6 +17,7 @@ from typing import NamedTuple
 from be_runtime.cache.upkeep.entries import EntryInfo, fans, remove_empty_folders, scan_fan
 from be_runtime.cache.upkeep.staging import discard, sweep, sweep_unfinished
 from be_runtime.cache.validity.lookup import replace_private
+from be_toolchain.machine.trust.regular_file import LARGE, read_regular
 
 _DAY_S = 24 * 3600.0
 _MINUTE_S = 60
@@ -116,10 +117,9 @@ def _state_file(base: str) -> str:
 def _read(base: str) -> Round:
     """Read the progress of the round; a new round if none is recorded."""
     try:
-        with open(_state_file(base), "rb") as file:
-            now = Round(**json.load(file))
-            sizes = {str(int(minute)): int(size) for minute, size in now.sizes.items()}
-            return Round(str(now.done), sizes, int(now.used_before_s), float(now.ended_s))
+        now = Round(**json.loads(read_regular(_state_file(base), LARGE)))
+        sizes = {str(int(minute)): int(size) for minute, size in now.sizes.items()}
+        return Round(str(now.done), sizes, int(now.used_before_s), float(now.ended_s))
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return Round()
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
-import stat
+import sys
 import time
 from typing import BinaryIO, NamedTuple
 
 from be_runtime.cache.validity.absent import absent_paths, group_absent, new_file
 from be_runtime.cache.validity.manifest import RACY_MARGIN_NS, AbsentNames, FileRecord, Files, Manifest
+from be_toolchain.machine.trust.regular_file import open_regular
 
 _LARGE_BYTES, _SAMPLE_BYTES = 1 << 20, 1 << 14
 _PROGRAM_TYPES = (2, 3)
@@ -92,11 +92,9 @@ def record_file(path: str, name: str) -> FileRecord:
         digest = hashlib.sha256(b"\0".join(sorted(names))).hexdigest()
         return _record(name, os.stat(path), digest)
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
-            digest = _program_digest(file) if path == name and status.st_size >= _LARGE_BYTES else ""
+        with open_regular(path, sys.maxsize) as file:
+            is_large = os.fstat(file.fileno()).st_size >= _LARGE_BYTES
+            digest = _program_digest(file) if path == name and is_large else ""
             digest = digest or hashlib.file_digest(file, "sha256").hexdigest()
             return _record(name, os.fstat(file.fileno()), digest)
     except PermissionError:
@@ -108,11 +106,6 @@ def proven_records(manifest: Manifest) -> dict[str, FileRecord]:
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     every = (manifest.dependencies + manifest.others).records
     return {record.path: record for record in every if record.sha256 and not _is_racy(record, newest)}
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking, even if it has been replaced by a pipe that has no writer."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _program_digest(file: BinaryIO) -> str:

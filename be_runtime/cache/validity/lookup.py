@@ -11,10 +11,10 @@ from be_runtime.cache.folder.layout import MANIFEST, is_variant, key_folder
 from be_runtime.cache.validity.homes import in_memory, on_disk
 from be_runtime.cache.validity.manifest import Manifest, parse_manifest, render_manifest
 from be_runtime.cache.validity.verify import is_unchanged
-from be_toolchain.machine.trust.folder_trust import is_trusted_owner
+from be_toolchain.machine.trust.folder_trust import distrust_owner
+from be_toolchain.machine.trust.regular_file import LARGE, open_regular
 
 _USE_RESOLUTION_S = 24 * 3600.0
-_LARGEST_MANIFEST = 1 << 26
 
 NOT_CACHED = "it was not in the cache"
 
@@ -80,21 +80,14 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
     The manifest file's modification time is the time of the entry's last use, to a day.
     """
     try:
-        descriptor = os.open(f"{folder}/{MANIFEST}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if not is_trusted_owner(status, os.geteuid()) or status.st_size > _LARGEST_MANIFEST:
-            return None
-        if time.time() - status.st_mtime > _USE_RESOLUTION_S:
-            with contextlib.suppress(OSError):
-                os.utime(descriptor)
-        manifest = in_memory(parse_manifest(os.read(descriptor, status.st_size)))
+        with open_regular(f"{folder}/{MANIFEST}", LARGE, judge=distrust_owner, follows_link=False) as file:
+            status = os.fstat(file.fileno())
+            if time.time() - status.st_mtime > _USE_RESOLUTION_S:
+                with contextlib.suppress(OSError):
+                    os.utime(file.fileno())
+            manifest = in_memory(parse_manifest(file.read(status.st_size)))
     except (OSError, ValueError):
         return None
-    finally:
-        os.close(descriptor)
     return manifest if manifest.digest == digest else None
 
 

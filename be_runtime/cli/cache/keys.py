@@ -12,6 +12,7 @@ from be_runtime.errors import ArgumentError
 from be_runtime.sharing.archive import ArchiveError, resigned
 from be_runtime.sharing.export_file import ExportWriter, read_export
 from be_runtime.sharing.signing import make_keys, read_signer, write_private_key
+from be_toolchain.machine.trust.regular_file import open_regular, read_regular
 
 KEY_FILE = Path("be-cache.key")
 """The private key's file, unless one is named."""
@@ -45,14 +46,16 @@ def sign(arguments: argparse.Namespace) -> Answer:
     """
     path: Path = arguments.file
     signer = read_signer(arguments.key, "--key")
-    if is_zipfile(path):
-        with ExportWriter(path) as file:
-            for head, data in read_export(path):
-                file.add(head.digest, resigned(data, signer))
-        return _signed(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        data = resigned(path.read_bytes(), signer)
+        with open_regular(path) as opened:
+            is_export = is_zipfile(opened)
+        if is_export:
+            with ExportWriter(path) as file:
+                for head, data in read_export(path):
+                    file.add(head.digest, resigned(data, signer))
+            return _signed(path)
+        data = resigned(read_regular(path), signer)
         with temporary.open("xb") as opened:  # through no link, and into no file of somebody else
             opened.write(data)
         temporary.replace(path)

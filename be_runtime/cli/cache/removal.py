@@ -20,6 +20,7 @@ from be_runtime.cli.cache.text import SHORT, entry_json, many, now, with_progres
 from be_runtime.errors import CacheError
 from be_runtime.load.own_code import own_code_digest
 from be_runtime.sharing.archive import ArchiveError, unpack
+from be_toolchain.machine.trust.regular_file import read_regular
 from be_toolchain.terminal import table
 
 _DAY_S = 86400
@@ -100,5 +101,5 @@ def _archive_json(path: Path, status: os.stat_result) -> dict[str, Any]:
     """Return an imported archive as JSON data; the name is empty if it can't be read."""
     name = ""
     with contextlib.suppress(OSError, ArchiveError):
-        name = unpack(path.read_bytes())[0].name
+        name = unpack(read_regular(path))[0].name
     return {"name": name, "digest": path.name, "size_bytes": status.st_size}

@@ -20,6 +20,7 @@ from be_runtime.ship.package import KERNELS, Package
 from be_runtime.ship.package_build import build_package
 from be_runtime.tune.winners import FILE as TUNED
 from be_toolchain.errors import ToolchainError
+from be_toolchain.machine.trust.regular_file import LARGE, read_regular
 from be_toolchain.terminal import say
 
 
@@ -82,7 +83,11 @@ def project_table(root: Path) -> Mapping[str, Any]:
     ArgumentError
         The project's file is not TOML.
     """
-    document = read_toml((root / "pyproject.toml").read_text(encoding="utf-8"), "pyproject.toml")
+    try:
+        text = read_regular(root / "pyproject.toml", LARGE).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"pyproject.toml can't be read: {getattr(error, 'strerror', error)}") from None
+    document = read_toml(text, "pyproject.toml")
     table: Mapping[str, Any] = document["tool"]["be-runtime"]
     return table
 

@@ -17,6 +17,8 @@ from pathlib import PurePosixPath
 from be_runtime.bundle.index import IMAGES, INDEX, Index, image_file, parse_index, render_index
 from be_runtime.bundle.mapped_images import Bundle, read_index
 from be_runtime.errors import LoadError
+from be_runtime.zip_files import open_archive, read_member
+from be_toolchain.machine.trust.regular_file import LARGE
 
 PROGRAM = "program.stablehlo"
 """Name of what JAX exported."""
@@ -41,7 +43,9 @@ def write_container(index: Index, program: bytes, images: Mapping[str, bytes]) -
         for digest in sorted(images):
             archive.writestr(zipfile.ZipInfo(image_file(digest, index.images[digest]), _DATE), images[digest])
         for name, data in ((PROGRAM, program), (INDEX, render_index(index).encode())):
-            archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)
+            # A reader unpacks no more than this, as what is packed may stand for anything.
+            how = zipfile.ZIP_DEFLATED if len(data) <= LARGE else zipfile.ZIP_STORED
+            archive.writestr(zipfile.ZipInfo(name, _DATE), data, how)
         archive.comment = b" " * _SEAL_BYTES  # the zip says how long it is
     data = out.getvalue()
     with zipfile.ZipFile(out) as archive:
@@ -68,7 +72,7 @@ def open_container(data: bytes, where: str) -> Bundle:
             hints=("be_runtime.export makes them", "copy it again"),
         )
     try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
+        archive = open_archive(io.BytesIO(data))
         is_whole = bytes(view[-_SEAL_BYTES:]) == _seal(archive, view)
     except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
         is_whole = False
@@ -80,10 +84,10 @@ def open_container(data: bytes, where: str) -> Bundle:
     return Bundle(where, index, partial(_read, archive, view), is_checked=True)
 
 
-def _read(archive: zipfile.ZipFile, view: memoryview, name: str) -> bytes | memoryview:
+def _read(archive: zipfile.ZipFile, view: memoryview, name: str, most_bytes: int) -> bytes | memoryview:
     """Return a file, and an image without a copy."""
     if name == PROGRAM:
-        return archive.read(name)
+        return read_member(archive, name, most_bytes)
     start, end = _place(archive.getinfo(name), view)
     return view[start:end]
 

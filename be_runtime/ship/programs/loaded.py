@@ -23,6 +23,7 @@ from be_runtime.ship.programs.container import PROGRAM, open_container
 from be_runtime.xla import jax_export
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.trust.regular_file import LARGEST, open_regular, read_beginning
 
 
 class LoadedProgram:
@@ -113,17 +114,15 @@ def load_exported(
 
 def _read(path: Path) -> bytes:
     """Read a file that nobody else can write or replace."""
-    if not path.is_dir() and path.exists() and not path.is_file():
-        raise ArgumentError(f"{path} is no file, such as a pipe")  # which would be waited for
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             problem = LocalSystem().distrust(path.absolute())
             if problem:
                 raise LoadError(
                     f"code is not loaded from {path}: {problem}",
                     hints=("copy it to a folder of your own", "or take the right to write from others: chmod go-w"),
                 )
-            return file.read()
+            return read_beginning(file, LARGEST)
     except OSError as error:
         raise ArgumentError(f"{path} can't be read: {error.strerror}") from error
 

@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 from be_runtime.errors import RegistrationError, TransformError
 from be_runtime.xla import jax_internals, partition
 from be_runtime.xla.arrays import Layouts
-from be_runtime.xla.attribute_values import as_jax
+from be_runtime.xla.attribute_values import Fields, Value, as_jax
 from be_runtime.xla.jax_internals import mlir
 from be_runtime.xla.kernel_call.call_primitive import EFFECTS, KernelCall, Loop, kernel_call
 from be_runtime.xla.split import Split, encode
@@ -60,7 +60,7 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
         has_side_effect=call.effect != "none",
         operand_output_aliases=dict(call.aliases),
     )
-    attributes = {name: as_jax(value) for name, value in call.attributes}
+    attributes = {name: _attribute(value) for name, value in call.attributes}
     if not ordered:
         return rule(ctx, *operands, **attributes)
     effect, token = EFFECTS["ordered"], jax_internals.abstract_token
@@ -109,7 +109,7 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
             f"{call.label} has a launch that Python functions compute, so XLA can't split the call over devices",
             hints=("write the sizes as arithmetic, as in grid='ceil(n/256)'", "or call it within jax.shard_map"),
         )
-    attributes = {name: mlir.ir_attribute(as_jax(value)) for name, value in call.attributes}
+    attributes = {name: mlir.ir_attribute(_attribute(value)) for name, value in call.attributes}
     op = mlir.custom_call(
         partition.TARGET,
         result_types=types,
@@ -131,6 +131,15 @@ def _lower_split(target: str, ctx: Any, operands: Sequence[Any], call: KernelCal
     op.attributes["sdy.sharding_rule"] = jax_internals.sharding_rule(split, [each.type for each in operands], types)
     results = [mlir.lower_with_sharding_in_types(ctx, each, aval) for each, aval in zip(op.results, shown, strict=True)]
     return [*results, *(mlir.full_like_aval(ctx, 0, aval) for aval in hidden)]
+
+
+def _attribute(value: Value) -> Any:
+    """Convert an attribute to what JAX takes. It makes none of an integer from 2**63 on, which XLA carries."""
+    if isinstance(value, Fields):
+        return {name: _attribute(each) for name, each in value.items}
+    found = as_jax(value)
+    is_large = isinstance(found, np.uint64) and int(found) >> 63
+    return ir.Attribute.parse(f"{found} : ui64") if is_large else found
 
 
 def _elements(types: Sequence[Any]) -> list[str]:

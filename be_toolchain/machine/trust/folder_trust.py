@@ -66,13 +66,24 @@ def distrust_entry(status: os.stat_result, uid: int) -> str:
     >>> distrust_entry(os.stat_result((0o120777, 0, 0, 1, 1001, 1001, 0, 0, 0, 0)), 1000)
     'is a symbolic link made by another user (uid 1001)'
     """
-    is_link = stat.S_ISLNK(status.st_mode)
-    if not is_trusted_owner(status, uid):
-        verb = "is a symbolic link made by" if is_link else "belongs to"
-        return f"{verb} another user (uid {status.st_uid})"
-    if is_link or not is_open(status, uid):
-        return ""
+    problem = distrust_owner(status, uid)
+    if problem or stat.S_ISLNK(status.st_mode) or not is_open(status, uid):
+        return problem
     return f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+
+
+def distrust_owner(status: os.stat_result, uid: int) -> str:
+    """Return the reason why the owner of a file or link is not trusted, whoever may write to it; empty if he is.
+
+    Examples
+    --------
+    >>> distrust_owner(os.stat_result((0o100666, 0, 0, 1, 1001, 1001, 0, 0, 0, 0)), 1000)
+    'belongs to another user (uid 1001)'
+    """
+    if is_trusted_owner(status, uid):
+        return ""
+    verb = "is a symbolic link made by" if stat.S_ISLNK(status.st_mode) else "belongs to"
+    return f"{verb} another user (uid {status.st_uid})"
 
 
 def distrust_secret(status: os.stat_result, uid: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.store_paths import user_file
 from be_toolchain.machine.system import System
+from be_toolchain.machine.toml_text import parse_toml
 
 SAFE = "safe"
 """The key with folders of other users in which a project's file is believed."""
@@ -46,11 +47,9 @@ def read_own_settings(system: System) -> OwnSettings:
     path = user_file(system.environ)
     if path is None or not system.is_file(path) or system.distrust(path):
         return OwnSettings()
-    import tomllib
-
     try:
-        table: dict[str, Any] = tomllib.loads(system.read_text(path) or "")
-    except (ValueError, RecursionError) as error:  # also of numbers and nests that Python gives up
+        table: dict[str, Any] = parse_toml(system.read_text(path) or "")
+    except ValueError as error:
         raise PreferenceError(f"{path} is no TOML: {error}", hints=("correct the file",)) from None
     keys = (SAFE, REMOTE_CACHE, REMOTE_CACHE_KEY)
     unknown = [key for key in table if key not in keys]

@@ -73,6 +73,14 @@ enum class Mode { fast, slow };
 // @BE choose arg[] ret[]:int32 attr.mode
 void choose(const BE::Tensor x, BE::Tensor y, Mode mode) { y.data_ptr<int32_t>()[0] = static_cast<int32_t>(mode); }
 
+// @BE halves arg[n] ret[2]:uint32 attr.of:uint64
+void halves(const BE::Tensor, BE::Tensor y, uint64_t of) {
+  y.data_ptr<uint32_t>()[0] = uint32_t(of >> 32);
+  y.data_ptr<uint32_t>()[1] = uint32_t(of);
+}
+struct Large { uint64_t k; };
+// @BE half_of arg[n] ret[1]:uint32 attr.o
+void half_of(const BE::Tensor, BE::Tensor y, Large o) { y.data_ptr<uint32_t>()[0] = uint32_t(o.k >> 32); }
 // @BE choose_graph arg[] ret[]:float32 attr.self
 void choose_graph(const BE::Tensor x, BE::Tensor y, std::complex<float> self) {
   y.data_ptr<float>()[0] = std::copysign(1.0f, self.imag());
@@ -218,6 +226,13 @@ def test_a_number_of_another_kind_does_not(module: CompiledModule, value: Any) -
 def test_what_is_no_array_is_named(module: CompiledModule) -> None:
     with pytest.raises(ArgumentError, match="add: argument 1 is 'text', which is not an array"):
         module.add(X, "text")
+
+
+@pytest.mark.parametrize("value", [1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_every_integer_of_64_bits_reaches_the_kernel(module: CompiledModule, value: int) -> None:
+    for run in (module.halves, jax.jit(module.halves, static_argnames="of")):
+        high, low = run(X, of=value).tolist()
+        assert (high << 32 | low, module.half_of(X, o={"k": value}).tolist()) == (value, [value >> 32])
 
 
 def test_the_handler_checks_computed_axes_of_ffi_call_too(module: CompiledModule) -> None:

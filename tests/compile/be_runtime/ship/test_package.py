@@ -148,6 +148,24 @@ def test_where_it_looked_is_said(package: Path, tmp_path: Path):
     assert f"there is no {package / '_kernels/index.json'} or {tmp_path / 'shipped/index.json'}\n" in done.stderr
 
 
+def test_code_of_another_library_does_not_run(package: Path, tmp_path: Path):
+    """Not even its constructors, though it has the size of the right one."""
+    folder = build(package)
+    digest = json.loads((folder / "index.json").read_text())["modules"]["scaling"]["image"]
+    image = folder / "images" / f"{digest}.so"
+    (tmp_path / "other.cc").write_text("#include <cstdlib>\n__attribute__((constructor)) void f() { _Exit(7); }\n")
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", tmp_path / "other.so", tmp_path / "other.cc"], check=True)
+    other = (tmp_path / "other.so").read_bytes()
+    whole = image.read_bytes()
+    settled = {"BE_CACHE_DIR": str(tmp_path / "memory"), "BE_JIT": "never"}
+    for data in (other.ljust(len(whole), b"\0"), whole[:64] + b"\xff" * 8 + whole[72:]):
+        assert run(package, "-c", CALL, **settled).returncode == 0
+        image.write_bytes(data)
+        done = run(package, "-c", CALL, **settled)
+        assert (done.returncode, "other bytes than when it was built" in done.stderr) == (1, True), done
+        image.write_bytes(whole)
+
+
 def test_show_takes_a_name(package: Path):
     build(package)
     assert "module   scaling: twice" in run(package, "-m", "be_runtime", "show", "shipped").stdout

@@ -385,5 +385,5 @@ def test_show_lists_what_is_inside(
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path):
     os.mkfifo(tmp_path / "program.be")
-    with pytest.raises(ArgumentError, match="is no file, such as a pipe"):
+    with pytest.raises(ArgumentError, match="it is not a regular file"):
         be_runtime.load_exported(tmp_path / "program.be")

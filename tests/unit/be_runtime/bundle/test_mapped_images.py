@@ -12,7 +12,7 @@ import pytest
 
 from be_runtime.bundle.baseline import check_baseline, require_baseline
 from be_runtime.bundle.index import CodeImage, Index
-from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder
+from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder, open_trusted
 from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError, LoadError
 from tests.support.accounts import STRANGER, needs_root
@@ -37,9 +37,10 @@ def test_a_flipped_byte_is_refused_before_anything_is_mapped(tmp_path: Path):
         bundle.library(DIGEST)
 
 
-def test_a_package_that_is_imported_anyway_is_checked_for_truncation(tmp_path: Path):
+@pytest.mark.parametrize("other", [DATA[:-1], DATA[::-1]], ids=["shorter", "of the same size"])
+def test_another_file_in_a_package_that_is_imported_anyway_is_refused(tmp_path: Path, other: bytes):
     bundle = written(tmp_path / "package" / "b")._replace(vouched=tmp_path / "package")
-    bundle.path(DIGEST).write_bytes(DATA[:-1])
+    bundle.path(DIGEST).write_bytes(other)
     with pytest.raises(LoadError, match="other bytes than when it was built"):
         bundle.library(DIGEST)
 
@@ -82,13 +83,14 @@ def test_what_others_may_write_is_not_mapped(tmp_path: Path, level: str):
 
 @pytest.mark.parametrize("level", ["", "index.json", ".."])
 def test_an_index_that_others_may_write_is_not_believed(tmp_path: Path, level: str):
-    bundle = written(tmp_path / "packages" / "b")
-    bundle.require_trusted()
-    (tmp_path / "packages" / "b" / level).chmod(0o666 if level.endswith("json") else 0o777)
+    folder = tmp_path / "packages" / "b"
+    written(folder)
+    assert open_trusted(folder) is not None
+    (folder / level).chmod(0o666 if level.endswith("json") else 0o777)
     with pytest.raises(LoadError, match="can be written by other users"):
-        bundle.require_trusted()
+        open_trusted(folder)
     if level == "..":  # which is as safe as the package that is imported anyway
-        bundle._replace(vouched=tmp_path / "packages").require_trusted()
+        assert open_trusted(folder, vouched=tmp_path / "packages") is not None
 
 
 @needs_root
@@ -134,3 +136,4 @@ def test_without_files_in_memory_no_code_is_written_where_others_could_replace_i
 def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):
     assert open_folder(tmp_path) is None
     assert open_folder(tmp_path / "nowhere") is None
+    assert open_trusted(tmp_path / "nowhere") is None

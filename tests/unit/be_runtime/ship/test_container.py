@@ -9,23 +9,27 @@ from collections.abc import Callable
 
 import pytest
 
-from be_runtime.bundle.index import CodeImage, Index, image_file, render_index
-from be_runtime.bundle.mapped_images import _MOST
-from be_runtime.errors import LoadError
+from be_runtime.bundle.index import LARGEST_INDEX, CodeImage, ImageTarget, Index, image_file, parse_index, render_index
+from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.ship.programs.container import _SEAL_BYTES, PROGRAM, _seal, open_container, write_container
 from be_runtime.xla.jax_export import read_program
+from be_runtime.zip_files import MOST_FILES
+from be_toolchain.machine.trust.regular_file import LARGE
+from tests.support.hostile_files import refused_at_once
 
 CODE = b"code" * 2**18
 DIGEST = hashlib.sha256(CODE).hexdigest()
 INDEX = Index("x86_64", {DIGEST: CodeImage("library", "cpu", len(CODE))}, program={"function": "f"})
 
 
-def sealed(index: str, change: Callable[[zipfile.ZipFile], None] = lambda _archive: None) -> bytes:
+def sealed(
+    index: str, change: Callable[[zipfile.ZipFile], None] = lambda _archive: None, program: bytes = b"program"
+) -> bytes:
     """Return a file with a right seal, if it can be sealed."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(image_file(DIGEST, INDEX.images[DIGEST]), CODE, zipfile.ZIP_STORED)
-        archive.writestr(PROGRAM, b"program")
+        archive.writestr(PROGRAM, program)
         archive.writestr("index.json", index)
         change(archive)
         archive.comment = b" " * _SEAL_BYTES
@@ -46,8 +50,49 @@ def test_a_file_that_is_no_zip_is_no_program(data: bytes):
 
 
 def test_an_index_that_unpacks_to_more_than_any_index_is_not_unpacked():
-    with pytest.raises(LoadError, match=r"index\.json can't be read: it has more than"):
-        open_container(sealed(" " * (_MOST + 1)), "here")
+    with pytest.raises(LoadError, match=r"index\.json can't be read: it would have \d+ bytes"):
+        open_container(sealed(" " * (LARGEST_INDEX + 1)), "here")
+
+
+def test_a_program_that_unpacks_to_gigabytes_is_not_unpacked():
+    data = sealed(render_index(INDEX), program=bytes(300 << 20))
+    assert len(data) < 2 << 20
+    bundle = open_container(data, "here")
+    with refused_at_once(most_bytes=64 << 20), pytest.raises(LoadError, match=r"it would have 314572800 bytes"):
+        bundle.file(PROGRAM)
+
+
+def test_a_program_that_says_less_than_it_unpacks_to_is_damage():
+    def lie(archive: zipfile.ZipFile) -> None:
+        archive.getinfo(PROGRAM).file_size = 10
+
+    bundle = open_container(sealed(render_index(INDEX), lie, bytes(300 << 20)), "here")
+    with refused_at_once(most_bytes=64 << 20), pytest.raises(LoadError, match="Bad CRC"):
+        bundle.file(PROGRAM)
+
+
+def test_a_large_program_is_written_so_that_it_is_read_again():
+    program = bytes(LARGE + 1)
+    bundle = open_container(write_container(INDEX, program, {DIGEST: CODE}), "here")
+    assert bundle.file(PROGRAM) == program
+
+
+def test_a_zip_of_very_many_files_is_not_opened():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a", b"")
+        archive.filelist *= MOST_FILES + 1
+        archive.comment = b"sha256 of all but the images: " + b"0" * 64
+    with refused_at_once(), pytest.raises(LoadError, match="is damaged"):
+        open_container(out.getvalue(), "here")
+
+
+def test_an_index_of_more_targets_than_it_may_have_is_neither_written_nor_read():
+    targets = {f"be.{DIGEST[:32]}.f{n}": ImageTarget(DIGEST, "cpu", {"execute": "f"}) for n in range(30_000)}
+    with pytest.raises(ArgumentError, match="an index of more than 4 MiB"):
+        render_index(INDEX._replace(targets=targets))
+    with refused_at_once(), pytest.raises(LoadError, match="it has more than 4 MiB"):
+        parse_index("[" * (LARGEST_INDEX + 1), "here")
 
 
 def test_entries_that_share_bytes_are_not_hashed_again_and_again():

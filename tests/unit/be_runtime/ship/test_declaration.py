@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from be_runtime.errors import ArgumentError
 from be_runtime.ship.declaration import parse_declaration
+from be_runtime.ship.hooks.wheel_kernels import project_table
+from be_runtime.ship.package import Package
+from tests.support.hostile_files import refused_at_once
 
 GOOD = """
 archs = ["8.0", "9.0"]
@@ -67,3 +72,44 @@ def test_a_mistake_is_named(text: str, message: str):
     with pytest.raises(ArgumentError) as caught:
         parse_declaration(text, "p/kernels.toml", lambda _path: False)
     assert message in str(caught.value)
+
+
+HOSTILE = {
+    "NUL": ('[modules.a]\nsources = "a\\u0000.cc"', "'a\\x00.cc' can't be a path: it is too long, or has a NUL"),
+    "long name": (f"[modules.a]\nsources = '{'x' * 300}.cc'", "xxx' can't be a path: it is too long"),
+    "long path": (f"[modules.a]\nsources = '{'x/' * 1500}.cc'", "/x/' can't be a path: it is too long"),
+    "header": ('[modules.a]\nsources = "a.cc"\nextra_include_paths = ["\\u0000"]', "'\\x00' can't be a path"),
+    "kernel": (f"[kernels.a]\nsource = '{'x' * 300}.cu'", "can't be a path: it is too long"),
+    "dots": (f"{'a.' * 15_000}a = 1", "is not TOML: a line has more than 500 dots"),
+    "nest": (f"a = {'[' * 20_000}", "is not TOML: its values are nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_would_take_long_or_end_in_an_error_of_pythons_is_named(kind: str):
+    text, message = HOSTILE[kind]
+    with refused_at_once(1.0), pytest.raises(ArgumentError) as caught:
+        parse_declaration(text, "p/kernels.toml", lambda path: Path(path).is_dir())
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff", "p/kernels.toml is not TOML: it is not UTF-8"),
+        (GOOD.encode("utf-16"), "p/kernels.toml is not TOML: it is not UTF-8"),
+        (b"#" * 70_000, "p/kernels.toml can't be read: it is larger than 64 KiB"),
+        (None, "the package p has no kernels.toml"),
+    ],
+)
+def test_a_file_that_is_none_is_named(tmp_path: Path, data: bytes | None, message: str):
+    if data is not None:
+        (tmp_path / "kernels.toml").write_bytes(data)
+    with pytest.raises(ArgumentError, match=message):
+        Package("p", tmp_path).declaration()
+
+
+def test_a_project_whose_file_is_no_text_is_named(tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_bytes(b"\xff")
+    with pytest.raises(ArgumentError, match=r"pyproject\.toml can't be read"):
+        project_table(tmp_path)

@@ -194,6 +194,7 @@ def open_bundled(
     *,
     captures_graphs: bool,
     mode: Active | None = None,
+    label: str = "",
 ) -> CompiledModule:
     """Load a module of a bundle, without registering its targets.
 
@@ -216,7 +217,7 @@ def open_bundled(
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     maker = Remaker(build, partial(_report_bundled, name, made.path))
-    return CompiledModule(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode)
+    return CompiledModule(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode, label=label)
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
@@ -302,7 +303,7 @@ def _open(
     *,
     registry: Registry,
 ) -> CompiledModule:
-    library = entry.output(LIBRARY)
+    library, prefix = entry.output(LIBRARY), options.target_prefix
     return CompiledModule(
         Made(
             name=request.name,
@@ -317,6 +318,7 @@ def _open(
         maker,
         captures_graphs=options.allow_cuda_graph,
         mode=options.mode,
+        label=prefix if prefix.endswith(f".{request.name}") else "",  # such as a package's
     )
 
 

@@ -70,9 +70,10 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
     LoadError
         It is damaged, or not for this machine.
     """
-    module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
+    label, captures = f"{package}.{name}", record.captures_graphs
+    module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=captures, label=label)
     note(module.content_hash)
-    return _registered(module, f"{package}.{name}")
+    return _registered(module, label)
 
 
 def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:

@@ -11,6 +11,7 @@ from be_runtime.call.call_options import Options, check_options
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.ship.declaration import refuse_unknown
+from be_runtime.ship.links_out import refuse_links_out
 
 KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
 
@@ -164,8 +165,7 @@ def include_paths(read: KernelTable, root: Path) -> list[str]:
 def read_source(name: str, read: KernelTable, root: Path) -> str:
     """Read a raw kernel's source, a file below the package's folder."""
     path = root / read.source
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise ArgumentError(f"kernels.{name}: {read.source} is outside the package")
+    refuse_links_out(f"kernels.{name}", root, [path], map(Path, include_paths(read, root)))
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:

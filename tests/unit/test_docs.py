@@ -132,7 +132,10 @@ def test_explain_without_a_code_lists_each_with_its_title(
 ):
     assert command(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"{kind.code}  {kind.__name__}: {(kind.__doc__ or '').splitlines()[0]}" for kind in sorted(KINDS, key=lambda kind: kind.code)]
+    assert lines == [
+        f"{kind.code}  {kind.__name__}: {(kind.__doc__ or '').splitlines()[0]}"
+        for kind in sorted(KINDS, key=lambda kind: kind.code)
+    ]
 
 
 @pytest.mark.parametrize(("command", "status"), [(runtime_main, 1), (toolchain_main, 64)])

@@ -73,7 +73,7 @@ def own_folder(root: str) -> str:
 
 
 @functools.cache  # judged once a process, and once more when it is made: this is on the way of each load
-def _require_place(root: str, *, is_made: bool) -> None:
+def _require_place(root: str, *, is_made: bool) -> None:  # noqa: ARG001 - is part of the key
     """Refuse a folder in whose place others could put another, see `untrusted_parents`."""
     untrusted = untrusted_parents(root)
     problem = distrust_parents(LocalSystem(), untrusted) if untrusted else ""

@@ -80,10 +80,9 @@ def _hidden_owner() -> int | None:
     See https://man7.org/linux/man-pages/man7/user_namespaces.7.html, unmapped user and group IDs.
     """
     with contextlib.suppress(OSError, ValueError):
-        with open("/proc/self/uid_map", "rb") as file:
-            if sum(int(line.split()[2]) for line in file) < _ALL_IDS:
-                with open("/proc/sys/kernel/overflowuid", "rb") as number:
-                    return int(number.read())
+        mapped = Path("/proc/self/uid_map").read_bytes().splitlines()
+        if sum(int(line.split()[2]) for line in mapped) < _ALL_IDS:
+            return int(Path("/proc/sys/kernel/overflowuid").read_bytes())
     return None
 
 

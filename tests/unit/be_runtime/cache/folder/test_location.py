@@ -152,7 +152,7 @@ def test_a_link_of_another_way_to_the_cache_is_judged_too(place: Place, tmp_path
     (tmp_path / "open" / "real").mkdir(parents=True)
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path / "open" / "real")
-    with pytest.raises(CacheError, match="can be replaced by other users: .*/open can be written"):
+    with pytest.raises(CacheError, match=r"can be replaced by other users: .*/open can be written"):
         place.choose(tmp_path / "link" / "cache")
 
 

@@ -287,6 +287,12 @@ def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
     ------
     ArchError
         The toolkit cannot target one of them; the message names it and all architectures that it can target.
+
+    Examples
+    --------
+    >>> from be_toolchain import parse_archs, resolve
+    >>> toolkit = resolve(ToolchainRequest(need_cuda=True)).cuda  # doctest: +SKIP
+    >>> check_archs(parse_archs("9.0"), toolkit)  # doctest: +SKIP
     """
     knows_suffixes = any(arch.suffix for arch in toolkit.archs)
     for arch in archs:

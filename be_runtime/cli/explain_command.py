@@ -1,4 +1,4 @@
-"""The command ``explain``: the causes and remedies of an error's code."""
+"""The command ``explain``: the causes and remedies of an error's code, or a list of all codes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import argparse
 
 from be_runtime.cli.answer import Answer
 from be_runtime.errors import ArgumentError
-from be_toolchain.cli.error_page import explain
+from be_toolchain.cli.error_page import explain, list_titles, titles
 
 
 def run(arguments: argparse.Namespace) -> Answer:
-    """Say what the page of errors says of a code.
+    """Return a code's section of the page of errors; all codes with their titles without one.
 
     Raises
     ------
     ArgumentError
         No error has that code.
     """
+    if arguments.code is None:
+        return Answer(list_titles(), {"codes": titles()})
     try:
         text = explain(arguments.code)
     except ValueError as error:

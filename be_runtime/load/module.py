@@ -117,6 +117,8 @@ class LoadedModule:
         True to use the handlers that a CUDA graph may record, if the module has some.
     mode : Active, optional
         Checked mode of its functions' calls, always.
+    label : str
+        The module's name in errors; ``package.name`` where it is a package's.
     """
 
     def __init__(
@@ -128,8 +130,10 @@ class LoadedModule:
         *,
         captures_graphs: bool,
         mode: Active | None = None,
+        label: str = "",
     ) -> None:
-        _warn(made.name, made.functions)
+        self._label = label or made.name
+        _warn(self._label, made.functions)
         self.name = made.name
         self.mode = mode
         self.path = made.path
@@ -254,7 +258,7 @@ class LoadedModule:
         from be_runtime.call.resolve import CallSignature
         from be_runtime.spec.grammar import parse_spec
 
-        label = f"{self.name}.{name}"
+        label = f"{self._label}.{name}"
         params = parse_spec(handlers.spec, function=label)
         if len(params) != len(handlers.names):
             raise LoadError(
@@ -272,7 +276,7 @@ class LoadedModule:
             return self._own_targets(name)
         if self._maker.checked is not None:
             return self._maker.checked()._own_targets(name)  # noqa: SLF001 - of the same class
-        mode.note(f"{self.name}: its accesses through tensors were not checked, since it was built ahead of time")
+        mode.note(f"{self._label}: its accesses through tensors were not checked, since it was built ahead of time")
         return self._own_targets(name)
 
     def _own_targets(self, name: str) -> tuple[tuple[str, str], ...]:
@@ -291,10 +295,10 @@ class LoadedModule:
         symbol = self._symbols[name].partition("_")[2].partition("_")[2]
         with contextlib.suppress(ValueError, AttributeError):
             code = ctypes.c_void_p.in_dll(self._library, f"be_code_{symbol}").value or 0
-            NAMES.add_code(f"{self.name}.{name}", code, self._library)
+            NAMES.add_code(f"{self._label}.{name}", code, self._library)
 
     def _lacks(self, name: str) -> KeyError:
-        return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
+        return KeyError(f"module {self._label!r} has no function {name!r}; it has {', '.join(self._symbols)}")
 
     def __copy__(self) -> Self:
         """Return the module itself, since it is immutable."""
@@ -344,7 +348,7 @@ class CompiledModule(LoadedModule):
         """Return a function of the module, as ``module[name]`` does."""
         if name.startswith("__") or name not in self.__dict__.get("_handlers", ()):
             has = ", ".join(self.__dict__.get("_handlers", ()))
-            message = f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {has}"
+            message = f"module {self.__dict__.get('_label')!r} has no function {name!r}; it has {has}"
             raise AttributeError(message, name=name, obj=self)  # with which Python adds "Did you mean"
         function = self.__dict__[name] = self[name]
         return function

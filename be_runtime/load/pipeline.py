@@ -195,6 +195,7 @@ def open_bundled(
     *,
     captures_graphs: bool,
     mode: Active | None = None,
+    label: str = "",
 ) -> CompiledModule:
     """Load a module of a bundle, without registering its targets.
 
@@ -219,7 +220,7 @@ def open_bundled(
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     maker = Remaker(build, partial(_report_bundled, name, made.path))
-    return CompiledModule(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode)
+    return CompiledModule(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode, label=label)
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
@@ -305,7 +306,7 @@ def _open(
     *,
     registry: Registry,
 ) -> CompiledModule:
-    library = entry.output(LIBRARY)
+    library, prefix = entry.output(LIBRARY), options.target_prefix
     return CompiledModule(
         Made(
             name=request.name,
@@ -320,6 +321,7 @@ def _open(
         maker,
         captures_graphs=options.allow_cuda_graph,
         mode=options.mode,
+        label=prefix if prefix.endswith(f".{request.name}") else "",  # such as a package's
     )
 
 

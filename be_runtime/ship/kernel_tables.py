@@ -11,6 +11,7 @@ from be_runtime.call.call_options import Options, check_options
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.ship.declaration import refuse_unknown
+from be_runtime.ship.links_out import refuse_links_out
 from be_toolchain.machine.trust.regular_file import LARGE, read_regular
 
 KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
@@ -165,8 +166,7 @@ def include_paths(read: KernelTable, root: Path) -> list[str]:
 def read_source(name: str, read: KernelTable, root: Path) -> str:
     """Read a raw kernel's source, a file below the package's folder."""
     path = root / read.source
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise ArgumentError(f"kernels.{name}: {read.source} is outside the package")
+    refuse_links_out(f"kernels.{name}", root, [path], map(Path, include_paths(read, root)))
     try:
         return read_regular(path, LARGE).decode("utf-8", "surrogateescape")
     except OSError as error:

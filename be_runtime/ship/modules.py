@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from be_runtime.bundle.mapped_images import Bundle
@@ -14,6 +15,7 @@ from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, f
 from be_runtime.request.noted import note
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit
 from be_runtime.ship.declaration import DeclaredModule
+from be_runtime.ship.links_out import refuse_links_out
 
 
 def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[BuildRequest, LoadOptions]:
@@ -33,21 +35,19 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
         An option has a bad value, or a source is missing.
     """
     options = dict(declared.options)
-    paths = options.get("extra_include_paths")
-    if paths is not None:
-        options["extra_include_paths"] = [str(root / path) for path in paths]
+    folders = [root / path for path in options.get("extra_include_paths", ())]
+    if folders:
+        options["extra_include_paths"] = [*map(str, folders)]
     loading = {"target_prefix": f"{package}.{declared.name}", "allow_cuda_graph": options.pop("allow_cuda_graph", True)}
-    units = _units(root, declared)
+    sources = [root / source for source in declared.sources]
+    refuse_links_out(f"modules.{declared.name}", root, sources, folders)
+    units = _units(root, sources, declared)
     make = cuda_request if declared.language == "cuda" else cpp_request
     request = make(declared.name, units, declared.functions, **options)
     return request, load_options(declared.name, **loading)
 
 
-def _units(root: Path, declared: DeclaredModule) -> tuple[Unit, ...]:
-    paths = [root / source for source in declared.sources]
-    for path, source in zip(paths, declared.sources, strict=True):
-        if not path.resolve().is_relative_to(root.resolve()):
-            raise ArgumentError(f"modules.{declared.name}: {source} is a link to a place outside the package")
+def _units(root: Path, paths: Sequence[Path], declared: DeclaredModule) -> tuple[Unit, ...]:
     found = [dir_units(path, declared.language) if path.is_dir() else file_units(path) for path in paths]
     units = [unit for each in found for unit in each]
     stems = [unit.stem for unit in units]
@@ -70,9 +70,10 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
     LoadError
         It is damaged, or not for this machine.
     """
-    module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=record.captures_graphs)
+    label, captures = f"{package}.{name}", record.captures_graphs
+    module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=captures, label=label)
     note(module.content_hash)
-    return _registered(module, f"{package}.{name}")
+    return _registered(module, label)
 
 
 def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:

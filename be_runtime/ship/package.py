@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.resources
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources.abc import Traversable
@@ -12,7 +13,7 @@ from be_runtime.bundle.archs import lacking_arch
 from be_runtime.bundle.index import INDEX, LARGEST_INDEX, parse_index, reading
 from be_runtime.bundle.mapped_images import Bundle, open_trusted
 from be_runtime.bundle.module_record import ModuleRecord
-from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.changes import changed_source
 from be_runtime.ship.declaration import FILE, Declaration, parse_declaration
@@ -157,14 +158,14 @@ class PackageKernels:
         AttributeError
             There is none, or functions of several modules have the name.
         """
-        with self._lock:
+        with self._lock, _naming(self._package.name):
             if name not in self._made:
                 self._made[name] = self._make(name)
             return self._made[name]
 
     def __dir__(self) -> list[str]:
         """The names of modules, kernels and functions."""
-        with self._lock:
+        with self._lock, _naming(self._package.name):
             return sorted(self._names())
 
     def __repr__(self) -> str:
@@ -284,6 +285,17 @@ def package_kernels(package: str) -> PackageKernels:
 def package_of(kernels: PackageKernels) -> Package:
     """Return the package whose kernels they are; its names leave no room for a method."""
     return kernels._package  # noqa: SLF001 - the same file
+
+
+@contextlib.contextmanager
+def _naming(package: str) -> Iterator[None]:
+    """Name the package in errors of the block that do not name it, such as a compiler's: a user has many packages."""
+    try:
+        yield
+    except (BeRuntimeError, ToolchainError) as error:
+        if package not in error.message:
+            error.message = f"{package}: {error.message}"
+        raise
 
 
 def _obstacle(package: Package, name: str, bundle: Bundle, devices: Callable[[], tuple[Arch, ...]]) -> str:

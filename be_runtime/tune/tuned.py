@@ -39,6 +39,7 @@ from be_runtime.tune.winners import (
 )
 from be_runtime.xla import jax_primitive
 from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.terminal import table
 
 Args = Sequence[Any] | Callable[[], Sequence[Any]]
 
@@ -54,7 +55,7 @@ class Tuned:
     """A function of arrays that uses the fastest known configuration for their sizes; `autotune` makes it.
 
     It may be called in programs, also under ``vmap`` and derivatives: its sizes are known while it is traced, and
-    nothing is timed then.
+    nothing is timed then. ``print`` shows what was timed, or the choices that are kept, as a table.
 
     Attributes
     ----------
@@ -95,6 +96,18 @@ class Tuned:
         if function is None:
             function = self._chosen[bucket] = self._make(self.config(*arrays))
         return function(*arrays)
+
+    def __str__(self) -> str:
+        """Return tables of what this object timed; where it timed nothing, a table of the choices that are kept."""
+        if self.results:
+            return "\n\n".join([f"{self.name}, tuned now", *map(str, self.results)])
+        device = describe_device(jax_primitive.default_device())
+        kept = merged(self._packaged(), self._rows(device) if self._notes else ())  # to print compiles nothing
+        if not kept:
+            return f"{self.name}, not tuned yet: {len(self.configs)} configurations, first {name_of(self.configs[0])}"
+        heads = ("sizes", "configuration", "us", "us of the first", "device")
+        rows = [(row.bucket, name_of(row.config), f"{row.us:.2f}", f"{row.first_us:.2f}", row.device) for row in kept]
+        return f"{self.name}, choices that are kept\n\n{table([heads, *rows])}"
 
     def config(self, *arrays: Any) -> Config:
         """Return the configuration for arrays of these sizes, without timing anything."""
@@ -178,8 +191,7 @@ class Tuned:
         if PROCESS.settings().autotune == "off":
             return self.configs[0]
         device = describe_device(jax_primitive.default_device())
-        packaged = [row for row in self._packaged() if row.name == self.name and row.source == self._package_source()]
-        for rows in (self._rows(device), packaged):
+        for rows in (self._rows(device), self._packaged()):
             found = find_winner(rows, bucket, device)
             named = {name_of(config): config for config in self.configs}  # 64.0 and True equal 64 and 1
             if found is not None and name_of(found.config) in named:
@@ -228,9 +240,11 @@ class Tuned:
     def _files(self) -> Traversable | None:
         return None if self.package is None else importlib.resources.files(self.package)
 
-    def _packaged(self) -> tuple[Winner, ...]:
+    def _packaged(self) -> list[Winner]:
+        """Read the choices in the package's file that were timed with its sources as they are."""
         files = self._files()
-        return () if files is None else read_package(files, str(self.package))
+        rows = () if files is None else read_package(files, str(self.package))
+        return [row for row in rows if row.name == self.name and row.source == self._package_source()]
 
     def _package_source(self) -> str:
         """Hash the text of `op` and the package's sources, which are the same wherever the package is installed."""

@@ -27,6 +27,17 @@ def read_sections(text: str) -> dict[str, str]:
     return {code: _LINK.sub(plain, section).strip() for code, section in _SECTION.findall(text)}
 
 
+def titles() -> dict[str, str]:
+    """Return the first line of each code's section: the error's name, and when it is raised."""
+    sections = read_sections(PAGE.read_text(encoding="utf-8"))
+    return {code: text.partition("\n")[0].replace("`", "") for code, text in sections.items()}
+
+
+def list_titles() -> str:
+    """Return all codes with their titles, a line each."""
+    return "\n".join(f"{code}  {title}" for code, title in titles().items())
+
+
 def explain(code: str) -> str:
     """Return the causes and remedies of a code.
 

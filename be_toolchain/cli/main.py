@@ -73,12 +73,12 @@ def _run(arguments: argparse.Namespace, system: System) -> int:
     return run_command(arguments, system)
 
 
-def _explain(code: str) -> int:
-    """Print what the page of errors says of a code."""
-    from be_toolchain.cli.error_page import explain
+def _explain(code: str | None) -> int:
+    """Print a code's section of the page of errors; all codes without one."""
+    from be_toolchain.cli.error_page import explain, list_titles
 
     try:
-        say(explain(code))
+        say(list_titles() if code is None else explain(code))
     except ValueError as error:
         say(str(error), file=sys.stderr)
         return USAGE_ERROR

@@ -145,9 +145,11 @@ def add_explain(commands: _Commands) -> None:
     explain = commands.add_parser(
         "explain",
         help="print the causes and remedies of an error's code",
-        description="Print what the page of errors says of a code: its causes, and what to do about them.",
+        description="Print what the page of errors says of a code: its causes, and what to do about them. Without a "
+        "code, list all codes.",
     )
-    explain.add_argument("code", metavar="CODE", help="the code at the end of an error's text, such as BE301 or TC301")
+    code = "the code at the end of an error's text, such as BE301 or TC301"
+    explain.add_argument("code", metavar="CODE", nargs="?", help=code)
 
 
 def _component(toolkit: CudaToolkit, name: str) -> Path | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from be_toolchain.arch import Arch, parse_archs, render_archs
 from be_toolchain.find.record import write_private
 from be_toolchain.known.catalog import PROC_DRIVER
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
 from be_toolchain.machine.trust.regular_file import SMALL, read_regular
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, ...]:
+def device_archs(system: System | None = None, record_dir: Path | None = None) -> tuple[Arch, ...]:
     """Return the architectures of the visible GPUs, remembered because initialising the driver takes 100 ms or more.
 
     Parameters
     ----------
-    system : System
-        The machine.
+    system : System, optional
+        The machine; this one unless another is given.
     record_dir : Path, optional
         The folder that keeps the answer. The answer is reused while the driver, the GPUs, their visibility and the
         boot are the same. Where the kernel does not show them (WSL, gVisor), libcuda is asked each time.
@@ -33,7 +34,14 @@ def device_archs(system: System, record_dir: Path | None = None) -> tuple[Arch, 
     -------
     tuple of Arch
         The architectures, sorted, without repeats; empty when there is no GPU.
+
+    Examples
+    --------
+    >>> from be_toolchain import probe_devices
+    >>> set(device_archs()) == {device.arch for device in probe_devices().devices}
+    True
     """
+    system = system or LocalSystem()
     facts = _cheap_facts(system) if record_dir is not None else None
     if record_dir is None or facts is None:
         return _distinct(_probe(system))

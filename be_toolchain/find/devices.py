@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from be_toolchain.arch import Arch
 from be_toolchain.errors import ArchError
 from be_toolchain.known.catalog import PROC_DRIVER
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.system import System
 
 LIBCUDA = "libcuda.so.1"
@@ -63,19 +64,26 @@ class DeviceReport(NamedTuple):
     problem: str | None = None
 
 
-def probe_devices(system: System) -> DeviceReport:
+def probe_devices(system: System | None = None) -> DeviceReport:
     """Ask the driver for its version and its GPUs.
 
     Parameters
     ----------
-    system : System
-        The machine.
+    system : System, optional
+        The machine; this one unless another is given.
 
     Returns
     -------
     DeviceReport
         The answer; nothing is raised without a GPU, since such a machine may compile for others.
+
+    Examples
+    --------
+    >>> report = probe_devices()
+    >>> bool(report.devices) == (report.problem is None)
+    True
     """
+    system = system or LocalSystem()
     release = parse_driver_release(system.read_text(PROC_DRIVER / "version") or "")
     report = _ask_libcuda(system, release)
     if report.devices or report.driver_version is not None:

@@ -20,11 +20,14 @@ class InstallRequest(NamedTuple):
         Python's environment, or the store of managed toolchains; chosen when not given.
     host_compiler : bool
         Install a C++ compiler.
+    why : str
+        The reason for `cuda` where a repair chose it; empty where the user did.
     """
 
     cuda: str = ""
     into: Target | None = None
     host_compiler: bool = False
+    why: str = ""
 
 
 class Situation(NamedTuple):

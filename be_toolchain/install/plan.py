@@ -88,8 +88,8 @@ def choose_goals(request: InstallRequest, situation: Situation) -> tuple[Goal, .
 
 def _cuda_goal(request: InstallRequest, situation: Situation) -> Goal:
     """Choose the goal for a CUDA toolkit."""
-    into, why = _choose_target(request.into, situation)
-    choice = _choose_release(request.cuda, into, situation)
+    into, why = _choose_target(request, situation)
+    choice = _choose_release(request, into, situation)
     if choice.clang:
         if request.into == "env":
             raise InstallError(
@@ -115,14 +115,14 @@ def _store(situation: Situation) -> Path:
     return situation.store
 
 
-def _choose_target(asked: Target | None, situation: Situation) -> tuple[Target, str]:
+def _choose_target(request: InstallRequest, situation: Situation) -> tuple[Target, str]:
     """Choose between the environment and the store, and say why."""
     obstacle = _obstacle(situation)
-    if asked == "env":
+    if request.into == "env":
         if obstacle:
             raise InstallError(f"CUDA can't go into this environment: {obstacle}", hints=("use --into managed",))
-        return "env", "this environment, as --into env says"
-    if asked == "managed":
+        return "env", f"this environment, {'whose wheels are repaired' if request.why else 'as --into env says'}"
+    if request.into == "managed":
         return "managed", "a folder of its own, as --into managed says: no package of this environment changes"
     if not obstacle and situation.is_virtual and not situation.is_conda:
         return "env", "Python runs in a virtual environment (--into managed would share the toolkit)"
@@ -137,8 +137,10 @@ def _obstacle(situation: Situation) -> str:
     return "" if situation.writable else f"{situation.site} is not writable"
 
 
-def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
+def _choose_release(request: InstallRequest, into: Target, situation: Situation) -> _Choice:
     """Choose a release, and say why."""
+    asked = request.cuda
+    why = request.why or f"CUDA {asked} was asked for"
     least = _least_release(situation) if into == "env" else ""
     if asked == "auto":
         return _choose_auto(least, situation)
@@ -146,7 +148,7 @@ def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
         raise InstallError(f"{asked!r} is not a CUDA version", hints=("use auto, 13.0 or 13.0.2",))
     numbers = version_key(asked)
     if numbers[0] < CLANG_MAJOR or (numbers[0] == CLANG_MAJOR and not situation.clang):
-        raise _no_nvcc(f"CUDA {asked} was asked for", situation)
+        raise _no_nvcc(why, situation)
     if len(numbers) == 1:
         specifier, release = f">={numbers[0]},<{numbers[0] + 1}", f"{numbers[0]}.{99}"
     else:
@@ -154,18 +156,13 @@ def _choose_release(asked: str, into: Target, situation: Situation) -> _Choice:
         specifier = f"=={release}.*" if len(numbers) == 2 else f"=={asked}"
     notes = _driver_notes(release, situation) if len(numbers) > 1 else ()
     if numbers[0] == CLANG_MAJOR:
-        return _for_clang(specifier, asked, f"CUDA {asked} was asked for", notes, situation)
+        return _for_clang(specifier, asked, why, notes, situation)
     if least and version_key(release) < version_key(least):
         raise InstallError(
             f"CUDA {asked} can't go into this environment: the jax in it needs {least} or newer",
             hints=(f"use --into managed, or --cuda {least}",),
         )
-    return _Choice(
-        specifier=specifier,
-        release=release,
-        why=f"CUDA {asked} was asked for",
-        notes=notes,
-    )
+    return _Choice(specifier=specifier, release=release, why=why, notes=notes)
 
 
 def _for_clang(specifier: str, release: str, why: str, notes: tuple[str, ...], situation: Situation) -> _Choice:

@@ -73,13 +73,15 @@ def _broken_environment(situation: Situation) -> tuple[str, InstallRequest] | No
     if situation.interrupted:
         known = situation.interrupted if situation.interrupted[0].isdigit() else "auto"
         reason = f"an installation of CUDA wheels into {situation.site} was interrupted"
-        return reason, InstallRequest(cuda=_fitting(known, situation), into="env")
+        why = f"CUDA {known} is the release of the interrupted installation"
+        return reason, InstallRequest(cuda=_fitting(known, situation), into="env", why=why)
     wrong = mixture_of(situation.present)
     if not wrong:
         return None
     nvcc = next(version for name, version in situation.present if name == "nvidia-cuda-nvcc")
+    release = release_of(nvcc)
     return f"the CUDA wheels in {situation.site} are {wrong}", InstallRequest(
-        cuda=_fitting(release_of(nvcc), situation), into="env"
+        cuda=_fitting(release, situation), into="env", why=f"CUDA {release} is the release of the nvcc in it"
     )
 
 

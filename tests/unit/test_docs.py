@@ -126,6 +126,18 @@ def test_the_text_of_an_error_names_the_section_with_its_cause_and_remedy(
     assert "\n## " not in section
 
 
+@pytest.mark.parametrize("command", [runtime_main, toolchain_main])
+def test_explain_without_a_code_lists_each_with_its_title(
+    command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+):
+    assert command(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"{kind.code}  {kind.__name__}: {(kind.__doc__ or '').splitlines()[0]}"
+        for kind in sorted(KINDS, key=lambda kind: kind.code)
+    ]
+
+
 @pytest.mark.parametrize(("command", "status"), [(runtime_main, 1), (toolchain_main, 64)])
 def test_a_code_that_there_is_not_is_named_with_those_that_there_are(
     command: Callable[[list[str]], int], status: int, capsys: pytest.CaptureFixture[str]

@@ -19,7 +19,7 @@ SOURCE = """
 #include "factor.h"
 // @BE NAME arg[n] ret[n]
 void NAME(const BE::Tensor x, BE::Tensor y) {
-  BE_CHECK(x.numel() < 100, "too long");
+  BE_CHECK(x.numel() < 100) << "too long";
   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = FACTOR * x.data_ptr<float>()[i];
 }
 """
@@ -67,6 +67,27 @@ def test_the_same_line_finds_what_was_compiled_and_what_was_built(package: Path)
     done = run(package, "-c", CALL, **bare)
     assert done.returncode == 0, done.stderr
     assert f"[2.0, 2.0] {folder}" in done.stdout
+
+
+def test_errors_of_a_kernel_name_its_package(package: Path):
+    call = (
+        "import jax.numpy as jnp, shipped\n"
+        "for name in ('twice', 'lost'):\n"
+        "    try: print(getattr(shipped.ops.scaling, name)(jnp.ones(2), jnp.ones(2)))\n"
+        "    except Exception as error: print(str(error).splitlines()[0])"
+    )
+    takes = "shipped.scaling.twice takes 1 arrays"
+    lacks = "module 'shipped.scaling' has no function 'lost'; it has twice\n"
+    done = run(package, "-c", call)
+    assert done.stdout.startswith(takes), done.stderr
+    assert done.stdout.endswith(lacks)
+    build(package)
+    assert run(package, "-c", call, BE_JIT="never").stdout == done.stdout
+    source = package / "scaling.cc"
+    source.write_text(f"{source.read_text()}\nxx")
+    assert "BuildError: shipped: compiling scaling.cc failed\n" in run(package, "-c", CALL).stderr
+    source.write_text(SOURCE.replace("NAME", "twice").replace("arg[n]", "arg[n"))
+    assert "SpecError: shipped: twice: " in run(package, "-c", CALL).stderr
 
 
 def test_two_builds_are_the_same_bytes_and_say_no_place(package: Path, tmp_path: Path):
@@ -247,7 +268,7 @@ def test_packages_with_modules_of_one_name_live_beside_each_other(package: Path)
         shutil.copytree(package, copy)
         (copy / "include" / "factor.h").write_text(f"#define FACTOR {factor}\n")
     for path in package.parent.rglob("*.cc"):
-        path.write_text(path.read_text().replace('BE_CHECK(x.numel() < 100, "too long");', ""))
+        path.write_text(path.read_text().replace('BE_CHECK(x.numel() < 100) << "too long";', ""))
     for name in ("shipped", "same", "other"):
         done = run(package, "-m", "be_runtime", "build", name)
         assert done.returncode == 0, done.stderr

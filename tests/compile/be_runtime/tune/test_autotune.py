@@ -75,6 +75,22 @@ def test_the_fastest_of_the_right_ones_is_chosen():
     np.testing.assert_array_equal(tuned(X), X + 1)
 
 
+def test_a_tuning_prints_as_a_table_and_what_was_kept_as_another():
+    configs = {"sleep_us": [20000, 100]}
+    tuned = tune(configs, "printed")
+    head, _, table = str(tuned).partition(", tuned now\n\n")
+    assert head == tuned.name
+    assert table == str(tuned.results[0])
+    (line,) = (line for line in table.splitlines() if line.endswith("chosen"))
+    assert '{"sleep_us": 100}' in line
+    kept = str(tune(configs, "printed")).splitlines()
+    assert kept[0] == f"{tuned.name}, choices that are kept"
+    assert kept[2].split("  ")[0] == "sizes"
+    assert kept[3].startswith('float32[128]  {"sleep_us": 100}  ')
+    untimed = be_runtime.autotune(op, configs, name=f"never_{RUN}")
+    assert str(untimed) == f'{untimed.name}, not tuned yet: 2 configurations, first {{"sleep_us": 20000}}'
+
+
 def test_the_first_that_works_is_the_one_whose_results_are_right():
     tuned = tune([{"sleep_us": "x"}, {"sleep_us": 1, "by": 2}, {"sleep_us": 1, "by": 3}], "second_first")
     assert tuned.config(X) == {"sleep_us": 1, "by": 2}

@@ -286,18 +286,23 @@ def test_a_wheel_that_is_there_twice():
 
 
 @pytest.mark.parametrize(
-    ("situation", "expected"),
+    ("situation", "cuda", "why"),
     [
-        (PLAIN._replace(present=tuple(MIXED.items())), InstallRequest(cuda="13.0", into="env")),
-        (NEWER_JAX._replace(present=tuple(MIXED.items())), InstallRequest(cuda="auto", into="env")),
-        (PLAIN._replace(interrupted="13.0.2"), InstallRequest(cuda="13.0.2", into="env")),
-        (PLAIN._replace(interrupted="unknown"), InstallRequest(cuda="auto", into="env")),
+        (PLAIN._replace(present=tuple(MIXED.items())), "13.0", "CUDA 13.0 is the release of the nvcc in it"),
+        (NEWER_JAX._replace(present=tuple(MIXED.items())), "auto", "the jax in this environment needs it"),
+        (PLAIN._replace(interrupted="13.0.2"), "13.0.2", "CUDA 13.0.2 is the release of the interrupted installation"),
+        (PLAIN._replace(interrupted="unknown"), "auto", "no driver was found"),
     ],
 )
-def test_repairs_of_an_environment_come_with_any_report(situation: Situation, expected: InstallRequest):
+def test_repairs_of_an_environment_come_with_any_report_and_tell_their_own_reason(
+    situation: Situation, cuda: str, why: str
+):
     for problems in ((), (IncoherentToolchainError("mixed"),), (CudaNotFoundError("none"),)):
         ((_, request),) = find_repairs(situation, problems).requests
-        assert request == expected
+        assert (request.cuda, request.into) == (cuda, "env")
+        (goal,) = choose_goals(request, situation)
+        assert why in goal.why[0]
+        assert goal.why[1] == "this environment, whose wheels are repaired"
 
 
 def test_other_repairs():

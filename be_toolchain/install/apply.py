@@ -75,8 +75,6 @@ def apply_plan(plan: InstallPlan, installer: Installer, say: Say = lambda _: Non
 def _check_room(plan: InstallPlan, system: System) -> None:
     """Refuse what would fail half way."""
     facts = system.folder_facts(plan.goal.folder)
-    if plan.goal.into == "managed" and facts.obstacle:
-        raise InstallError(f"{facts.path} {facts.obstacle}", hints=("name another folder with BE_TOOLCHAINS_DIR",))
     if not facts.writable:
         raise InstallError(f"{facts.standing} is not writable", hints=("name another folder with BE_TOOLCHAINS_DIR",))
     if not facts.executable:

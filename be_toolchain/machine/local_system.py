@@ -99,7 +99,7 @@ class LocalSystem(System):
 
     def folder_facts(self, path: Path) -> FolderFacts:
         """See `System.folder_facts`."""
-        from be_toolchain.machine.trust.folder_trail import judge_folder_at, untrusted_parents
+        from be_toolchain.machine.trust.folder_trail import judge_folder_at
 
         expanded = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where the home is unknown
         if expanded.is_absolute():
@@ -110,11 +110,6 @@ class LocalSystem(System):
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
         obstacle, own = judge_folder_at(path, standing)
-        untrusted = {} if obstacle else untrusted_parents(str(path))
-        if untrusted:
-            from be_toolchain.machine.trust.safe_folders import distrust_parents
-
-            obstacle = distrust_parents(self, untrusted)
         readable = os.access(standing, os.R_OK | os.X_OK if standing == path else os.X_OK)
         facts = FolderFacts(path, standing, writable=writable, readable=readable, obstacle=obstacle, own_part=own)
         try:

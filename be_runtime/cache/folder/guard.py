@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -16,10 +15,7 @@ from typing import TypeVar
 
 from be_runtime.cache.folder.layout import base_folder, staging_root
 from be_runtime.errors import CacheError
-from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.trust.folder_trail import untrusted_parents
 from be_toolchain.machine.trust.folder_trust import distrust, distrust_own_part, is_shared, own_part
-from be_toolchain.machine.trust.safe_folders import REPLACEABLE, distrust_parents, how_to_vouch
 
 T = TypeVar("T")
 
@@ -61,7 +57,6 @@ def own_folder(root: str) -> str:
         Somebody else could put files there.
     """
     status = _look(root)
-    _require_place(root, is_made=status is not None)
     if status is None or not is_shared(status):
         return root
     own = own_part(root, os.geteuid())
@@ -70,15 +65,6 @@ def own_folder(root: str) -> str:
         if problem:
             raise unusable(own, problem)
     return own
-
-
-@functools.cache  # judged once a process, and once more when it is made: this is on the way of each load
-def _require_place(root: str, *, is_made: bool) -> None:  # noqa: ARG001 - is part of the key
-    """Refuse a folder in whose place others could put another, see `untrusted_parents`."""
-    untrusted = untrusted_parents(root)
-    problem = distrust_parents(LocalSystem(), untrusted) if untrusted else ""
-    if problem:
-        raise unusable(root, problem)
 
 
 def prepare_base(root: str) -> str:
@@ -204,8 +190,6 @@ def unusable(path: str, problem: str) -> CacheError:
         hints.append(f"or close it to others, with all in it: chmod -R go-w {path}")
     if problem.startswith("belongs to"):
         hints.append("or ask its owner to give it to you with chown")
-    if problem.startswith(REPLACEABLE):
-        hints.append(f"or {how_to_vouch(LocalSystem(), tuple(untrusted_parents(path)))}")
     link = "" if problem.startswith(("is ", "can ", "belongs ")) else "can't be used: "
     return CacheError(f"the cache folder {path} {link}{problem}", hints=tuple(hints))
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from be_toolchain.machine.trust.folder_trust import distrust, distrust_own_part, distrust_trail, is_shared, own_part
+from be_toolchain.machine.trust.folder_trust import distrust, distrust_own_part, is_shared, own_part
 
 _MOST_LINKS = 40
-_ALL_IDS = 2**32 - 1
 
 
 def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -38,52 +35,6 @@ def trail(path: str) -> Iterator[tuple[str, os.stat_result]]:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         place = "" if target.startswith("/") else place
         left += target.split("/")[::-1]
-
-
-def untrusted_parents(folder: str) -> dict[Path, str]:
-    """Return the folders and links above a folder by which others could put one in its place, each with the reason.
-
-    Each must belong to the user or root, and nobody else may write to it unless it is sticky, as sshd's StrictModes
-    has it. Of a missing folder, all that exists is above it. The folders above the home of the account, whatever HOME
-    is, are the administrator's choice.
-    """
-    parents = []
-    try:
-        for each in trail(folder):
-            parents.append(each)  # noqa: PERF402 - what was there before an error counts
-    except OSError:
-        pass
-    else:
-        parents.pop()
-    uid, hidden = os.geteuid(), _hidden_owner()
-    judged = {Path(path): distrust_trail([(path, status)], uid) for path, status in parents if status.st_uid != hidden}
-    found = {path: problem for path, problem in judged.items() if problem}
-    home = _account_home(uid) if found else None
-    if home is not None and Path(folder).is_relative_to(home):
-        found = {path: problem for path, problem in found.items() if path not in home.parents}
-    return found
-
-
-def _account_home(uid: int) -> Path | None:
-    """Return the home folder in the user database; None for a user without an entry, as in containers."""
-    import pwd  # few folders need it, and the database may be a server
-
-    with contextlib.suppress(KeyError):
-        return Path(pwd.getpwuid(uid).pw_dir)
-    return None
-
-
-@functools.cache
-def _hidden_owner() -> int | None:
-    """Return the number that stands for all users that this user namespace hides, root among them; None if none is.
-
-    See https://man7.org/linux/man-pages/man7/user_namespaces.7.html, unmapped user and group IDs.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        mapped = Path("/proc/self/uid_map").read_bytes().splitlines()
-        if sum(int(line.split()[2]) for line in mapped) < _ALL_IDS:
-            return int(Path("/proc/sys/kernel/overflowuid").read_bytes())
-    return None
 
 
 def judge_folder_at(folder: Path, standing: Path) -> tuple[str, Path | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from be_toolchain.machine.store_paths import user_file
@@ -13,9 +12,6 @@ from be_toolchain.machine.system import System
 
 ENV_SAFE = "BE_SAFE_FOLDERS"
 """The variable that lists them, with ``:`` between; ``*`` stands for every folder, ``/folder/*`` for all below one."""
-
-REPLACEABLE = "can be replaced by other users"
-"""How `distrust_parents` begins."""
 
 
 def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
@@ -40,23 +36,6 @@ def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
         own = dict.fromkeys((*_own(system), *texts))
         ways.append(f"safe = {json.dumps(list(own), ensure_ascii=False)} in {file}")
     return f"if you trust whoever can write there: {', or '.join(ways)}"
-
-
-def distrust_parents(system: System, untrusted: Mapping[Path, str]) -> str:
-    """Return why what is below untrusted folders is not used; empty if the user vouches for all of them.
-
-    Parameters
-    ----------
-    system : System
-    untrusted : mapping of Path to str
-        Reasons by folder, at least one, see `untrusted_parents`.
-
-    Returns
-    -------
-    str
-        The text that follows the name of a folder below them in a message.
-    """
-    return "" if are_safe(system, tuple(untrusted)) else f"{REPLACEABLE}: {next(iter(untrusted.values()))}"
 
 
 def _own_problem(system: System, file: Path) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.cache import Store
 from be_runtime.cache.folder.location import CacheWarning, temporary_dirs, usable_cache_dir
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
@@ -105,55 +104,6 @@ def test_an_open_usual_folder_falls_back(place: Place):
     place.home.chmod(0o777)
     assert place.choose() == place.temporary
     assert "can be written by other users" in place.warnings[0]
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
-@pytest.mark.parametrize("below", ["", "a/b"])
-def test_a_folder_that_others_could_replace_is_not_used_unless_it_is_vouched_for(
-    place: Place, tmp_path: Path, mode: int, below: str
-):
-    """Whoever may write above the cache could rename it, and put another in its place."""
-    opened = tmp_path / "open"
-    opened.mkdir()
-    opened.chmod(mode)
-    configured, store = opened / below / "cache", Store(opened / below / "cache")
-    place.system.environ = {"HOME": str(configured)}
-    if mode & 0o1000:
-        assert place.choose(configured) == configured
-        assert place.choose() == configured / ".cache" / CACHE
-        assert not any(store.entries())
-        return
-    reason = f"can be replaced by other users: {opened} can be written by other users (mode {mode:o})"
-    with pytest.raises(CacheError) as caught:
-        place.choose(configured)
-    assert caught.value.message == f"the cache folder {configured} {reason}"
-    assert any("BE_SAFE_FOLDERS" in hint for hint in caught.value.hints)
-    with pytest.raises(CacheError, match="can be replaced by other users"):  # such as of set_cache_dir
-        store.entries()
-    assert place.warnings == []
-    assert place.choose() == place.temporary
-    assert f"{configured}/.cache/{CACHE} {reason}; using {place.temporary} instead" in place.warnings[0]
-    place.system.environ = {"BE_SAFE_FOLDERS": str(opened)}
-    assert place.choose(configured) == configured
-    assert not any(opened.iterdir())
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
-def test_root_keeps_nothing_in_another_users_home(place: Place):
-    """As under sudo, which may keep HOME."""
-    home = place.home.parents[1]
-    os.chown(home, NOBODY, NOBODY)
-    assert place.choose() == place.temporary
-    assert f"{home} belongs to another user (uid {NOBODY})" in place.warnings[0]
-    assert not any(home.iterdir())
-
-
-def test_a_link_of_another_way_to_the_cache_is_judged_too(place: Place, tmp_path: Path):
-    (tmp_path / "open" / "real").mkdir(parents=True)
-    (tmp_path / "open").chmod(0o777)
-    (tmp_path / "link").symlink_to(tmp_path / "open" / "real")
-    with pytest.raises(CacheError, match=r"can be replaced by other users: .*/open can be written"):
-        place.choose(tmp_path / "link" / "cache")
 
 
 def test_an_unusable_configured_folder_is_an_error(place: Place, tmp_path: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.errors import ArgumentError
-from be_toolchain.machine.trust.folder_trust import distrust_entry
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.terminal import shown_key
 
 _PRIVATE = "private-ed25519:"
@@ -129,10 +129,10 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
         hint = "python -m be_runtime cache keygen prints a key; of a file with keys, write the whole path"
         raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by)
-    problem = distrust_entry(Path(word).expanduser().stat(), os.geteuid())
+    problem = LocalSystem().distrust(Path(word).expanduser())
     if problem:
-        hint = "who can write to it says whose code runs here"
-        raise ArgumentError(f"{named_by} is {word!r}, a file that {problem}", hints=(hint,))
+        hint = "who can write to it, or to a folder above it, says whose code runs here"
+        raise ArgumentError(f"{named_by} is {word!r}, a file that is not believed: {problem}", hints=(hint,))
     lines = filter(None, map(str.strip, text.splitlines()))
     keys = [_decoded(line) for line in lines if not line.startswith("#")]
     if None in keys or not keys:

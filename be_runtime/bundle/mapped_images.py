@@ -271,8 +271,13 @@ def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
     LoadError
         Another user could replace that folder.
     """
+    from be_toolchain.machine.trust.folder_trail import distrusted_on_way  # few loads come here
+
     above = tempfile.gettempdir()
     problem = distrust(Path(above).stat(), os.geteuid())
+    problem = problem or next(
+        (f"is below {', which '.join(row)}" for row in distrusted_on_way(Path(above), to_it=True)), ""
+    )
     if problem:
         raise LoadError(
             f"code is not written to {above}, which {problem}", hints=("name a folder of your own in TMPDIR",)

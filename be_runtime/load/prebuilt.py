@@ -34,8 +34,10 @@ from be_runtime.own_files import HERE
 from be_runtime.request.options import BuildRequest, Language
 from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust.folder_trust import distrust_entry
 from be_toolchain.machine.trust.regular_file import LARGE, open_regular
+from be_toolchain.machine.trust.safe_folders import how_to_vouch
 
 _MODULE, _KIND = "module", "prebuilt"
 _OF_BUILD = frozenset({"abi", "ffi", "generator", "xla", "tools", "archs", "toolchain", HERE})
@@ -108,6 +110,7 @@ def find(root: Path, wanted: Wanted, archs: Sequence[Arch], memory: str = "") ->
         The folder does not exist, or another user could put libraries there.
     """
     _require_safe(root)
+    _require_way(root)
     for found in _variants(root, wanted.key):
         remembering = found._replace(bundle=found.bundle._replace(memory=memory))
         if _obstacle(remembering, wanted, archs) is None:
@@ -279,6 +282,16 @@ def _require_safe(path: Path) -> None:
             else "export the modules as yourself or root"
         )
         raise CacheError(f"prebuilt modules are not loaded: {path} {problem}", hints=(remedy,))
+
+
+def _require_way(root: Path) -> None:
+    """Check that nobody else could exchange the folder by way of those that lead to it."""
+    system = LocalSystem()
+    facts = system.folder_facts(root)
+    if facts.doubtful:
+        raise CacheError(
+            f"prebuilt modules are not loaded: {root} {facts.obstacle}", hints=(how_to_vouch(system, facts.doubtful),)
+        )
 
 
 def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | None:

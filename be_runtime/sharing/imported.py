@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from be_runtime.cache import own_folder
-from be_runtime.cache.folder.guard import cache_errors, make_folder
+from be_runtime.cache.folder.guard import cache_errors, make_way
 from be_runtime.sharing.place import WantedEntry
 from be_toolchain.machine.trust.folder_trust import distrust_entry
 from be_toolchain.machine.trust.regular_file import read_regular
@@ -64,9 +64,7 @@ class Imported:
         path = self._path(digest)
         fresh = path.with_name(f"{digest}.{os.urandom(4).hex()}")
         with cache_errors(str(path)):
-            os.makedirs(self.folder.parent, mode=0o700, exist_ok=True)  # noqa: PTH103 - with the mode of the cache
-            for folder in (self.folder, path.parent):
-                make_folder(str(folder))
+            make_way(str(path.parent))
             try:
                 with os.fdopen(
                     os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from be_runtime.errors import ArgumentError
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust.folder_trust import distrust_entry
 from be_toolchain.machine.trust.regular_file import SMALL, Judge, read_regular
 from be_toolchain.terminal import shown_key
@@ -131,6 +132,10 @@ def _read_public(word: str, named_by: str) -> list[bytes]:
         hint = "python -m be_runtime cache keygen prints a key; of a file with keys, write the whole path"
         raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by, judge=distrust_entry)
+    problem = LocalSystem().distrust(Path(word).expanduser())
+    if problem:
+        hint = "who can write to it, or to a folder above it, says whose code runs here"
+        raise ArgumentError(f"{named_by} is {word!r}, a file that is not believed: {problem}", hints=(hint,))
     lines = filter(None, map(str.strip, text.splitlines()))
     keys = [_decoded(line) for line in lines if not line.startswith("#")]
     if None in keys or not keys:

@@ -203,7 +203,7 @@ def write_private(path: Path, text: str) -> bool:
     import tempfile
 
     try:
-        _make_private(path.parent)
+        make_private(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError:
         return False
@@ -218,10 +218,10 @@ def write_private(path: Path, text: str) -> bool:
     return True
 
 
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Make a folder and its missing parents for the user alone, since the cache trusts no other kind."""
     if not folder.is_dir():
-        _make_private(folder.parent)
+        make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 

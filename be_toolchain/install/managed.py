@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from be_toolchain.errors import StoreError
+from be_toolchain.find.record import make_private
 from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.install.workplace import find_dead, make_workplace, sweep_dead
 from be_toolchain.known.versions import release_of
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import CUDA_PREFIX, MANIFEST, PREFIXES, SELECTED
 from be_toolchain.machine.system import System
-from be_toolchain.machine.trust.own_store import find_store, version_in
+from be_toolchain.machine.trust.own_store import OTHER_STORE, find_store, version_in
 from be_toolchain.machine.trust.regular_file import LARGE, SMALL, read_regular
+from be_toolchain.machine.trust.safe_folders import how_to_vouch
 
 SCHEMA = 1
 """Raised whenever a field of the manifest changes its meaning."""
@@ -116,10 +119,23 @@ class ManagedStore:
 
     @contextlib.contextmanager
     def stage(self) -> Generator[Path]:
-        """Make a folder to build in, removed at the end unless it was published; see `workplace`."""
+        """Make a folder to build in, removed at the end unless it was published; see `workplace`.
+
+        Raises
+        ------
+        StoreError
+            Another user could exchange the store, or what leads to it; or it can't be made.
+        """
+        system = LocalSystem()
+        facts = system.folder_facts(self.root)
+        if facts.obstacle:
+            vouching = (how_to_vouch(system, facts.doubtful),) if facts.doubtful else ()
+            raise StoreError(
+                f"the folder of managed toolchains {self.root} {facts.obstacle}", hints=(OTHER_STORE, *vouching)
+            )
         with contextlib.ExitStack() as stack:
             with self._explained():
-                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(self.root)
                 folder = stack.enter_context(make_workplace(self.root, _STAGING))
             yield folder
 

@@ -109,9 +109,9 @@ class LocalSystem(System):
         standing = next((place for place in (path, *path.parents) if os.path.exists(place)), Path("/"))  # noqa: PTH110 - Path.exists raises below a folder that can't be read
         # Root may write anywhere but on a read-only mount: the flags of the mount say that, access() too.
         writable = standing.is_dir() and os.access(standing, os.W_OK | os.X_OK)
-        obstacle, own = judge_folder_at(path, standing)
         readable = os.access(standing, os.R_OK | os.X_OK if standing == path else os.X_OK)
-        facts = FolderFacts(path, standing, writable=writable, readable=readable, obstacle=obstacle, own_part=own)
+        judged = judge_folder_at(self, path, standing)._asdict()
+        facts = FolderFacts(path, standing, writable=writable, readable=readable, **judged)
         try:
             mounted = os.statvfs(standing)
         except OSError:
@@ -150,13 +150,10 @@ class LocalSystem(System):
 
     def distrust(self, path: Path) -> str:
         """See `System.distrust`."""
-        from be_toolchain.machine.trust.folder_trail import trail
-        from be_toolchain.machine.trust.folder_trust import distrust_trail
+        from be_toolchain.machine.trust.folder_trail import distrusted_on_way
 
-        home = self.environ.get("HOME", "")
-        home = home if home and path.is_relative_to(home) else ""
         try:
-            return distrust_trail(trail(str(path)), os.geteuid(), home)
+            return next((f"{place} {reason}" for place, reason in distrusted_on_way(path)), "")
         except OSError as error:
             return f"{error.filename} can't be examined: {error.strerror}"
 

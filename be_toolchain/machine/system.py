@@ -84,6 +84,9 @@ class FolderFacts(NamedTuple):
         The user's own folder in a folder for all users, such as one of mode 1777; None elsewhere.
     readable : bool
         Whether this user can list what is there.
+    doubtful : tuple of Path
+        The folders and links on the way to it that another user could exchange, and that this user does not vouch for;
+        if there are any, `obstacle` tells of the first.
     """
 
     path: Path
@@ -94,6 +97,7 @@ class FolderFacts(NamedTuple):
     obstacle: str = ""
     own_part: Path | None = None
     readable: bool = True
+    doubtful: tuple[Path, ...] = ()
 
 
 class System(ABC):

@@ -11,11 +11,15 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import TypeVar
 
 from be_runtime.cache.folder.layout import base_folder, staging_root
 from be_runtime.errors import CacheError
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust.folder_trust import distrust, distrust_own_part, is_shared, own_part
+from be_toolchain.machine.trust.safe_folders import how_to_vouch
 
 T = TypeVar("T")
 
@@ -56,6 +60,7 @@ def own_folder(root: str) -> str:
     CacheError
         Somebody else could put files there.
     """
+    _require_way_once(root)
     status = _look(root)
     if status is None or not is_shared(status):
         return root
@@ -80,10 +85,9 @@ def prepare_base(root: str) -> str:
 
 
 def _prepare(root: str) -> str:
-    try:
-        make_folder(root)
-    except FileNotFoundError:
-        os.makedirs(root, mode=0o700, exist_ok=True)
+    own_folder(root)  # nothing is made where it is refused
+    make_way(root)
+    _require_way(root)  # as it is now, whoever made it
     own = own_folder(root)
     if own != root:
         make_folder(own)
@@ -92,6 +96,15 @@ def _prepare(root: str) -> str:
     make_folder(staging_root(base))
     _write_tag(f"{base}/CACHEDIR.TAG")
     return base
+
+
+def make_way(path: str) -> None:
+    """Make a folder, and the missing ones that lead to it, as `make_folder` does."""
+    try:
+        make_folder(path)
+    except FileNotFoundError:
+        for folder in (*reversed(Path(path).parents), path):
+            make_folder(str(folder))
 
 
 def make_folder(path: str) -> None:
@@ -183,15 +196,27 @@ def _from(error: OSError, path: str) -> CacheError:
     return found
 
 
-def unusable(path: str, problem: str) -> CacheError:
+def unusable(path: str, problem: str, more_hints: tuple[str, ...] = ()) -> CacheError:
     """Make the error for a cache folder that can't be used."""
-    hints = [_HINT_OTHER]
+    hints = [_HINT_OTHER, *more_hints]
     if problem.startswith("can be written by"):
         hints.append(f"or close it to others, with all in it: chmod -R go-w {path}")
     if problem.startswith("belongs to"):
         hints.append("or ask its owner to give it to you with chown")
-    link = "" if problem.startswith(("is ", "can ", "belongs ")) else "can't be used: "
+    link = "" if problem.startswith(("is ", "can ", "can't ", "belongs ")) else "can't be used: "
     return CacheError(f"the cache folder {path} {link}{problem}", hints=tuple(hints))
+
+
+def _require_way(folder: str) -> None:
+    """Check that nobody else could exchange a folder by way of those that lead to it."""
+    system = LocalSystem()
+    facts = system.folder_facts(Path(folder))
+    if facts.doubtful:
+        raise unusable(folder, facts.obstacle, (how_to_vouch(system, facts.doubtful),))
+
+
+_require_way_once = lru_cache(maxsize=64)(_require_way)
+"""The same, once a process for each folder that it accepts: it costs a warm load a tenth of its time."""
 
 
 def _look(folder: str) -> os.stat_result | None:

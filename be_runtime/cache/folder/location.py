@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from be_runtime.cache.folder.guard import find_base, unusable
 from be_runtime.errors import CacheError
 from be_toolchain.machine.store_paths import CACHE, usual_cache
-from be_toolchain.machine.trust.folder_trust import against_libraries, distrust_own_part
+from be_toolchain.machine.trust.folder_trust import against_libraries, distrust_own_part, is_trusted_owner
+from be_toolchain.machine.trust.safe_folders import how_to_vouch
 from be_toolchain.terminal import printable_line
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def usable_cache_dir(settings: Settings, system: System) -> Path:
     facts, problem = _examine(settings, system)
     if problem is None:
         return facts.path
+    vouching = (how_to_vouch(system, facts.doubtful),) if facts.doubtful else ()
     if settings.cache_dir is not None:
-        raise unusable(str(facts.path), problem)
-    return _fall_back(facts.path, problem, system)
+        raise unusable(str(facts.path), problem, vouching)
+    return _fall_back(facts.path, problem, vouching, system)
 
 
 def usual_cache_dir(settings: Settings, system: System) -> Path | None:
@@ -77,17 +79,31 @@ def temporary_dirs() -> tuple[Path, ...]:
     return tuple(Path(parent, f"{CACHE}-{os.geteuid()}") for parent in parents)
 
 
-def _fall_back(usual: Path, problem: str, system: System) -> Path:
-    """Return the first temporary folder that can be used, after a warning; Python shows each text once."""
+def _account_cache(system: System) -> tuple[Path, ...]:
+    """Return the usual cache of the user's account where ``HOME`` is another user's, as sudo may leave it."""
+    from be_toolchain.machine.trust.folder_trail import account_home
+
+    with contextlib.suppress(OSError):
+        home = account_home()
+        if home and not is_trusted_owner(os.stat(system.environ.get("HOME", "/")), os.geteuid()):
+            return (usual_cache({"HOME": home}),)
+    return ()
+
+
+def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: System) -> Path:
+    """Return the first private folder that can be used, after a warning; Python shows each text once."""
     tried = [f"{usual} {problem}"]
-    for folder in temporary_dirs():
+    for folder in (*_account_cache(system), *temporary_dirs()):
         obstacle = _planted(folder) or next(against_libraries(system.folder_facts(folder)), None)
         if obstacle is None:
-            message = f"the cache folder {usual} {problem}; using {folder} instead. To choose: {_CONFIGURE}"
+            choices = "; ".join((_CONFIGURE, *vouching))
+            message = f"the cache folder {usual} {problem}; using {folder} instead. To choose: {choices}"
             warnings.warn(printable_line(message), CacheWarning, stacklevel=3)
             return folder
         tried.append(f"{folder} {obstacle}")
-    raise CacheError("no folder can hold the cache:\n" + "\n".join(f"  {line}" for line in tried), hints=(_CONFIGURE,))
+    raise CacheError(
+        "no folder can hold the cache:\n" + "\n".join(f"  {line}" for line in tried), hints=(_CONFIGURE, *vouching)
+    )
 
 
 def _planted(folder: Path) -> str:

@@ -9,6 +9,9 @@ both are believed only where nobody else owns them or may write to them. A folde
   container's users); the subfolder must be a real folder that the user owns and nobody else may write to;
 - may be a symbolic link that the user or root made;
 - is refused otherwise.
+
+The folders and links that lead to it are judged up to the root, as sshd judges those of keys: whoever may write to one
+of them could put another folder in its place.
 """
 
 from __future__ import annotations
@@ -99,44 +102,45 @@ def distrust_secret(status: os.stat_result, uid: int) -> str:
     return f"can be read by other users (mode {stat.S_IMODE(status.st_mode):o})"
 
 
-def distrust_trail(trail: Iterable[tuple[str, os.stat_result]], uid: int, home: str = "") -> str:
-    """Return the reason why a file is not believed, judged by all that leads to it; empty when it is.
+def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *homes: str) -> Iterator[tuple[str, str]]:
+    """Yield what of the way to a file, and the file, another user could exchange, each with the reason.
 
     Parameters
     ----------
     trail : iterable of (path, os.stat_result)
         Each folder from the root on, each link on the way, and the file. Whoever owns one of them, or may write to
-        it, could put another file there.
+        it, could put another file there. Below a folder that nobody else can enter, modes of folders do not count.
     uid : int
         The user's id.
-    home : str
-        The user's home folder if the file is in it. The folders above it are the administrator's choice.
-
-    Returns
-    -------
-    str
-        A sentence that names the first untrusted place.
+    *homes : str
+        Paths of the user's home folder. The folders above it are the administrator's choice: whoever could exchange
+        one of them has all that is the user's.
 
     Examples
     --------
     >>> theirs = os.stat_result((0o40755, 0, 0, 1, 1001, 1001, 0, 0, 0, 0))
-    >>> distrust_trail([("/data/project", theirs)], 1000)
-    '/data/project belongs to another user (uid 1001)'
+    >>> list(distrusted_places([("/data/project", theirs)], 1000))
+    [('/data/project', 'belongs to another user (uid 1001)')]
     """
-    sticky = False
+    sticky, closed = False, ""
     for path, status in trail:
-        if home.startswith(f"{path.rstrip('/')}/"):
+        if any(home.startswith(f"{path.rstrip('/')}/") for home in homes):
             continue
         is_folder = stat.S_ISDIR(status.st_mode)
+        is_hidden = bool(closed) and path.startswith(closed)
         if is_folder:
             sticky = bool(status.st_mode & stat.S_ISVTX) and is_open(status, uid)
-        elif sticky and is_trusted_owner(status, uid) and not stat.S_ISLNK(status.st_mode):
+            if not is_hidden and not _others_may(status, uid, stat.S_IXOTH, stat.S_IXGRP):
+                closed = f"{path.rstrip('/')}/"
+        if not is_trusted_owner(status, uid):
+            yield path, distrust_entry(status, uid)
+        elif is_folder and (is_hidden or sticky):
+            continue
+        elif sticky and not stat.S_ISLNK(status.st_mode):
             # Only its owner can replace it, but whoever can move a file of the user's could have put it there.
-            return f"{path} is in a folder that other users may write to; one of your own is safe"
-        problem = "" if is_folder and sticky and is_trusted_owner(status, uid) else distrust_entry(status, uid)
-        if problem:
-            return f"{path} {problem}"
-    return ""
+            yield path, "is in a folder that other users may write to; one of your own is safe"
+        elif problem := distrust_entry(status, uid):
+            yield path, problem
 
 
 def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
@@ -146,8 +150,13 @@ def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
 
 def is_open(status: os.stat_result, uid: int) -> bool:
     """Return whether others than the user may write; a private group of the user's does not count as others."""
+    return _others_may(status, uid, stat.S_IWOTH, stat.S_IWGRP)
+
+
+def _others_may(status: os.stat_result, uid: int, bit: int, group_bit: int) -> bool:
+    """Return whether others than the user have a permission, given as its bit for all and its bit for the group."""
     private_group = status.st_gid == status.st_uid == uid != _ROOT_UID
-    return bool(status.st_mode & (stat.S_IWOTH if private_group else stat.S_IWOTH | stat.S_IWGRP))
+    return bool(status.st_mode & (bit if private_group else bit | group_bit))
 
 
 def is_shared(status: os.stat_result) -> bool:

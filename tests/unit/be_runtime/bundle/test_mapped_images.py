@@ -15,7 +15,9 @@ from be_runtime.bundle.index import CodeImage, Index
 from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder, open_trusted
 from be_runtime.bundle.write import write_bundle
 from be_runtime.errors import ArgumentError, LoadError
-from tests.support.accounts import STRANGER, needs_root
+from tests.support.accounts import STRANGER, needs_root, open_place
+
+__all__ = ["open_place"]  # a fixture
 
 DATA = b"not a library"
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -118,7 +120,7 @@ def test_bytes_that_are_no_library_leave_nothing_open():
 
 @needs_root
 def test_without_files_in_memory_no_code_is_written_where_others_could_replace_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, open_place: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def refuse(*_args: object) -> int:
         raise PermissionError
@@ -131,6 +133,11 @@ def test_without_files_in_memory_no_code_is_written_where_others_could_replace_i
     with pytest.raises(LoadError, match=r"code is not written to .* belongs to another user"):
         map_bytes(DATA, DIGEST, "here")
     assert os.listdir(tmp_path) == []
+    (open_place / "mine").mkdir()
+    open_place.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", f"{open_place}/mine")
+    with pytest.raises(LoadError, match=f"is below {open_place}, which can be written by other users"):
+        map_bytes(DATA, DIGEST, "here")
 
 
 def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from be_runtime.request.tools import Tools
 from be_runtime.source_text import SourceText
 from be_toolchain.arch import parse_archs
 from be_toolchain.model import HostCompiler, Toolchain
-from tests.support.accounts import STRANGER, needs_root
+from tests.support.accounts import STRANGER, needs_root, open_place
+
+__all__ = ["open_place"]  # a fixture
 
 REQUEST = BuildRequest(
     name="kernels",
@@ -275,6 +278,17 @@ def test_a_link_of_another_user_is_refused_and_ones_own_is_followed(fill: Fill, 
     os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
     with pytest.raises(CacheError, match="link is a symbolic link made by another user"):
         prebuilt.find(tmp_path / "link", KEY, ())
+
+
+def test_a_folder_that_others_could_exchange_is_refused(fill: Fill, open_place: Path):
+    (open_place / "open").mkdir()
+    (open_place / "open").chmod(0o777)
+    folder = shutil.copytree(fill("9.0"), open_place / "open" / "prebuilt")
+    with pytest.raises(CacheError, match=f"{folder} can't be trusted: {open_place}/open can be written") as caught:
+        prebuilt.find(folder, KEY, ())
+    assert f"BE_SAFE_FOLDERS={open_place}/open" in caught.value.hints[0]
+    (open_place / "open").chmod(0o755)
+    assert prebuilt.find(folder, KEY, ()) is not None
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):

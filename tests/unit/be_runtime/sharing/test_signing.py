@@ -20,6 +20,9 @@ pytest.importorskip("cryptography")
 
 from be_runtime.cli.cache import keys as cache_keys
 from be_runtime.sharing import signing
+from tests.support.accounts import open_place
+
+__all__ = ["open_place"]  # a fixture
 
 HEAD = Head("digest", "module", "name", (("a", 3, ""),), (), (), (), "host", 1.0)
 
@@ -139,3 +142,13 @@ def test_a_file_of_keys_that_others_may_write_is_refused(tmp_path: Path, mode: i
     os.chown(path, uid or -1, -1)
     with pytest.raises(ArgumentError, match=r"(another|other) user"):
         signing.read_verifier(str(path), "BE_REMOTE_CACHE_PUBLIC_KEY")
+
+
+def test_a_file_of_keys_that_others_could_exchange_is_refused(open_place: Path):
+    path = open_place / "keys"
+    path.write_text(signing.make_keys()[1])
+    signing.read_verifier(str(path), "BE_REMOTE_CACHE_PUBLIC_KEY")
+    for mode in (0o777, 0o1777):
+        open_place.chmod(mode)
+        with pytest.raises(ArgumentError, match="other users"):
+            signing.read_verifier(str(path), "BE_REMOTE_CACHE_PUBLIC_KEY")

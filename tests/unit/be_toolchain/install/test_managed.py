@@ -20,8 +20,10 @@ from be_toolchain.machine.store_paths import APP, INTERRUPTED, SELECTED, store_d
 from be_toolchain.machine.system import FolderFacts
 from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.report.doctor import examine_machine
-from tests.support.accounts import STRANGER, needs_root
+from tests.support.accounts import STRANGER, make, needs_root, open_place
 from tests.support.machines import SITE, MemorySystem
+
+__all__ = ["open_place"]  # a fixture
 
 WHEEL = (("nvidia-nvvm", "13.0.88"),)
 HOME_STORE = "/home/ada/.local/share/be_toolchain/toolchains"
@@ -322,6 +324,15 @@ def test_in_a_folder_for_all_users_each_has_a_store(tmp_path: Path):
     own.chmod(0o770)
     assert "can be written by other users" in find_store(system).problem
     assert find_managed(system, "cuda-") == ()
+
+
+@needs_root
+def test_nothing_is_installed_where_another_user_could_exchange_it(open_place: Path):
+    os.chown(make(open_place / "home"), STRANGER, STRANGER)
+    with pytest.raises(StoreError, match=f"{open_place}/home belongs to another user") as caught:
+        publish(ManagedStore(open_place / "home" / "data" / "toolchains"), "cuda-13.0.2")
+    assert f"BE_SAFE_FOLDERS={open_place}/home" in "\n".join(caught.value.hints)
+    assert not list((open_place / "home").iterdir())
 
 
 @needs_root

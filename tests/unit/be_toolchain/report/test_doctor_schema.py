@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from be_toolchain.cli import main as cli
+from be_toolchain.machine.system import FolderFacts
 from tests.support.environments import ROWS, machine_of
 from tests.support.machines import MemorySystem, answering
 
@@ -53,7 +54,9 @@ def test_every_field_is_documented_with_its_type(row: Any, capsys: pytest.Captur
 def test_every_documented_field_is_printed_by_some_machine(capsys: pytest.CaptureFixture[str]):
     seen = {path for row in ROWS for path, _ in printed(machine_of(row), capsys)}
     machine = answering("sum 4950")
-    machine.environ = {**machine.environ, "CPATH": "/opt/include"}
+    machine.environ = {**machine.environ, "CPATH": "/opt/include", "BE_CACHE_DIR": "/open/cache"}
+    for folder in ("/open/cache", "/tmp"):  # noqa: S108 - of no real machine
+        machine.folders[folder] = FolderFacts(Path(folder), Path("/"), doubtful=(Path("/open"),))
     seen |= {path for path, _ in printed(machine, capsys, "--smoke")}
     assert set(documented()) <= seen
 

@@ -14,7 +14,7 @@ from be_toolchain.cli import main as cli
 from be_toolchain.errors import PreferenceError
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import APP, FILE, user_file
-from be_toolchain.machine.trust.folder_trust import distrust_trail
+from be_toolchain.machine.trust.folder_trust import distrusted_places
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.settings.configuration import PassedOver, PassedOverWarning, find_configuration, parse_configuration
 from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
@@ -58,15 +58,15 @@ TMP = ("/t", status(stat.S_IFDIR | 0o1777, 0, 0))
     ],
 )
 def test_whoever_could_exchange_a_file_has_to_be_trusted(trail: list[tuple[str, os.stat_result]], says: str):
-    found = distrust_trail([ROOTS, *trail], ME)
+    found = " ".join(next(distrusted_places([ROOTS, *trail], ME), ()))
     assert found.startswith(says)
     assert bool(found) == bool(says)
 
 
 def test_the_folders_above_the_home_folder_are_the_administrators_choice():
     trail = [("/data", status(0o40775, 65534)), ("/data/me", status(0o40755, ME)), ("/data/me/f", status(0o100644, ME))]
-    assert distrust_trail(trail, ME, "/data/me") == ""
-    assert distrust_trail(trail, ME, "/home/me") == distrust_trail(trail, ME) != ""
+    assert not list(distrusted_places(trail, ME, "/data/me"))
+    assert list(distrusted_places(trail, ME, "/home/me")) == list(distrusted_places(trail, ME)) != []
 
 
 def project(folder: Path = Path("/mnt/project")) -> MemorySystem:

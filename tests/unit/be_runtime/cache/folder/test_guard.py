@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import BuildOutput, CacheKey, Store
+from be_runtime.cache.folder.guard import prepare_base
 from be_runtime.errors import CacheError
+from tests.support.accounts import open_place
+
+__all__ = ["open_place"]  # a fixture
 
 Build = Callable[[Path], BuildOutput]
 OTHER = 54321
@@ -85,6 +89,30 @@ def test_a_link_to_an_open_folder_is_refused(store: Store, key: CacheKey, tmp_pa
     store.root.symlink_to(tmp_path / "open")
     with pytest.raises(CacheError, match="can be written by other users"):
         store.get(key)
+
+
+def test_a_root_below_a_folder_that_all_may_write_to_is_refused_before_anything_is_made(
+    open_place: Path, key: CacheKey, build: Build
+):
+    (open_place / "open").mkdir()
+    (open_place / "open").chmod(0o777)
+    store = Store(open_place / "open" / "cache")
+    for use in (lambda: store.get(key), lambda: store.get_or_build(key, build), store.clear):
+        with pytest.raises(CacheError, match=f"{open_place}/open can be written by other users") as caught:
+            use()
+        assert any(f"BE_SAFE_FOLDERS={open_place}/open" in hint for hint in caught.value.hints)
+    assert not list((open_place / "open").iterdir())
+    (open_place / "open").chmod(0o755)
+    assert store.get_or_build(key, build).built
+
+
+def test_the_folders_that_lead_to_a_new_cache_are_the_users_alone(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        prepare_base(str(tmp_path / "a" / "b" / "cache"))
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE((tmp_path / part).stat().st_mode) for part in ("a", "a/b", "a/b/cache")} == {0o700}
 
 
 @needs_root

@@ -15,6 +15,9 @@ from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import CACHE
 from be_toolchain.machine.system import FolderFacts
+from tests.support.accounts import open_place
+
+__all__ = ["open_place"]  # a fixture
 
 NOBODY = 65534
 
@@ -172,10 +175,44 @@ def test_without_a_temporary_folder_the_usual_names_are_still_looked_at(monkeypa
     assert [str(folder.parent) for folder in temporary_dirs()] == ["/tmp", "/var/tmp"]  # noqa: S108
 
 
+def test_a_named_folder_below_one_that_all_may_write_to_is_refused_with_what_to_do(place: Place, open_place: Path):
+    (open_place / "open").mkdir()
+    (open_place / "open").chmod(0o777)
+    with pytest.raises(CacheError, match=f"{open_place}/open can be written by other users") as caught:
+        place.choose(open_place / "open" / "cache")
+    assert any(f"export BE_SAFE_FOLDERS={open_place}/open" in hint for hint in caught.value.hints)
+    place.system.environ = {"BE_SAFE_FOLDERS": f"{open_place}/open"}
+    assert place.choose(open_place / "open" / "cache") == open_place / "open" / "cache"
+
+
+def test_a_home_below_a_folder_that_all_may_write_to_falls_back(place: Place, open_place: Path):
+    (open_place / "open").mkdir()
+    (open_place / "open").chmod(0o777)
+    place.system.environ = {"HOME": f"{open_place}/open/home"}
+    assert place.choose() == place.temporary
+    assert f"{open_place}/open can be written by other users (mode 777); using {place.temporary}" in place.warnings[0]
+    assert f"export BE_SAFE_FOLDERS={open_place}/open" in place.warnings[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
+@pytest.mark.parametrize("account", ["home", ""])
+def test_another_users_home_gets_no_cache(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str):
+    """The command sudo may leave HOME as it was."""
+    monkeypatch.setattr("be_toolchain.machine.trust.folder_trail.account_home", lambda: account and f"{tmp_path}/own")
+    (tmp_path / "own").mkdir()
+    os.chown(tmp_path / "home", NOBODY, NOBODY)
+    assert place.choose() == (tmp_path / "own" / ".cache" / CACHE if account else place.temporary)
+    assert f"{tmp_path}/home belongs to another user (uid {NOBODY}); using " in place.warnings[0]
+    assert not list((tmp_path / "home").iterdir())
+    os.chown(tmp_path / "own", NOBODY, NOBODY)
+    assert place.choose() == place.temporary
+
+
 _ON_A_NOEXEC_MOUNT = """
 import subprocess, sys
 sys.path[:0] = eval(sys.argv[2])
 from pathlib import Path
+from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
 folder = Path(sys.argv[1])
 assert LocalSystem().folder_facts(folder).executable
@@ -245,6 +282,16 @@ def test_a_read_only_home_of_a_real_user(tmp_path: Path, run_as_user: Callable[.
     assert "CacheError" in output
 
 
+@pytest.mark.parametrize("home", ["/", "/nonexistent", ""])
+def test_a_user_of_a_container_without_a_home_has_a_cache(tmp_path: Path, run_as_user: Callable[..., str], home: str):
+    if os.geteuid() != 0 and home != "/nonexistent":
+        pytest.skip("needs root, to act as a user without a home")
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
+    assert f"{tmp_path / 'tmp' / CACHE}-{uid}" in run_as_user(home, tmp_path / "tmp").splitlines()
+
+
 @pytest.fixture
 def run_as_user(tmp_path: Path) -> Callable[..., str]:
     """Run `_AS_NOBODY` in a process of a user for whom permissions hold, which root is not."""
@@ -252,7 +299,7 @@ def run_as_user(tmp_path: Path) -> Callable[..., str]:
         if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
             folder.chmod(folder.stat().st_mode | 0o011)
 
-    def run(home: Path, temporary: Path) -> str:
+    def run(home: str | Path, temporary: Path) -> str:
         return subprocess.run(
             [sys.executable, "-c", _AS_NOBODY, str(NOBODY), str(home), str(temporary), repr(sys.path)],
             check=True,

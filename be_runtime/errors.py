@@ -26,8 +26,8 @@ _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
 _SHORT_LINES, _WIDEST = 16, 240
 """The number of lines of output that an error's text shows whole, and the most characters of one."""
 
-_LONGEST_MESSAGE, _QUOTED = 500, 160
-"""From how many characters on a message about an argument is shortened, and to how many at its ends."""
+_QUOTED = 160
+"""The characters that are left at each end of a message that is shortened."""
 
 
 class SourceSpan(NamedTuple):
@@ -52,10 +52,14 @@ class SourceSpan(NamedTuple):
     text: str
 
     def render(self) -> str:
-        """The location, the source line and a caret under the span."""
-        pad = "".join("\t" if char == "\t" else " " for char in self.text[: self.column - 1])
-        carets = "^" + "~" * (max(self.length, 1) - 1)
-        return f"{self.file}:{self.line}:{self.column}\n    {self.text}\n    {pad}{carets}"
+        """The location, the source line and a caret under the span; of a long line the part around it."""
+        first = max(0, self.column - 1 - _WIDEST // 4) if len(self.text) > _WIDEST else 0
+        shown = self.text[first : first + _WIDEST]
+        before, after = self.text[first : self.column - 1], shown[self.column - 1 - first :]
+        lead, rest = "... " * (first > 0), " ..." * (first + _WIDEST < len(self.text))
+        pad = " " * len(lead) + "".join("\t" if char == "\t" else " " for char in before)
+        carets = "^" + "~" * (min(max(self.length, 1), max(len(after), 1)) - 1)
+        return f"{self.file}:{self.line}:{self.column}\n    {lead}{shown}{rest}\n    {pad}{carets}"
 
 
 class BeRuntimeError(KernelError):
@@ -72,6 +76,8 @@ class BeRuntimeError(KernelError):
     """
 
     code: ClassVar[str] = "BE000"
+    longest: ClassVar[int] = sys.maxsize
+    """From how many characters on a message or a hint is shortened, since it quotes what was given."""
 
     def __init__(self, message: str, *, span: SourceSpan | None = None, hints: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -84,25 +90,21 @@ class BeRuntimeError(KernelError):
 
     def _text(self) -> str:
         """All that there is to say."""
-        parts = [self.message]
+        parts = [self._shortened(self.message)]
         if self.span is not None:
             parts.append(self.span.render())
-        parts.extend(f"hint: {hint}" for hint in self.hints)
+        parts.extend(f"hint: {self._shortened(hint)}" for hint in self.hints)
         return "\n".join(parts)
+
+    def _shortened(self, text: str) -> str:
+        return text if len(text) <= self.longest else f"{text[:_QUOTED]} ... {text[-_QUOTED:]}"
 
 
 class ArgumentError(BeRuntimeError, ValueError):
     """An argument of a public function has a value that is not allowed."""
 
     code = "BE101"
-
-    def _text(self) -> str:
-        """The text, without the middle of what it quotes where that is a whole source."""
-        rest = super()._text().removeprefix(self.message)
-        message = self.message
-        if len(message) > _LONGEST_MESSAGE:
-            message = f"{message[:_QUOTED]} ... {message[-_QUOTED:]}"
-        return message + rest
+    longest = 500
 
 
 class SourceNotFoundError(BeRuntimeError, FileNotFoundError):
@@ -130,6 +132,7 @@ class SpecError(BeRuntimeError, ValueError):
     """An arg_spec, an annotation or a C++ signature can't be understood."""
 
     code = "BE201"
+    longest = 2000
 
 
 class EntryPointNotFoundError(SpecError):

@@ -19,6 +19,8 @@ Axes = tuple[Axis, ...]
 LEADING = "..."
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXTENT = re.compile(r"0|[1-9][0-9]{0,17}")
+_MOST = 64
+"""Limit for the axes of an array, as numpy has it."""
 _WORD = re.compile(r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\S)+")
 """Text without spaces but in parentheses."""
 
@@ -41,7 +43,10 @@ def parse_axes(text: str) -> Axes:
         n,
          ^
     """
-    return tuple(_parse_axis(word, index) for index, word in enumerate(_WORD.findall(text)))
+    words = _WORD.findall(text)
+    if len(words) > _MOST:
+        raise ValueError(f"an array has at most {_MOST} axes, not {len(words)}")
+    return tuple(_parse_axis(word, index) for index, word in enumerate(words))
 
 
 def _parse_axis(word: str, index: int) -> Axis:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import SpecError
 from be_runtime.spec.cpp.cpp_params import TENSORS, CppParam, Shape
-from be_runtime.spec.cpp.functions import Function
+from be_runtime.spec.cpp.functions import Function, returns_value
 from be_runtime.spec.cpp.places import Places
 from be_runtime.spec.grammar import Locate, render_spec
-from be_runtime.spec.mapping import ARRAYS, BY_TYPE, KEPT, KINDS, at, attribute_of, is_untyped, uncallable
+from be_runtime.spec.mapping import ARRAYS, BY_TYPE, KEPT, KINDS, at, attribute_of, is_untyped, no_void, uncallable
 from be_runtime.spec.model import AttrKind, Param, Role
 
 _TENSOR_ROLES = frozenset({Role.ARG, Role.RET})
@@ -21,11 +23,14 @@ def contradiction(params: tuple[Param, ...], function: Function, locate: Locate,
     reason, hint = uncallable(function)
     if reason:
         return SpecError(f"{function.name}: {reason}", span=name_span, hints=(hint,))
+    if returns_value(function):
+        return no_void(function, places)
     error = _wrong_count(params, function, locate, places)
     if error is not None:
         return error
+    names = Counter(cpp.name for cpp in function.params)
     for index, (param, cpp) in enumerate(zip(params, function.params, strict=False)):
-        message = _mismatch(param, cpp, {other.name for other in function.params if other is not cpp})
+        message = _mismatch(param, cpp, is_others=names[param.name] > (param.name == cpp.name))
         if message:
             hints = (*_expected(cpp, index, places), *_more_advice(params, param, function, cpp))
             return SpecError(f"{function.name}: {message}", span=at(cpp, places), hints=hints)
@@ -61,7 +66,7 @@ def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
+def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
     """Describe how a token contradicts the parameter at its position; empty if it does not."""
     (token,) = render_spec([param])
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
@@ -69,7 +74,7 @@ def _mismatch(param: Param, cpp: CppParam, other_names: set[str]) -> str:
         return f"the token {token!r} is at the position of {which}, which is {cpp.shape.value} ({cpp.type!r})"
     if param.role is Role.RET and _is_input(cpp):
         return f"the token {token!r} makes {which} a result, but it is {cpp.shape.value} ({cpp.type!r}), an input"
-    if param.role is Role.ATTR and param.name in other_names:
+    if param.role is Role.ATTR and is_others:
         return f"the token {token!r} is at the position of {which}; tokens follow the order of the C++ call"
     problem = _wrong_type(param, cpp)
     return f"the token {token!r} can't be passed to {which}: {problem}" if problem else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SourceSpan, SpecError
@@ -11,15 +12,19 @@ from be_runtime.spec.contradiction import contradiction
 from be_runtime.spec.cpp.functions import Function
 from be_runtime.spec.cpp.outline import Branch
 from be_runtime.spec.cpp.places import Places
-from be_runtime.spec.cpp.program import Annotation, Program
+from be_runtime.spec.cpp.program import MOST_OF_A_NAME, Annotation, Program
 from be_runtime.spec.cpp.streams import launches_out_of_order
-from be_runtime.spec.grammar import Locate, is_identifier, parse_spec
+from be_runtime.spec.grammar import MOST, Locate, is_identifier, parse_spec
 from be_runtime.spec.infer import complete, infer
 from be_runtime.spec.mapping import is_untyped
 from be_runtime.spec.model import RULES, EntryPoint, Param, Role
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names whose spec is inferred, or None for the annotations."""
+
+
+_MOST_ENTRIES = 2000
+"""Limit for the entry points of the sources that are compiled together."""
 
 
 class _Request(NamedTuple):
@@ -90,6 +95,11 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
     program = Program(sources)
     if requests is None:
         requests = _annotated(program)
+    if len(requests) > _MOST_ENTRIES:
+        raise SpecError(
+            f"more than {_MOST_ENTRIES:,} entry points in {program.places.sources[0].name}",
+            hints=("divide them among several sources, as of load_cuda_dir, or take what differs as an attribute",),
+        )
     for request in requests:
         _check_name(request, program.places)
     return _merge(requests, program)
@@ -129,7 +139,7 @@ def _tokens(name: object, tokens: object) -> tuple[str, ...]:
 def _annotated(program: Program) -> list[_Request]:
     """Return the requests in the annotations."""
     requests = []
-    for note in program.annotations():
+    for note in islice(program.annotations(), _MOST_ENTRIES + 1):
         if not note.words:
             raise SpecError(
                 "a // @BE annotation without a name",
@@ -164,7 +174,15 @@ def _check_name(request: _Request, places: Places) -> None:
 def _resolve(request: _Request, program: Program) -> EntryPoint:
     """Find the function of one request and determine its parameters."""
     places = program.places
-    candidates = [program.typed(function) for function in _candidates(request, program)]
+    found = _candidates(request, program)
+    for function in found:
+        if len(function.params) > MOST:
+            raise SpecError(
+                f"{request.name}: it has {len(function.params):,} parameters, but {MOST:,} are the most",
+                span=places.span(function.start, len(function.name)),
+                hints=("take many arrays as BE::Tensors, and many numbers as a BE::Span or a structure",),
+            )
+    candidates = [program.typed(function) for function in found]
     if not candidates:
         return _unseen(request, program)
     if request.tokens is None:
@@ -189,6 +207,12 @@ def _split(params: Sequence[Param]) -> tuple[tuple[Param, ...], tuple[Param, ...
 def _candidates(request: _Request, program: Program) -> list[Function]:
     """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
     functions: Sequence[Function] = program.functions(request.name)
+    if len(functions) > MOST_OF_A_NAME:
+        raise SpecError(
+            f"{request.name}: more than {MOST_OF_A_NAME} declarations have this name",
+            span=request.locate(program.places)(-1),
+            hints=("write a function of another name that calls the one you mean",),
+        )
     if request.annotation is not None:
         home = program.places.source_index(request.annotation.start)
         nearby = [function for function in functions if program.places.source_index(function.line_start) == home]
@@ -297,6 +321,9 @@ def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
         hints.append("it occurs in a comment, a string, a call or a disabled #if branch, but is not declared")
     if names and not close:
         hints.append(f"functions in the source: {', '.join(names[:10])}")
+    if program.macros.unexpanded:
+        where = program.places.describe(program.macros.unexpanded[0])
+        hints.append(f"the macros at {where} were not expanded: the text is too long, or what they make of it")
     return EntryPointNotFoundError(
         f"{request.name}: no function of this name in "
         + (", ".join(source.name for source in program.places.sources) or "no sources at all"),
@@ -339,6 +366,8 @@ def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, 
         known = first.get(request.name)
         if known is not None and not _exclude(known[0], request, program.places):
             raise _duplicate(known[0], request, program.places)
+        if known is not None and known[0].tokens == request.tokens:
+            continue
         entry = _resolve(request, program)
         if known is not None and known[1].params != entry.params:
             raise _duplicate(known[0], request, program.places)

@@ -74,6 +74,8 @@ _KNOWN = (
     "attr.NAME:TYPE=VALUE, scratch[4*n], scratch, state, parallel[b], reduce[k]"
 )
 
+MOST = 1000
+"""Limit for the parameters of an entry point, and so for the tokens of an arg_spec."""
 _LONGEST = 10_000
 """Limit for the characters of a token: some of the patterns above take the square of the time for twice of them."""
 
@@ -124,6 +126,8 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
     be_runtime.errors.SpecError: f: the arg_spec has no 'ret'; a function needs at least one output
     see docs/errors.md#be201, or run: python -m be_runtime explain BE201
     """
+    if len(tokens) > MOST:
+        raise SpecError(f"{function}: the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most", span=locate(-1))
     params = tuple(_parse_token(token, function, locate, index) for index, token in enumerate(tokens))
     _check(params, tokens, function, locate)
     return params

@@ -8,7 +8,7 @@ from be_runtime.spec.cpp.cpp_params import TENSORS, CppParam, Shape
 from be_runtime.spec.cpp.functions import Function, returns_void
 from be_runtime.spec.cpp.places import Places
 from be_runtime.spec.grammar import RESERVED, Locate
-from be_runtime.spec.mapping import BY_TYPE, at, attribute_of, is_untyped, uncallable, with_default
+from be_runtime.spec.mapping import BY_TYPE, at, attribute_of, is_untyped, no_void, uncallable, with_default
 from be_runtime.spec.model import Many, Param, Role
 
 
@@ -50,6 +50,8 @@ def _check_kind(function: Function, places: Places) -> None:
             span=places.span(function.start, len(function.name)),
             hints=(hint,) if hint else (),
         )
+    if not returns_void(function):
+        raise no_void(function, places)
 
 
 def _unusable(function: Function) -> tuple[str, str]:
@@ -59,8 +61,6 @@ def _unusable(function: Function) -> tuple[str, str]:
         return unusable
     if function.template is not None:
         return "it is a template", "write a function that calls the instance you need"
-    if not returns_void(function):
-        return f"it returns {function.returns!r}; an entry point returns void", "write results into a BE::Tensor"
     return "", ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from be_runtime.errors import SourceSpan
+from be_runtime.errors import SourceSpan, SpecError
 from be_runtime.spec.attribute_types import parse_default
 from be_runtime.spec.cpp.cpp_params import CppParam, Shape
 from be_runtime.spec.cpp.functions import Function
@@ -48,6 +48,16 @@ def uncallable(function: Function) -> tuple[str, str]:
     if "__device__" in function.specifiers and "__host__" not in function.specifiers:
         return "it is a __device__ function", "name a host function"
     return "", ""
+
+
+def no_void(function: Function, places: Places) -> SpecError:
+    """Make the error for a function that returns something."""
+    returns = re.sub(r" ?(::|<) ?| (?=[>*&])", lambda match: match[1] or "", function.returns)
+    return SpecError(
+        f"{function.name}: it returns {returns!r}, but an entry point returns void: nobody would read the value",
+        span=places.span(function.returns_start, function.returns_length),
+        hints=("take each result as a BE::Tensor parameter, and raise errors by BE_CHECK or an exception",),
+    )
 
 
 def attribute_of(cpp: CppParam, places: Places) -> Param | None:

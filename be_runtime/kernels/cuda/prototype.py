@@ -12,11 +12,13 @@ from typing import NamedTuple
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import EntryPointNotFoundError, SpecError
 from be_runtime.kernels.cuda.describe import KernelParam
+from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp.cpp_params import CPP_SCALARS, CppParam, Shape, canonical_type
 from be_runtime.spec.cpp.declarations import CppCode, DeclarationReader
 from be_runtime.spec.cpp.functions import Function, parse_function
 from be_runtime.spec.cpp.lexer import significant
 from be_runtime.spec.cpp.outline import outline
+from be_runtime.spec.cpp.program import check_size
 
 _EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
 _LARGEST_SCALAR = 8
@@ -109,6 +111,7 @@ def read_prototype(source: str, name: KernelName) -> tuple[KernelParam, ...]:
 
 def _kernels(source: str, name: KernelName) -> list[Function]:
     """Find the kernels with this last name, definitions before declarations."""
+    check_size([SourceText("the source", source)])
     code = outline(source).code
     reader = DeclarationReader(lambda _header, _offset, _words: None)
     reader.read(CppCode(code, 0))

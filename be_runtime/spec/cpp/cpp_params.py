@@ -43,6 +43,8 @@ _QUALIFIERS = frozenset(
 _ATTRIBUTES = frozenset({"__attribute__", "alignas", "__align__", "__declspec"})
 _SIGNS = frozenset(["*", "&", "&&", "..."])
 _LONGEST = 200
+_MOST = 1000
+"""Limit for the tokens of a parameter that are read."""
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
@@ -171,7 +173,8 @@ def parse_params(tokens: list[Token], *, using_be: bool = False) -> tuple[CppPar
 def split_commas(tokens: list[Token]) -> list[list[Token]]:
     """Split at the commas that separate parameters, not at those in brackets or template arguments."""
     parts: list[list[Token]] = [[]]
-    depth = angle_end = index = 0
+    depth = angle_end = 0
+    closers = _closing_angles(tokens)
     for index, token in enumerate(tokens):
         text = token.text
         if text == "," and depth == 0 and index >= angle_end:
@@ -182,29 +185,27 @@ def split_commas(tokens: list[Token]) -> list[list[Token]]:
         elif text in _CLOSE:
             depth -= 1
         elif text == "<" and index >= angle_end and index and tokens[index - 1].kind is Kind.WORD:
-            angle_end = max(angle_end, _closing_angle(tokens, index))
+            angle_end = max(angle_end, closers.get(index, 0))
         parts[-1].append(token)
     return parts
 
 
-def _closing_angle(tokens: list[Token], opening: int) -> int:
-    """Return the index after the ``>`` that closes a template argument list; `opening` if there is none."""
-    angles = depth = 0
-    for index in range(opening, len(tokens)):
-        text = tokens[index].text
+def _closing_angles(tokens: list[Token]) -> dict[int, int]:
+    """Map each ``<`` to the index after the ``>`` that closes it between the same brackets."""
+    found: dict[int, int] = {}
+    opened: list[list[int]] = [[]]
+    for index, token in enumerate(tokens):
+        text = token.text
         if text in _OPEN:
-            depth += 1
+            opened.append([])
         elif text in _CLOSE:
-            depth -= 1
-            if depth < 0:
-                break
-        elif depth == 0 and text == "<":
-            angles += 1
-        elif depth == 0 and text == ">":
-            angles -= 1
-            if angles == 0:
-                return index + 1
-    return opening
+            opened.pop()
+            opened = opened or [[]]
+        elif text == "<":
+            opened[-1].append(index)
+        elif text == ">" and opened[-1]:
+            found[opened[-1].pop()] = index + 1
+    return found
 
 
 def _param(tokens: list[Token], using_be: bool) -> CppParam:
@@ -212,23 +213,23 @@ def _param(tokens: list[Token], using_be: bool) -> CppParam:
     first, last = tokens[0], tokens[-1]
     texts = tuple([token.text for token in tokens])
     default: tuple[Token, ...] = ()
-    if "=" in texts:
+    has_default = "=" in texts
+    if has_default:
         last = tokens[max(0, texts.index("=") - 1)]
         default = tuple(tokens[texts.index("=") + 1 :])
+        texts = texts[: texts.index("=")]
     length = last.start + len(last.text) - first.start
     # If a macro's argument is part of the parameter, its tokens are not contiguous.
     length = length if len(first.text) <= length < _LONGEST else len(first.text)
-    return CppParam(*_classify(texts, using_be), first.start, length, default)
+    return CppParam(*_classify(texts[:_MOST], using_be), has_default, first.start, length, default)
 
 
 @lru_cache(maxsize=4096)
-def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None, bool]:
-    """Return shape, type, name, element type and presence of a default; a source has the same few parameters often."""
-    has_default = "=" in texts
-    declared = texts[: texts.index("=")] if has_default else texts
-    name, type_texts, declarator = _name_and_type(_without_attributes(declared))
+def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None]:
+    """Return shape, type, name and element type; a source has the same few parameters often."""
+    name, type_texts, declarator = _name_and_type(_without_attributes(texts))
     shape, dtype = _shape(type_texts, declarator, using_be)
-    return shape, _render(type_texts + declarator), name, dtype, has_default
+    return shape, _render(type_texts + declarator), name, dtype
 
 
 def _without_attributes(texts: Sequence[str]) -> list[str]:

@@ -103,18 +103,23 @@ class Header(NamedTuple):
 Expander = Callable[[str, int, frozenset[str]], CppCode | None]
 """A function that expands the macros in a header, given its offset and its words; None if it has no macros."""
 
-_MARK = re.compile(r"[{};()]")
+_MARK = re.compile(r"[{()]|;[;\s]*+|\}")
 _BRACE = re.compile(r"[{}]")
 _WORD = re.compile(r"[^\W\d]\w*")
 _SCOPE_WORDS = ("namespace", "extern", "class", "struct", "union")
 # Few sources need these patterns, so they are compiled when first used.
 _NAMESPACE = (
-    r"\bnamespace\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+(?:inline\s++)?+)?+)*?)"
-    r"(?:__attribute__\s*\(\(.*\)\)\s*)?\Z"
+    r"\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+(?:inline\s++)?+)?+)*?)"
+    r"(?:__attribute__\s*\(\(.*\)\)\s*)?"
 )
 _LINKAGE = r"\bextern\s*\"[^\"]*\"\s*\Z"
-_ALIGNMENT = r"\b(?:alignas|__attribute__|__align__|__declspec)\s*+\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\)"
-_CLASS = r"\b(?:class|struct|union)\b\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+)?+)*+)[^()=]*\Z"
+_ATTRIBUTES = (
+    r"\[\[[^\]]*\]\]"
+    r"|\b(?:alignas|__attribute__|__align__|__declspec)\s*+\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\)"
+)
+_CLASS = r"\b(?:class|struct|union)\b\s*((?:\w++\s*+(?:::\s*+)?+)*+)"
+_DEEPEST = 256
+"""Limit for scopes within each other; compilers take as many brackets. Functions in deeper ones are not found."""
 
 
 def opened_scopes(header: str) -> list[Scope] | None:
@@ -129,12 +134,15 @@ def opened_scopes(header: str) -> list[Scope] | None:
     """
     if not any(word in header for word in _SCOPE_WORDS):
         return None
-    if match := re.search(_NAMESPACE, header):
+    *_, after = re.split(r"\bnamespace\b", header)
+    if len(after) < len(header) and (match := re.fullmatch(_NAMESPACE, after)):
         names = re.sub(r"\binline\b", " ", match[1]).replace("::", " ").split()
         return [Scope(name, False) for name in names] or [Scope("", False)]
     if re.search(_LINKAGE, header):
         return [Scope("", False)]
-    if (match := re.search(_CLASS, re.sub(_ALIGNMENT, " ", header))) and not re.search(r"\benum\b", header):
+    plain = re.sub(_ATTRIBUTES, " ", header) if "(" in header or "[" in header else header
+    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has none of them behind its name.
+    if (match := re.search(_CLASS, head)) and not re.search(r"\benum\b", header):
         words = [word for word in match[1].split() if word != "final"]
         return [Scope(words[-1] if words else "", True)]
     return None
@@ -165,8 +173,8 @@ class DeclarationReader:
     def __init__(self, expand: Expander) -> None:
         self.found: list[Header] = []
         self._expand = expand
-        # One entry per brace. It outlives a unit, because a macro may open a namespace that another one closes.
-        self._scopes: list[tuple[Scope, ...]] = []
+        # All scopes that are open, for each brace. It outlives a unit: a macro may open a namespace for another one.
+        self._scopes: list[tuple[Scope, ...]] = [()]
 
     def read(self, unit: CppCode) -> bool:
         """Collect the headers of `unit`, and return whether it ends inside a body."""
@@ -184,9 +192,11 @@ class DeclarationReader:
                 position = skip_body(code, position) if mark == "{" else position
                 continue
             if mark == "}":
-                self._take(unit, start, at, ";", has_paren)  # A macro call needs no semicolon.
-                del self._scopes[-1:]
-            elif self._take(unit, start, at, mark, has_paren):
+                if at > start:
+                    self._take(unit, start, at, ";", has_paren)  # A macro call needs no semicolon.
+                if len(self._scopes) > 1:
+                    self._scopes.pop()
+            elif (at > start or mark == "{") and self._take(unit, start, at, mark[0], has_paren):
                 position = skip_body(code, position)
                 if position > len(code):
                     return True
@@ -205,11 +215,10 @@ class DeclarationReader:
             return self.read(expanded._replace(text=f"{expanded.text} {mark}"))
         opened = opened_scopes(header) if mark == "{" else None
         if opened is not None:
-            self._scopes.append(tuple(opened))
+            self._scopes.append((*self._scopes[-1], *opened)[: _DEEPEST + 1])
             return False
-        if has_paren:
-            scopes = tuple(scope for opened in self._scopes for scope in opened)
-            self.found.append(Header(unit, start, end, mark == "{", scopes, words))
+        if has_paren and len(self._scopes[-1]) <= _DEEPEST:
+            self.found.append(Header(unit, start, end, mark == "{", self._scopes[-1], words))
         return mark == "{"
 
 

@@ -37,10 +37,10 @@ def doc_above(text: str, position: int) -> str:
         if not comment.startswith(("//", "/*")) or (found and doc is None):
             break
         if doc is not None:
-            found.insert(0, doc)
+            found.append(doc)
         between += doc is None
         end = start - 1
-    return dedent("\n".join(found)).strip()
+    return dedent("\n".join(reversed(found))).strip()
 
 
 def _text(comment: str) -> str | None:

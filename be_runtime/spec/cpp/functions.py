@@ -30,6 +30,11 @@ _SPECIFIERS = frozenset(
 _NOT_A_DECLARATION = frozenset(
     ["=", "return", "new", "delete", "typedef", "using", "friend", ".", "->", ",", "operator"]
 )
+_VALUES = frozenset(
+    ["*", "&", "&&", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "size_t"]
+    + [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+"""The ends of types that are certainly not void."""
 _OPEN = frozenset("([{")
 _MOST_BEFORE = 500
 """Tokens beside a declarator that can belong to its declaration: a header may hold thousands of macro calls."""
@@ -47,6 +52,8 @@ class Function(NamedTuple):
     params : tuple of CppParam
     returns : str
         Return type as written.
+    returns_start, returns_length : int
+        Place of the return type.
     has_body : bool
         True if this is the definition.
     template : tuple of str or None
@@ -71,6 +78,8 @@ class Function(NamedTuple):
     specifiers: frozenset[str]
     start: int
     line_start: int
+    returns_start: int
+    returns_length: int
 
     @property
     def required(self) -> int:
@@ -136,23 +145,26 @@ def parse_function(
     before, qualifiers = _split_qualifiers(tokens[max(0, opening - _MOST_BEFORE) : opening - 1])
     before, template = _without_template(_without_calls(before))
     specifiers = frozenset(token.text for token in before)
-    returns = [token.text for token in before if token.text not in _SPECIFIERS and token.kind is not Kind.STRING]
+    returns = [token for token in before if token.text not in _SPECIFIERS and token.kind is not Kind.STRING]
     if not returns or not _NOT_A_DECLARATION.isdisjoint(specifiers):
         return None
-    if returns == ["auto"]:
+    if len(returns) == 1 and returns[0].text == "auto":
         returns = _trailing_return(tokens[end + 1 : end + _MOST_BEFORE]) or returns
+    first, last = returns[0], returns[-1]
     name_token = tokens[opening - 1]
     return Function(
         name=name,
         call_name="".join(f"::{part}" for part in (*_names(header.scopes), *qualifiers, name)),
         params=parse_params(tokens[opening + 1 : end], using_be=using_be),
-        returns=" ".join(returns),
+        returns=" ".join([token.text for token in returns]),
         has_body=header.has_body,
         template=template,
         owner=next((scope.name or "a class" for scope in header.scopes if scope.is_class), ""),
         specifiers=specifiers,
         start=name_token.start,
         line_start=header.unit.call_of(header.start, opening - 1, name_token),
+        returns_start=first.start,
+        returns_length=max(len(first.text), last.start + len(last.text) - first.start),
     )
 
 
@@ -207,10 +219,10 @@ def _without_template(tokens: list[Token]) -> tuple[list[Token], tuple[str, ...]
     return [], ()
 
 
-def _trailing_return(tokens: list[Token]) -> list[str]:
+def _trailing_return(tokens: list[Token]) -> list[Token]:
     """Return the type after ``->``."""
     texts = [token.text for token in tokens]
-    return texts[texts.index("->") + 1 :] if "->" in texts else []
+    return tokens[texts.index("->") + 1 :] if "->" in texts else []
 
 
 def returns_void(function: Function) -> bool:
@@ -224,3 +236,21 @@ def returns_void(function: Function) -> bool:
     False
     """
     return function.returns.split()[-1] == "void"
+
+
+def returns_value(function: Function) -> bool:
+    """Return whether a function certainly returns something: no macro, alias or template can stand for ``void``.
+
+    Examples
+    --------
+    >>> from be_runtime.spec.cpp.declarations import CppCode
+    >>> for text in ("int f()", "BE::Tensor f()", "auto f() -> void*", "MY_API void f()", "Alias f()"):
+    ...     print(returns_value(parse_function(Header(CppCode(text, 0), 0, len(text), False, ()), "f")))
+    True
+    True
+    True
+    False
+    False
+    """
+    *before, last = [word for word in function.returns.split() if word not in ("const", "volatile")] or ["int"]
+    return last in _VALUES or (last in ("Tensor", "Tensors") and before[-2:] in ([], ["BE", "::"]))

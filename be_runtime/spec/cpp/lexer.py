@@ -108,19 +108,23 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
     """
     pieces: list[Piece] = []
     done = position = 0
-    search = _OPENER.search
+    line_end = 0 if directives else len(text)  # up to which no line begins with a hash
+    search, new, kinds = _OPENER.search, tuple.__new__, _KINDS
     while match := search(text, position):
         start, position = match.span()
-        kind = _KINDS[match.lastgroup or "SIGN"]
+        kind = kinds[match.lastgroup or "SIGN"]
         if kind is Kind.DIRECTIVE:
-            if not (directives and _begins_line(text, start)):
+            if start < line_end:
+                continue
+            if not _begins_line(text, start):
+                line_end = max(text.find("\n", start), start + 1)
                 continue
             position = _end_of_directive(text, start)
         elif kind is Kind.STRING or kind is Kind.CHAR:
             start = _start_of_prefix(text, done, start)
         if start > done:
-            pieces.append(Piece(Kind.CODE, done, start))
-        pieces.append(Piece(kind, start, position))
+            pieces.append(new(Piece, (Kind.CODE, done, start)))
+        pieces.append(new(Piece, (kind, start, position)))
         done = position
     if done < len(text):
         pieces.append(Piece(Kind.CODE, done, len(text)))

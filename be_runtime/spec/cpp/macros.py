@@ -19,8 +19,13 @@ _DEFINE = re.compile(r"#[ \t]*define[ \t]+([^\W\d]\w*)(\([^)]*\))?")
 _UNDEF = re.compile(r"#[ \t]*undef[ \t]+([^\W\d]\w*)")
 _JOINED_LINES = r"\\[ \t]*\r?\n|\s"
 _MARK = re.compile(r"[{};]")
-_LIMIT = 50_000
-"""Limit for the tokens of one expansion; a header that exceeds it is not expanded."""
+LIMIT = 100_000
+"""Limit for the characters of a header or of a macro's body that is expanded."""
+_MOST = 400_000
+"""Limit for the tokens that are read and written to expand one header."""
+_MOST_OF_ALL = 1_000_000
+_LONGEST = 1000
+"""Limit for the characters of a pasted name."""
 _DEPTH = 100
 """Limit for macros within macros."""
 
@@ -89,6 +94,8 @@ class Macros:
         Macros defined at this point, by name.
     names : set of str
         Names of all macros that were ever defined.
+    unexpanded : list of int
+        Places of code whose expansion exceeds a limit.
 
     Examples
     --------
@@ -103,6 +110,8 @@ class Macros:
     def __init__(self) -> None:
         self.known: dict[str, Macro] = {}
         self.names: set[str] = set()
+        self.unexpanded: list[int] = []
+        self._left = self._left_of_all = _MOST_OF_ALL
         self._bodies: dict[int, list[_Step]] = {}
 
     def define(self, macro: Macro | None) -> None:
@@ -123,20 +132,33 @@ class Macros:
         """
         written = significant(code, offset=offset, directives=False)
         found: list[MacroCall] = []
+        self._left = given = min(_MOST, self._left_of_all)
         try:
-            expanded = self._expand(written, frozenset(), found)
+            expanded = self._expand(written, frozenset(), 0, found)
         except _TooLongError:
             expanded, found = written, []
+            self.unexpanded.append(offset)
+        self._left_of_all -= given - self._left
         shift = len(tokens)
         calls += [MacroCall(start, low + shift, high + shift) for start, low, high in found]
         tokens += expanded
 
-    def _expand(self, tokens: list[Token], hidden: frozenset[str], calls: list[MacroCall] | None = None) -> list[Token]:
+    def _spend(self, count: int) -> None:
+        """Count tokens that are read or written."""
+        self._left -= count
+        if self._left < 0:
+            self._left = 0
+            raise _TooLongError
+
+    def _expand(
+        self, tokens: list[Token], hidden: frozenset[str], depth: int, calls: list[MacroCall] | None = None
+    ) -> list[Token]:
         """Replace the macros in `tokens`, except for the `hidden` ones."""
         known = self.known
         if known.keys().isdisjoint([token.text for token in tokens]):
             return tokens
-        if len(hidden) > _DEPTH:
+        self._spend(len(tokens))
+        if depth > _DEPTH:
             raise _TooLongError
         out: list[Token] = []
         index, count = 0, len(tokens)
@@ -149,6 +171,7 @@ class Macros:
                 continue
             arguments: list[list[Token]] = []
             if macro.params is not None:
+                self._spend(len(macro.params))
                 if index >= count or tokens[index].text != "(":
                     out.append(token)
                     continue
@@ -156,17 +179,19 @@ class Macros:
                 arguments = _bind(macro, _split(tokens[index + 1 : end]))
                 index = end + 1
             low = len(out)
-            out += self._expand(self._substitute(macro, arguments, hidden), hidden | {macro.name})
+            body = self._substitute(macro, arguments, hidden, depth)
+            out += self._expand(body, hidden | {macro.name}, depth + 1)
             if calls is not None:
                 calls.append(MacroCall(token.start, low, len(out)))
-            if len(out) > _LIMIT:
-                raise _TooLongError
         return out
 
-    def _substitute(self, macro: Macro, arguments: list[list[Token]], hidden: frozenset[str]) -> list[Token]:
+    def _substitute(
+        self, macro: Macro, arguments: list[list[Token]], hidden: frozenset[str], depth: int
+    ) -> list[Token]:
         """Replace the parameters in the body of `macro`, and apply ``#`` and ``##``."""
         out: list[Token] = []
         for step in self._body(macro):
+            self._spend(1 + (len(arguments[step.slot]) if step.slot >= 0 else len(step.tokens)))
             tokens = step.tokens if step.slot < 0 else arguments[step.slot]
             if step.kind is _StepKind.PASTE:
                 _paste(out, tokens, is_rest=macro.is_variadic and step.slot == len(arguments) - 1)
@@ -175,14 +200,17 @@ class Macros:
             elif step.kind is _StepKind.RAW:
                 out += tokens or [Token(Kind.WORD, "", macro.start)]
             else:
-                out += self._expand(tokens, hidden) if step.slot >= 0 else tokens
+                out += self._expand(tokens, hidden, depth + 1) if step.slot >= 0 else tokens
         return out
 
     def _body(self, macro: Macro) -> list[_Step]:
         """Return the steps that make a macro's body, without the contents of function bodies."""
         steps = self._bodies.get(macro.start)
         if steps is None:
-            tokens = significant(_without_bodies(macro.body), offset=macro.start, directives=False)
+            code = _without_bodies(macro.body)
+            if len(code) > LIMIT:
+                raise _TooLongError
+            tokens = significant(code, offset=macro.start, directives=False)
             steps = self._bodies[macro.start] = _steps(tokens, macro.params or ())
         return steps
 
@@ -208,6 +236,7 @@ def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
     """Convert the tokens of a body to steps; adjacent tokens without arguments are one step."""
     steps: list[_Step] = []
     plain: list[Token] = []
+    slots = {name: slot for slot, name in reversed(tuple(enumerate(params)))}
     special = {"#", "##", *params}
     index, count = 0, len(tokens)
     while index < count:
@@ -220,15 +249,14 @@ def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
         kind = _StepKind.PLAIN
         if token.text == "##" and index < count:
             kind = _StepKind.PASTE
-        elif token.text == "#" and following.text in params:
+        elif token.text == "#" and following.text in slots:
             kind = _StepKind.QUOTE
-        elif token.text in params and following.text == "##":
+        elif token.text in slots and following.text == "##":
             kind = _StepKind.RAW
         if kind is _StepKind.PASTE or kind is _StepKind.QUOTE:
             token = following
             index += 1
-        slot = params.index(token.text) if token.text in params else -1
-        steps += [_Step(_StepKind.PLAIN, -1, plain), _Step(kind, slot, [token])]
+        steps += [_Step(_StepKind.PLAIN, -1, plain), _Step(kind, slots.get(token.text, -1), [token])]
         plain = []
     return [*steps, _Step(_StepKind.PLAIN, -1, plain)]
 
@@ -285,6 +313,8 @@ def _paste(out: list[Token], operand: list[Token], *, is_rest: bool) -> None:
     elif operand and out:
         left, right = out.pop(), operand[0]
         text = left.text + right.text
+        if len(text) > _LONGEST:
+            raise _TooLongError
         kind = Kind.WORD if _WORD.fullmatch(text) else left.kind
         out.append(Token(kind, text, left.start if left.text else right.start))
         out += operand[1:]

@@ -38,7 +38,7 @@ class Branch(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A live line comment."""
+    """A live line comment that is an annotation."""
 
     start: int
     text: str
@@ -61,7 +61,7 @@ class Outline(NamedTuple):
         Code with the length of the source. Comments, preprocessor lines, the contents of literals and dead branches are
         blanks, so every bracket and word is code and has the same offset as in the source.
     notes : tuple of Note
-        Line comments in order.
+        Annotations in order.
     directives : tuple of Directive
         Macro definitions in order.
     """
@@ -69,6 +69,15 @@ class Outline(NamedTuple):
     code: str
     notes: tuple[Note, ...]
     directives: tuple[Directive, ...]
+
+
+class _Mark(NamedTuple):
+    """The lengths of an outline when a branch began, and the brackets that were open."""
+
+    parts: int = 0
+    notes: int = 0
+    directives: int = 0
+    balance: tuple[int, int] = (0, 0)
 
 
 class _Group:
@@ -83,13 +92,17 @@ class _Group:
         self.branch = 0
         # True after a branch with a true condition: all later branches are dead.
         self.decided = truth is True
-        # The lengths of the output when the branch began.
-        self.marks = (0, 0, 0)
+        self.mark = _Mark()
 
 
 _CONDITIONAL = re.compile(r"#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif|define|undef)\b")
+ANNOTATION = re.compile(r"//[/!]*[ \t]*@BE(?=\s|\Z)")
 _COMMENT = r"//.*|/\*(?s:.*?)\*/"
 _CONSTANTS = {"0": False, "false": False, "1": True, "true": True}
+_LONGEST_CONSTANT = 1000
+"""Limit for the characters of a condition that may be constant, with its comments."""
+_DEEPEST = 256
+"""Conditional groups within each other that are told apart; compilers take as many brackets."""
 
 
 def outline(text: str) -> Outline:
@@ -134,6 +147,8 @@ def known_truth(condition: str) -> bool | None:
     >>> known_truth(" 0 // off"), known_truth("(1)"), known_truth("defined(X)")
     (False, True, None)
     """
+    if len(condition) > _LONGEST_CONSTANT:
+        return None
     return _CONSTANTS.get(re.sub(_COMMENT, " ", condition).strip(" \t\r()"))
 
 
@@ -142,7 +157,11 @@ class _Outliner:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.starts: list[int] = []
         self.parts: list[str] = []
+        # The brackets that the first `counted` parts leave open.
+        self.counted = 0
+        self.balance = (0, 0)
         self.notes: list[Note] = []
         self.directives: list[Directive] = []
         self.groups: list[_Group] = []
@@ -151,20 +170,40 @@ class _Outliner:
         self.group_count = 0
 
     def run(self) -> Outline:
-        text, parts = self.text, self.parts
+        text, starts, parts = self.text, self.starts, self.parts
         for kind, start, end in scan(text):
-            if kind is Kind.CODE and self.is_live:
-                parts.append(text[start:end])
-                continue
             if kind is Kind.DIRECTIVE:
                 self.directive(start, end)
-            elif kind is Kind.LINE_COMMENT and self.is_live:
-                self.notes.append(Note(start, text[start:end], self.branch))
-            if (kind is Kind.STRING or kind is Kind.CHAR) and self.is_live:
-                parts.append(_blank_literal(end - start))
-            else:
-                parts.append(" " * (end - start))
-        return Outline("".join(parts), tuple(self.notes), tuple(self.directives))
+            elif not self.is_live:
+                continue
+            elif kind is Kind.LINE_COMMENT:
+                if ANNOTATION.match(text, start, end):
+                    self.notes.append(Note(start, text[start:end], self.branch))
+            elif kind is not Kind.BLOCK_COMMENT:
+                live = text[start:end] if kind is Kind.CODE else _blank_literal(end - start)
+                if not live.isspace():
+                    starts.append(start)
+                    parts.append(live)
+        return Outline(self.code(), tuple(self.notes), tuple(self.directives))
+
+    def code(self) -> str:
+        """Put the parts at their places."""
+        code, end = [], 0
+        for start, part in zip(self.starts, self.parts, strict=True):
+            code += [" " * (start - end), part]
+            end = start + len(part)
+        return "".join([*code, " " * (len(self.text) - end)])
+
+    def mark(self) -> _Mark:
+        """Count the brackets of what was not counted yet, and return what there is."""
+        code = "".join(self.parts[self.counted :])
+        braces, parentheses = self.balance
+        self.balance = (
+            braces + code.count("{") - code.count("}"),
+            parentheses + code.count("(") - code.count(")"),
+        )
+        self.counted = len(self.parts)
+        return _Mark(self.counted, len(self.notes), len(self.directives), self.balance)
 
     def directive(self, start: int, end: int) -> None:
         """Act on one preprocessor line."""
@@ -200,29 +239,22 @@ class _Outliner:
         self.enter(group)
 
     def enter(self, group: _Group) -> None:
-        group.marks = (len(self.parts), len(self.notes), len(self.directives))
+        group.mark = self.mark()
         self.is_live = group.is_live
-        self.branch = Branch(group.number, group.branch, group.outer_branch)
+        if len(self.groups) <= _DEEPEST:
+            self.branch = Branch(group.number, group.branch, group.outer_branch)
 
     def close_branch(self, group: _Group) -> None:
         """Drop the branch that ends here if it conflicts with one that was kept."""
         if not group.is_live:
             return
-        if group.has_live_branch:
-            parts, notes, directives = group.marks
-            code = "".join(self.parts[parts:])
-            if not _is_balanced(code):
-                self.parts[parts:] = [" " * len(code)]
-                del self.notes[notes:]
-                del self.directives[directives:]
+        if group.has_live_branch and self.mark().balance != group.mark.balance:
+            self.counted, notes, directives, self.balance = group.mark
+            del self.starts[self.counted :], self.parts[self.counted :]
+            del self.notes[notes:], self.directives[directives:]
         group.has_live_branch = True
 
     def close_group(self) -> None:
         group = self.groups.pop()
         self.is_live = group.outer_is_live
         self.branch = group.outer_branch
-
-
-def _is_balanced(code: str) -> bool:
-    """Return whether `code` closes as many brackets as it opens."""
-    return code.count("{") == code.count("}") and code.count("(") == code.count(")")

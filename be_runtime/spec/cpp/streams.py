@@ -7,9 +7,12 @@ it, without waiting for the device before.
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 _LONGEST = 1000
 """Characters of the longest launch that is judged."""
+_MOST = 100
+"""Launches of one function that are judged."""
 _LAUNCH = re.compile(rf"<<<(?P<config>[^;]{{0,{_LONGEST}}}?)>>>|\bcudaLaunch(?:Cooperative)?Kernel\s*(?P<call>\()")
 _WAIT = re.compile(r"Synchronize\s*\(")
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
@@ -37,7 +40,7 @@ def launches_out_of_order(body: str, stream: str) -> bool:
         return False
     wait = _WAIT.search(body)
     launches = _LAUNCH.finditer(body, 0, wait.start() if wait else len(body))
-    return any(_is_on_default_stream(body, launch) for launch in launches)
+    return any(_is_on_default_stream(body, launch) for launch in islice(launches, _MOST))
 
 
 def _is_on_default_stream(body: str, launch: re.Match[str]) -> bool:

@@ -22,6 +22,8 @@ _NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(\w+)\s*&?")
 _QUALIFIER = re.compile(r"\b(?:const|struct|enum)\b")
 _NO_FIELD = frozenset(["(", "[", ":", "*", "&", "&&", "static", "using", "typedef", "friend", "mutable", "volatile"])
 _CONST = re.compile(r"\bconst\b(?![^<]*>)")
+_MOST = 1000
+"""Limit for the names of an enumeration and the fields of a structure that are read."""
 _MEMBERS = frozenset({Shape.SCALAR, Shape.STRING, Shape.SPAN, Shape.DTYPE, Shape.ENUM})
 
 
@@ -67,6 +69,7 @@ class CppTypes:
     ) -> None:
         self._macros = frozenset(macros)
         self._using_be = using_be
+        self._resolved: dict[tuple[str, bool], CppParam] = {}
         self._found: dict[str, list[_Definition]] = {}
         for base, text, code in sources:
             for match in _DEFINITION.finditer(code):
@@ -75,7 +78,15 @@ class CppTypes:
 
     def resolve(self, param: CppParam, *, is_member: bool = False) -> CppParam:
         """Return a parameter, or a field, with what is known of its type, if it is one of these types."""
-        match = _NAME.fullmatch(_QUALIFIER.sub("", param.type).strip()) if param.shape is Shape.UNKNOWN else None
+        if param.shape is not Shape.UNKNOWN:
+            return param
+        if (param.type, is_member) not in self._resolved:
+            self._resolved[param.type, is_member] = self._resolve(param, is_member=is_member)
+        known = self._resolved[param.type, is_member]
+        return param._replace(shape=known.shape, choices=known.choices, members=known.members)
+
+    def _resolve(self, param: CppParam, *, is_member: bool) -> CppParam:
+        match = _NAME.fullmatch(_QUALIFIER.sub("", param.type).strip())
         found = self._found.get(match[1], ()) if match else ()
         if len(found) != 1 or ("&" in param.type and "const" not in param.type):
             return param
@@ -84,7 +95,7 @@ class CppTypes:
             return param
         if found[0].is_enum:
             choices = _choices(tokens)
-            return param._replace(shape=Shape.ENUM, choices=choices) if choices else param
+            return param._replace(shape=Shape.ENUM, choices=choices) if 0 < len(choices) <= _MOST else param
         members = () if is_member else self._members(tokens)
         return param._replace(shape=Shape.STRUCT, members=members) if members else param
 
@@ -92,6 +103,8 @@ class CppTypes:
         """Read the fields of a structure; none if one of its members is anything else."""
         members: list[CppParam] = []
         *parts, rest = _split_fields(tokens)
+        if len(parts) > _MOST:
+            return ()
         for part in parts:
             texts = [token.text for token in part]
             if rest or not _NO_FIELD.isdisjoint(texts[: texts.index("=") if "=" in texts else None]):

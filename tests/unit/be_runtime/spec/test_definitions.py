@@ -88,11 +88,6 @@ def test_the_line_is_that_of_the_definition(spec: Spec) -> None:
     [
         (f"template <typename T> void f({P}, T t) {{}}", "it is a template"),
         (f"template <> void f<int>({P}) {{}} template <class T> void f({P}) {{}}", "it is a template"),
-        (f"int f({P}) {{}}", "it returns 'int'"),
-        (f"void* f({P}) {{}}", "it returns 'void *'"),
-        (f"std::vector<int> f({P}) {{}}", "it returns"),
-        (f"auto f({P}) {{}}", "it returns 'auto'"),
-        (f"auto f({P}) -> int {{}}", "it returns 'int'"),
         (f"struct S {{ void f({P}) {{}} }};", "it is a member of S"),
         (f"class S final : public B {{ public: static void f({P}) {{}} }};", "it is a member of S"),
         (f"__global__ void f({P}) {{}}", "it is a CUDA kernel"),
@@ -106,6 +101,33 @@ def test_functions_that_are_no_entry_points(spec: Spec, text: str, reason: str) 
     assert error.message.startswith("f: ")
     assert reason in error.message
     assert spec.caret(error) == "f"
+
+
+@pytest.mark.parametrize(
+    ("text", "returns"),
+    [
+        (f"static int f({P}) {{}}", "int"),
+        (f"void* f({P}) {{}}", "void*"),
+        (f"BE::Tensor f({P}) {{}}", "BE::Tensor"),
+        (f"MY_API const BE::Tensor& f({P}) {{}}", "MY_API const BE::Tensor&"),
+        (f"using namespace BE; Tensor f({P}) {{}}", "Tensor"),
+        (f"auto f({P}) -> unsigned long {{}}", "unsigned long"),
+        (f"#define DEFINE(T) T f({P}) {{}}\nDEFINE(int64_t)", "int64_t"),
+    ],
+)
+@pytest.mark.parametrize("tokens", [None, ["arg", "ret"]])
+def test_an_entry_point_returns_nothing(spec: Spec, text: str, returns: str, tokens: list[str] | None) -> None:
+    error = spec.error(text, ["f"] if tokens is None else {"f": tokens})
+    assert f"it returns {returns!r}, but an entry point returns void" in error.message
+    assert spec.caret(error) == returns
+    assert "BE_CHECK" in error.hints[0]
+
+
+@pytest.mark.parametrize("returns", ["std::vector<int>", "Alias", "auto", "std::enable_if_t<(sizeof(int) > 2)>"])
+def test_what_may_be_void_is_left_to_the_compiler(spec: Spec, returns: str) -> None:
+    text = f"{returns} f({P}) {{}}"
+    assert "an entry point returns void" in spec.error(text, ["f"]).message
+    assert spec.tokens(text, {"f": ["arg", "ret"]}) == "arg ret"
 
 
 @pytest.mark.parametrize(

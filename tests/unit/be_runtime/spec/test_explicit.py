@@ -147,11 +147,8 @@ def test_parameters_carry_their_cpp_names(spec: Spec) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text", ["int f(BE::Tensor y) { return 0; }", "template <class T> void f(BE::Tensor y, T n) {}"]
-)
-def test_what_a_call_can_do_is_not_refused(spec: Spec, text: str) -> None:
-    tokens = ["ret", "attr.n:int32"] if "T n" in text else ["ret"]
+def test_what_a_call_can_do_is_not_refused(spec: Spec) -> None:
+    text, tokens = "template <class T> void f(BE::Tensor y, T n) {}", ["ret", "attr.n:int32"]
     assert spec.tokens(text, {"f": tokens}) == " ".join(tokens)
 
 

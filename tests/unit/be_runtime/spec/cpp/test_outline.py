@@ -46,17 +46,17 @@ def test_live_code(text: str, code: str) -> None:
 
 
 def test_the_code_stands_where_it_stood() -> None:
-    text = "f(\"ab\", 'c'); // g\n#define A\n/* h */ i;"
+    text = "f(\"ab\", 'c'); // @BE g\n#define A\n/* h */ i; // j"
     view = outline(text)
     assert len(view.code) == len(text)
     assert view.code.index("i;") == text.index("i;")
-    assert [note.text for note in view.notes] == ["// g"]
+    assert [note.text for note in view.notes] == ["// @BE g"]
     assert [directive.text for directive in view.directives] == ["#define A"]
 
 
 def test_a_dropped_branch_takes_its_comments_and_macros_with_it() -> None:
-    view = outline("#ifdef X\n// a\nf {\n#else\n// b\n#define B\ng {\n#endif\n}")
-    assert [note.text for note in view.notes] == ["// a"]
+    view = outline("#ifdef X\n// @BE a\nf {\n#else\n// @BE b\n#define B\ng {\n#endif\n}")
+    assert [note.text for note in view.notes] == ["// @BE a"]
     assert view.directives == ()
 
 

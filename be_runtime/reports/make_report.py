@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from be_runtime.compile.measured import Measured, MeasuredStep
+from be_runtime.compile.messages.warned import find_warnings
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
@@ -38,7 +39,8 @@ def report_build(name: str, measured: Measured, system: System, blocks: Sequence
     cubins = [DeviceCode(*each) for each in measured.cubins]
     known = parse_ptxas("\n".join(step.output for step in measured.steps))
     report = _report(name, measured.library, cubins, known, system, blocks)
-    return report._replace(phases=_phases(measured.steps))
+    warned = find_warnings(step.output for step in measured.steps)
+    return report._replace(phases=_phases(measured.steps), compiler_warnings=warned)
 
 
 def report_library(name: str, library: Path, system: System, blocks: Sequence[int]) -> ModuleReport:

@@ -124,12 +124,15 @@ class ModuleReport(NamedTuple):
         Phases of the build; none where nothing was built.
     notes : tuple of str
         What is not told, and how to get it.
+    compiler_warnings : tuple of str
+        Warnings that the compilers printed, such as those of ``-Wall``, a line each.
     """
 
     name: str
     kernels: tuple[KernelReport, ...]
     phases: tuple[Phase, ...] = ()
     notes: tuple[str, ...] = ()
+    compiler_warnings: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -148,7 +151,13 @@ class ModuleReport(NamedTuple):
             for kernel in self.kernels
         ]
         phases = [phase._asdict() for phase in self.phases]
-        return {"name": self.name, "kernels": kernels, "phases": phases, "notes": list(self.notes)}
+        return {
+            "name": self.name,
+            "kernels": kernels,
+            "phases": phases,
+            "compiler_warnings": list(self.compiler_warnings),
+            "notes": list(self.notes),
+        }
 
     def __str__(self) -> str:
         parts = [f"{self.name}: {len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"]
@@ -158,6 +167,7 @@ class ModuleReport(NamedTuple):
             shown = ", ".join(f"{each.name} {each.seconds:.2f}" for each in self.phases)
             parts.append(f"seconds of commands, some of which run at once: {shown}")
         parts += [f"warning: {warning}" for warning in self.warnings]
+        parts += self.compiler_warnings
         return "\n".join([*parts, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:

@@ -12,6 +12,25 @@ import pytest
 import be_runtime
 from tests.support.runtime import call, forwarding_compiler, libraries, real_compiler
 
+WARNED = """
+#include "brainevent/common.h"
+// @BE f arg[n] ret[n]
+void f(const BE::Tensor x, BE::Tensor y) { int unused = 3; }
+"""
+
+
+def test_warnings_are_printed_once_a_build_and_reported_from_the_cache_too(capsys: pytest.CaptureFixture[str]):
+    for force, printed in ((True, 1), (False, 0)):
+        module = be_runtime.load_cpp_inline("warned", WARNED, extra_cflags=["-Wall"], force_rebuild=force)
+        assert capsys.readouterr().err.count("be_runtime: warned: the compiler warns\n  warned:4:") == printed
+        (warning,) = module.report().compiler_warnings
+        assert "unused variable 'unused'" in warning
+        assert warning in str(module.report())
+        assert module.report().to_json()["compiler_warnings"] == [warning]
+    be_runtime.load_cpp_inline("warned", WARNED, extra_cflags=["-Wall"], force_rebuild=True, verbose=True)
+    assert capsys.readouterr().err.count("warning: ") == 1  # the log has it
+
+
 SEEN = r"""
 #include "brainevent/common.h"
 #include <string.h>

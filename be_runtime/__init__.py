@@ -47,7 +47,7 @@ from be_runtime.errors import (
     StreamWarning,
     TransformError,
 )
-from be_runtime.load.module import CompiledModule, LoadedModule
+from be_runtime.load.module import CompiledModule, LoadedModule, ModuleInfo
 from be_toolchain import __version__
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ __all__ = [
     "LoadError",
     "LoadedModule",
     "LoadedProgram",
+    "ModuleInfo",
     "ModuleReport",
     "RegistrationError",
     "SourceNotFoundError",

@@ -60,7 +60,7 @@ from be_runtime.errors import (
     TransformError,
     UnsupportedArchError,
 )
-from be_runtime.load.module import CompiledModule, LoadedModule
+from be_runtime.load.module import CompiledModule, LoadedModule, ModuleInfo
 from be_toolchain import __version__
 from be_toolchain.errors import (
     CompilationError,
@@ -142,6 +142,7 @@ __all__ = [
     "LoadError",
     "LoadedModule",
     "LoadedProgram",
+    "ModuleInfo",
     "ModuleReport",
     "NvccNotFoundError",
     "RegistrationError",

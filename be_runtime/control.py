@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from be_runtime.cache import Store
 from be_runtime.checks import OnFinding, parse_checks
 from be_runtime.errors import ArgumentError
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
@@ -283,9 +283,10 @@ def register_ffi_target(
     """
     check_name(name)
     if isinstance(handler, CompiledModule):
-        capsule = handler.get_handler(str(function))
-        usual, identity = handler.platform, handler.identity(str(function))
-        carry = partial(handler.carry, str(function))
+        info = ModuleInfo.of(handler)
+        capsule = info.get_handler(str(function))
+        usual, identity = info.platform, info.identity(str(function))
+        carry = partial(info.carry, str(function))
     else:
         capsule, usual, identity = handler, "cpu" if function is None else function, f"object:{id(handler)}"
         carry = None

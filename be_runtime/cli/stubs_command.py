@@ -19,7 +19,7 @@ from be_runtime.call.resolve import signature_of_entry
 from be_runtime.cli.answer import Answer
 from be_runtime.errors import ArgumentError, BeRuntimeError, EntryPointNotFoundError, SourceNotFoundError
 from be_runtime.generate.bind import bind
-from be_runtime.load.module import LoadedModule
+from be_runtime.load.module import OWN, LoadedModule, ModuleInfo
 from be_runtime.request.arguments import SUFFIXES, dir_units, file_units
 from be_runtime.request.options import BuildRequest, CompileOptions, Language, Unit
 from be_runtime.ship.declaration import FILE as DECLARATION
@@ -39,8 +39,6 @@ from be_toolchain.machine.trust.regular_file import read_regular
 
 if TYPE_CHECKING:
     from be_runtime.ship.package import Package
-
-_RESERVED = frozenset({"name", "path", "content_hash", *dir(LoadedModule)})
 
 
 class Stub(NamedTuple):
@@ -99,7 +97,7 @@ def _source_stub(path: Path, units: dict[Language, tuple[Unit, ...]]) -> Stub:
         functions = dict(list(functions.items())[-1:])
     suffixes = {language: class_name(language) if len(functions) > 1 else "" for language in functions}
     classes = {f"{class_name(name)}{suffixes[language]}": each for language, each in functions.items()}
-    text = render_stub([render_class(each, found, reserved=_RESERVED) for each, found in classes.items()])
+    text = render_stub([render_class(each, found, hidden=OWN) for each, found in classes.items()])
     file = path.with_name(f"{re.sub(r'[^0-9A-Za-z_]', '_', name)}_types.pyi")
     if file.with_suffix(".py").exists():
         raise ArgumentError(f"{file} would hide {file.stem}.py", hints=("pass --output FILE",))
@@ -158,9 +156,9 @@ def _declaration(name: str, value: object) -> str:
     if isinstance(value, KernelFunction):
         return render_function(StubFunction(name, value.signature, value.has_outs))
     if isinstance(value, LoadedModule):
-        functions = [StubFunction(each, value[each].signature) for each in value.function_names]
+        functions = [StubFunction(each, value[each].signature) for each in ModuleInfo.of(value).function_names]
         kind = f"_{class_name(name)}"
-        return f"{render_class(kind, functions, reserved=_RESERVED)}\n{name}: {kind}\n"
+        return f"{render_class(kind, functions, hidden=OWN)}\n{name}: {kind}\n"
     if isinstance(value, PackageKernels):
         return _package_declaration(name, package_of(value))
     return ""
@@ -178,7 +176,7 @@ def _package_declaration(name: str, package: Package) -> str:
         for module, functions in declared_signatures(package.name, package.root, declared).items()
     }
     kind = f"_{class_name(name)}"
-    return f"{render_package(kind, modules, declared.kernels, reserved=_RESERVED)}\n{name}: {kind}\n"
+    return f"{render_package(kind, modules, declared.kernels, hidden=OWN)}\n{name}: {kind}\n"
 
 
 def _write(path: Path, text: str) -> None:

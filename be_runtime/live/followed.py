@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from be_runtime.errors import BeRuntimeError, BuildError, warn_caller
 from be_runtime.live.author_files import named_files
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.request.arguments import Reread, dir_again
 from be_runtime.request.options import BuildRequest, LoadOptions
 from be_toolchain.errors import ToolchainError
@@ -123,7 +123,7 @@ class FollowedModule:
             self._maker.failed(self._request.name, error)
             self._stamps = {**seen, **also}
         else:
-            if made.content_hash != self.module.content_hash:
+            if ModuleInfo.of(made).content_hash != ModuleInfo.of(self.module).content_hash:
                 self.module = made
             self._problem = None
             self._stamps = stamps  # last: another thread that finds nothing changed takes the module

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from be_runtime.call.call_options import Options
 from be_runtime.call.compiled_function import Program
@@ -12,10 +12,7 @@ from be_runtime.call.derivatives import Derivative, Rule
 from be_runtime.call.function import KernelFunction, kernel_rule
 from be_runtime.call.resolve import CallSignature
 from be_runtime.live.followed import FollowedModule
-from be_runtime.load.module import CompiledModule
-
-if TYPE_CHECKING:
-    from be_runtime.reports.module_report import ModuleReport
+from be_runtime.load.module import CompiledModule, ModuleInfo
 
 
 class LiveModule(CompiledModule):
@@ -27,26 +24,12 @@ class LiveModule(CompiledModule):
     """
 
     def __init__(self, followed: FollowedModule) -> None:
-        self._followed = followed
-        self._version: CompiledModule | None = None
-        self._live: dict[str, LiveFunction] = {}
-        self.current()
-
-    def current(self) -> CompiledModule:
-        """Return the module of the files as they are."""
-        version = self._followed.current()
-        if version is not self._version:
-            self.__dict__.update(vars(version), _version=version)
-        return version
+        self.__dict__.update(__followed__=followed, __live__={})
 
     @property
-    def function_names(self) -> list[str]:
-        """The names of the module's functions, in the order of the source."""
-        return self.current().function_names
-
-    def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
-        """Describe what the compiler made of the module as it is now, see `LoadedModule.report`."""
-        return self.current().report(block_sizes=block_sizes)
+    def __info__(self) -> ModuleInfo:
+        """The module's own, of the files as they are."""
+        return ModuleInfo.of(self.__dict__["__followed__"].current())
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function, which follows the files too.
@@ -58,21 +41,11 @@ class LiveModule(CompiledModule):
         AttributeError
             It has it no more.
         """
-        if name not in self._live:
-            self._live[name] = LiveFunction(self, name)
-        self._live[name].latest()
-        return self._live[name]
-
-    def __getattr__(self, name: str) -> KernelFunction[..., Any]:
-        """Return a function, which may be new."""
-        if not name.startswith("_"):
-            self.current()
-        return super().__getattr__(name)
-
-    def __dir__(self) -> list[str]:
-        """The names of the functions as they are now, and what every module has."""
-        self.current()
-        return super().__dir__()
+        live: dict[str, LiveFunction] = self.__dict__["__live__"]
+        if name not in live:
+            live[name] = LiveFunction(self, name)
+        live[name].latest()
+        return live[name]
 
 
 class LiveFunction(KernelFunction[..., Any]):
@@ -98,7 +71,7 @@ class LiveFunction(KernelFunction[..., Any]):
     ) -> None:
         self.module, self.entry = module, name
         self._chosen, self._rules = options or Options(), derivative or Derivative()
-        self._made: tuple[CompiledModule, KernelFunction[..., Any]] | None = None
+        self._made: tuple[ModuleInfo, KernelFunction[..., Any]] | None = None
         self.latest()
 
     def latest(self) -> KernelFunction[..., Any]:
@@ -109,7 +82,7 @@ class LiveFunction(KernelFunction[..., Any]):
         AttributeError
             The module has it no more.
         """
-        version = self.module.current()
+        version = ModuleInfo.of(self.module)
         if self._made is None or self._made[0] is not version:
             try:
                 signature, targets = version.entry_point(self.entry)
@@ -124,7 +97,7 @@ class LiveFunction(KernelFunction[..., Any]):
             self._made = version, KernelFunction(*own).checked_by(version.mode)
         return self._made[1]
 
-    def _renewed(self, version: CompiledModule, signature: CallSignature, rule: Rule) -> Rule:
+    def _renewed(self, version: ModuleInfo, signature: CallSignature, rule: Rule) -> Rule:
         """Return a rule as it is for a version of the module."""
         function = rule.function
         if isinstance(function, LiveFunction) and function.module is self.module:

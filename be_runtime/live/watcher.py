@@ -14,7 +14,7 @@ from be_runtime.live.followed import FollowedModule, MadeModule
 from be_runtime.live.live_module import LiveModule
 from be_runtime.load import pipeline
 from be_runtime.load.find_or_build import say
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.native_library import native_library
 from be_runtime.load.process import PROCESS, Process
 from be_runtime.request.arguments import Reread
@@ -127,10 +127,11 @@ class Watcher:
 
     def changed(self, module: CompiledModule) -> None:
         """Have programs traced anew, if that is wished and the name had other code before."""
-        name = module.name, module.platform
-        before, self._contents[name] = self._contents.get(name), module.content_hash
+        info = ModuleInfo.of(module)
+        name = info.name, info.platform
+        before, self._contents[name] = self._contents.get(name), info.content_hash
         wishes = self._wishes  # read once: another thread may end them
-        if before != module.content_hash and wishes and wishes[-1].retrace:
+        if before != info.content_hash and wishes and wishes[-1].retrace:
             from be_runtime.xla import jax_primitive
 
             jax_primitive.forget_programs()

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
 
 from be_runtime import checks
 from be_runtime.bundle.carried import Carried, Demand, carried_library
@@ -103,8 +103,8 @@ class Remaker(NamedTuple):
     checked: Callable[[], CompiledModule] | None = None
 
 
-class LoadedModule:
-    """A loaded module as far as all are the same; stubs add the functions of one.
+class ModuleInfo:
+    """The description of a loaded module: ``module.info``, or ``ModuleInfo.of(module)``.
 
     Parameters
     ----------
@@ -132,15 +132,14 @@ class LoadedModule:
         mode: Active | None = None,
         label: str = "",
     ) -> None:
-        self._label = label or made.name
-        _warn(self._label, made.functions)
         self.name = made.name
+        self.label = label or made.name
         self.mode = mode
         self.path = made.path
         self.content_hash = made.content
         self.platform = jax_port.PLATFORMS[made.language]
         self._captures_graphs = captures_graphs and made.language == "cuda"
-        self._handlers = made.functions
+        self.handlers = made.functions
         self._symbols = {
             name: each.graph if self._captures_graphs else each.plain for name, each in made.functions.items()
         }
@@ -150,6 +149,11 @@ class LoadedModule:
         self._maker = maker
         self._functions: dict[str, KernelFunction[..., Any]] = {}
 
+    @staticmethod
+    def of(module: LoadedModule) -> ModuleInfo:
+        """Return a module's own, which no function of the module can hide."""
+        return module.__info__
+
     @property
     def function_names(self) -> list[str]:
         """The names of the module's functions, in the order of the source."""
@@ -157,7 +161,7 @@ class LoadedModule:
 
     def identity(self, name: str) -> str:
         """Return what a function's handler is, the same in a module that has more functions of the same source."""
-        handlers = self._handlers[name]
+        handlers = self.handlers[name]
         return " ".join((self._origin, handlers.call_name, *handlers.spec, self._symbols[name]))
 
     def get_handler(self, name: str) -> object:
@@ -170,7 +174,7 @@ class LoadedModule:
         KeyError
             The module has no such function.
         """
-        handlers = self._handlers.get(name)
+        handlers = self.handlers.get(name)
         if handlers is None:
             raise self._lacks(name)
         symbols = handlers.stages(captures_graphs=self._captures_graphs)
@@ -221,26 +225,13 @@ class LoadedModule:
 
         return self._maker.report(check_blocks(block_sizes))
 
-    def __getitem__(self, name: str) -> KernelFunction[..., Any]:
-        """Return a function of the module, which is called with arrays and attributes.
-
-        Raises
-        ------
-        KeyError
-            The module has no such function.
-        """
+    def function(self, name: str) -> KernelFunction[..., Any]:
+        """Return a function of the module, see `LoadedModule.__getitem__`."""
         if name not in self._functions:
-            self._functions[name] = self._make_function(name)
+            from be_runtime.call.function import KernelFunction
+
+            self._functions[name] = KernelFunction(*self.entry_point(name), self.function).checked_by(self.mode)
         return self._functions[name]
-
-    def __dir__(self) -> list[str]:
-        """The names of the functions, and what every module has."""
-        return sorted({*super().__dir__(), *self._handlers})
-
-    def _make_function(self, name: str) -> KernelFunction[..., Any]:
-        from be_runtime.call.function import KernelFunction
-
-        return KernelFunction(*self.entry_point(name), self.__getitem__).checked_by(self.mode)
 
     def entry_point(self, name: str) -> tuple[CallSignature, Callable[[], tuple[tuple[str, str], ...]]]:
         """Return the signature of a function, and the function that registers its target, see `KernelFunction`.
@@ -252,13 +243,13 @@ class LoadedModule:
         LoadError
             The module was built ahead of time, and its index is damaged.
         """
-        handlers = self._handlers.get(name)
+        handlers = self.handlers.get(name)
         if handlers is None:
             raise self._lacks(name)
         from be_runtime.call.resolve import CallSignature
         from be_runtime.spec.grammar import parse_spec
 
-        label = f"{self._label}.{name}"
+        label = f"{self.label}.{name}"
         params = parse_spec(handlers.spec, function=label)
         if len(params) != len(handlers.names):
             raise LoadError(
@@ -275,8 +266,8 @@ class LoadedModule:
         if mode is None or "bounds" not in mode.checks.names:
             return self._own_targets(name)
         if self._maker.checked is not None:
-            return self._maker.checked()._own_targets(name)  # noqa: SLF001 - of the same class
-        mode.note(f"{self._label}: its accesses through tensors were not checked, since it was built ahead of time")
+            return self.of(self._maker.checked())._own_targets(name)  # noqa: SLF001 - of the same class
+        mode.note(f"{self.label}: its accesses through tensors were not checked, since it was built ahead of time")
         return self._own_targets(name)
 
     def _own_targets(self, name: str) -> tuple[tuple[str, str], ...]:
@@ -295,10 +286,60 @@ class LoadedModule:
         symbol = self._symbols[name].partition("_")[2].partition("_")[2]
         with contextlib.suppress(ValueError, AttributeError):
             code = ctypes.c_void_p.in_dll(self._library, f"be_code_{symbol}").value or 0
-            NAMES.add_code(f"{self._label}.{name}", code, self._library)
+            NAMES.add_code(f"{self.label}.{name}", code, self._library)
 
     def _lacks(self, name: str) -> KeyError:
-        return KeyError(f"module {self._label!r} has no function {name!r}; it has {', '.join(self._symbols)}")
+        return KeyError(f"module {self.label!r} has no function {name!r}; it has {', '.join(self._symbols)}")
+
+
+OWN = ("content_hash", "function_names", "get_handler", "info", "name", "path", "report")
+"""The attributes that a module has where no function of it has the name."""
+
+
+class LoadedModule:
+    """A loaded module as far as all are the same; stubs add the functions of one.
+
+    A function comes first: an attribute of the module itself gives way to a function of its name, and is reached
+    through ``module.info``, see `ModuleInfo`.
+
+    Parameters
+    ----------
+    info : ModuleInfo
+    """
+
+    if TYPE_CHECKING:  # see `CompiledModule.__getattr__`
+        info: ModuleInfo
+        name: str
+        path: Path
+        content_hash: str
+
+        function_names: list[str]
+        get_handler: Callable[[str], object]
+        report: Callable[..., ModuleReport]
+
+    def __init__(self, info: ModuleInfo) -> None:
+        self.__dict__["__info__"] = info
+        _warn(info)
+
+    @property
+    def __info__(self) -> ModuleInfo:
+        """The module's own; two underscores keep out of the way of functions."""
+        info: ModuleInfo = self.__dict__["__info__"]
+        return info
+
+    def __getitem__(self, name: str) -> KernelFunction[..., Any]:
+        """Return a function of the module, which is called with arrays and attributes.
+
+        Raises
+        ------
+        KeyError
+            The module has no such function.
+        """
+        return self.__info__.function(name)
+
+    def __dir__(self) -> list[str]:
+        """The names of the functions, and what every module has."""
+        return sorted({*super().__dir__(), *OWN, *self.__info__.function_names})
 
     def __copy__(self) -> Self:
         """Return the module itself, since it is immutable."""
@@ -311,19 +352,20 @@ class LoadedModule:
     def __reduce__(self) -> NoReturn:
         """Refuse to pickle: the library is loaded in this process."""
         raise TypeError(
-            f"module {self.name!r} can't be pickled, since its code is loaded in this process alone: call the load "
-            "function in the other process, which finds it in the cache"
+            f"module {self.__info__.name!r} can't be pickled, since its code is loaded in this process alone: call the "
+            "load function in the other process, which finds it in the cache"
         )
 
     def __repr__(self) -> str:
-        return f"CompiledModule(name={self.name!r}, functions={list(self._symbols)}, path={str(self.path)!r})"
+        info = self.__info__
+        return f"CompiledModule(name={info.name!r}, functions={info.function_names}, path={str(info.path)!r})"
 
 
 class CompiledModule(LoadedModule):
     """A loaded module, as the load functions return it.
 
     Each function is a method, see `be_runtime.call.function.KernelFunction`; ``module["name"]`` is the same, also for a
-    name that is no identifier, or that the module has itself.
+    name that is no identifier.
 
     Examples
     --------
@@ -345,17 +387,26 @@ class CompiledModule(LoadedModule):
     """
 
     def __getattr__(self, name: str) -> KernelFunction[..., Any]:
-        """Return a function of the module, as ``module[name]`` does."""
-        if name.startswith("__") or name not in self.__dict__.get("_handlers", ()):
-            has = ", ".join(self.__dict__.get("_handlers", ()))
-            message = f"module {self.__dict__.get('_label')!r} has no function {name!r}; it has {has}"
-            raise AttributeError(message, name=name, obj=self)  # with which Python adds "Did you mean"
-        function = self.__dict__[name] = self[name]
-        return function
+        """Return a function of the module, as ``module[name]`` does; else what every module has."""
+        info = self.__info__
+        if name in info.handlers:
+            function = self.__dict__[name] = self[name]
+            return function
+        if name in OWN:
+            own: Any = info if name == "info" else getattr(info, name)
+            return cast("KernelFunction[..., Any]", own)  # `LoadedModule` declares its type
+        has = ", ".join(info.function_names)
+        message = f"module {info.label!r} has no function {name!r}; it has {has}"
+        raise AttributeError(message, name=name, obj=self)  # with which Python adds "Did you mean"
 
 
-def _warn(module: str, functions: Mapping[str, Handlers]) -> None:
+def _warn(info: ModuleInfo) -> None:
     """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
-    for name, handlers in functions.items():
+    for name, handlers in info.handlers.items():
         if handlers.warning:
-            warn_caller(f"{module}.{name} {handlers.warning}", StreamWarning)
+            warn_caller(f"{info.label}.{name} {handlers.warning}", StreamWarning)
+    hidden = [name for name in info.handlers if name in OWN]
+    if hidden:
+        of = "be_runtime.ModuleInfo.of(module)" if "info" in hidden else "module.info"
+        own = ", ".join(of if name == "info" else f"{of}.{name}" for name in hidden)
+        warn_caller(f"module {info.label!r}: its functions come before its own attributes, which are now {own}")

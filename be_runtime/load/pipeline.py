@@ -28,7 +28,7 @@ from be_runtime.load.find_or_build import (
     use_entry,
 )
 from be_runtime.load.identity import content_hash, module_key, origin_hash
-from be_runtime.load.module import BuiltLibrary, CompiledModule, Made, Remaker, open_library
+from be_runtime.load.module import BuiltLibrary, CompiledModule, Made, ModuleInfo, Remaker, open_library
 from be_runtime.load.registry import Registry, Target
 from be_runtime.load.session import Session
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
@@ -220,7 +220,8 @@ def open_bundled(
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     maker = Remaker(build, partial(_report_bundled, name, made.path))
-    return CompiledModule(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode, label=label)
+    info = ModuleInfo(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode, label=label)
+    return CompiledModule(info)
 
 
 def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
@@ -307,15 +308,16 @@ def _open(
     registry: Registry,
 ) -> CompiledModule:
     library, prefix = entry.output(LIBRARY), options.target_prefix
-    return CompiledModule(
-        Made(
-            name=request.name,
-            language=request.language,
-            path=library,
-            functions=parse_contents(entry.output(CONTENTS).read_bytes()),
-            content=content_hash(key, entry),
-            origin=origin_hash(key, entry),
-        ),
+    made = Made(
+        name=request.name,
+        language=request.language,
+        path=library,
+        functions=parse_contents(entry.output(CONTENTS).read_bytes()),
+        content=content_hash(key, entry),
+        origin=origin_hash(key, entry),
+    )
+    info = ModuleInfo(
+        made,
         open_library(library),
         registry,
         maker,
@@ -323,6 +325,7 @@ def _open(
         mode=options.mode,
         label=prefix if prefix.endswith(f".{request.name}") else "",  # such as a package's
     )
+    return CompiledModule(info)
 
 
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
@@ -339,16 +342,17 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
     RegistrationError
         A target of that name is live with other content; the error has the hints too.
     """
-    names = {f"{prefix}.{function}": function for function in module.function_names}
+    info = ModuleInfo.of(module)
+    names = {f"{prefix}.{function}": function for function in info.function_names}
     targets = [
-        Target(name, module.platform, module.identity(function), partial(module.carry, function))
+        Target(name, info.platform, info.identity(function), partial(info.carry, function))
         for name, function in names.items()
     ]
     handlers: dict[str, Callable[[], object]] = {
-        name: partial(module.get_handler, function) for name, function in names.items()
+        name: partial(info.get_handler, function) for name, function in names.items()
     }
-    if (mode := module.mode or STATE.everywhere) is not None:
-        handlers = {name: partial(mode.front, name, module.platform, make) for name, make in handlers.items()}
+    if (mode := info.mode or STATE.everywhere) is not None:
+        handlers = {name: partial(mode.front, name, info.platform, make) for name, make in handlers.items()}
     try:
         registry.add(targets, handlers, by_name=True)
     except RegistrationError as error:
@@ -356,7 +360,7 @@ def register_module(module: CompiledModule, prefix: str, registry: Registry, hin
         raise
     if faulthandler.is_enabled():
         for function in names.values():
-            module.name_code(function)
+            info.name_code(function)
 
 
 def _other_prefix(request: BuildRequest) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from be_runtime.cache import Store, own_folder, usable_cache_dir, usual_cache_di
 from be_runtime.checks import Checks, parse_checks
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.load import pipeline
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.registry import Registry
 from be_runtime.load.session import Session
 from be_runtime.request.arguments import Reread
@@ -139,7 +139,7 @@ class Process:
         With `reread`, which reads the request's sources anew, it follows them while `be_runtime.watch` is on.
         """
         module = self._load(request, options, reread)
-        note(module.content_hash)
+        note(ModuleInfo.of(module).content_hash)
         return module
 
     def _load(self, request: BuildRequest, options: LoadOptions, reread: Reread | None) -> CompiledModule:

@@ -11,7 +11,7 @@ from be_runtime.api import load_cpp_inline, load_cuda_inline
 from be_runtime.control import watch
 from be_runtime.errors import BeRuntimeError
 from be_runtime.live.watcher import Watching, watcher
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS
 from be_runtime.notebook.cell_options import CellOptions, cell_parser, parse_cell_options
 from be_runtime.notebook.shown_error import error_html
@@ -90,7 +90,8 @@ def _cell_magic(shell: Any, magic: str, load: Load) -> Callable[[str, str], None
             failure._render_traceback_ = lambda: lines  # IPython's protocol; all frames are ours
             raise
         shell.user_ns[options.name] = module
-        print(f"{options.name}: {', '.join(module.function_names)}, {time.perf_counter() - began:.2f} s")  # noqa: T201
+        functions = ", ".join(ModuleInfo.of(module).function_names)
+        print(f"{options.name}: {functions}, {time.perf_counter() - began:.2f} s")  # noqa: T201
 
     run.__doc__ = f"Compile a cell, and bind the module to NAME.\n\n{cell_parser(magic).format_help()}"
     return run

@@ -8,7 +8,7 @@ from pathlib import Path
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, LoadError, RegistrationError, warn_caller
-from be_runtime.load.module import CompiledModule
+from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.pipeline import open_bundled, register_module
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, file_units, load_options
@@ -72,7 +72,7 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
     """
     label, captures = f"{package}.{name}", record.captures_graphs
     module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=captures, label=label)
-    note(module.content_hash)
+    note(ModuleInfo.of(module).content_hash)
     return _registered(module, label)
 
 

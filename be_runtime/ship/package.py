@@ -137,12 +137,7 @@ class PackageKernels:
     """
 
     def __init__(self, package: Package) -> None:
-        self._package = package
-        self._lock = ThreadLock()
-        self._owners: dict[str, list[str]] | None = None
-        self._built: tuple[Bundle, ...] | None = None
-        self._archs: tuple[Arch, ...] | None = None
-        self._made: dict[str, Any] = {}
+        self.__own__ = _Kernels(package)  # two underscores keep out of the way of kernels
 
     def __getattr__(self, name: str) -> Any:
         """Return a module, a kernel, or the only function of that name."""
@@ -158,29 +153,50 @@ class PackageKernels:
         AttributeError
             There is none, or functions of several modules have the name.
         """
-        with self._lock, _naming(self._package.name):
+        return self.__own__.get(name)
+
+    def __dir__(self) -> list[str]:
+        """The names of modules, kernels and functions that are attributes."""
+        return self.__own__.unique()
+
+    def __repr__(self) -> str:
+        return f"package_kernels({self.__own__.package.name!r})"
+
+
+class _Kernels:
+    """The kernels of a package, read and loaded as they are asked for."""
+
+    def __init__(self, package: Package) -> None:
+        self.package = package
+        self._lock = ThreadLock()
+        self._owners: dict[str, list[str]] | None = None
+        self._built: tuple[Bundle, ...] | None = None
+        self._archs: tuple[Arch, ...] | None = None
+        self._made: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        """Return a module, a kernel, or a function, loaded now or before; see `PackageKernels.__getitem__`."""
+        with self._lock, _naming(self.package.name):
             if name not in self._made:
                 self._made[name] = self._make(name)
             return self._made[name]
 
-    def __dir__(self) -> list[str]:
-        """The names of modules, kernels and functions."""
-        with self._lock, _naming(self._package.name):
-            return sorted(self._names())
-
-    def __repr__(self) -> str:
-        return f"package_kernels({self._package.name!r})"
+    def unique(self) -> list[str]:
+        """Return the names that stand for one thing."""
+        with self._lock, _naming(self.package.name):
+            names = self._names().items()
+            return sorted(name for name, owners in names if not name.startswith("__") and len(owners) == 1)
 
     def _make(self, name: str) -> Any:
         owners = self._names().get(name)
         if owners is None:
             has = ", ".join(sorted(self._names()))
-            raise AttributeError(f"{self._package.name} has no kernel {name!r}; it has {has}")
+            raise AttributeError(f"{self.package.name} has no kernel {name!r}; it has {has}")
         if name in owners:
             return self._load(name)
         if len(owners) > 1:
             ways = " or ".join(f"{each}.{name}" for each in owners)
-            raise AttributeError(f"{self._package.name} has {name!r} in several modules: write {ways}")
+            raise AttributeError(f"{self.package.name} has {name!r} in several modules: write {ways}")
         if owners[0] not in self._made:
             self._made[owners[0]] = self._load(owners[0])
         return self._made[owners[0]][name]
@@ -207,14 +223,14 @@ class PackageKernels:
                 return modules, bundle.table.functions
         from be_runtime.ship.discover import declared_signatures
 
-        declared = self._package.declaration()
-        return declared_signatures(self._package.name, _root(self._package), declared), declared.kernels
+        declared = self.package.declaration()
+        return declared_signatures(self.package.name, _root(self.package), declared), declared.kernels
 
     def _is_old(self, bundle: Bundle) -> bool:
         """Return whether other functions may be declared now than are in a bundle."""
         rows = (*bundle.table.modules.values(), *bundle.table.functions.values())
-        is_wanted = PROCESS.settings().jit != "never" and (self._package.files / FILE).is_file()
-        return is_wanted and any(changed_source(self._package.root, row["sources"]) for row in rows)
+        is_wanted = PROCESS.settings().jit != "never" and (self.package.files / FILE).is_file()
+        return is_wanted and any(changed_source(self.package.root, row["sources"]) for row in rows)
 
     def _devices(self) -> tuple[Arch, ...]:
         """Return the architectures of the GPUs here; the driver is asked once."""
@@ -227,12 +243,12 @@ class PackageKernels:
         if PROCESS.settings().jit == "always":
             return ()
         if self._built is None:
-            self._built = tuple(self._package.bundles())
+            self._built = tuple(self.package.bundles())
         return self._built
 
     def _load(self, name: str) -> Any:
         """Load a module or a kernel as it was built ahead of time, else compile it."""
-        package, settings = self._package, PROCESS.settings()
+        package, settings = self.package, PROCESS.settings()
         prebuilt = settings.prebuilt_dir
         folders = [package.files / KERNELS, *([prebuilt / package.name] if prebuilt else ())]
         reason = f"there is no {' or '.join(str(folder / INDEX) for folder in folders)}"
@@ -284,7 +300,7 @@ def package_kernels(package: str) -> PackageKernels:
 
 def package_of(kernels: PackageKernels) -> Package:
     """Return the package whose kernels they are; its names leave no room for a method."""
-    return kernels._package  # noqa: SLF001 - the same file
+    return kernels.__own__.package
 
 
 @contextlib.contextmanager

@@ -64,7 +64,7 @@ def class_name(text: str) -> str:
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"_{name}"
 
 
-def render_class(name: str, functions: Iterable[StubFunction], *, reserved: Iterable[str]) -> str:
+def render_class(name: str, functions: Iterable[StubFunction], *, hidden: Collection[str]) -> str:
     """Write the class of a module.
 
     Parameters
@@ -72,19 +72,19 @@ def render_class(name: str, functions: Iterable[StubFunction], *, reserved: Iter
     name : str
         Name of the class.
     functions : iterable of StubFunction
-    reserved : iterable of str
-        Names that each module has. An entry point of such a name, or of one that is no identifier, is only an item.
+    hidden : collection of str
+        Names of each module's own attributes, which an entry point of that name hides. One whose name is no identifier,
+        or stands for something else in the class, is only an item.
     """
-    kept = _USED.union(reserved)
-    shown = [each for each in functions if _is_name(each.name) and each.name not in kept]
-    parts = [_render(each, prefix=name, indent="    ") for each in shown]
+    shown = [each for each in functions if _is_name(each.name) and each.name not in _USED]
+    parts = [_render(each, prefix=name, indent="    ", hides=each.name in hidden) for each in shown]
     body = "\n".join(text for _, text in parts) or "    ...\n"
     structs = "".join(structs for structs, _ in parts)
     return f"{structs}\nclass {name}(be_runtime.LoadedModule):\n{body}".lstrip("\n")
 
 
 def render_package(
-    name: str, modules: Mapping[str, Sequence[StubFunction]], kernels: Iterable[str], *, reserved: Collection[str]
+    name: str, modules: Mapping[str, Sequence[StubFunction]], kernels: Iterable[str], *, hidden: Collection[str]
 ) -> str:
     """Write the classes of a package's kernels: one for each module, and one that has the modules.
 
@@ -95,18 +95,18 @@ def render_package(
     modules : dict of str to sequence of StubFunction
     kernels : iterable of str
         Names of kernels without host code, which can be called with anything.
-    reserved : collection of str
+    hidden : collection of str
         See `render_class`.
     """
     classes = {module: f"{name}{class_name(module)}" for module in modules}
-    texts = [render_class(classes[module], functions, reserved=reserved) for module, functions in modules.items()]
+    texts = [render_class(classes[module], functions, hidden=hidden) for module, functions in modules.items()]
     lines = [f"{each}: {kind}" for each, kind in classes.items() if _is_name(each)]
     lines += [f"{each}: collections.abc.Callable[..., typing.Any]" for each in kernels if _is_name(each)]
     owners: dict[str, list[str]] = {}
     for module, functions in modules.items():
         for function in functions:
             owners.setdefault(function.name, []).append(module)
-    taken = {*modules, *kernels, *_USED, *reserved}
+    taken = {*modules, *kernels, *_USED}
     unique = [(each, of[0]) for each, of in owners.items() if len(of) == 1 and _is_name(each) and each not in taken]
     lines += [f"{each} = {classes[module]}.{each}" for each, module in unique]
     lines += ["def __getitem__(self, name: str, /) -> typing.Any: ..."]
@@ -123,7 +123,7 @@ def render_function(function: StubFunction) -> str:
     return f"{structs}\n{text}".lstrip("\n")
 
 
-def _render(function: StubFunction, *, prefix: str, indent: str) -> tuple[str, str]:
+def _render(function: StubFunction, *, prefix: str, indent: str, hides: bool = False) -> tuple[str, str]:
     """Write the types of attributes that a function needs, and its definition."""
     structs: list[str] = []
 
@@ -137,7 +137,10 @@ def _render(function: StubFunction, *, prefix: str, indent: str) -> tuple[str, s
     head = _wrapped(f"{indent}def {function.name}(", render_arguments(arguments), indent)
     decorators = [f"{indent}@_kernel\n", f"{indent}@staticmethod\n" if indent else ""]
     doc = _docstring(describe(function.signature), indent + "    ")
-    return "".join(structs), f"{''.join(decorators)}{head} -> {result_type(function.signature)}:\n{doc}"
+    text = f"{head} -> {result_type(function.signature)}:\n"
+    if hides:
+        text = text.replace("\n", "  # type: ignore\n", 1)  # it overrides what each module has
+    return "".join(structs), f"{''.join(decorators)}{text}{doc}"
 
 
 def _wrapped(start: str, texts: Sequence[str], indent: str) -> str:

@@ -98,7 +98,8 @@ X = np.arange(4, dtype=np.float32)
 @pytest.fixture(scope="module", params=([], ["-lm"]), ids=("inlined", "shared"), name="module")
 def _module(request: pytest.FixtureRequest) -> CompiledModule:
     """The module, whose handlers are compiled with their entry points, and not."""
-    return be_runtime.load_cpp_inline(f"callables{len(request.param)}", SOURCE, extra_ldflags=request.param)
+    with pytest.warns(UserWarning, match=r"its own attributes, which are now module\.info\.path$"):
+        return be_runtime.load_cpp_inline(f"callables{len(request.param)}", SOURCE, extra_ldflags=request.param)
 
 
 def test_a_call_derives_its_result(module: CompiledModule) -> None:
@@ -112,9 +113,11 @@ def test_a_call_derives_its_result(module: CompiledModule) -> None:
         assert module.twice(X).tolist() == [0, 2, 4, 6]
 
 
-def test_names_of_the_module_itself_are_items(module: CompiledModule) -> None:
-    assert isinstance(module.path, Path)
-    y, size = module["path"](X, outs=[jax.ShapeDtypeStruct((6,), jnp.float32), jax.ShapeDtypeStruct((1,), jnp.int32)])
+def test_a_function_comes_before_what_the_module_has_itself(module: CompiledModule) -> None:
+    assert isinstance(module.info.path, Path)
+    path: Any = module.path
+    assert path is module["path"]
+    y, size = path(X, outs=[jax.ShapeDtypeStruct((6,), jnp.float32), jax.ShapeDtypeStruct((1,), jnp.int32)])
     assert y.tolist() == [0, 1, 2, 3, 0, 1]
     assert size.tolist() == [6]
     assert "twice" in dir(module)

@@ -20,6 +20,10 @@ class Module(NamedTuple):
 
     content_hash: str
 
+    @property
+    def __info__(self) -> Module:
+        return self
+
 
 @dataclass
 class Files:

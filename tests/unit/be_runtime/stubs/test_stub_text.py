@@ -40,7 +40,7 @@ def functions() -> list[StubFunction]:
 
 
 def test_the_whole() -> None:
-    parts = [render_class("Ops", functions(), reserved=["path"]), render_function(functions()[2])]
+    parts = [render_class("Ops", functions(), hidden=["path"]), render_function(functions()[2])]
     text = render_stub(parts)
     if "BE_UPDATE_GOLDEN" in os.environ:
         GOLDEN.write_text(text)
@@ -53,7 +53,7 @@ def test_the_whole() -> None:
 
 
 def test_a_module_of_items_alone_and_a_python_part() -> None:
-    text = render_stub([render_class("Ops", functions()[-1:], reserved=[])], python='"""Doc."""\nx: typing.Any\n')
+    text = render_stub([render_class("Ops", functions()[-1:], hidden=[])], python='"""Doc."""\nx: typing.Any\n')
     assert text.startswith(f'{MARK}\n"""Doc."""\nx: typing.Any\n\nimport be_runtime\n')
     assert text.endswith("class Ops(be_runtime.LoadedModule):\n    ...\n")
     assert ast.get_docstring(ast.parse(text)) == "Doc."

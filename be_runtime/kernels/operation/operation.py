@@ -9,6 +9,7 @@ from typing import Any
 
 from be_runtime.call.resolve import one_array
 from be_runtime.errors import ArgumentError, call_named
+from be_runtime.frames import public
 from be_runtime.kernels.operation import rules
 from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
 from be_runtime.kernels.operation.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
@@ -61,6 +62,7 @@ class XLACustomKernel:
         self.primitive.be_runtime_operation = self  # type: ignore[attr-defined]  # for functions given a primitive
         self.register_general_batching()
 
+    @public
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
         """Compute the results.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+from be_runtime.frames import public
 from be_runtime.load.module import CompiledModule
 from be_runtime.load.process import PROCESS
 from be_runtime.request.arguments import (
@@ -28,6 +29,7 @@ from be_runtime.request.arguments import (
 from be_runtime.request.options import Unit
 
 
+@public
 def load_cuda_inline(
     name: str,
     cuda_sources: str | Sequence[str],
@@ -135,6 +137,7 @@ def load_cuda_inline(
     )
 
 
+@public
 def load_cuda_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
 ) -> CompiledModule:
@@ -164,6 +167,7 @@ def load_cuda_file(
     return _load_cuda(default_name(path, name), file_units(path), functions, file_again, **options)
 
 
+@public
 def load_cuda_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CudaOptions]
 ) -> CompiledModule:
@@ -198,6 +202,7 @@ def load_cuda_dir(
     return _load_cuda(chosen, dir_units(directory, "cuda"), functions, dir_again, **options)
 
 
+@public
 def load_cpp_inline(
     name: str,
     cpp_sources: str | Sequence[str],
@@ -293,6 +298,7 @@ def load_cpp_inline(
     )
 
 
+@public
 def load_cpp_file(
     path: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
 ) -> CompiledModule:
@@ -301,6 +307,7 @@ def load_cpp_file(
     return _load_cpp(default_name(path, name), file_units(path), functions, file_again, **options)
 
 
+@public
 def load_cpp_dir(
     directory: StrPath, functions: Functions = None, *, name: str | None = None, **options: Unpack[CppOptions]
 ) -> CompiledModule:

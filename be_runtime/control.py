@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from be_runtime.cache import Store
 from be_runtime.checks import OnFinding, parse_checks
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from be_runtime.load.guarded import Debugging
 
 
+@public
 def set_cache_dir(path: StrPath | None) -> None:
     """Keep compiled modules in another folder from now on.
 
@@ -40,11 +42,13 @@ def set_cache_dir(path: StrPath | None) -> None:
     PROCESS.choose_cache(None if path is None else check_path(path, "path"))
 
 
+@public
 def get_cache_dir() -> Path:
     """Return the folder of compiled modules; it need not exist yet."""
     return PROCESS.cache_dir(PROCESS.settings())
 
 
+@public
 def clear_cache(name: str | None = None) -> int:
     """Remove compiled modules from the cache.
 
@@ -63,6 +67,7 @@ def clear_cache(name: str | None = None) -> int:
     return Store(get_cache_dir()).clear(name)
 
 
+@public
 def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     """Copy the modules of the cache into a folder from which they are loaded without a compiler.
 
@@ -90,6 +95,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     return export(Store(get_cache_dir()), folder)
 
 
+@public
 def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     """Follow changes of kernels' sources, until the returned context ends or `unwatch` is called.
 
@@ -141,6 +147,7 @@ def unwatch() -> None:
     watcher().end()
 
 
+@public
 def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     """Write a compilation database for editors, with every source file of the cached modules.
 
@@ -180,6 +187,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     return target
 
 
+@public
 def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     """Compile CUDA for these architectures from now on, if a load call names none.
 
@@ -197,6 +205,7 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     PROCESS.choose_archs(() if text is None else parse_archs(text))
 
 
+@public
 def set_backend(platform: str, backend: str | None) -> None:
     """Prefer a backend for a platform in all operations that have a kernel of it, from now on.
 
@@ -216,6 +225,7 @@ def set_backend(platform: str, backend: str | None) -> None:
     _choose_backends(rest if backend is None else {**rest, where: backends.check_name(backend)})
 
 
+@public
 def get_backend(platform: str) -> str | None:
     """Return the backend that `set_backend` chose for a platform; None if it chose none."""
     from be_runtime.kernels.operation.backends import check_platform
@@ -236,6 +246,7 @@ def _choose_backends(chosen: Mapping[str, str]) -> None:
         jax_primitive.forget_programs()
 
 
+@public
 def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     """List the FFI targets that this process has registered, sorted.
 
@@ -252,6 +263,7 @@ def list_registered_targets(platform: str | None = None) -> tuple[str, ...]:
     return PROCESS.registry.names(None if platform is None else _platform(platform))
 
 
+@public
 def register_ffi_target(
     name: str, handler: Any, function: str | None = None, *, platform: str | None = None, content: str | None = None
 ) -> None:
@@ -295,6 +307,7 @@ def register_ffi_target(
     PROCESS.registry.add([target], {name: lambda: capsule})
 
 
+@public
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
     """Check every call of a kernel that is traced from now on, until the returned context ends.
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 from be_runtime import checks
 from be_runtime.call.resolve import as_argument
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import hide_frames, public
 from be_runtime.xla import jax_port
 from be_runtime.xla.attribute_values import Value
 from be_runtime.xla.fault_names import NAMES
@@ -106,28 +107,32 @@ class CompiledFunction:
         RegistrationError
             The kernel is not for the platform of the program.
         """
-        program = None
-        if outs is None:
-            try:
-                if not attributes:
-                    program = self._plain
-                elif len(attributes) == 1:
-                    (name,) = attributes
-                    value = attributes[name]
-                    kind, known = self._single[name][value]
-                    if value.__class__ is kind:
-                        program = known
-                else:
-                    program = self._quick[_key(attributes)]
-            except (KeyError, TypeError):
-                pass
-        if program is None:
-            program = self._program(outs, attributes)
         try:
-            return program(*arrays)
-        except TypeError:
-            for number, each in enumerate(arrays):
-                as_argument(self.__qualname__, number, each, jax_port.as_array)
+            program = None
+            if outs is None:
+                try:
+                    if not attributes:
+                        program = self._plain
+                    elif len(attributes) == 1:
+                        (name,) = attributes
+                        value = attributes[name]
+                        kind, known = self._single[name][value]
+                        if value.__class__ is kind:
+                            program = known
+                    else:
+                        program = self._quick[_key(attributes)]
+                except (KeyError, TypeError):
+                    pass
+            if program is None:
+                program = self._program(outs, attributes)
+            try:
+                return program(*arrays)
+            except TypeError:
+                for number, each in enumerate(arrays):
+                    as_argument(self.__qualname__, number, each, jax_port.as_array)
+                raise
+        except Exception as error:  # as `public` does, without another call
+            hide_frames(error)
             raise
 
     def report(self, *, block_sizes: Sequence[int] | None = None) -> Any:
@@ -241,12 +246,14 @@ class CompiledFunction:
 _call_compiled = CompiledFunction.unchecked = CompiledFunction.__call__
 
 
+@public
 def _call_named(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while a fault of the process is told: with its line."""
     NAMES.add_line(self.__qualname__)
     return _call_compiled(self, *arrays, outs=outs, **attributes)
 
 
+@public
 def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
     """Call the kernel while a checked mode is on somewhere: each call is traced, since each has a line of its own."""
     mode = self.mode or checks.active()

@@ -14,6 +14,7 @@ from be_runtime.call.python_signature import documentation, inspect_signature
 from be_runtime.call.resolve import CallSignature, resolve
 from be_runtime.call.tracing import Targets, bind_call, default_method
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
 from be_runtime.spec.model import Role
 from be_runtime.xla import jax_port
 
@@ -85,6 +86,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
     @overload
     def with_options(self, **options: Unpack[CallOptions]) -> KernelFunction[P, R]: ...
 
+    @public
     def with_options(
         self,
         *,
@@ -152,6 +154,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         made = KernelFunction[..., R](self.signature, self._targets, self._sibling, options, self._derivative)
         return made.checked_by(self.mode)
 
+    @public
     def defvjp(self, forward: str | Callable[..., Any] | None, backward: str | Callable[..., Any]) -> None:
         """Give the function a backward rule, as ``jax.custom_vjp`` does.
 
@@ -180,6 +183,7 @@ class KernelFunction(CompiledFunction, Generic[P, R]):
         ahead = None if forward is None else self._rule(forward, "forward")
         self._derive(self._derivative._replace(forward=ahead, backward=self._rule(backward, "backward")))
 
+    @public
     def deftranspose(self, transpose: str | Callable[..., Any], linear_in: int | Sequence[int] = 0) -> None:
         """Declare that the function is linear in an input, which gives it a JVP and a transpose.
 

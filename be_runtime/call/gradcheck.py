@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from be_runtime.errors import ArgumentError, GradientError
+from be_runtime.frames import public
 from be_runtime.xla import jax_port, jax_vjp
 
 _STEPS = {2: 2e-2, 4: 4e-3, 8: 1e-6}
@@ -24,6 +25,7 @@ class _Worst(NamedTuple):
     expected: float
 
 
+@public
 def gradcheck(
     function: Callable[..., Any],
     args: Sequence[Any],

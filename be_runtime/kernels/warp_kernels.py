@@ -11,12 +11,14 @@ from typing import Any
 
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
 from be_runtime.xla import jax_port
 from be_runtime.xla.arrays import check_structs
 
 _ABOUT_SCALARS = "a scalar is part of the program that Warp launches: pass a number, or an array for a changing value"
 
 
+@public
 def warp_kernel(
     kernel: Any,
     outs: Any,

@@ -11,6 +11,7 @@ from be_runtime.call.compiled_function import Program
 from be_runtime.call.derivatives import Derivative, Rule
 from be_runtime.call.function import KernelFunction, kernel_rule
 from be_runtime.call.resolve import CallSignature
+from be_runtime.frames import public
 from be_runtime.live.followed import FollowedModule
 from be_runtime.load.module import CompiledModule, ModuleInfo
 
@@ -31,6 +32,7 @@ class LiveModule(CompiledModule):
         """The module's own, of the files as they are."""
         return ModuleInfo.of(self.__dict__["__followed__"].current())
 
+    @public
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function, which follows the files too.
 
@@ -104,6 +106,7 @@ class LiveFunction(KernelFunction[..., Any]):
             return kernel_rule(function, version.entry_point(function.entry)[0])
         return rule if rule.is_kernel else rule._replace(attributes=signature.attribute_names)
 
+    @public
     def __call__(self, /, *arrays: Any, outs: Any = None, **attributes: Any) -> Any:
         """Call the kernel as it is now, see `CompiledFunction`."""
         return self.latest()(*arrays, outs=outs, **attributes)

@@ -16,6 +16,7 @@ from be_runtime.bundle.carried import Carried, Demand, carried_library
 from be_runtime.bundle.index import CodeImage, target_name
 from be_runtime.checks import Active
 from be_runtime.errors import LoadError, StreamWarning, warn_caller
+from be_runtime.frames import public
 from be_runtime.generate.contents import Handlers
 from be_runtime.load.registry import Registry, Target
 from be_runtime.request.options import Language
@@ -164,6 +165,7 @@ class ModuleInfo:
         handlers = self.handlers[name]
         return " ".join((self._origin, handlers.call_name, *handlers.spec, self._symbols[name]))
 
+    @public
     def get_handler(self, name: str) -> object:
         """Return the FFI handler of a function, as a capsule for ``jax.ffi.register_ffi_target``.
 
@@ -193,6 +195,7 @@ class ModuleInfo:
             made.image, made.data, made.functions[name].stages(captures_graphs=self._captures_graphs)
         )
 
+    @public
     def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
         """Describe what the compilers made of the module's kernels, and the seconds of each phase of its build.
 
@@ -327,6 +330,7 @@ class LoadedModule:
         info: ModuleInfo = self.__dict__["__info__"]
         return info
 
+    @public
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, which is called with arrays and attributes.
 
@@ -386,6 +390,7 @@ class CompiledModule(LoadedModule):
     [-0.0, -1.0, -2.0]
     """
 
+    @public
     def __getattr__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, as ``module[name]`` does; else what every module has."""
         info = self.__info__

@@ -10,6 +10,7 @@ from typing import Any
 from be_runtime.api import load_cpp_inline, load_cuda_inline
 from be_runtime.control import watch
 from be_runtime.errors import BeRuntimeError
+from be_runtime.frames import filtering
 from be_runtime.live.watcher import Watching, watcher
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.process import PROCESS
@@ -87,7 +88,8 @@ def _cell_magic(shell: Any, magic: str, load: Load) -> Callable[[str, str], None
             _show(shell, error)
             lines = [f"{type(error).__name__}: {error.message}"]
             failure: Any = error
-            failure._render_traceback_ = lambda: lines  # IPython's protocol; all frames are ours
+            if filtering() != "off":
+                failure._render_traceback_ = lambda: lines  # IPython's protocol; all frames are ours or IPython's
             raise
         shell.user_ns[options.name] = module
         functions = ", ".join(ModuleInfo.of(module).function_names)

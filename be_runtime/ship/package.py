@@ -14,6 +14,7 @@ from be_runtime.bundle.index import INDEX, LARGEST_INDEX, parse_index, reading
 from be_runtime.bundle.mapped_images import Bundle, open_trusted
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.errors import ArgumentError, BeRuntimeError, LoadError
+from be_runtime.frames import public
 from be_runtime.load.process import PROCESS
 from be_runtime.ship.changes import changed_source
 from be_runtime.ship.declaration import FILE, Declaration, parse_declaration
@@ -139,12 +140,14 @@ class PackageKernels:
     def __init__(self, package: Package) -> None:
         self.__own__ = _Kernels(package)  # two underscores keep out of the way of kernels
 
+    @public
     def __getattr__(self, name: str) -> Any:
         """Return a module, a kernel, or the only function of that name."""
         if name.startswith("__"):
             raise AttributeError(name)
         return self[name]
 
+    @public
     def __getitem__(self, name: str) -> Any:
         """Return a module, a kernel, or the only function of that name.
 
@@ -267,6 +270,7 @@ class _Kernels:
             raise
 
 
+@public
 def package_kernels(package: str) -> PackageKernels:
     """Return the kernels that a package declares in its ``kernels.toml``.
 

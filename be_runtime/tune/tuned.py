@@ -14,6 +14,7 @@ from typing import Any
 from be_runtime import checks
 from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
 from be_runtime.load.process import PROCESS
 from be_runtime.request.noted import noting
 from be_runtime.request.options import check_name
@@ -89,6 +90,7 @@ class Tuned:
         self._notes: tuple[str, ...] = ()
         self._lock = ThreadLock()
 
+    @public
     def __call__(self, *arrays: Any) -> Any:
         """Call the kernel in the configuration for these arrays."""
         bucket = self._bucket_of(arrays)
@@ -265,6 +267,7 @@ class Tuned:
         return ()
 
 
+@public
 def autotune(
     op: Callable[..., Callable[..., Any]],
     configs: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],

@@ -30,7 +30,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core, effects, sharding_impls, source_info_util, xla_bridge
+from jax._src import core, effects, sharding_impls, source_info_util, traceback_util, xla_bridge
 from jax._src.custom_partitioning_sharding_rule import SdyShardingRule, sdy_sharding_rule_to_mlir
 from jax._src.interpreters import batching, mlir
 from jaxlib import xla_client
@@ -46,7 +46,12 @@ abstract_token = core.abstract_token
 batching_rules = batching.fancy_primitive_batchers
 """Batching rules that are told of the axis, by primitive."""
 
-hide_frames = source_info_util.register_exclusion
+
+def hide_frames(folder: str) -> None:
+    """Take no frame of a folder as a call's line, and show none in tracebacks that JAX filters."""
+    source_info_util.register_exclusion(folder)
+    traceback_util.register_exclusion(folder)
+
 
 vary_alike: Callable[..., Sequence[Any]] = (
     core.auto_insert_reshard if hasattr(core, "auto_insert_reshard") else core.standard_insert_pvary  # type: ignore[attr-defined]

@@ -32,7 +32,9 @@ SOURCES: dict[str, Callable[[], str]] = {
     # Macros
     "pastes in a macro": lambda: _of("a##", NOTED + "#define D(a) ", "a\nD(x)\n"),
     "pastes of words": lambda: _of("x##y##", NOTED + "#define D ", "z\nvoid D();\n"),
-    "pastes that make an annotated name": lambda: _of("a##", "#define D(a) void ", "a(BE::Tensor y)\n// @BE f\nD(f) {}\n"),
+    "pastes that make an annotated name": lambda: _of(
+        "a##", "#define D(a) void ", "a(BE::Tensor y)\n// @BE f\nD(f) {}\n"
+    ),
     "quotes in a macro": lambda: _of("#a ", NOTED + "#define D(a) ", "\nD(x)\n"),
     "macros of macros": lambda: _of("#define D@#(x) E@#(x)\n#define E@#(x) void f@#(x)\nD@#(BE::Tensor y)\n", NOTED),
     "a chain of macros": lambda: NOTED + _chain("#define A{}(x) A{}(x)\n", 1) + "A0(void g();)\n",
@@ -41,11 +43,15 @@ SOURCES: dict[str, Callable[[], str]] = {
     "calls of one macro": lambda: _of("D(f@#)\n", NOTED + "#define D(N) void N(BE::Tensor y) {}\n"),
     "calls of one macro in one header": lambda: _of("D(a) ", NOTED + "#define D(N) N\n", "g();\n"),
     "one call with many arguments": lambda: _of("a,", NOTED + "#define D(...) void g(__VA_ARGS__)\nD(", "a);\n"),
-    "many variadic arguments": lambda: _of("a,b,c,", NOTED + "#define D(a, ...) void g(a, ## __VA_ARGS__)\nD(", "a);\n"),
+    "many variadic arguments": lambda: _of(
+        "a,b,c,", NOTED + "#define D(a, ...) void g(a, ## __VA_ARGS__)\nD(", "a);\n"
+    ),
     "a macro of many parameters": lambda: _of("a@#,", NOTED + "#define D(", "a) void g(a)\nD(x);\n"),
     "a macro that uses its many parameters": lambda: _many_parameters(),
     "nested calls of macros": lambda: NOTED + "#define D(x) x\n" + "D(" * (LARGE // 3) + ")" * (LARGE // 3) + ";\n",
-    "nested calls with text": lambda: NOTED + "#define D(x) int x\n" + "D(a " * (LARGE // 5) + ")" * (LARGE // 5) + ";\n",
+    "nested calls with text": lambda: (
+        NOTED + "#define D(x) int x\n" + "D(a " * (LARGE // 5) + ")" * (LARGE // 5) + ";\n"
+    ),
     "definitions nobody uses": lambda: _of("#define M@# (a + b)\n", NOTED),
     "undefinitions": lambda: _of("#undef M@#\n", NOTED),
     "one long macro": lambda: _of("do_that(x); ", NOTED + "#define D(x) ", "\nD(f)\n"),
@@ -58,14 +64,18 @@ SOURCES: dict[str, Callable[[], str]] = {
     "annotated functions with bodies": lambda: _of(
         "// @BE f@#\nvoid f@#(const BE::Tensor x, BE::Tensor y) { g(x, y); }\n"
     ),
-    "annotations with tokens": lambda: _of("// @BE f@# arg[n] ret[n] attr.k:int32=3\nvoid f@#(BE::Tensor const& x, BE::Tensor y, int k) {}\n"),
+    "annotations with tokens": lambda: _of(
+        "// @BE f@# arg[n] ret[n] attr.k:int32=3\nvoid f@#(BE::Tensor const& x, BE::Tensor y, int k) {}\n"
+    ),
     "annotated overloads": lambda: _of("// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y, int a@#) {}\n"),
-    "overloads of one name": lambda: _of("void f(const BE::Tensor x, BE::Tensor y, T@# a) {}\n", "// @BE f arg ret attr.a:int32\n"),
+    "overloads of one name": lambda: _of(
+        "void f(const BE::Tensor x, BE::Tensor y, T@# a) {}\n", "// @BE f arg ret attr.a:int32\n"
+    ),
     "prototypes of one function": lambda: _of("void f(const BE::Tensor x, BE::Tensor y);\n", NOTED),
     "other functions": lambda: _of("static inline int g@#(int a, float b) { return a; }\n", NOTED),
     "short functions": lambda: _of("int g();", NOTED),
     "a function nobody defines": lambda: _of("void g@#(int a);\n", "// @BE fff\n"),
-    "many that nobody defines": lambda: _of("void g@#(int a);\n", NOTED) ,
+    "many that nobody defines": lambda: _of("void g@#(int a);\n", NOTED),
     "documented functions": lambda: _of("/// Says it.\n// @BE f@#\nvoid f@#(BE::Tensor y) {}\n"),
     "one long documentation": lambda: _of("/// Says it.\n", "", NOTED),
     "one long block of documentation": lambda: _of(" * Says it.\n", "/**\n", " */\n" + NOTED),
@@ -147,7 +157,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "hashes": lambda: _of("#", NOTED),
     "hashes in lines": lambda: _of(" # a\n", NOTED),
     "hashes behind comments": lambda: _of("/* */ #", NOTED),
-    "directives with strings": lambda: _of('#error "a" \'b\' //\n', NOTED),
+    "directives with strings": lambda: _of("#error \"a\" 'b' //\n", NOTED),
     "a long directive": lambda: _of("a/", NOTED + "#error "),
     "includes": lambda: _of('#include "a@#.h"\n', NOTED),
     "signs": lambda: _of("+-", NOTED + "int a = ", "1;\n"),
@@ -197,18 +207,20 @@ class Cost(NamedTuple):
 
 def read(what: str, names: str) -> Cost:
     """Read a source as a load does, up to the compiler; `names` is the argument ``functions`` as JSON."""
-    from be_runtime.errors import BeRuntimeError
-    from be_runtime.generate.codegen import render_unit, render_named_types, render_inline_source
-    from be_runtime.generate.bind import bind
-    from be_runtime.load.identity import request_fields
     from be_runtime.cache import make_key
+    from be_runtime.errors import BeRuntimeError
+    from be_runtime.generate.bind import bind
+    from be_runtime.generate.codegen import render_inline_source, render_named_types, render_unit
+    from be_runtime.load.identity import request_fields
     from be_runtime.request.options import BuildRequest, CompileOptions, Unit
     from be_runtime.source_text import SourceText
 
     text = SOURCES[what]()
     source = SourceText(name="k.cu", text=text)
     unit = Unit(stem="k", sources=(source,), path=None)
-    request = BuildRequest(name="k", language="cuda", units=(unit,), functions=json.loads(names), compile=CompileOptions())
+    request = BuildRequest(
+        name="k", language="cuda", units=(unit,), functions=json.loads(names), compile=CompileOptions()
+    )
     began = time.thread_time()
     try:
         make_key("k", *request_fields(request))

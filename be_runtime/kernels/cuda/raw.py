@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from be_runtime.call.call_options import check_options
 from be_runtime.call.compiled_function import CompiledFunction
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
 from be_runtime.kernels.cuda.calls import Obtained, choose_archs, new_session
 from be_runtime.kernels.cuda.describe import Kernel
 from be_runtime.kernels.cuda.geometry import Dims
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from be_runtime.reports.module_report import ModuleReport
 
 
+@public
 def cuda_kernel(
     source: str,
     name: str,

@@ -9,6 +9,7 @@ from statistics import mean, median, pstdev
 from typing import Any, NamedTuple, TypeVar
 
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
 from be_runtime.xla import jax_primitive
 from be_toolchain.terminal import table
 
@@ -91,6 +92,7 @@ class BenchmarkResult(NamedTuple):
         return f"{self.name}\n{table(rows)}"
 
 
+@public
 def benchmark_function(
     fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
 ) -> tuple[float, float, float, float, Any]:

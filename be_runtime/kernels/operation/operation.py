@@ -9,6 +9,7 @@ from typing import Any
 
 from be_runtime.call.resolve import one_array
 from be_runtime.errors import ArgumentError, BenchmarkDataFnNotProvidedError, KernelNotAvailableError, call_named
+from be_runtime.frames import public
 from be_runtime.kernels.operation import rules
 from be_runtime.kernels.operation.backends import PLATFORMS, KernelEntry, Kernels, check_name, check_platform
 from be_runtime.kernels.operation.benchmark import BenchmarkConfig, BenchmarkResult, check_configs, measure
@@ -63,6 +64,7 @@ class XLACustomKernel:
         with _REGISTRY_LOCK:
             _REGISTRY[name] = self
 
+    @public
     def __call__(self, *inputs: Any, outs: Any, backend: str | None = None, **keywords: Hashable) -> Any:
         """Compute the results.
 

@@ -13,6 +13,7 @@ from be_runtime.bundle.baseline import check_baseline, default_baseline
 from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import CodeImage, ImageTarget, Index
 from be_runtime.errors import ArgumentError, BeRuntimeError, RegistrationError
+from be_runtime.frames import public
 from be_runtime.load.process import PROCESS
 from be_runtime.load.registry import Target
 from be_runtime.request.arguments import StrPath
@@ -61,6 +62,7 @@ class ExportedProgram(bytes):
     __str__ = __repr__
 
 
+@public
 def export(
     function: Callable[..., Any],
     *args: Any,

@@ -13,6 +13,7 @@ from be_runtime.bundle.baseline import require_baseline, require_machine
 from be_runtime.bundle.index import reading
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.errors import ArgumentError, LoadError
+from be_runtime.frames import public
 from be_runtime.kernels.cuda.images import kernel_of, lacking
 from be_runtime.kernels.cuda.launcher import STAGES, launcher_of
 from be_runtime.load.image_target import register_image_target
@@ -66,6 +67,7 @@ class LoadedProgram:
         return f"<program {self._program.fun_name}({types}) -> ({made}) for {', '.join(self.platforms)}{devices}>"
 
 
+@public
 def load_exported(
     data_or_path: bytes | StrPath,
     *,

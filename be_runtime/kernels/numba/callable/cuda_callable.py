@@ -8,6 +8,7 @@ from typing import Any
 
 from be_runtime.call.call_options import check_options
 from be_runtime.dtypes import DTYPES
+from be_runtime.frames import public
 from be_runtime.kernels.numba.callable.callback import python_function
 from be_runtime.kernels.numba.callable.cuda_arrays import device_array, device_stream, import_cuda
 from be_runtime.kernels.numba.callable.rehearsal import rehearse
@@ -21,6 +22,7 @@ _LACKING = tuple(row.name for row in DTYPES if row.module != "np")
 """Dtypes for which the CUDA array interface has no type string."""
 
 
+@public
 def numba_cuda_callable(
     func: Callable[..., None],
     outs: Any = None,

@@ -10,6 +10,7 @@ from typing import Any
 
 from be_runtime.bundle.carried import Carried, Demand
 from be_runtime.call.call_options import check_options
+from be_runtime.frames import public
 from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.compiler import check_kernel, compile_entry, versions
@@ -21,6 +22,7 @@ _PREFIX = "be_runtime.numba"
 """Start of the names of the targets."""
 
 
+@public
 def numba_kernel(
     kernel: Any,
     outs: Any = None,

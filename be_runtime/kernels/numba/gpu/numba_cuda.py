@@ -9,6 +9,7 @@ from typing import Any
 from be_runtime.cache import make_key
 from be_runtime.call.call_options import check_options
 from be_runtime.errors import ArgumentError
+from be_runtime.frames import public
 from be_runtime.kernels.cuda.calls import Obtained, choose_archs, new_session
 from be_runtime.kernels.cuda.describe import Kernel, content_id
 from be_runtime.kernels.cuda.geometry import DEFAULT_THREADS
@@ -27,6 +28,7 @@ from be_toolchain.arch import Arch
 from be_toolchain.machine.forks import ThreadLock
 
 
+@public
 def numba_cuda_kernel(
     kernel: Any,
     outs: Any = None,

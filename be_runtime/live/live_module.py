@@ -44,9 +44,9 @@ class LiveModule(CompiledModule):
         """The names of the module's functions, in the order of the source."""
         return self.current().function_names
 
-    def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
+    def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
         """Describe what the compiler made of the module as it is now, see `LoadedModule.report`."""
-        return self.current().report(block_sizes=block_sizes)
+        return self.current().report(block_sizes=block_sizes, loops=loops)
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function, which follows the files too.

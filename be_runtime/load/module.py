@@ -93,13 +93,13 @@ class Remaker(NamedTuple):
     build : callable
         Its library for exported programs.
     report : callable
-        Its report for block sizes.
+        Its report for block sizes, and of loops or not.
     checked : callable, optional
         The module with accesses through tensors checked; None if it can't be compiled anew.
     """
 
     build: Callable[[Demand], BuiltLibrary]
-    report: Callable[[Sequence[int]], ModuleReport]
+    report: Callable[..., ModuleReport]
     checked: Callable[[], CompiledModule] | None = None
 
 
@@ -189,7 +189,7 @@ class LoadedModule:
             made.image, made.data, made.functions[name].stages(captures_graphs=self._captures_graphs)
         )
 
-    def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
+    def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
         """Describe what the compilers made of the module's kernels, and the seconds of each phase of its build.
 
         The sources are compiled once more, with ptxas's own report, and the outcome is kept in the cache. Of a module
@@ -199,12 +199,15 @@ class LoadedModule:
         ----------
         block_sizes : sequence of int, optional
             Threads of a block for which occupancy is told; by default 64, 128, 256, 512 and 1024.
+        loops : bool
+            Compile a C++ module once more, and list the loops that the host compiler vectorized, or could not.
 
         Returns
         -------
         ModuleReport
-            For each kernel registers, shared memory, spills, size, occupancy and the hottest loop; ``print`` shows
-            tables, and ``to_json()`` returns the same for programs.
+            For each kernel registers, shared memory, spills, size, occupancy and the hottest loop; of a C++ module, the
+            size of each entry point; and warnings of the compilers. ``print`` shows tables, and ``to_json()`` returns
+            the same for programs.
 
         Raises
         ------
@@ -219,7 +222,7 @@ class LoadedModule:
         """
         from be_runtime.reports.module_report import check_blocks
 
-        return self._maker.report(check_blocks(block_sizes))
+        return self._maker.report(check_blocks(block_sizes), loops=loops)
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, which is called with arrays and attributes.

@@ -10,11 +10,11 @@ _MOST = 10
 
 
 def find_warnings(outputs: Iterable[str]) -> tuple[str, ...]:
-    """Find the warnings in what g++, clang and nvcc printed, each once.
+    r"""Find the warnings in what g++, clang and nvcc printed, each once.
 
     Examples
     --------
-    >>> find_warnings(["k.cc: In function 'f':\\nk.cc:3:5: warning: unused variable 'a'\\n    3 | int a;"])
+    >>> find_warnings(["k.cc: In function 'f':\nk.cc:3:5: warning: unused variable 'a'\n    3 | int a;"])
     ("k.cc:3:5: warning: unused variable 'a'",)
     """
     return tuple(dict.fromkeys(line for output in outputs for line in output.splitlines() if _WARNING.match(line)))

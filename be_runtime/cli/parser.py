@@ -87,6 +87,9 @@ def _add_report(commands: _Commands) -> None:
     report.add_argument("--arch", metavar="LIST", help="GPU architectures, such as 8.0,9.0 (default: those here)")
     report.add_argument("--blocks", metavar="LIST", help="threads of blocks for the occupancy, such as 128,256")
     report.add_argument("--line-info", action="store_true", help="tell the source lines of loops")
+    report.add_argument(
+        "--loops", action="store_true", help="list the loops of C++ that were vectorized, or could not be"
+    )
 
 
 def _add_tune(commands: _Commands) -> None:

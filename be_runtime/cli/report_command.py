@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> Answer:
         There is no compiler, or a source does not compile.
     """
     blocks = check_blocks(_numbers(arguments.blocks))
-    reports = list(_reports(arguments.source, arguments.arch, blocks, line_info=arguments.line_info))
+    reports = list(_reports(arguments, blocks))
     return Answer("\n\n".join(map(str, reports)), {"modules": [report.to_json() for report in reports]})
 
 
@@ -50,15 +50,15 @@ def _numbers(text: str | None) -> list[int] | None:
         raise ArgumentError(f"--blocks is {text!r}", hints=("pass numbers, such as --blocks 128,256",)) from None
 
 
-def _reports(source: str, archs: str | None, blocks: tuple[int, ...], *, line_info: bool) -> Iterator[ModuleReport]:
-    path = Path(source)
+def _reports(arguments: argparse.Namespace, blocks: tuple[int, ...]) -> Iterator[ModuleReport]:
+    path = Path(arguments.source)
     session = PROCESS.session()
     if path.suffix == ".so" and path.is_file():
         yield report_library(path.stem, path, session.system, blocks)
         return
-    for request in _requests(path, source, archs):
-        wanted = request._replace(compile=request.compile._replace(line_info=line_info))
-        yield report_module(wanted, load_options(request.name), session, blocks)
+    for request in _requests(path, arguments.source, arguments.arch):
+        wanted = request._replace(compile=request.compile._replace(line_info=arguments.line_info))
+        yield report_module(wanted, load_options(request.name), session, blocks, loops=arguments.loops)
 
 
 def _requests(path: Path, source: str, archs: str | None) -> list[BuildRequest]:

@@ -19,6 +19,12 @@ from be_runtime.generate.contents import LIBRARY
 from be_toolchain.arch import Arch
 
 _LIST = "measured.json"
+_LOOPS = {
+    "gcc": ("-fopt-info-vec-optimized-missed",),
+    "clang": ("-Rpass=loop-vectorize", "-Rpass-missed=loop-vectorize", "-Rpass-analysis=loop-vectorize"),
+}
+"""Flags by which a compiler tells of the loops that it vectorizes, and of those that it can't."""
+
 _ARCH = re.compile(r"(?:-arch=|--gpu-name=)?(sm_\w+)")
 
 
@@ -46,8 +52,8 @@ class Measured(NamedTuple):
     library: Path
 
 
-def measure_build(order: BuildOrder, staging: Path) -> BuildOutput:
-    """Build the library of an order in a folder, all of it, with ptxas's own report.
+def measure_build(order: BuildOrder, staging: Path, *, loops: bool = False) -> BuildOutput:
+    """Build the library of an order in a folder, all of it, with ptxas's own report, and the host compiler's of loops.
 
     Raises
     ------
@@ -56,7 +62,8 @@ def measure_build(order: BuildOrder, staging: Path) -> BuildOutput:
     """
     alone = order._replace(force=True, module_store=Store(staging / OBJECTS))  # whose objects go with the folder
     build = prepare_build(alone, bind(order.request), staging)
-    build.units = {stem: _talkative(unit) for stem, unit in build.units.items()}
+    asked = _LOOPS[order.tools.cxx.family] if loops and order.request.language == "cpp" else ()
+    build.units = {stem: _talkative(unit, asked) for stem, unit in build.units.items()}
     build.run()
     cubins: list[tuple[str, str]] = []
     for edge in (step.edge for step in build.steps if step.edge.tool == "ptxas"):
@@ -79,9 +86,13 @@ def read_measured(entry: Entry) -> Measured:
     return Measured(tuple(MeasuredStep(*step) for step in listed["steps"]), tuple(cubins), entry.output(LIBRARY))
 
 
-def _talkative(unit: UnitBuild) -> UnitBuild:
-    """Let ptxas say what it used, by itself or within nvcc or clang."""
-    return unit._replace(edges=tuple(edge._replace(argv=(*edge.argv, *_asking(edge))) for edge in unit.edges))
+def _talkative(unit: UnitBuild, more: Sequence[str]) -> UnitBuild:
+    """Let ptxas say what it used, by itself or within nvcc or clang, and compilers more of what they do."""
+    edges = (
+        edge._replace(argv=(*edge.argv, *_asking(edge), *(more if edge.tool == "compile" else ())))
+        for edge in unit.edges
+    )
+    return unit._replace(edges=tuple(edges))
 
 
 def _asking(edge: Edge) -> Sequence[str]:

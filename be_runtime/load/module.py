@@ -94,13 +94,13 @@ class Remaker(NamedTuple):
     build : callable
         Its library for exported programs.
     report : callable
-        Its report for block sizes.
+        Its report for block sizes, and of loops or not.
     checked : callable, optional
         The module with accesses through tensors checked; None if it can't be compiled anew.
     """
 
     build: Callable[[Demand], BuiltLibrary]
-    report: Callable[[Sequence[int]], ModuleReport]
+    report: Callable[..., ModuleReport]
     checked: Callable[[], CompiledModule] | None = None
 
 
@@ -196,7 +196,7 @@ class ModuleInfo:
         )
 
     @public
-    def report(self, *, block_sizes: Sequence[int] | None = None) -> ModuleReport:
+    def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
         """Describe what the compilers made of the module's kernels, and the seconds of each phase of its build.
 
         The sources are compiled once more, with ptxas's own report, and the outcome is kept in the cache. Of a module
@@ -206,12 +206,15 @@ class ModuleInfo:
         ----------
         block_sizes : sequence of int, optional
             Threads of a block for which occupancy is told; by default 64, 128, 256, 512 and 1024.
+        loops : bool
+            Compile a C++ module once more, and list the loops that the host compiler vectorized, or could not.
 
         Returns
         -------
         ModuleReport
-            For each kernel registers, shared memory, spills, size, occupancy and the hottest loop; ``print`` shows
-            tables, and ``to_json()`` returns the same for programs.
+            For each kernel registers, shared memory, spills, size, occupancy and the hottest loop; of a C++ module, the
+            size of each entry point; and warnings of the compilers. ``print`` shows tables, and ``to_json()`` returns
+            the same for programs.
 
         Raises
         ------
@@ -226,7 +229,7 @@ class ModuleInfo:
         """
         from be_runtime.reports.module_report import check_blocks
 
-        return self._maker.report(check_blocks(block_sizes))
+        return self._maker.report(check_blocks(block_sizes), loops=loops)
 
     def function(self, name: str) -> KernelFunction[..., Any]:
         """Return a function of the module, see `LoadedModule.__getitem__`."""

@@ -129,7 +129,9 @@ def _make_ready(request: BuildRequest, session: Session) -> _Ready:
     return _Ready(request, tools, toolchain, key)
 
 
-def report_module(request: BuildRequest, options: LoadOptions, session: Session, blocks: Sequence[int]) -> ModuleReport:
+def report_module(
+    request: BuildRequest, options: LoadOptions, session: Session, blocks: Sequence[int], *, loops: bool = False
+) -> ModuleReport:
     """Report what the compilers made of a module: build it once more, with their reports, or find that in the cache."""
     from be_runtime.compile.measured import measure_build, read_measured
     from be_runtime.reports.make_report import report_build
@@ -138,12 +140,13 @@ def report_module(request: BuildRequest, options: LoadOptions, session: Session,
 
     def build(staging: Path) -> BuildOutput:
         require_jit(session.settings, request.name)
-        return measure_build(_order(ready, options, session), staging)
+        return measure_build(_order(ready, options, session), staging, loops=loops)
 
-    key, patience_s = CacheKey("report", ready.key.fields), session.settings.lock_timeout_s
+    key, patience_s = CacheKey("report-loops" if loops else "report", ready.key.fields), session.settings.lock_timeout_s
+    sources = {source.name for unit in request.units for source in unit.sources} if loops else set[str]()
     return use_entry(
         lambda: session.module_store.get_or_build(key, build, lock_timeout_s=patience_s),
-        lambda entry: report_build(request.name, read_measured(entry), session.system, blocks),
+        lambda entry: report_build(request.name, read_measured(entry), session.system, blocks, sources),
         session,
     )
 
@@ -224,10 +227,12 @@ def open_bundled(
     return CompiledModule(info)
 
 
-def _report_bundled(name: str, library: Path, blocks: Sequence[int]) -> ModuleReport:
+def _report_bundled(name: str, library: Path, blocks: Sequence[int], *, loops: bool) -> ModuleReport:
     from be_runtime.reports.make_report import report_library
 
-    return report_library(name, library, LocalSystem(), blocks)
+    report = report_library(name, library, LocalSystem(), blocks)
+    told = "loops are told by the compiler, which is not asked for a library that was built before"
+    return report._replace(notes=(*report.notes, told)) if loops else report
 
 
 def explain_prebuilt(request: BuildRequest, folder: Path, wanted: tuple[Arch, ...]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,16 +14,20 @@ from be_runtime.compile.plan.build_plan import BuildPlan, Edge
 from be_runtime.compile.run.execute import Runner
 from be_runtime.compile.run.programs import resolve_ninja
 from be_runtime.errors import BuildError
-from be_runtime.reports.elf_file import sections
+from be_runtime.reports.elf_file import function_sizes, sections
 from be_runtime.reports.inspection_tools import PACKAGES, InspectionTools, ask, find_inspection_tools, readable
 from be_runtime.reports.machine_code import Loop, hottest_loop, read_kernels
-from be_runtime.reports.module_report import KernelReport, ModuleReport, Phase
+from be_runtime.reports.module_report import EntryReport, KernelReport, ModuleReport, Phase
 from be_runtime.reports.occupancy import occupancy
 from be_runtime.reports.resource_usage import Usage, parse_ptxas, parse_resources
 from be_toolchain.arch import Arch
 from be_toolchain.machine.system import System
 
 _CODE = ".text."
+_HANDLER = "be_ffi_"
+_LOOP = re.compile(
+    r"^(?P<file>\S[^\n]*?):(?P<line>\d+):(?P<column>\d+): (?:optimized|missed|remark):(?P<text>[^\n]*)$", re.MULTILINE
+)
 
 Usages = dict[tuple[str, Arch], Usage]
 
@@ -34,13 +39,17 @@ class DeviceCode(NamedTuple):
     path: Path
 
 
-def report_build(name: str, measured: Measured, system: System, blocks: Sequence[int]) -> ModuleReport:
-    """Report a module that was built for it."""
+def report_build(
+    name: str, measured: Measured, system: System, blocks: Sequence[int], sources: Collection[str] = ()
+) -> ModuleReport:
+    """Report a module that was built for it, with the loops of the sources that are named."""
     cubins = [DeviceCode(*each) for each in measured.cubins]
     known = parse_ptxas("\n".join(step.output for step in measured.steps))
     report = _report(name, measured.library, cubins, known, system, blocks)
-    warned = find_warnings(step.output for step in measured.steps)
-    return report._replace(phases=_phases(measured.steps), compiler_warnings=warned)
+    outputs = [step.output for step in measured.steps]
+    return report._replace(
+        phases=_phases(measured.steps), compiler_warnings=find_warnings(outputs), loops=find_loops(outputs, sources)
+    )
 
 
 def report_library(name: str, library: Path, system: System, blocks: Sequence[int]) -> ModuleReport:
@@ -67,7 +76,8 @@ def _report(
 ) -> ModuleReport:
     data = library.read_bytes()
     if not cubins and not any(section.name == ".nv_fatbin" for section in sections(data)):
-        return ModuleReport(name, (), notes=("it has no device code",))
+        entries = _entries(name, data)
+        return ModuleReport(name, (), notes=() if entries else ("it has no device code",), entries=entries)
     tools = find_inspection_tools(system)
     with tempfile.TemporaryDirectory() as folder:
         notes: tuple[str, ...] = ()
@@ -76,6 +86,30 @@ def _report(
             notes = () if cubins else (f"its device code can be read by cuobjdump: {PACKAGES}",)
         report = _kernels(name, cubins, known, tools, system, blocks)
     return report._replace(notes=(*notes, *report.notes))
+
+
+def _entries(module: str, library: bytes) -> tuple[EntryReport, ...]:
+    """Report the entry points of a library from its symbols: each function, its handler and parts of them set apart."""
+    sizes = function_sizes(library)
+    found = []
+    for symbol in (each.removeprefix(_HANDLER) for each in sizes if each.startswith(_HANDLER)):
+        name = symbol.removeprefix(f"{module}_")
+        parts = (f"be_call_{symbol}", f"be_entry_{symbol}")
+        handler = "|".join(f"{len(part)}{re.escape(part)}" for part in parts)
+        code = re.compile(
+            rf"{_HANDLER}{re.escape(symbol)}$|_Z.*(?:{handler})|_ZZ?(?:N.*)?(?<!\d){len(name)}{name}(?!\w*be_)"
+        )
+        found.append(EntryReport(name, sum(size for each, size in sizes.items() if code.match(each))))
+    return tuple(sorted(found))
+
+
+def find_loops(outputs: Iterable[str], sources: Collection[str]) -> tuple[str, ...]:
+    """Find the lines of g++ and clang about loops of some sources, in the order of the sources' lines."""
+    found: dict[str, tuple[str, int, int]] = {}
+    for match in (each for output in outputs for each in _LOOP.finditer(output)):
+        if match["file"] in sources and "be_" not in match["text"]:  # g++ also tells of our calls at a function's end
+            found[match[0]] = (match["file"], int(match["line"]), int(match["column"]))
+    return tuple(sorted(found, key=lambda line: found[line]))
 
 
 def _extracted(library: Path, folder: Path, cuobjdump: Path | None, system: System) -> list[DeviceCode]:

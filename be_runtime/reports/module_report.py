@@ -105,6 +105,20 @@ class KernelReport(NamedTuple):
             yield "converts to double in its hottest loop: 0.5 is a double, write 0.5f"
 
 
+class EntryReport(NamedTuple):
+    """The host code of an entry point.
+
+    Parameters
+    ----------
+    name : str
+    code_bytes : int
+        Machine code of the function and of its handler, with all that is inlined into them.
+    """
+
+    name: str
+    code_bytes: int
+
+
 class Phase(NamedTuple):
     """The commands of one kind in a build, and their seconds together; commands run at the same time."""
 
@@ -124,6 +138,10 @@ class ModuleReport(NamedTuple):
         Phases of the build; none where nothing was built.
     notes : tuple of str
         What is not told, and how to get it.
+    entries : tuple of EntryReport
+        Entry points of a C++ module.
+    loops : tuple of str
+        Lines of the host compiler about loops of the source that it vectorized, or could not; only on request.
     compiler_warnings : tuple of str
         Warnings that the compilers printed, such as those of ``-Wall``, a line each.
     """
@@ -133,6 +151,8 @@ class ModuleReport(NamedTuple):
     phases: tuple[Phase, ...] = ()
     notes: tuple[str, ...] = ()
     compiler_warnings: tuple[str, ...] = ()
+    entries: tuple[EntryReport, ...] = ()
+    loops: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -154,15 +174,22 @@ class ModuleReport(NamedTuple):
         return {
             "name": self.name,
             "kernels": kernels,
+            "entries": [each._asdict() for each in self.entries],
+            "loops": list(self.loops),
             "phases": phases,
             "compiler_warnings": list(self.compiler_warnings),
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"]
+        what, count = ("entry point", len(self.entries)) if self.entries else ("kernel", len(self.kernels))
+        parts = [f"{self.name}: {count} {what}{'' if count == 1 else 's'}"]
         if self.kernels:
             parts += [_kernels_text(self.kernels), *_loops_text(self.kernels)]
+        if self.entries:
+            parts.append(table([("entry point", "code"), *((name, _bytes(size)) for name, size in self.entries)]))
+        if self.loops:
+            parts += ["loops:", *(f"  {each}" for each in self.loops)]
         if self.phases:
             shown = ", ".join(f"{each.name} {each.seconds:.2f}" for each in self.phases)
             parts.append(f"seconds of commands, some of which run at once: {shown}")

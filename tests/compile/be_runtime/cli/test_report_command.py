@@ -31,10 +31,36 @@ def test_a_file_of_cpp_has_the_phases(tmp_path: Path, capsys: pytest.CaptureFixt
     (module,) = reported(capsys, str(tmp_path / "k.cc"))
     assert module["name"] == "k"
     assert module["kernels"] == []
-    assert module["notes"] == ["it has no device code"]
+    assert module["notes"] == module["loops"] == []
+    (entry,) = module["entries"]
+    assert entry["name"] == "squares"
+    assert 100 < entry["code_bytes"] < 100_000
     assert {"compile", "link"} <= {phase["name"] for phase in module["phases"]}
     assert main(["report", str(tmp_path / "k.cc")]) == 0
     assert "k: " in capsys.readouterr().out
+
+
+def test_loops_of_the_source_are_listed_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "k.cc").write_text(
+        SOURCE.replace("__attribute__((noinline)) float", "static float")
+        + """// @BE sums arg[n] ret[n]
+void sums(const BE::Tensor x, BE::Tensor y) {
+  float sum = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = sum = 2 * sum + x.data_ptr<float>()[i];
+}
+"""
+    )
+    (module,) = reported(capsys, str(tmp_path / "k.cc"), "--loops")
+    assert all(each.startswith(f"{tmp_path}/k.cc:") for each in module["loops"])
+    assert any(":6:" in each and "vectorized" in each for each in module["loops"]), module["loops"]
+    assert any(":11:" in each and ("missed" in each or "not vectorized" in each) for each in module["loops"]), module[
+        "loops"
+    ]
+    assert [each["name"] for each in module["entries"]] == ["squares", "sums"]
+    assert main(["report", str(tmp_path / "k.cc"), "--loops"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("k: 2 entry points\n")
+    assert module["loops"][0] in shown
 
 
 def test_a_folder_and_a_file_without_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -28,6 +28,7 @@ PYPROJECT = (ROOT / "pyproject.toml").read_text()
 # All others get what they need from it as arguments: process makes the settings, execute hands it to ninja, and system
 # is a port.
 READERS_OF_ENVIRON = {
+    "be_runtime/frames.py",
     "be_runtime/load/process.py",
     "be_runtime/compile/run/execute.py",
     "be_toolchain/machine/local_system.py",

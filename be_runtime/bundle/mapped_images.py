@@ -24,10 +24,10 @@ from be_runtime.bundle.elf_header import library_problem
 from be_runtime.bundle.index import INDEX, LARGEST_INDEX, CodeImage, Index, image_file, parse_index
 from be_runtime.bundle.whole_files import is_whole
 from be_runtime.errors import BeRuntimeError, LoadError
-from be_runtime.zip_files import read_member
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.trust.folder_trust import distrust, distrust_entry, is_open, is_trusted_owner
 from be_toolchain.machine.trust.regular_file import LARGEST, open_regular, read_regular
+from be_toolchain.machine.trust.zip_files import read_member
 
 _mapped: dict[str, ctypes.CDLL] = {}
 _mapping = ThreadLock()

@@ -15,8 +15,8 @@ from typing import Self
 from be_runtime.cache.folder.layout import is_digest
 from be_runtime.errors import ArgumentError
 from be_runtime.sharing.archive import ArchiveError, Head, SignatureError, Verify, unpack
-from be_runtime.zip_files import open_archive, read_member
 from be_toolchain.machine.trust.regular_file import LARGEST, open_regular
+from be_toolchain.machine.trust.zip_files import open_archive, read_member
 
 _MARK, _FORMAT = "be-export", b"1\n"
 

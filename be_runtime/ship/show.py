@@ -17,8 +17,8 @@ from be_runtime.errors import ArgumentError
 from be_runtime.kernels.cuda.images import archs_of
 from be_runtime.ship.package import KERNELS
 from be_runtime.ship.programs.container import PROGRAM, open_container
-from be_runtime.zip_files import open_archive, read_member
 from be_toolchain.machine.trust.regular_file import open_regular
+from be_toolchain.machine.trust.zip_files import open_archive, read_member
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:

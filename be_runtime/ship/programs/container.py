@@ -17,8 +17,8 @@ from pathlib import PurePosixPath
 from be_runtime.bundle.index import IMAGES, INDEX, Index, image_file, parse_index, render_index
 from be_runtime.bundle.mapped_images import Bundle, read_index
 from be_runtime.errors import LoadError
-from be_runtime.zip_files import open_archive, read_member
 from be_toolchain.machine.trust.regular_file import LARGE
+from be_toolchain.machine.trust.zip_files import open_archive, read_member
 
 PROGRAM = "program.stablehlo"
 """Name of what JAX exported."""

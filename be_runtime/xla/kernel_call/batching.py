@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from be_runtime.errors import TransformError
 from be_runtime.xla.arrays import Layouts
-from be_runtime.xla.kernel_call.call_primitive import KernelCall, Loop, kernel_call
+from be_runtime.xla.kernel_call.call_primitive import BatchLoop, KernelCall, kernel_call
 from be_runtime.xla.kernel_call.explicit_mesh import names_of
 
 _LOOPS = ("sequential", "sequential_unrolled")
@@ -40,7 +40,7 @@ def batch(
         split = grown.split._replace(merged=grown.split.merged + 1)
         results = kernel_call.bind(*whole, call=grown._replace(split=split))
     elif call.vmap_method in (_MERGED, *_LOOPS):
-        loop = Loop(call, tuple(mapped))
+        loop = BatchLoop(call, tuple(mapped))
         if call.effect == "none" and axis_data.explicit_mesh_axis is None:
             grown = _with_axis(call, size, [size if is_mapped else None for is_mapped in mapped])
             split = grown.split._replace(looped=call.split.looped + 1)
@@ -96,7 +96,7 @@ def _with_axis(call: KernelCall, size: int, sizes: Sequence[int | None]) -> Kern
     )
 
 
-def _looped(mesh_axis: Any, arrays: Sequence[Any], loop: Loop) -> Sequence[Any]:
+def _looped(mesh_axis: Any, arrays: Sequence[Any], loop: BatchLoop) -> Sequence[Any]:
     """Call a kernel for one element of a batch after the other, on each device for its elements."""
     run = functools.partial(loop.run, count=len(loop.element.results))
     if mesh_axis is None or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one

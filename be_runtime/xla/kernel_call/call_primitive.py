@@ -44,7 +44,7 @@ for _registry in ("lowerable", "control_flow_allowed", "custom_derivatives_allow
 effects.ordered_effects.add_type(OrderedKernelEffect)
 
 
-class Loop(NamedTuple):
+class BatchLoop(NamedTuple):
     """A loop over a batch.
 
     Parameters
@@ -96,7 +96,7 @@ class KernelCall(NamedTuple):
     transposes : tuple of (int, callable)
         Inputs in which the kernel is linear. The callable gets the shape and dtype of the input, and the arrays of a
         call with the cotangent of the results in place of the input, and returns the input's cotangent.
-    loop : Loop or None
+    loop : BatchLoop or None
         The call for one element of the leading axis, if that is a batch whose elements are computed one after the
         other; aliases, layouts and attributes are those of one element.
     """
@@ -112,7 +112,7 @@ class KernelCall(NamedTuple):
     input_layouts: Layouts | None = None
     output_layouts: Layouts | None = None
     transposes: tuple[tuple[int, Callable[..., Any]], ...] = ()
-    loop: Loop | None = None
+    loop: BatchLoop | None = None
 
     def __repr__(self) -> str:
         """The text in a printed program."""

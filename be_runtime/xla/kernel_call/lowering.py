@@ -16,7 +16,7 @@ from be_runtime.xla import jax_internals, partition
 from be_runtime.xla.arrays import Layouts
 from be_runtime.xla.attribute_values import Fields, Value, as_jax
 from be_runtime.xla.jax_internals import mlir
-from be_runtime.xla.kernel_call.call_primitive import EFFECTS, KernelCall, Loop, kernel_call
+from be_runtime.xla.kernel_call.call_primitive import EFFECTS, BatchLoop, KernelCall, kernel_call
 from be_runtime.xla.split import Split, encode
 
 
@@ -70,7 +70,7 @@ def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -
     return results
 
 
-def _lower_loop(ctx: Any, operands: Sequence[Any], loop: Loop) -> Sequence[Any]:
+def _lower_loop(ctx: Any, operands: Sequence[Any], loop: BatchLoop) -> Sequence[Any]:
     """Emit a loop over a batch; nobody uses the scratch memory of its elements."""
     shown = len(loop.element.split.results)
     run = mlir.lower_fun(functools.partial(loop.run, count=shown), multiple_results=True)

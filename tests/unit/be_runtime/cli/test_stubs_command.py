@@ -69,11 +69,11 @@ def test_both_languages_are_one_class_if_they_are_called_alike() -> None:
     assert classes("kernels_types.pyi") == {"KernelsCuda": ["fire", "more"], "KernelsCpp": ["fire"]}
 
 
-def test_names_of_a_module_itself_and_of_two_files_are_items() -> None:
+def test_names_of_two_files_and_keywords_are_items_and_those_of_a_module_itself_methods() -> None:
     write(a_cc="// @BE f\nvoid f(BE::Tensor y) {}", b_cc="// @BE f\nvoid f(BE::Tensor y) {}")
     write(c_cc="// @BE path\nvoid path(BE::Tensor y) {}\n// @BE lambda\nvoid lambda(BE::Tensor y) {}")
     assert cli.main(["stubs", "kernels"]) == 0
-    assert classes("kernels_types.pyi") == {"Kernels": []}
+    assert classes("kernels_types.pyi") == {"Kernels": ["path"]}
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -101,7 +101,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["math"], "BE102: math has no Python source"),
         (["sys"], "BE102: sys has no Python source"),
         (["kernels", "--output", "no/folder/x.pyi"], "BE101: no/folder/x.pyi can't be written: No such file"),
-        (["kernels", "--output", "kernels"], "BE101: kernels can't be written: Is a directory"),
+        (["kernels", "--output", "kernels"], "BE101: kernels can't be written: it is a folder"),
         (["kernels", "--output", "plain.py"], "BE101: plain.py was not written by this command"),
         (["unannotated"], "or name the Python module that loads it with functions="),
         (["wrong"], "BE201: fire: the arg_spec has 2 tokens"),

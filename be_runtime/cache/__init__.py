@@ -2,7 +2,7 @@
 
 from be_runtime.cache.folder.guard import disk_errors, is_passing, own_folder
 from be_runtime.cache.folder.key import CacheKey, make_key
-from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir, usual_cache_dir
+from be_runtime.cache.folder.location import CacheWarning, usable_cache_dir
 from be_runtime.cache.folder.lock import THIS_PROCESS
 from be_runtime.cache.output import BuildOutput, Recorded
 from be_runtime.cache.store import Entry, Store
@@ -26,5 +26,4 @@ __all__ = [
     "own_folder",
     "shadowing_paths",
     "usable_cache_dir",
-    "usual_cache_dir",
 ]

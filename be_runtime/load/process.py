@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from be_runtime.cache import Store, own_folder, usable_cache_dir, usual_cache_dir
+from be_runtime.cache import Store, own_folder, usable_cache_dir
 from be_runtime.checks import Checks, parse_checks
 from be_runtime.errors import CacheError, LoadError
 from be_runtime.load import pipeline
@@ -27,6 +27,7 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.find.device_memory import device_archs
 from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.store_paths import usual_cache
 
 if TYPE_CHECKING:
     from be_runtime.load.guarded import Debugging, Guards
@@ -111,11 +112,11 @@ class Process:
             return self._located[1]
 
     def image_memory(self, settings: Settings) -> str:
-        """Return the folder that remembers which files of code are whole; empty if there is no usual cache."""
+        """Return the folder that remembers which files of code are whole; empty if the usual cache is not trusted."""
         with self._lock:
-            cache = self._chosen_cache or usual_cache_dir(settings, LocalSystem())
+            cache = self._chosen_cache or settings.cache_dir or usual_cache(os.environ)
         try:
-            return "" if cache is None else f"{own_folder(str(cache))}/images"
+            return f"{own_folder(str(cache))}/images" if cache.is_absolute() else ""
         except CacheError:
             return ""
 

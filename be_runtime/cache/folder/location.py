@@ -17,7 +17,7 @@ from be_toolchain.terminal import printable_line
 
 if TYPE_CHECKING:
     from be_runtime.settings import Settings
-    from be_toolchain.machine.system import FolderFacts, System
+    from be_toolchain.machine.system import System
 
 _CONFIGURE = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
 
@@ -41,30 +41,16 @@ def usable_cache_dir(settings: Settings, system: System) -> Path:
     CacheError
         The configured folder can't be used, or no folder can.
     """
-    facts, problem = _examine(settings, system)
+    facts = system.folder_facts(settings.cache_dir or usual_cache(system.environ))
+    if settings.cache_dir is not None and not facts.writable and not facts.obstacle:
+        facts = facts._replace(writable=os.path.isdir(find_base(str(facts.path))))
+    problem = next(against_libraries(facts), None)
     if problem is None:
         return facts.path
     vouching = (how_to_vouch(system, facts.doubtful),) if facts.doubtful else ()
     if settings.cache_dir is not None:
         raise unusable(str(facts.path), problem, vouching)
     return _fall_back(facts.path, problem, vouching, system)
-
-
-def usual_cache_dir(settings: Settings, system: System) -> Path | None:
-    """Return the configured folder, or the user's own; None if it can't be used. Nobody is warned."""
-    try:
-        facts, problem = _examine(settings, system)
-    except CacheError:
-        return None
-    return facts.path if problem is None else None
-
-
-def _examine(settings: Settings, system: System) -> tuple[FolderFacts, str | None]:
-    """Examine the configured folder, or the user's own, and return the reason why it can't be used."""
-    facts = system.folder_facts(settings.cache_dir or usual_cache(system.environ))
-    if settings.cache_dir is not None and not facts.writable and not facts.obstacle:
-        facts = facts._replace(writable=os.path.isdir(find_base(str(facts.path))))
-    return facts, next(against_libraries(facts), None)
 
 
 def temporary_dirs() -> tuple[Path, ...]:

@@ -97,7 +97,7 @@ def _require(status: os.stat_result, path: str, most_bytes: int, judge: Judge | 
     if judge is not None and (problem := judge(status, os.geteuid())):
         raise PermissionError(errno.EPERM, f"it {problem}", path)  # a missing right to read is EACCES
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(status.st_mode):
         raise NotRegularError(errno.EINVAL, "it is not a regular file", path)
     if status.st_size > most_bytes:

@@ -27,7 +27,7 @@ def test_a_file_is_read_as_it_is(tmp_path: Path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, kind: str):
     plant(tmp_path / "a", kind)
-    wanted = {"pipe": "it is not a regular file", "gigabytes": "it is larger than 1 MiB", "folder": "it is a folder"}
+    wanted = {"pipe": "it is not a regular file", "gigabytes": "it is larger than 1 MiB", "folder": "Is a directory"}
     with refused_at_once(), pytest.raises(OSError, match=wanted[kind]) as caught:
         read_regular(tmp_path / "a", LIMIT)
     assert caught.value.filename == str(tmp_path / "a")

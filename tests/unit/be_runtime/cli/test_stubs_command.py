@@ -101,7 +101,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["math"], "BE102: math has no Python source"),
         (["sys"], "BE102: sys has no Python source"),
         (["kernels", "--output", "no/folder/x.pyi"], "BE101: no/folder/x.pyi can't be written: No such file"),
-        (["kernels", "--output", "kernels"], "BE101: kernels can't be written: it is a folder"),
+        (["kernels", "--output", "kernels"], "BE101: kernels can't be written: Is a directory"),
         (["kernels", "--output", "plain.py"], "BE101: plain.py was not written by this command"),
         (["unannotated"], "or name the Python module that loads it with functions="),
         (["wrong"], "BE201: fire: the arg_spec has 2 tokens"),

@@ -131,7 +131,7 @@ def test_whatever_would_change_a_module_is_noticed(package: Path, file: str, tex
 def test_a_function_that_was_added_since_is_found(package: Path):
     build(package)
     (package / "other" / "c.cc").write_text(SOURCE.replace("NAME", "third"))
-    done = run(package, "-c", "import shipped; print(shipped.ops.third, sorted(vars(shipped.ops)['_made']))")
+    done = run(package, "-c", "import shipped; print(shipped.ops.third, sorted(shipped.ops.__own__._made))")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("['other', 'third']\n")
 

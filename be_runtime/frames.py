@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from be_runtime.errors import BeRuntimeError
 from be_toolchain.errors import ToolchainError
+from be_toolchain.machine.local_system import LocalSystem
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +66,9 @@ def hide_frames(error: BaseException) -> None:
 def filtering() -> str:
     """Return JAX's option for frames, without an import of JAX."""
     config = getattr(sys.modules.get("jax"), "config", None)
-    return getattr(config, "jax_traceback_filtering", None) or os.environ.get("JAX_TRACEBACK_FILTERING", "auto")
+    return getattr(config, "jax_traceback_filtering", None) or LocalSystem().environ.get(
+        "JAX_TRACEBACK_FILTERING", "auto"
+    )
 
 
 def _notes(error: BaseException) -> list[str]:

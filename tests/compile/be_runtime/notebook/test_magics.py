@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ void f(const BE::Tensor x, BE::Tensor y) {{
   for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = {by} * x.data_ptr<float>()[i];
 }}"""
 EDIT = """
+import re
 from pathlib import Path
 path = Path("edited.cc")
 def save(by):
@@ -134,3 +136,23 @@ def test_files_that_are_saved_between_cells(run: Any):
     assert "can't be used as it is saved, so the code before runs" in text(broken)
     assert text(mended).count("[0. 3. 6.]") == 2
     assert text(traced) == "[0. 4. 8.]\n", "a cell begins with what was saved before it"
+
+
+@pytest.mark.parametrize("filtering", ["auto", "off"])
+def test_a_cell_shows_no_frame_of_ours(filtering: str, run: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAX_TRACEBACK_FILTERING", filtering)
+    source = CELL.format(line="", by=1).partition("\n")[2]
+    load = "be_runtime.load_cpp_inline('framed', SOURCE"
+    _, *failing = run(
+        f"%load_ext be_runtime\nimport be_runtime, jax, numpy as np\nSOURCE = '''{source}'''",
+        f"{load}.replace('ret[n]', 'rte[n]'))",
+        f"{load}.replace('1 *', 'oops *'))",
+        f"{load}).f('text')",
+        f"m = {load})\njax.jit(lambda x: m.f(x, k=1))(np.ones(3))",
+        CELL.format(line="framed", by="oops"),
+    )
+    for outputs in failing:
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(outputs[-1].traceback))
+        assert outputs[-1].output_type == "error"
+        assert bool(re.search(r"^File .*/be_runtime/", shown, re.MULTILINE)) == (filtering == "off"), shown
+        assert (len(shown.splitlines()) > 20) == (filtering == "off"), shown

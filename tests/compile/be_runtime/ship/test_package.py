@@ -76,7 +76,7 @@ def test_errors_of_a_kernel_name_its_package(package: Path):
         "    try: print(getattr(shipped.ops.scaling, name)(jnp.ones(2), jnp.ones(2)))\n"
         "    except Exception as error: print(str(error).splitlines()[0])"
     )
-    takes = "shipped.scaling.twice takes 1 arrays"
+    takes = "shipped.scaling.twice takes 1 array "
     lacks = "module 'shipped.scaling' has no function 'lost'; it has twice\n"
     done = run(package, "-c", call)
     assert done.stdout.startswith(takes), done.stderr
@@ -152,7 +152,7 @@ def test_whatever_would_change_a_module_is_noticed(package: Path, file: str, tex
 def test_a_function_that_was_added_since_is_found(package: Path):
     build(package)
     (package / "other" / "c.cc").write_text(SOURCE.replace("NAME", "third"))
-    done = run(package, "-c", "import shipped; print(shipped.ops.third, sorted(vars(shipped.ops)['_made']))")
+    done = run(package, "-c", "import shipped; print(shipped.ops.third, sorted(shipped.ops.__own__._made))")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("['other', 'third']\n")
 

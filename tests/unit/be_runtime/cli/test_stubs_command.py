@@ -69,7 +69,7 @@ def test_both_languages_are_one_class_if_they_are_called_alike() -> None:
     assert classes("kernels_types.pyi") == {"KernelsCuda": ["fire", "more"], "KernelsCpp": ["fire"]}
 
 
-def test_names_of_two_files_and_keywords_are_items_and_those_of_a_module_itself_methods() -> None:
+def test_a_name_of_two_files_is_an_item_and_one_of_the_module_itself_a_function() -> None:
     write(a_cc="// @BE f\nvoid f(BE::Tensor y) {}", b_cc="// @BE f\nvoid f(BE::Tensor y) {}")
     write(c_cc="// @BE path\nvoid path(BE::Tensor y) {}\n// @BE lambda\nvoid lambda(BE::Tensor y) {}")
     assert cli.main(["stubs", "kernels"]) == 0

@@ -127,7 +127,9 @@ def parse_spec(tokens: Sequence[str], *, function: str = "", locate: Locate = _n
     see docs/errors.md#be201, or run: python -m be_runtime explain BE201
     """
     if len(tokens) > MOST:
-        raise SpecError(f"{function}: the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most", span=locate(-1))
+        raise SpecError(
+            f"{function}: the arg_spec has {len(tokens):,} tokens, but {MOST:,} are the most", span=locate(-1)
+        )
     params = tuple(_parse_token(token, function, locate, index) for index, token in enumerate(tokens))
     _check(params, tokens, function, locate)
     return params

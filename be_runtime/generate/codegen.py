@@ -168,7 +168,7 @@ def _trampoline(binding: Binding, language: Language, *, checked: bool) -> str:
     entry = binding.entry
     table, check = _axes_check(binding)
     check = memory_code.preparation(entry, binding.symbol, language) + check
-    call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))});"
+    call = f"{check}{entry.call_name}({', '.join(_call_arguments(binding))}), ::BE::detail::EndOfCall{{}};"
     launch_check = "\nBE_CHECK_KERNEL_LAUNCH();" if language == "cuda" else ""
     if checked and language == "cuda":
         call = f"BE_INTERNAL_FORGET_ACCESS(be_call) {call}"

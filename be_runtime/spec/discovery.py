@@ -23,8 +23,10 @@ Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names whose spec is inferred, or None for the annotations."""
 
 
-_MOST_ENTRIES = 2000
-"""Limit for the entry points of the sources that are compiled together."""
+_MOST_ENTRIES, _MOST_PARAMS = 1000, 20_000
+"""Limits for the entry points of the sources that are compiled together, and for all their parameters."""
+
+_DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
 
 
 class _Request(NamedTuple):
@@ -98,7 +100,7 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
     if len(requests) > _MOST_ENTRIES:
         raise SpecError(
             f"more than {_MOST_ENTRIES:,} entry points in {program.places.sources[0].name}",
-            hints=("divide them among several sources, as of load_cuda_dir, or take what differs as an attribute",),
+            hints=(_DIVIDE,),
         )
     for request in requests:
         _check_name(request, program.places)
@@ -174,28 +176,43 @@ def _check_name(request: _Request, places: Places) -> None:
 def _resolve(request: _Request, program: Program) -> EntryPoint:
     """Find the function of one request and determine its parameters."""
     places = program.places
-    found = _candidates(request, program)
-    for function in found:
-        if len(function.params) > MOST:
-            raise SpecError(
-                f"{request.name}: it has {len(function.params):,} parameters, but {MOST:,} are the most",
-                span=places.span(function.start, len(function.name)),
-                hints=("take many arrays as BE::Tensors, and many numbers as a BE::Span or a structure",),
-            )
-    candidates = [program.typed(function) for function in found]
+    candidates = [_typed(function, program) for function in _candidates(request, program)]
     if not candidates:
         return _unseen(request, program)
     if request.tokens is None:
         function = _only(request, candidates, places)
         return _entry(request, infer(function, places), function, program)
     locate = request.locate(places)
-    spec, rules = _split(parse_spec(request.tokens, function=request.name, locate=locate))
+    spec, rules = _split(_parse(request, program))
     errors = [contradiction(spec, function, locate, places) for function in candidates]
     fitting = [function for function, error in zip(candidates, errors, strict=True) if error is None]
     if not fitting and errors[0] is not None:
         raise errors[0] if len(candidates) == 1 else _no_overload(request, candidates, places)
     function = _only(request, fitting, places)
     return _entry(request, complete(spec, function, locate, places), function, program)._replace(rules=rules)
+
+
+def _parse(request: _Request, program: Program) -> tuple[Param, ...]:
+    """Parse the tokens of a request."""
+    try:
+        return parse_spec(request.tokens or (), function=request.name, locate=request.locate(program.places))
+    except SpecError as error:
+        if request.annotation is not None and program.is_comment_next(request.annotation.end):
+            error.hints += ("a declaration of several lines has a backslash at the end of each but the last",)
+        raise
+
+
+def _typed(function: Function, program: Program) -> Function:
+    """Return a function with what the sources say of its parameters' types; refuse one with too many."""
+    typed = program.typed(function) if len(function.params) <= MOST else function
+    count = sum(1 + len(param.members) for param in typed.params)
+    if count > MOST:
+        raise SpecError(
+            f"{function.name}: it has {count:,} parameters and fields, but {MOST:,} are the most",
+            span=program.places.span(function.start, len(function.name)),
+            hints=("take many arrays as BE::Tensors, and many numbers as a BE::Span",),
+        )
+    return typed
 
 
 def _split(params: Sequence[Param]) -> tuple[tuple[Param, ...], tuple[Param, ...]]:
@@ -290,7 +307,7 @@ def _unseen(request: _Request, program: Program) -> EntryPoint:
             span=places.span(call.start, len(call.text)),
             hints=(f"write the tokens: // @BE {request.name} arg ret",),
         )
-    params, rules = _split(parse_spec(request.tokens, function=request.name, locate=locate))
+    params, rules = _split(_parse(request, program))
     for index, param in enumerate(params):
         if is_untyped(param):
             raise SpecError(
@@ -362,6 +379,7 @@ def _launches_out_of_order(params: tuple[Param, ...], function: Function, progra
 def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, ...]:
     """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
     first: dict[str, tuple[_Request, EntryPoint]] = {}
+    count = 0
     for request in requests:
         known = first.get(request.name)
         if known is not None and not _exclude(known[0], request, program.places):
@@ -372,6 +390,13 @@ def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, 
         if known is not None and known[1].params != entry.params:
             raise _duplicate(known[0], request, program.places)
         first.setdefault(request.name, (request, entry))
+        count += sum(1 + len(param.fields) for param in entry.params)
+        if count > _MOST_PARAMS:
+            raise SpecError(
+                f"the entry points up to {request.name} have more than {_MOST_PARAMS:,} parameters and fields",
+                span=request.locate(program.places)(-1),
+                hints=(_DIVIDE,),
+            )
     return tuple(entry for _, entry in first.values())
 
 

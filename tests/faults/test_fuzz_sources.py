@@ -13,11 +13,15 @@ from be_runtime.generate.codegen import Binding, render_unit
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
-from tests.support.faults import Tally, chance, effort, seeds
+from tests.support.faults import FIRST_SEED, Tally, chance, effort, seeds
 from tests.support.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
+from tests.support.large_sources import SOURCES, measure
 
-SOURCES = effort(600, 10_000, 100_000)
+TRIED = effort(600, 10_000, 100_000)
 TESTS = effort(1, 4, 20)
+PART = effort(6, 1, 1)
+"""One of so many of the largest sources is read."""
+MOST_S, MOST_MB, LONGEST_ERROR = 1.0, 500, 10_000
 KERNELS = 10
 """One source in so many is also read as a raw kernel's."""
 
@@ -35,7 +39,7 @@ def generate(text: str, functions: Any) -> None:
 def test_any_source(seed: int, tally: Callable[[str, int], Tally]):
     rng, sources = chance(seed), tally("sources", seed)
     with time_limit():
-        while sources.tried < SOURCES // TESTS:
+        while sources.tried < TRIED // TESTS:
             text = source(rng)
             functions = wanted_functions(rng, text)
             given = (text, functions)
@@ -70,6 +74,24 @@ def test_what_was_slow_is_not(what: str, tally: Callable[[str, int], Tally]):
         for functions in (None, ["f"], {f"f{number}": ["arg", "ret"] for number in range(500)}):
             judge(once, (what, functions), lambda f=functions: generate(ONCE_SLOW[what], f), (BeRuntimeError,))  # type: ignore[misc]
     once.check()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("functions", effort((None,), (None, ["f"]), (None, ["f"])))
+def test_the_largest_sources_take_a_second(functions: object, tally: Callable[[str, int], Tally]):
+    """Half a MiB each; some of them took minutes, and 1.6 GB. In the short form a part of them, by the seed."""
+    largest, names = tally("sources as large as they may be", FIRST_SEED), list(SOURCES)
+    names = names[FIRST_SEED % PART :: PART]
+    costs = measure(functions, names)
+    largest.tried = len(costs)
+    slow = [name for name, cost in costs.items() if cost.seconds > MOST_S]
+    for _ in range(2):  # a busy machine may take longer once
+        slow = [name for name, cost in measure(functions, slow).items() if cost.seconds > MOST_S] if slow else []
+    largest.wrong += [f"{costs[name].seconds:.1f} s: {name}" for name in slow]
+    for name, cost in costs.items():
+        if cost.peak_mb > MOST_MB or len(cost.outcome) > LONGEST_ERROR or "characters of source" in cost.outcome:
+            largest.wrong.append(f"{cost.peak_mb:.0f} MB: {name}: {cost.outcome[:200]}")
+    largest.check()
 
 
 @pytest.mark.timeout(3600)

@@ -36,6 +36,10 @@ _CALLERS = (
 _ARG_SPEC = "the arg_spec may not fit the C++ signature: compare their order and number"
 _MAX_LINES = 12
 _WIDEST = 240
+_LONGEST, _MOST_LINES = 2000, 20_000
+"""The characters of a line and the lines that are read: some patterns take the square of the time for twice of them."""
+_AROUND = 200
+"""Lines before and after an error that are read for what belongs to it."""
 _MOST_ERRORS = 5
 
 
@@ -68,24 +72,30 @@ def diagnose(
     is_cuda : bool
         Whether the source is CUDA.
     """
-    lines = output.splitlines()
+    lines = [line[:_LONGEST] for line in output.splitlines()]
+    lines = [*lines[: _MOST_LINES // 2], *lines[_MOST_LINES // 2 :][-_MOST_LINES // 2 :]]
     start = _first_error_line(lines)
     if start is None:
-        return Diagnosis("\n".join(lines[-_MAX_LINES:]).strip(), hints(output, is_cuda=is_cuda))
+        return Diagnosis("\n".join(lines[-_MAX_LINES:]).strip(), hints(_near(lines, len(lines)), is_cuda=is_cuda))
     match = _GNU.match(lines[start]) or _EDG.match(lines[start])
     missing = undefined_symbols(lines, sources) if match is None else ()
     if missing:
-        return Diagnosis("\n".join(missing), hints(output, is_cuda=is_cuda))
+        return Diagnosis("\n".join(missing), hints(_near(lines, start), is_cuda=is_cuda))
     block = _block(lines, start, sources)
-    found = hints("\n".join(block), is_cuda=is_cuda) or hints(output, is_cuda=is_cuda)
+    found = hints("\n".join(block), is_cuda=is_cuda) or hints(_near(lines, start), is_cuda=is_cuda)
     if match is not None:
-        if (match["file"], int(match["line"])) in trampoline_lines and _is_of_trampoline(lines[:start], block):
+        before = lines[max(0, start - _AROUND) : start]
+        if (match["file"], int(match["line"])) in trampoline_lines and _is_of_trampoline(before, block):
             found = found or (_ARG_SPEC,)
         is_expanded = any(len(line) > _WIDEST or "be_call" in line for line in block[1:])
         if len(block) == 1 or is_expanded:
             block = [block[0], *_excerpt(sources, match)]
         block = _led_by_caller(block, match, lines, start, sources)
     return Diagnosis("\n".join(map(_clipped, block)), found, _further(lines, start))
+
+
+def _near(lines: Sequence[str], start: int) -> str:
+    return "\n".join(map(_clipped, lines[max(0, start - _AROUND) : start + _AROUND]))
 
 
 def explained(
@@ -146,8 +156,8 @@ def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
         return []
     row = rows[line - 1].rstrip("\r")
     shown = [f"{line:5d} | {row}"]
-    if column is not None:
-        before = row.encode(errors="surrogateescape")[: int(column) - 1].decode(errors="replace")
+    before = row.encode(errors="surrogateescape")[: int(column or 0) - 1].decode(errors="replace")
+    if column is not None and len(before) < len(row):  # A column of generated code may be behind the author's line.
         shown.append("      | " + "".join("\t" if char == "\t" else " " for char in before) + "^")
     return shown
 
@@ -169,20 +179,25 @@ def _led_by_caller(
 
 def _callers(lines: Sequence[str], start: int) -> Iterator[re.Match[str]]:
     """Find the instantiations that belong to an error: g++ writes them before it, other compilers after it."""
-    first = next((at + 1 for at in range(start - 1, -1, -1) if _NEXT.match(lines[at]) or _NOTE.match(lines[at])), 0)
-    last = next((at for at in range(start + 1, len(lines)) if _NEXT.match(lines[at])), len(lines))
+    low, high = max(-1, start - _AROUND), min(len(lines), start + _AROUND)
+    first = next(
+        (at + 1 for at in range(start - 1, low, -1) if _NEXT.match(lines[at]) or _NOTE.match(lines[at])), low + 1
+    )
+    last = next((at for at in range(start + 1, high) if _NEXT.match(lines[at])), high)
     for line in lines[first:last]:
         yield from filter(None, (pattern.search(line) for pattern in _CALLERS))
 
 
 def _further(lines: Sequence[str], start: int) -> tuple[str, ...]:
     """Return the first few of the other errors, without repeated messages."""
-    found = {lines[start]: match["message"]} if (match := _GNU.match(lines[start]) or _EDG.match(lines[start])) else {}
-    for line in lines[start + 1 :]:
+    found: dict[str, str] = {}
+    for line in lines[start:]:
         match = _GNU.match(line) or _EDG.match(line)
-        if match is not None and match["message"] not in found.values():
-            found[line] = match["message"]
-    return tuple(map(_clipped, found))[1 : 1 + _MOST_ERRORS]
+        if match is not None:
+            found.setdefault(match["message"], line)
+        if len(found) > _MOST_ERRORS:
+            break
+    return tuple(map(_clipped, found.values()))[1:]
 
 
 def _clipped(line: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 _GNU = re.compile(r"undefined reference to [`'](?P<symbol>.*)'")
@@ -14,6 +15,7 @@ _LLVM_PLACE = re.compile(r"^>>>\s+(?P<object>\S+)\.o:\((?:function )?(?P<functio
 _ENTRY = re.compile(r"\bbe_(?:entry|call)_(\w+)")
 _STEM = re.compile(r"(?:\.\w+|\[\d+\])$")
 _MOST = 5
+_MOST_REFERRERS = 20
 
 
 class _Missing(NamedTuple):
@@ -67,10 +69,7 @@ def _missing(lines: Sequence[str]) -> Iterator[_Missing]:
 
 def _referrers(lines: Sequence[str], index: int) -> Iterator[str]:
     """Return the lines that lld writes below a symbol."""
-    for line in lines[index + 1 :]:
-        if not line.startswith(">>>"):
-            return
-        yield line
+    yield from takewhile(lambda line: line.startswith(">>>"), islice(lines, index + 1, index + 1 + _MOST_REFERRERS))
 
 
 def _describe(missing: _Missing, sources: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from be_runtime.spec.cpp.outline import outline
 from be_runtime.spec.cpp.program import check_size
 
 _EXPRESSION = re.compile(r"\s*((?:::\s*)?(?:\w+\s*::\s*)*)(\w+)\s*(?:<(.*)>)?\s*", re.DOTALL)
+_BEFORE_PARENTHESIS = re.compile(r"\b(\w++)\s*+\(")
 _LARGEST_SCALAR = 8
 """Bytes that the launcher has for a scalar."""
 
@@ -119,7 +120,9 @@ def _kernels(source: str, name: KernelName) -> list[Function]:
     kernels = sorted((f for f in found if "__global__" in f.specifiers), key=lambda f: not f.has_body)
     if kernels:
         return kernels
-    known = sorted(set(re.findall(r"__global__[^;{}()]*(?:\([^()]*\)[^;{}()]*?)??\b(\w+)\s*\(", code)))
+    heads = [re.split("[;{}]", text, maxsplit=1)[0] for text in code.split("__global__")[1:]]
+    called = [[name for name in _BEFORE_PARENTHESIS.findall(head) if not name.startswith("__")] for head in heads]
+    known = sorted({names[0] for names in called if names})
     problem = f"{name.base} is not a __global__ function" if found else f"the source has no function {name.base}"
     raise EntryPointNotFoundError(
         problem, hints=(f"its kernels are: {', '.join(known)}",) if known else ("a kernel begins with __global__ void",)

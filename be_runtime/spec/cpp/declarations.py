@@ -114,7 +114,7 @@ _NAMESPACE = (
 )
 _LINKAGE = r"\bextern\s*\"[^\"]*\"\s*\Z"
 _ATTRIBUTES = (
-    r"\[\[[^\]]*\]\]"
+    r"\[\[[^\[\]]*\]\]"
     r"|\b(?:alignas|__attribute__|__align__|__declspec)\s*+\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\)"
 )
 _CLASS = r"\b(?:class|struct|union)\b\s*((?:\w++\s*+(?:::\s*+)?+)*+)"

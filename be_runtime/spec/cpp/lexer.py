@@ -117,7 +117,8 @@ def scan(text: str, *, directives: bool = True) -> list[Piece]:
             if start < line_end:
                 continue
             if not _begins_line(text, start):
-                line_end = max(text.find("\n", start), start + 1)
+                following = text.find("\n", start)
+                line_end = following if following >= 0 else len(text)
                 continue
             position = _end_of_directive(text, start)
         elif kind is Kind.STRING or kind is Kind.CHAR:

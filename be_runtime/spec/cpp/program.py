@@ -198,6 +198,11 @@ class Program:
         match = _TO_BODY.match(code, function.start - self.places.bases[index])
         return code[match.end() : skip_body(code, match.end()) - 1] if match else ""
 
+    def is_comment_next(self, offset: int) -> bool:
+        """Return whether the line after a comment that ends at `offset` is a comment without an annotation."""
+        index = self.places.source_index(offset)
+        return bool(_NEXT_COMMENT.match(self.places.sources[index].text, offset - self.places.bases[index]))
+
     def doc_above(self, offset: int) -> str:
         """Return the documentation above the line of `offset`, else above the declaration that it belongs to."""
         index = self.places.source_index(offset)

@@ -24,6 +24,19 @@
 
 namespace BE::detail {
 
+/// Stands behind the call of an entry point. A comma between them is C++'s own if the call returns void, else this one.
+struct EndOfCall {};
+
+template <typename>
+inline constexpr bool kIsVoid = false;
+
+template <typename T>
+void operator,(T&&, EndOfCall) {
+  static_assert(kIsVoid<T>,
+                "an entry point returns void: take each result as a BE::Tensor parameter, and raise errors by BE_CHECK "
+                "or an exception");
+}
+
 /// See brainevent/detail/attr_values.h.
 struct AttrMore;
 

@@ -47,6 +47,30 @@ def test_the_message_shows_the_line_with_a_caret():
     assert line[caret.index("^") :] == "nothing_called_so;"
 
 
+@pytest.mark.parametrize("returns", ["Number", "auto", "std::vector<int>"])
+def test_an_entry_point_whose_type_hides_a_result(returns: str):
+    value = "1" if returns == "auto" else "{}"
+    head = '#include <vector>\n#include "brainevent/common.h"\nusing Number = int;\n// @BE f ret\n'
+    error = fail(f"{head}{returns} f(BE::Tensor out) {{ return {value}; }}\n")
+    first, line, *_ = error.first_error.splitlines()
+    assert first.startswith("broken:5:")
+    assert "an entry point returns void: take each result as a BE::Tensor parameter" in first
+    assert f"{returns} f(BE::Tensor out)" in line
+
+
+@pytest.mark.parametrize("returns", ["Nothing", "auto", "std::enable_if_t<true>"])
+def test_an_entry_point_whose_type_hides_void(returns: str, tmp_cache: Path):
+    source = f"""#include <type_traits>
+#include "brainevent/common.h"
+using Nothing = void;
+// @BE f ret
+{returns} f(BE::Tensor out) {{ out.data_ptr<float>()[0] = 3; }}
+"""
+    name = f"hides_void_{len(returns)}"
+    be_runtime.load_cpp_inline(name, source, extra_cflags=["-Wall", "-Wextra", "-Wpedantic", "-Werror"])
+    assert call(f"{name}.f", jax.ShapeDtypeStruct((), np.float32)) == 3
+
+
 def test_the_text_begins_with_what_failed_and_ends_with_the_command():
     error = fail(TYPO)
     lines = str(error).splitlines()

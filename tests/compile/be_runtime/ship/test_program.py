@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import dataclasses
 import hashlib
 import io
 import json
 import os
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any

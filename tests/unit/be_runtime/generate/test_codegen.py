@@ -132,7 +132,7 @@ def test_arguments_follow_the_tokens():
     arguments = (
         "be_call.be_rets[0], be_call.be_args[0], ::BE::detail::StreamValue{be_call.be_stream}, be_call.be_args[1], "
     )
-    assert f"::f({arguments}be_call.be_rets[1]);" in text
+    assert f"::f({arguments}be_call.be_rets[1]), ::BE::detail::EndOfCall{{}};" in text
 
 
 def test_only_cuda_asks_for_a_stream_and_for_failed_launches():
@@ -208,7 +208,7 @@ def test_declared_scratch_comes_after_the_results(language: Language):
     assert "be_scratch_0(be_call.be_rets[2]); " in text
     assert "be_scratch_2(be_call.be_rets[3]); " in text
     assert "be_scratch_1(be_memory); " in text
-    call = "::f(be_call.be_args[0], be_call.be_rets[0], be_scratch_0, be_scratch_1, be_call.be_rets[1], be_scratch_2);"
+    call = "::f(be_call.be_args[0], be_call.be_rets[0], be_scratch_0, be_scratch_1, be_call.be_rets[1], be_scratch_2), "
     assert call in text
 
 

@@ -13,8 +13,8 @@ from be_runtime.bundle.index import LARGEST_INDEX, CodeImage, ImageTarget, Index
 from be_runtime.errors import ArgumentError, LoadError
 from be_runtime.ship.programs.container import _SEAL_BYTES, PROGRAM, _seal, open_container, write_container
 from be_runtime.xla.jax_export import read_program
-from be_toolchain.machine.trust.zip_files import MOST_FILES
 from be_toolchain.machine.trust.regular_file import LARGE
+from be_toolchain.machine.trust.zip_files import MOST_FILES
 from tests.support.hostile_files import refused_at_once
 
 CODE = b"code" * 2**18

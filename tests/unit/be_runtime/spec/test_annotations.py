@@ -25,6 +25,8 @@ BODY = "void f(const BE::Tensor x, BE::Tensor y) {}\n"
         "// @BE f arg ret\r\n",
         "// @BE f args rets\n",
         "// @BE f \\\n  arg \\\n  ret\n",
+        "// @BE f arg \\\n// ret\n",
+        "// @BE f arg \\  \r\n  ///  ret\r\n",
         "// @BE f\n\n// another comment\n/* and one */\n",
         "#include <x.h>\n// @BE f\n",
         'const char* s = "// @BE g";\n// @BE f\n',
@@ -56,6 +58,51 @@ def test_annotations(spec: Spec, comment: str) -> None:
 )
 def test_what_is_no_annotation(spec: Spec, text: str) -> None:
     assert spec.one(f"{text}// @BE f\n{BODY}").name == "f"
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "// @BE f arg[n\n// k] ret[n]\n",
+        "/// @BE f arg[n\r\n    ///       k] ret[n]\r\n",
+        "// @BE f arg[n \\\n k] ret[n]\n",
+        "// @BE f arg[\n//\n// n\n// k\n// ] ret[\n// n]\n",
+        "  // @BE f arg[n k] \\\n  // ret[n\n  // ]\n  // another comment\n",
+    ],
+)
+def test_an_annotation_may_have_several_lines(spec: Spec, comment: str) -> None:
+    assert spec.tokens(comment + BODY) == "arg[n k] ret[n]"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "underlined"),
+    [
+        (f"// @BE f arg[n] \\\n//   rett[n]\n{BODY}", (2, 6), "rett[n]"),
+        (f"// @BE f arg[\n//   n] \\\n\tret[n] rex\n{BODY}", (3, 9), "rex"),
+        (f"// @BE f arg[n\n//   k] ret[m]\n{BODY}", (2, 9), "ret[m]"),
+        (f"// @BE f arg[n\n//   k,] ret[n]\n{BODY}", (1, 10), "arg[n"),
+        (f"// @BE f arg[n ret[n]\n// see [1\n{BODY}", (1, 10), "arg[n ret[n]"),
+    ],
+)
+def test_a_message_points_into_the_line_of_several(
+    spec: Spec, text: str, place: tuple[int, int], underlined: str
+) -> None:
+    error = spec.error(text)
+    assert error.span is not None
+    assert (error.span.line, error.span.column) == place
+    assert spec.caret(error) == underlined
+
+
+def test_an_open_bracket_does_not_take_the_next_annotation(spec: Spec) -> None:
+    error = spec.error(f"// @BE f arg[n\n// @BE g ret ]\n{BODY}void g(BE::Tensor y) {{}}")
+    assert (error.span and error.span.line, "unknown arg_spec token 'arg[n'" in error.message) == (1, True)
+
+
+def test_a_line_that_was_meant_to_continue(spec: Spec) -> None:
+    error = spec.error(f"// @BE f arg[n]\n//   ret[n]\n{BODY}")
+    assert "no 'ret'" in error.message
+    assert "backslash" in error.hints[-1]
+    assert not spec.error(f"// @BE f arg[n]\n{BODY}").hints
 
 
 def test_explicit_functions_replace_annotations(spec: Spec) -> None:

@@ -49,7 +49,7 @@ class Large(NamedTuple):
         Text around all the units.
     closing : str
         Text that follows the units as often as there are units.
-    count : int
+    times : int
         Number of units; 0 for as many as a source may have.
     """
 
@@ -57,12 +57,12 @@ class Large(NamedTuple):
     before: str = NOTED
     after: str = ""
     closing: str = ""
-    count: int = 0
+    times: int = 0
 
     def text(self) -> str:
         """The source."""
         room = LARGEST - len(self.before) - len(self.after)
-        count = self.count or room // len(self.unit + self.closing)
+        count = self.times or room // len(self.unit + self.closing)
         repeated = _each(self.unit, count) + self.closing * count
         return f"{self.before}{repeated[:room]}{self.after}"
 
@@ -90,7 +90,7 @@ SOURCES: dict[str, Large] = {
     "many variadic arguments": Large("a,b,c,", NOTED + "#define D(a, ...) void g(a, ## __VA_ARGS__)\nD(", "a);\n"),
     "a macro of many parameters": Large("a@#,", NOTED + "#define D(", "a) void g(a)\nD(x);\n"),
     "a macro that uses its many parameters": Large(
-        "a ", NOTED + "#define D(" + _each("a@#, ", 9000) + "a) void g(" + _each("a@# ", 9000), ")\nD(1);\n", count=1
+        "a ", NOTED + "#define D(" + _each("a@#, ", 9000) + "a) void g(" + _each("a@# ", 9000), ")\nD(1);\n", times=1
     ),
     "nested calls of macros": Large("D(", NOTED + "#define D(x) x\n", ";\n", closing=")"),
     "nested calls with text": Large("D(a ", NOTED + "#define D(x) int x\n", ";\n", closing=")"),
@@ -241,18 +241,18 @@ SOURCES: dict[str, Large] = {
         "void f@#(const BE::Tensor m, const BE::Tensor x, BE::Tensor y, int a, BE::Span<const float> b, int64_t stream)"
         " { k<<<1, 2, 0, s>>>(x); }\n",
         "",
-        count=MANY,
+        times=MANY,
     ),
-    "entry points in deep conditions": Large("#if X\n", "", _each(ENTRY), count=20_000),
+    "entry points in deep conditions": Large("#if X\n", "", _each(ENTRY), times=20_000),
     "entry points in deep namespaces": Large(
         "namespace b { void f@#(BE::Tensor y) {} }\n", NOTED + "namespace a {" * 250
     ),
     "entry points by macros": Large(
-        "// @BE f@#\nD(f@#)\n", "#define D(N) void N(BE::Tensor y) { k<<<1, 2, 0, s>>>(y); }\n", count=MANY
+        "// @BE f@#\nD(f@#)\n", "#define D(N) void N(BE::Tensor y) { k<<<1, 2, 0, s>>>(y); }\n", times=MANY
     ),
-    "entry points of unknown macros": Large("// @BE f@# arg ret\nD(f@#)\n", "", count=MANY),
+    "entry points of unknown macros": Large("// @BE f@# arg ret\nD(f@#)\n", "", times=MANY),
     "one thousand parameters": Large(
-        "const BE::Tensor a@#, int b@#, ", "// @BE f\nvoid f(", "BE::Tensor y) {}\n", count=499
+        "const BE::Tensor a@#, int b@#, ", "// @BE f\nvoid f(", "BE::Tensor y) {}\n", times=499
     ),
     "entry points with a thousand parameters": Large(
         "// @BE f@#\nvoid f@#(" + _each("int b@#, ", 999) + "BE::Tensor y) {}\n", ""
@@ -272,10 +272,10 @@ SOURCES: dict[str, Large] = {
     "arithmetic of axes": Large(
         f"// @BE f@# arg[n] ret[{'+'.join(['n'] * 30)}]\nvoid f@#(const BE::Tensor x, BE::Tensor y) {{}}\n",
         "",
-        count=MANY,
+        times=MANY,
     ),
     "fields of an attribute": Large(
-        "a@#:int32=1 ", "// @BE f ret attr.o:{", "}\nvoid f(BE::Tensor y, Options o) {}\n", count=700
+        "a@#:int32=1 ", "// @BE f ret attr.o:{", "}\nvoid f(BE::Tensor y, Options o) {}\n", times=700
     ),
     "words that begin scopes": Large("namespace ", after="a(b {"),
     "words that begin classes": Large("class ", after="a(b {"),
@@ -291,7 +291,7 @@ SOURCES: dict[str, Large] = {
     "enumerations of enumerations": Large("enum A@# { a }; ", "// @BE f\nvoid f(BE::Tensor y, A1 a, A2 b) {}\n"),
     "texts as defaults": Large("a", '// @BE f\nvoid f(BE::Tensor y, std::string_view t = "', '") {}\n'),
     "entry points of one structure": Large(
-        "// @BE f@#\nvoid f@#(S s, BE::Tensor y) {}\n", "struct S {" + _each("int a@#; ", 998) + "};\n", count=MANY
+        "// @BE f@#\nvoid f@#(S s, BE::Tensor y) {}\n", "struct S {" + _each("int a@#; ", 998) + "};\n", times=MANY
     ),
 }
 

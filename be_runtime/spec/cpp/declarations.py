@@ -181,11 +181,8 @@ class DeclarationReader:
         code, position, start, depth, has_paren = unit.text, 0, 0, 0, False
         while match := _MARK.search(code, position):
             mark, at, position = match.group(), match.start(), match.end()
-            if mark == "(":
-                depth, has_paren = depth + 1, True
-                continue
-            if mark == ")":
-                depth = max(0, depth - 1)
+            if mark in "()":
+                depth, has_paren = (depth + 1, True) if mark == "(" else (max(0, depth - 1), has_paren)
                 continue
             if depth and mark != "}":
                 # A braced default argument, or a semicolon where none belongs.

@@ -20,7 +20,7 @@ from be_runtime.spec.model import AttrKind, Param, Role
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ENUM = re.compile(r"enum\((.*)\)", re.DOTALL)
 _FIELD = re.compile(r"(?:\{[^}]*\}|\([^)]*\)|[^\s{(])+")
-_BOOLS = {"true": True, "false": False}
+_BOOLS = {"true": True, "false": False, "True": True, "False": False}
 _KINDS = {"string": AttrKind.STRING, "dtype": AttrKind.DTYPE}
 
 

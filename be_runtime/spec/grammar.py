@@ -194,7 +194,7 @@ def _parse_token(token: str, function: str, locate: Locate, index: int) -> Param
                 f"{function}: {token!r} has the unknown type {error.args[0]!r}", span=locate(index), hints=hints
             ) from None
         except ValueError as error:
-            hints = ("write attr.NAME or attr.NAME:TYPE",) if pattern is _ATTR else ()
+            hints = ("write attr.NAME or attr.NAME:TYPE",) if pattern is _ATTR and "=" not in token else ()
             raise SpecError(f"{function}: {token!r}: {error}", span=locate(index), hints=hints) from None
     raise SpecError(
         f"{function}: unknown arg_spec token {token!r}", span=locate(index), hints=(*_similar(token), _KNOWN)

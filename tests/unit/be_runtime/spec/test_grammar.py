@@ -168,3 +168,17 @@ def test_arithmetic_of_which_python_would_warn_is_refused_in_silence(text: str) 
 def test_a_token_of_any_length_is_no_work() -> None:
     with pytest.raises(SpecError, match="a token has more than 10000 characters: 'arg"):
         parse_spec([f"arg[{'(' * 30_000}{'(b)' * 10_000}]", "ret"])
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("false", False), ("False", False)])
+def test_a_truth_value_is_written_as_in_cpp_or_python(text: str, value: bool):
+    for kind in ("", ":bool"):
+        params = parse_spec(["ret", f"attr.a{kind}={text}"])
+        assert params[1].default is value
+        assert render_spec(params)[1] == f"attr.a{kind}={'true' if value else 'false'}"
+
+
+def test_a_wrong_default_is_not_told_how_a_name_is_written():
+    with pytest.raises(SpecError) as caught:
+        parse_spec(["ret", "attr.a:bool=2"])
+    assert caught.value.hints == ()

@@ -30,12 +30,13 @@ def forbid(event, arguments):
 
 import contextlib, importlib, importlib.resources.readers, pkgutil, sysconfig
 import jax, jax.numpy as jnp
-import be_runtime
-with contextlib.suppress(ImportError):
-    for module in pkgutil.walk_packages(be_runtime.__path__, "be_runtime."):  # they lie where the user can't read
-        with contextlib.suppress(ImportError):
-            if not module.name.endswith("__main__") and "hooks" not in module.name:
-                importlib.import_module(module.name)
+import be_runtime, be_toolchain
+for package in (be_runtime, be_toolchain):
+    with contextlib.suppress(ImportError):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):  # where the user can't read
+            with contextlib.suppress(ImportError):
+                if not module.name.endswith("__main__") and "hooks" not in module.name:
+                    importlib.import_module(module.name)
 importlib.resources.files("be_runtime")
 v = jnp.linspace(-1, 1, 5).block_until_ready()  # starts the backend
 os.setgroups([]); os.setgid(UID); os.setuid(UID)

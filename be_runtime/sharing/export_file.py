@@ -82,6 +82,8 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
             for member in members:
                 if member.filename != _MARK:
                     yield _read(opened, member, verify, path)
+    except ArgumentError:
+        raise
     except zipfile.BadZipFile as error:
         hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"
         raise ArgumentError(f"{path} is no export of the cache, or is damaged: {error}", hints=(hint,)) from error

@@ -82,12 +82,10 @@ def read_export(path: Path, verify: Verify | None = None) -> Iterator[tuple[Head
             for member in members:
                 if member.filename != _MARK:
                     yield _read(opened, member, verify, path)
-    except ArgumentError:
-        raise
     except zipfile.BadZipFile as error:
         hint = "an export is the file that python -m be_runtime cache export writes; it may have been cut short"
         raise ArgumentError(f"{path} is no export of the cache, or is damaged: {error}", hints=(hint,)) from error
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
+    except (OSError, RuntimeError, EOFError) as error:
         raise ArgumentError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -95,7 +93,10 @@ def _read(opened: zipfile.ZipFile, member: zipfile.ZipInfo, verify: Verify | Non
     name = member.filename
     if not is_digest(name) or member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
         raise ArgumentError(f"{path} has {name!r}, which is no archive of an entry")
-    data = read_member(opened, name, LARGEST)
+    try:
+        data = read_member(opened, name, LARGEST)
+    except ValueError as error:
+        raise ArgumentError(f"{path}: the archive {name[:12]} can't be read: {error}") from error
     try:
         head, _ = unpack(data, verify)
     except ArchiveError as problem:

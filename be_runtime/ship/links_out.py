@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from be_runtime.errors import ArgumentError
+from be_runtime.ship.declaration import FILE
 
 _CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
 
@@ -30,7 +31,8 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
     ArgumentError
         One does; the message names the link and its target.
     """
-    own = os.path.realpath(root)
+    # An installer may make each file a link to its own copy of the package: the declaration lies beside the rest there.
+    own = (os.path.realpath(root), str((root / FILE).resolve().parent))
     for path in (*_of_sources(sources), *_of_headers(include_folders)):
         if not _is_out(path, own):
             continue
@@ -42,10 +44,10 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
         )
 
 
-def _is_out(path: Path, own: str) -> bool:
-    """Return whether a path, links followed, is outside a folder."""
-    target = os.path.realpath(path)
-    return target != own and not target.startswith(f"{own}/")
+def _is_out(path: Path, own: tuple[str, ...]) -> bool:
+    """Return whether a path, links followed, is outside some folders."""
+    target = f"{os.path.realpath(path)}/"
+    return not target.startswith(tuple(f"{folder}/" for folder in own))
 
 
 def _of_sources(paths: Iterable[Path]) -> Iterator[Path]:

@@ -8,6 +8,7 @@ import pytest
 
 from be_runtime.errors import ArgumentError
 from be_runtime.ship.declaration import parse_declaration
+from be_runtime.ship.links_out import refuse_links_out
 from be_runtime.ship.modules import request_of
 
 SOURCE = "// @BE f arg ret\nvoid f(const BE::Tensor x, BE::Tensor y) {}\n"
@@ -73,3 +74,16 @@ def test_links_within_the_package_and_of_the_package_are_fine(package: Path):
     for root in (package, moved):
         for module in ("file", "folder", "headers"):
             load(root, module)
+
+
+def test_an_installer_may_make_each_file_a_link_to_its_copy(tmp_path: Path):
+    copy, installed = tmp_path / "copy", tmp_path / "site" / "package"
+    for folder in (copy, installed):
+        (folder / "ops").mkdir(parents=True)
+    for name in ("kernels.toml", "ops/own.cc"):
+        (copy / name).touch()
+        (installed / name).symlink_to(copy / name)
+    refuse_links_out("modules.m", installed, [installed / "ops"], [])
+    (installed / "ops" / "x.cc").symlink_to(tmp_path / "x.cc")
+    with pytest.raises(ArgumentError, match=r"ops/x\.cc is a link"):
+        refuse_links_out("modules.m", installed, [installed / "ops"], [])

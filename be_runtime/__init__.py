@@ -52,6 +52,7 @@ from be_runtime.errors import (
     KernelRegistrationError,
     KernelToolchainError,
     LoadError,
+    MathError,
     NvccNotFoundError,
     RegistrationError,
     SourceNotFoundError,
@@ -59,6 +60,7 @@ from be_runtime.errors import (
     StreamWarning,
     TransformError,
     UnsupportedArchError,
+    UnsupportedOperationError,
 )
 from be_runtime.load.module import CompiledModule, LoadedModule, ModuleInfo
 from be_toolchain import __version__
@@ -142,6 +144,7 @@ __all__ = [
     "LoadError",
     "LoadedModule",
     "LoadedProgram",
+    "MathError",
     "ModuleInfo",
     "ModuleReport",
     "NvccNotFoundError",
@@ -152,6 +155,7 @@ __all__ = [
     "TransformError",
     "Tuned",
     "UnsupportedArchError",
+    "UnsupportedOperationError",
     "XLACustomKernel",
     "__version__",
     "autotune",

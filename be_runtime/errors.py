@@ -279,6 +279,14 @@ KernelRegistrationError = RegistrationError
 KernelToolchainError = ToolchainError
 
 
+class MathError(KernelError):
+    """brainevent's error of its array types; nothing here raises it."""
+
+
+class UnsupportedOperationError(KernelError):
+    """brainevent's error of its array types; nothing here raises it."""
+
+
 class FindingWarning(UserWarning):
     """Checked mode found something that it reports as a warning, or that is not certain."""
 

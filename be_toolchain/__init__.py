@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from be_toolchain.arch import Arch, gencode_flags, parse_archs
     from be_toolchain.errors import ToolchainError
     from be_toolchain.find.device_memory import device_archs
-    from be_toolchain.find.devices import probe_devices
+    from be_toolchain.find.devices import Device, DeviceReport, probe_devices
     from be_toolchain.find.resolver import resolve
     from be_toolchain.model import Component, CudaToolkit, HostCompiler, Toolchain, ToolchainRequest, check_archs
 
@@ -27,6 +27,8 @@ _HOMES = {
     "gencode_flags": "arch",
     "parse_archs": "arch",
     "device_archs": "find.device_memory",
+    "Device": "find.devices",
+    "DeviceReport": "find.devices",
     "probe_devices": "find.devices",
     "ToolchainError": "errors",
     "Component": "model",
@@ -42,6 +44,8 @@ __all__ = [
     "Arch",
     "Component",
     "CudaToolkit",
+    "Device",
+    "DeviceReport",
     "HostCompiler",
     "Toolchain",
     "ToolchainError",

@@ -25,6 +25,7 @@ from be_runtime.bundle.index import INDEX, LARGEST_INDEX, CodeImage, Index, imag
 from be_runtime.bundle.whole_files import is_whole
 from be_runtime.errors import BeRuntimeError, LoadError
 from be_toolchain.machine.forks import ThreadLock
+from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust.folder_trust import distrust, distrust_entry, is_open, is_trusted_owner
 from be_toolchain.machine.trust.regular_file import LARGEST, open_regular, read_regular
 from be_toolchain.machine.trust.zip_files import read_member
@@ -271,13 +272,9 @@ def _private_file(data: bytes | memoryview, digest: str) -> Iterator[str]:
     LoadError
         Another user could replace that folder.
     """
-    from be_toolchain.machine.trust.folder_trail import distrusted_on_way  # few loads come here
-
     above = tempfile.gettempdir()
-    problem = distrust(Path(above).stat(), os.geteuid())
-    problem = problem or next(
-        (f"is below {', which '.join(row)}" for row in distrusted_on_way(Path(above), to_it=True)), ""
-    )
+    facts = LocalSystem().folder_facts(Path(above))
+    problem = distrust(Path(above).stat(), os.geteuid()) or (facts.obstacle if facts.doubtful else "")
     if problem:
         raise LoadError(
             f"code is not written to {above}, which {problem}", hints=("name a folder of your own in TMPDIR",)

@@ -118,8 +118,6 @@ class ModuleInfo:
         True to use the handlers that a CUDA graph may record, if the module has some.
     mode : Active, optional
         Checked mode of its functions' calls, always.
-    label : str
-        The module's name in errors; ``package.name`` where it is a package's.
     """
 
     def __init__(
@@ -131,10 +129,8 @@ class ModuleInfo:
         *,
         captures_graphs: bool,
         mode: Active | None = None,
-        label: str = "",
     ) -> None:
         self.name = made.name
-        self.label = label or made.name
         self.mode = mode
         self.path = made.path
         self.content_hash = made.content
@@ -255,7 +251,7 @@ class ModuleInfo:
         from be_runtime.call.resolve import CallSignature
         from be_runtime.spec.grammar import parse_spec
 
-        label = f"{self.label}.{name}"
+        label = f"{self.name}.{name}"
         params = parse_spec(handlers.spec, function=label)
         if len(params) != len(handlers.names):
             raise LoadError(
@@ -273,7 +269,7 @@ class ModuleInfo:
             return self._own_targets(name)
         if self._maker.checked is not None:
             return self.of(self._maker.checked())._own_targets(name)  # noqa: SLF001 - of the same class
-        mode.note(f"{self.label}: its accesses through tensors were not checked, since it was built ahead of time")
+        mode.note(f"{self.name}: its accesses through tensors were not checked, since it was built ahead of time")
         return self._own_targets(name)
 
     def _own_targets(self, name: str) -> tuple[tuple[str, str], ...]:
@@ -292,10 +288,10 @@ class ModuleInfo:
         symbol = self._symbols[name].partition("_")[2].partition("_")[2]
         with contextlib.suppress(ValueError, AttributeError):
             code = ctypes.c_void_p.in_dll(self._library, f"be_code_{symbol}").value or 0
-            NAMES.add_code(f"{self.label}.{name}", code, self._library)
+            NAMES.add_code(f"{self.name}.{name}", code, self._library)
 
     def _lacks(self, name: str) -> KeyError:
-        return KeyError(f"module {self.label!r} has no function {name!r}; it has {', '.join(self._symbols)}")
+        return KeyError(f"module {self.name!r} has no function {name!r}; it has {', '.join(self._symbols)}")
 
 
 OWN = ("content_hash", "function_names", "get_handler", "info", "name", "path", "report")
@@ -404,7 +400,7 @@ class CompiledModule(LoadedModule):
             own: Any = info if name == "info" else getattr(info, name)
             return cast("KernelFunction[..., Any]", own)  # `LoadedModule` declares its type
         has = ", ".join(info.function_names)
-        message = f"module {info.label!r} has no function {name!r}; it has {has}"
+        message = f"module {info.name!r} has no function {name!r}; it has {has}"
         raise AttributeError(message, name=name, obj=self)  # with which Python adds "Did you mean"
 
 
@@ -412,9 +408,9 @@ def _warn(info: ModuleInfo) -> None:
     """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
     for name, handlers in info.handlers.items():
         if handlers.warning:
-            warn_caller(f"{info.label}.{name} {handlers.warning}", StreamWarning)
+            warn_caller(f"{info.name}.{name} {handlers.warning}", StreamWarning)
     hidden = [name for name in info.handlers if name in OWN]
     if hidden:
         of = "be_runtime.ModuleInfo.of(module)" if "info" in hidden else "module.info"
         own = ", ".join(of if name == "info" else f"{of}.{name}" for name in hidden)
-        warn_caller(f"module {info.label!r}: its functions come before its own attributes, which are now {own}")
+        warn_caller(f"module {info.name!r}: its functions come before its own attributes, which are now {own}")

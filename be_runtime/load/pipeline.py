@@ -198,7 +198,6 @@ def open_bundled(
     *,
     captures_graphs: bool,
     mode: Active | None = None,
-    label: str = "",
 ) -> CompiledModule:
     """Load a module of a bundle, without registering its targets.
 
@@ -223,7 +222,7 @@ def open_bundled(
         return BuiltLibrary(image, mapped_bytes(image, library, name, wanted), made.functions)
 
     maker = Remaker(build, partial(_report_bundled, name, made.path))
-    info = ModuleInfo(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode, label=label)
+    info = ModuleInfo(made, library, registry, maker, captures_graphs=captures_graphs, mode=mode)
     return CompiledModule(info)
 
 
@@ -312,7 +311,7 @@ def _open(
     *,
     registry: Registry,
 ) -> CompiledModule:
-    library, prefix = entry.output(LIBRARY), options.target_prefix
+    library = entry.output(LIBRARY)
     made = Made(
         name=request.name,
         language=request.language,
@@ -328,7 +327,6 @@ def _open(
         maker,
         captures_graphs=options.allow_cuda_graph,
         mode=options.mode,
-        label=prefix if prefix.endswith(f".{request.name}") else "",  # such as a package's
     )
     return CompiledModule(info)
 

@@ -38,13 +38,13 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
     folders = [root / path for path in options.get("extra_include_paths", ())]
     if folders:
         options["extra_include_paths"] = [*map(str, folders)]
-    loading = {"target_prefix": f"{package}.{declared.name}", "allow_cuda_graph": options.pop("allow_cuda_graph", True)}
+    loading = {"allow_cuda_graph": options.pop("allow_cuda_graph", True)}
     sources = [root / source for source in declared.sources]
     refuse_links_out(f"modules.{declared.name}", root, sources, folders)
     units = _units(root, sources, declared)
     make = cuda_request if declared.language == "cuda" else cpp_request
-    request = make(declared.name, units, declared.functions, **options)
-    return request, load_options(declared.name, **loading)
+    name = f"{package}.{declared.name}"
+    return make(name, units, declared.functions, **options), load_options(name, **loading)
 
 
 def _units(root: Path, paths: Sequence[Path], declared: DeclaredModule) -> tuple[Unit, ...]:
@@ -70,10 +70,10 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
     LoadError
         It is damaged, or not for this machine.
     """
-    label, captures = f"{package}.{name}", record.captures_graphs
-    module = open_bundled(name, record, bundle, PROCESS.registry, captures_graphs=captures, label=label)
+    full, captures = f"{package}.{name}", record.captures_graphs
+    module = open_bundled(full, record, bundle, PROCESS.registry, captures_graphs=captures)
     note(ModuleInfo.of(module).content_hash)
-    return _registered(module, label)
+    return _registered(module, full)
 
 
 def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:

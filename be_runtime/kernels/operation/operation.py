@@ -361,8 +361,8 @@ def get_registry() -> dict[str, XLACustomKernel]:
 
     Examples
     --------
-    >>> XLACustomKernel("doc_registered").def_tags("sparse")
-    >>> list(get_primitives_by_tags(["sparse"])), "doc_registered" in get_all_primitive_names()
+    >>> XLACustomKernel("doc_registered").def_tags("documented")
+    >>> list(get_primitives_by_tags(["documented"])), "doc_registered" in get_all_primitive_names()
     (['doc_registered'], True)
     """
     with _REGISTRY_LOCK:

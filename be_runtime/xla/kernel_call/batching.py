@@ -41,7 +41,7 @@ def batch(
         results = kernel_call.bind(*whole, call=grown._replace(split=split))
     elif call.vmap_method in (_MERGED, *_LOOPS):
         loop = BatchLoop(call, tuple(mapped))
-        if call.effect == "none" and axis_data.explicit_mesh_axis is None:
+        if call.effect != "ordered" and axis_data.explicit_mesh_axis is None:
             grown = _with_axis(call, size, [size if is_mapped else None for is_mapped in mapped])
             split = grown.split._replace(looped=call.split.looped + 1)
             layouts = call.input_layouts, call.output_layouts

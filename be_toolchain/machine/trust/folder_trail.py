@@ -15,7 +15,9 @@ from be_toolchain.machine.trust.folder_trust import (
     distrust,
     distrust_own_part,
     distrusted_places,
+    is_closed,
     is_shared,
+    is_trusted_owner,
     own_part,
 )
 
@@ -126,10 +128,17 @@ def judge_folder_at(system: System, folder: Path, standing: Path) -> JudgedFolde
         found = distrusted_on_way(standing, to_it=standing == folder)
     except OSError:
         return JudgedFolder(problem, own)
-    doubtful = tuple(row for row in found if not _is_vouched(system, Path(row[0])))
+    places = ((row, Path(row[0])) for row in found)
+    doubtful = tuple(row for row, place in places if not _is_sheltered(place) and not _is_vouched(system, place))
     if doubtful:
         problem = f"can't be trusted: {' '.join(doubtful[0])}"
     return JudgedFolder(problem, own, tuple(Path(place) for place, _ in doubtful))
+
+
+def _is_sheltered(place: Path) -> bool:
+    """Return whether a place that all may write to is the user's, below a folder that nobody else can enter."""
+    uid = os.geteuid()
+    return is_trusted_owner(place.lstat(), uid) and any(is_closed(above.stat(), uid) for above in place.parents)
 
 
 def _is_vouched(system: System, place: Path) -> bool:

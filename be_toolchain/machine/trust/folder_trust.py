@@ -109,7 +109,7 @@ def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *ho
     ----------
     trail : iterable of (path, os.stat_result)
         Each folder from the root on, each link on the way, and the file. Whoever owns one of them, or may write to
-        it, could put another file there. Below a folder that nobody else can enter, modes of folders do not count.
+        it, could put another file there.
     uid : int
         The user's id.
     *homes : str
@@ -122,19 +122,16 @@ def distrusted_places(trail: Iterable[tuple[str, os.stat_result]], uid: int, *ho
     >>> list(distrusted_places([("/data/project", theirs)], 1000))
     [('/data/project', 'belongs to another user (uid 1001)')]
     """
-    sticky, closed = False, ""
+    sticky = False
     for path, status in trail:
         if any(home.startswith(f"{path.rstrip('/')}/") for home in homes):
             continue
         is_folder = stat.S_ISDIR(status.st_mode)
-        is_hidden = bool(closed) and path.startswith(closed)
         if is_folder:
             sticky = bool(status.st_mode & stat.S_ISVTX) and is_open(status, uid)
-            if not is_hidden and not _others_may(status, uid, stat.S_IXOTH, stat.S_IXGRP):
-                closed = f"{path.rstrip('/')}/"
         if not is_trusted_owner(status, uid):
             yield path, distrust_entry(status, uid)
-        elif is_folder and (is_hidden or sticky):
+        elif is_folder and sticky:
             continue
         elif sticky and not stat.S_ISLNK(status.st_mode):
             # Only its owner can replace it, but whoever can move a file of the user's could have put it there.
@@ -151,6 +148,11 @@ def is_trusted_owner(status: os.stat_result, uid: int) -> bool:
 def is_open(status: os.stat_result, uid: int) -> bool:
     """Return whether others than the user may write; a private group of the user's does not count as others."""
     return _others_may(status, uid, stat.S_IWOTH, stat.S_IWGRP)
+
+
+def is_closed(status: os.stat_result, uid: int) -> bool:
+    """Return whether nobody but the user may enter a folder, and so reach what is below it."""
+    return not _others_may(status, uid, stat.S_IXOTH, stat.S_IXGRP)
 
 
 def _others_may(status: os.stat_result, uid: int, bit: int, group_bit: int) -> bool:

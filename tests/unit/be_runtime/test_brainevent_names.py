@@ -26,8 +26,10 @@ PARENTS = {
     "KernelNotAvailableError": "KernelError",
     "KernelRegistrationError": "KernelError",
     "KernelToolchainError": "KernelError",
+    "MathError": "BrainEventError",
     "NvccNotFoundError": "KernelToolchainError",
     "UnsupportedArchError": "KernelToolchainError",
+    "UnsupportedOperationError": "BrainEventError",
 }
 OTHERS = {
     "BenchmarkConfig",

@@ -53,9 +53,13 @@ def calls_of(module: CompiledModule, function: Callable[..., Any], *arrays: Any)
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
 @pytest.mark.parametrize("w_axis", [None, 0])
-def test_each_device_computes_its_own_elements(module: CompiledModule, wrap: Any, w_axis: int | None):
+@pytest.mark.parametrize("has_side_effect", [False, True])
+def test_each_device_computes_its_own_elements(
+    module: CompiledModule, wrap: Any, w_axis: int | None, has_side_effect: bool
+):
     w = W if w_axis is None else split(np.tile(W, (4, 1)), "b")
-    function = wrap(jax.vmap(module.adds, in_axes=(0, w_axis)))
+    adds = module.adds.with_options(has_side_effect=has_side_effect)
+    function = wrap(jax.vmap(adds, in_axes=(0, w_axis)))
     (y, sizes), calls = calls_of(module, function, split(X, "b"), w)
     assert calls == 4
     assert y.sharding.spec == PartitionSpec("b")

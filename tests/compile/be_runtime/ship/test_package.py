@@ -78,16 +78,31 @@ def test_errors_of_a_kernel_name_its_package(package: Path):
     )
     takes = "shipped.scaling.twice takes 1 array "
     lacks = "module 'shipped.scaling' has no function 'lost'; it has twice\n"
+    native = "shipped.scaling.twice: argument 0: data_ptr<float>() of an int32 tensor"
+    call += "\ntry: shipped.ops.twice(jnp.ones(2, 'int32')).block_until_ready()\nexcept Exception as error: print(error)"
     done = run(package, "-c", call)
     assert done.stdout.startswith(takes), done.stderr
-    assert done.stdout.endswith(lacks)
+    assert native in done.stdout
+    assert lacks in done.stdout
     build(package)
     assert run(package, "-c", call, BE_JIT="never").stdout == done.stdout
     source = package / "scaling.cc"
     source.write_text(f"{source.read_text()}\nxx")
-    assert "BuildError: shipped: compiling scaling.cc failed\n" in run(package, "-c", CALL).stderr
+    assert "BuildError: compiling scaling.cc failed (module shipped.scaling)\n" in run(package, "-c", CALL).stderr
     source.write_text(SOURCE.replace("NAME", "twice").replace("arg[n]", "arg[n"))
     assert "SpecError: shipped: twice: " in run(package, "-c", CALL).stderr
+
+
+def test_a_header_in_a_folder_beside_the_sources_that_is_a_link_out_is_not_built_in(package: Path, tmp_path: Path):
+    (tmp_path / "outside.h").write_text("#define MORE 3\n")
+    (package / "parts").mkdir()
+    (package / "parts" / "more.h").symlink_to(tmp_path / "outside.h")
+    source = package / "scaling.cc"
+    source.write_text(f'#include "parts/more.h"\n{source.read_text()}')
+    done = run(package, "-m", "be_runtime", "build", "shipped")
+    assert done.returncode != 0
+    assert f"modules.scaling: parts/more.h is a link to {tmp_path}/outside.h" in done.stderr
+    assert not (package / "_kernels").exists()
 
 
 def test_two_builds_are_the_same_bytes_and_say_no_place(package: Path, tmp_path: Path):
@@ -262,7 +277,7 @@ def test_code_for_another_gpu_is_compiled_again_or_named(package: Path, jit: str
 
 
 def test_packages_with_modules_of_one_name_live_beside_each_other(package: Path):
-    """One is the same but for its name, which no code has, so both have one image; another has other code."""
+    """Code has the name of its package, for errors: two of the same sources have an image each."""
     for name, factor in (("same", 2), ("other", 5)):
         copy = package.with_name(name)
         shutil.copytree(package, copy)
@@ -284,7 +299,7 @@ print(len([name for name in names if name.startswith("be.")]))
     values, targets, count = done.stdout.splitlines()
     assert values == "[2.0, 2.0]; [2.0, 2.0]; [5.0, 5.0]"
     assert targets == "['other.scaling.twice', 'same.scaling.twice', 'shipped.scaling.twice']"
-    assert count == "2"
+    assert count == "3"
 
 
 TWO_OF_ONE_NAME = """

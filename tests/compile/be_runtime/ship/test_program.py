@@ -10,7 +10,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -214,14 +213,13 @@ def test_a_file_that_others_may_write_is_refused(program: be_runtime.ExportedPro
     path.chmod(0o666)
     with pytest.raises(LoadError, match=r"program.be can be written by other users \(mode 666\)"):
         be_runtime.load_exported(path)
-    with tempfile.TemporaryDirectory() as folder:  # which others can reach, unlike `tmp_path`
-        path = program.save(Path(folder, "program.be"))
-        Path(folder).chmod(0o777)
-        with pytest.raises(LoadError, match=f"{folder} can be written by other users"):
-            be_runtime.load_exported(path)
-        Path(folder).chmod(0o1777)
-        with pytest.raises(LoadError, match=r"program.be is in a folder that other users may write to"):
-            be_runtime.load_exported(path)
+    path.chmod(0o644)
+    tmp_path.chmod(0o777)
+    with pytest.raises(LoadError, match=f"{tmp_path} can be written by other users"):
+        be_runtime.load_exported(path)
+    tmp_path.chmod(0o1777)
+    with pytest.raises(LoadError, match=r"program.be is in a folder that other users may write to"):
+        be_runtime.load_exported(path)
     with pytest.raises(ArgumentError, match="can't be read: No such file"):
         be_runtime.load_exported(tmp_path / "absent")
     with pytest.raises(ArgumentError, match="can't be written: No such file"):

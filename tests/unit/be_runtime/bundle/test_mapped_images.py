@@ -136,7 +136,7 @@ def test_without_files_in_memory_no_code_is_written_where_others_could_replace_i
     (open_place / "mine").mkdir()
     open_place.chmod(0o777)
     monkeypatch.setattr(tempfile, "tempdir", f"{open_place}/mine")
-    with pytest.raises(LoadError, match=f"is below {open_place}, which can be written by other users"):
+    with pytest.raises(LoadError, match=f"which can't be trusted: {open_place} can be written by other users"):
         map_bytes(DATA, DIGEST, "here")
 
 

@@ -108,6 +108,11 @@ _RULES: tuple[_Rule, ...] = (
         "BE_DISPATCH_SIGNED_INDEX_PAIR takes two dtypes, then two names, then the code; the others one of each",
     ),
     _Rule(
+        r"treated as compound expression in functional cast|expected a \"\)\"\n.*__builtin_expect\(bool\("
+        r"|excess elements in scalar initializer[^\n]*\n[^\n]*BE_CHECK",
+        'the message of BE_CHECK follows it: BE_CHECK(condition) << "message"',
+    ),
+    _Rule(
         r"unsupported GNU version|unsupported clang version|#error -- unsupported",
         "this nvcc does not accept the host compiler; `python -m be_toolchain doctor` says which ones it accepts, "
         "BE_CXX chooses one",

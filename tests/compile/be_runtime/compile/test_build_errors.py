@@ -47,6 +47,12 @@ def test_the_message_shows_the_line_with_a_caret():
     assert line[caret.index("^") :] == "nothing_called_so;"
 
 
+def test_a_check_with_a_comma_before_its_message_is_refused():
+    """It would be a comma operator, and always true."""
+    error = fail(GOOD.replace("out.data", 'BE_CHECK(out.numel() > 0, "empty"); out.data'))
+    assert error.hints == ('the message of BE_CHECK follows it: BE_CHECK(condition) << "message"',)
+
+
 @pytest.mark.parametrize("returns", ["Number", "auto", "std::vector<int>"])
 def test_an_entry_point_whose_type_hides_a_result(returns: str):
     value = "1" if returns == "auto" else "{}"

@@ -79,7 +79,9 @@ def test_errors_of_a_kernel_name_its_package(package: Path):
     takes = "shipped.scaling.twice takes 1 array "
     lacks = "module 'shipped.scaling' has no function 'lost'; it has twice\n"
     native = "shipped.scaling.twice: argument 0: data_ptr<float>() of an int32 tensor"
-    call += "\ntry: shipped.ops.twice(jnp.ones(2, 'int32')).block_until_ready()\nexcept Exception as error: print(error)"
+    call += (
+        "\ntry: shipped.ops.twice(jnp.ones(2, 'int32')).block_until_ready()\nexcept Exception as error: print(error)"
+    )
     done = run(package, "-c", call)
     assert done.stdout.startswith(takes), done.stderr
     assert native in done.stdout

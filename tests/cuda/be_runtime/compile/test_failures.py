@@ -84,6 +84,11 @@ def test_first_error_is_at_the_author_s_line(place: str):
     assert line.strip() in error.first_error
 
 
+def test_a_check_with_a_comma_before_its_message_is_refused():
+    error = failure(HEAD + KERNEL + ENTRY.replace("  k<<<", '  BE_CHECK(out.numel() > 0, "empty");\n  k<<<'))
+    assert error.hints == ('the message of BE_CHECK follows it: BE_CHECK(condition) << "message"',)
+
+
 def test_error_in_a_file_names_the_file(tmp_path: Path):
     path = tmp_path / "my kernel.cu"
     path.write_text(ERRORS["device code"][0])

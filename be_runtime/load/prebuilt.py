@@ -11,7 +11,6 @@ Loading only reads the folder.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import platform
@@ -25,7 +24,6 @@ from be_runtime.bundle.mapped_images import Bundle, open_folder
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.write import write_bundle
 from be_runtime.cache import CacheKey, Entry, Store, make_key
-from be_runtime.cache.upkeep.entries import read_key
 from be_runtime.errors import ArgumentError, CacheError, LoadError
 from be_runtime.generate.contents import CONTENTS, LIBRARY
 from be_runtime.load.identity import content_hash, origin_hash, request_fields
@@ -36,7 +34,7 @@ from be_runtime.xla.jax_port import PLATFORMS
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.trust.folder_trust import distrust_entry
-from be_toolchain.machine.trust.regular_file import LARGE, open_regular
+from be_toolchain.machine.trust.regular_file import file_sha256
 from be_toolchain.machine.trust.safe_folders import how_to_vouch
 
 _MODULE, _KIND = "module", "prebuilt"
@@ -169,6 +167,8 @@ def export(store: Store, folder: Path) -> tuple[Path, ...]:
 
 def _cached(store: Store) -> Iterator[tuple[CacheKey, Entry]]:
     """Iterate over the valid modules of a cache that this release made, without repetition."""
+    from be_runtime.cache.upkeep.entries import read_key  # a load needs no upkeep
+
     for info in store.entries():
         if info.kind == _MODULE:
             key = read_key(info.path)
@@ -316,12 +316,3 @@ def _obstacle(found: Prebuilt, wanted: Wanted, archs: Sequence[Arch]) -> str | N
 def _difference(other: CacheKey, key: CacheKey) -> str:
     labels = [line.split(":", 1)[0] for line in other.explain(key)]
     return f"{key.name} is there with other {', '.join(labels)}"
-
-
-def file_sha256(path: Path) -> str | None:
-    """Hash a source; None if it is missing or no file, such as a pipe. One that is too large to be one has no hash."""
-    try:
-        with open_regular(path, LARGE) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        return "" if error.errno == errno.EFBIG else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from be_runtime.load.prebuilt import file_sha256
 from be_runtime.ship.declaration import FILE
+from be_toolchain.machine.trust.regular_file import file_sha256
 
 MISSING = ""
 """Stands for the hash of a file that was not there."""

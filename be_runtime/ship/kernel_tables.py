@@ -11,7 +11,6 @@ from be_runtime.call.call_options import Options, check_options
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError, SourceNotFoundError
 from be_runtime.ship.declaration import refuse_unknown
-from be_runtime.ship.links_out import refuse_links_out
 from be_toolchain.machine.trust.regular_file import LARGE, read_regular
 
 KernelLanguage = Literal["cuda", "numba", "numba_cuda"]
@@ -165,6 +164,8 @@ def include_paths(read: KernelTable, root: Path) -> list[str]:
 
 def read_source(name: str, read: KernelTable, root: Path) -> str:
     """Read a raw kernel's source, a file below the package's folder."""
+    from be_runtime.ship.links_out import refuse_links_out  # what is built needs no sources
+
     path = root / read.source
     refuse_links_out(f"kernels.{name}", root, [path], map(Path, include_paths(read, root)))
     try:

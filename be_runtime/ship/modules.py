@@ -15,7 +15,6 @@ from be_runtime.request.arguments import cpp_request, cuda_request, dir_units, f
 from be_runtime.request.noted import note
 from be_runtime.request.options import BuildRequest, LoadOptions, Unit
 from be_runtime.ship.declaration import DeclaredModule
-from be_runtime.ship.links_out import refuse_links_out
 
 
 def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[BuildRequest, LoadOptions]:
@@ -34,6 +33,8 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
     ArgumentError, SourceNotFoundError
         An option has a bad value, or a source is missing.
     """
+    from be_runtime.ship.links_out import refuse_links_out  # what is built needs no sources
+
     options = dict(declared.options)
     folders = [root / path for path in options.get("extra_include_paths", ())]
     if folders:

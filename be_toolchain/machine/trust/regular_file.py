@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -107,3 +108,12 @@ def _require(status: os.stat_result, path: str, most_bytes: int, judge: Judge | 
 def _too_large(path: str | Path, most_bytes: int) -> OSError:
     size = f"{most_bytes >> 20} MiB" if most_bytes >= 1 << 20 else f"{most_bytes >> 10} KiB"
     return OSError(errno.EFBIG, f"it is larger than {size}", str(path))
+
+
+def file_sha256(path: Path) -> str | None:
+    """Hash a source; None if it is missing or no file, such as a pipe. One that is too large to be one has no hash."""
+    try:
+        with open_regular(path, LARGE) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return "" if error.errno == errno.EFBIG else None

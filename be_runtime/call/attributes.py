@@ -66,7 +66,8 @@ def _wrong_names(
     return ArgumentError(
         f"{label} {problem}; it takes ({takes})" if takes else f"{label} {problem}; it takes none",
         hints=tuple(f"did you mean {name}?" for name in close)
-        or ("arrays are passed by position",) * (unknown != [] and hasattr(given[unknown[0]], "ndim")),
+        or ("arrays are passed by position",) * (unknown != [] and hasattr(given[unknown[0]], "ndim"))
+        or tuple(f"attributes are passed by name: {name}=..." for name in missing[:1] if not unknown),
     )
 
 
@@ -108,7 +109,7 @@ def _refuse_traced(what: str, value: Any) -> None:
     label, _, name = what.partition(": ")
     function, name = label.rpartition(".")[2], name.partition(".")[0]
     raise ArgumentError(
-        f"{what} is an attribute, which is compiled into the program, but its value is traced: {value.aval}",
+        f"{what} is an attribute, which is compiled into the program, but its value is traced",
         hints=(
             f"bind it before the function is traced: jax.jit(functools.partial({function}, {name}=...))",
             f'or make it static: jax.jit({function}, static_argnames=("{name}",))',

@@ -22,6 +22,7 @@ from be_runtime.call.compiled_function import check_calls
 from be_runtime.checks import Checks
 from be_runtime.errors import FindingError, FindingWarning, warn_caller
 from be_runtime.findings import Finding, Findings, with_source
+from be_runtime.frames import public
 from be_runtime.load.find_or_build import say
 from be_runtime.load.module import open_library
 from be_runtime.load.native_library import native_library
@@ -296,6 +297,7 @@ class Debugging:
             self._stack.enter_context(self.mode.raising())
         return self.findings
 
+    @public
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:

@@ -161,10 +161,12 @@ def inside(path: object, where: str) -> str:
 
 def _module(name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[str], bool]) -> DeclaredModule:
     at = f"{where}: modules.{name}"
+    if "sources" not in row:
+        refuse_unknown(row, _OPTIONS["cuda"] | {"sources", "functions"}, at)
     sources = _sources(row.get("sources"), at)
     language: Language = "cuda" if any(each.endswith(".cu") or has_cuda(each) for each in sources) else "cpp"
+    refuse_unknown(row, _OPTIONS[language] | {"sources", "functions"}, at)
     options = {key: value for key, value in row.items() if key not in ("sources", "functions")}
-    refuse_unknown(options, _OPTIONS[language], at)
     _check_lists(options, at)
     return DeclaredModule(name, language, sources, row.get("functions"), options)
 
@@ -200,4 +202,8 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
     """Check that a table has known keys alone."""
     unknown = sorted(set(row) - set(known))
     if unknown:
-        raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=(f"known are: {', '.join(sorted(known))}",))
+        from difflib import get_close_matches
+
+        close = tuple(f"did you mean {name!r}?" for name in get_close_matches(unknown[0], sorted(known), n=1))
+        hints = (*close, f"known are: {', '.join(sorted(known))}")
+        raise ArgumentError(f"{where}: {unknown[0]!r} is unknown", hints=hints)

@@ -321,6 +321,8 @@ def _similar(token: str) -> tuple[str, ...]:
     """Make a hint with the token that was probably meant."""
     from difflib import get_close_matches
 
+    if token.count("[") > token.count("]"):
+        return (f"the bracket is not closed: {token}]",)
     head, colon, tail = token.partition(":")
     if is_identifier(head) and (tail in ATTR_TYPES) and colon:
         return (f"did you mean 'attr.{token}'?",)

@@ -99,6 +99,10 @@ class Tuned:
             function = self._chosen[bucket] = self._make(self.config(*arrays))
         return function(*arrays)
 
+    def _repr_pretty_(self, printer: Any, _is_cycle: bool) -> None:
+        """Show the tables in a notebook's cell."""
+        printer.text(str(self))
+
     def __str__(self) -> str:
         """Return tables of what this object timed; where it timed nothing, a table of the choices that are kept."""
         if self.results:

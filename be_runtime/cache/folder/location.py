@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from be_runtime.cache.folder.guard import find_base, unusable
-from be_runtime.errors import CacheError
+from be_runtime.errors import CacheError, warn_caller
 from be_toolchain.machine.store_paths import CACHE, usual_cache
-from be_toolchain.machine.trust.folder_trust import against_libraries, distrust_own_part, is_trusted_owner
+from be_toolchain.machine.trust.folder_trust import against_libraries, distrust_own_part
 from be_toolchain.machine.trust.safe_folders import how_to_vouch
 from be_toolchain.terminal import printable_line
 
@@ -71,7 +70,7 @@ def _account_cache(system: System) -> tuple[Path, ...]:
 
     with contextlib.suppress(OSError):
         home = account_home()
-        if home and not is_trusted_owner(os.stat(system.environ.get("HOME", "/")), os.geteuid()):
+        if home and os.stat(system.environ.get("HOME", "/")).st_uid != os.geteuid():
             return (usual_cache({"HOME": home}),)
     return ()
 
@@ -84,7 +83,7 @@ def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: Sys
         if obstacle is None:
             choices = "; ".join((_CONFIGURE, *vouching))
             message = f"the cache folder {usual} {problem}; using {folder} instead. To choose: {choices}"
-            warnings.warn(printable_line(message), CacheWarning, stacklevel=3)
+            warn_caller(printable_line(message), CacheWarning)
             return folder
         tried.append(f"{folder} {obstacle}")
     raise CacheError(

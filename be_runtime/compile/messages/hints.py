@@ -80,6 +80,10 @@ _RULES: tuple[_Rule, ...] = (
         'include "brainevent/common.h" to use BE::Tensor',
     ),
     _Rule(
+        r"'parallel_for' is not a member of|\"BE\" has no member \"parallel_for|no member named 'parallel_for'",
+        'include "brainevent/parallel.h" to use BE::parallel_for',
+    ),
+    _Rule(
         r"(?:incomplete type|undefined template)[^\n]*(?:float16_t|BE::Complex|__half|__nv_bfloat16)"
         r"|BE::(?:b?float16_t|complex)[^\n]*has incomplete type",
         'include "brainevent/dispatch.h", which defines the 16-bit and complex types, where they are named',

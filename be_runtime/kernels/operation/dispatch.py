@@ -103,7 +103,7 @@ def _by_some_kernel(platform: str, call: Call, arguments: Sequence[Any]) -> Sequ
             if index + 1 == len(candidates):
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            _say_other(f"the {entry.backend} kernel of {call.name} can't be used: {reason}", candidates[index + 1])
+            _say_other(f"the kernel {entry.backend!r} of {call.name} can't be used: {reason}", candidates[index + 1])
     raise AssertionError("the last candidate returns or raises")
 
 
@@ -112,7 +112,7 @@ def _say_other(reason: str, entry: KernelEntry) -> None:
 
 
 def _by_kernel(entry: KernelEntry, call: Call, arguments: Sequence[Any]) -> Sequence[Any]:
-    what = f"the {entry.backend} kernel of {call.name}"
+    what = f"the kernel {entry.backend!r} of {call.name}"
     others = [each.backend for each in call.kernels.candidates(entry.platform) if each != entry]
     switch = f"; others: {', '.join(others)} (backend=..., set_default or set_backend)" if others else ""
     where = f"this was {what} for {entry.platform}{switch}"

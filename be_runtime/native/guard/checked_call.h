@@ -118,7 +118,7 @@ class CheckedCall {
       if (owner_[i] != i) continue;
       // A sanitizer is to see what nobody has written.
       if (exact_blocks && is_filled(i)) continue;
-      if (!memory_->fill(block.begin, fill.around, block.size())) return false;
+      if (!memory_->fill(block.begin, fill.around(i), block.size())) return false;
       if (is_filled(i) ? !memory_->fill(block.data(), fill.within, block.bytes)
                        : !memory_->copy(block.data(), arrays_[i].buffer->data, block.bytes))
         return false;
@@ -209,7 +209,7 @@ class CheckedCall {
       const unsigned char* all = memory_->read(block.begin, block.size(), &room);
       if (all == nullptr) return false;
       const unsigned char* data = all + block.before;
-      if (owner_[i] == i && check_.has(kGuards)) find_written(i, all, fill.around);
+      if (owner_[i] == i && check_.has(kGuards)) find_written(i, all, fill.around(i));
       if (arrays_[i].is_result) {
         (*results)[i].assign(data, data + block.bytes);
       } else if (check_.has(kInputs) && !is_taken_over(i)) {

@@ -16,13 +16,19 @@ namespace be_guard {
 
 /// The bytes of a run: around arrays, in results before the run, and on the stack.
 struct Fill {
-  unsigned char around;
+  unsigned char base;
   unsigned char within;
   unsigned char stack;
+
+  /// The byte around an array. Arrays differ in it, so that a copy from behind one to behind another shows.
+  unsigned char around(size_t array) const { return static_cast<unsigned char>(base ^ (array % kKinds)); }
+  bool is_around(unsigned char byte) const { return (base ^ byte) < kKinds; }
+
+  static constexpr unsigned kKinds = 16;
 };
 
 constexpr Fill kFirst{0x9C, 0xCB, 0xA6}, kSecond{0x63, 0x34, 0x59};
-static_assert((kFirst.around ^ kSecond.around) == 0xFF && (kFirst.within ^ kSecond.within) == 0xFF &&
+static_assert((kFirst.base ^ kSecond.base) == 0xFF && (kFirst.within ^ kSecond.within) == 0xFF &&
               (kFirst.stack ^ kSecond.stack) == 0xFF);
 
 /// Elements of an array that have something in common.
@@ -74,7 +80,7 @@ inline Differences compare_runs(const Array& array, const unsigned char* a, cons
     for (; byte < end; ++byte) {
       if (a[byte] == b[byte]) continue;
       is_unwritten &= a[byte] == kFirst.within && b[byte] == kSecond.within;
-      is_outside &= a[byte] == kFirst.around && b[byte] == kSecond.around;
+      is_outside &= kFirst.is_around(a[byte]) && (a[byte] ^ b[byte]) == 0xFF;
     }
     (is_unwritten ? found.unwritten : is_outside ? found.outside : found.others).add(element);
   });

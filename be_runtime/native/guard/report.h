@@ -19,16 +19,22 @@ class Report {
  public:
   Report(const Check& check, std::string device) : check_(check), device_(std::move(device)) {}
 
-  /// Adds a finding about an array. `does` follows the kernel's name; one of the same kind, array and place is enough.
+  /// Adds a finding about an array. `does` follows the kernel's name; one of the same kind, array and place is enough:
+  /// the one of the run that shows more.
   void add(const char* kind, const Array& array, std::vector<int64_t> index, int64_t count, const std::string& does,
            std::vector<std::string> hints, bool certain = true) {
     const bool is_before = !index.empty() && index[0] < 0;
-    for (const Finding& each : found_)
-      if (each.kind == kind && each.array == array.name() && (!each.index.empty() && each.index[0] < 0) == is_before &&
-          each.message.compare(check_.label.size(), 16, does, 0, 16) == 0)
-        return;
-    found_.push_back({kind, check_.label, check_.label + does, array.name(), std::move(index), count, certain,
-                      check_.caller, device_, std::move(hints)});
+    Finding made{kind, check_.label, check_.label + does, array.name(), std::move(index), count, certain,
+                 check_.caller, device_, std::move(hints)};
+    for (Finding& each : found_) {
+      if (each.kind != kind || each.array != made.array || (!each.index.empty() && each.index[0] < 0) != is_before)
+        continue;
+      const bool is_guard = made.kind == "guards";  // whose text begins with the count
+      if (!is_guard && each.message.compare(check_.label.size(), 16, does, 0, 16) != 0) continue;
+      if (is_guard && each.count < count) each = std::move(made);
+      return;
+    }
+    found_.push_back(std::move(made));
   }
 
   /// Adds a finding about some elements of an array.

@@ -80,6 +80,12 @@ void counts(const T x, T y) {
 // @BE fails arg[n] ret[n]
 void fails(const T, T) { throw std::runtime_error("a line\xe2\x80\xa8 and\xc2\x85 another"); }
 
+// @BE copies arg[n] arg[n] ret[n] ret[n]
+void copies(const T x, const T z, T y, T w) {
+  for (int64_t i = 0; i <= x.numel(); ++i) y.data_ptr<float>()[i] = x.data_ptr<float>()[i];
+  for (int64_t i = -2; i < x.numel(); ++i) w.data_ptr<float>()[i] = z.data_ptr<float>()[i];
+}
+
 // @BE skips_one arg[n m] ret[n m]
 void skips_one(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) if (i != 1) y.data_ptr<float>()[i] = 1; }
 """
@@ -115,6 +121,16 @@ def test_a_message_with_any_line_ends():
     with be_runtime.debug(on_finding="collect") as found, pytest.raises(jax.errors.JaxRuntimeError, match="a line"):
         module.fails(X).block_until_ready()
     assert "a line\u2028 and\x85 another" in found[0].message
+
+
+def test_bytes_copied_from_beside_one_array_to_beside_another():
+    module = be_runtime.load_cpp_inline("never_the_same", NEVER_THE_SAME)
+    with be_runtime.debug(on_finding="collect") as found:
+        module.copies(X, X)
+    assert [(each.kind, each.array, each.count) for each in found] == [
+        ("guards", "result 0", 4),
+        ("guards", "result 1", 8),
+    ]
 
 
 @pytest.mark.parametrize(("axes", "index"), [(None, (0, 1)), ((0, 1), (0, 1)), ((1, 0), (1, 0))])

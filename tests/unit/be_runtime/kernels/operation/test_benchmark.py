@@ -65,7 +65,7 @@ def test_a_backend_that_fails_is_reported_and_does_not_stop_the_others():
     op.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (X,))])
     result = op.benchmark(n_runs=1, calls=1)
     assert result.records[0].error == (
-        "GeneratorError: the broken kernel of half can't be made: ValueError: no such kernel"
+        "GeneratorError: the kernel 'broken' of half can't be made: ValueError: no such kernel"
     )
     assert result.records[0].seconds == ()
     assert result.fastest().backend == "works"

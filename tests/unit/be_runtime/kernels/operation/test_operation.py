@@ -81,7 +81,7 @@ def test_a_kernel_whose_language_is_missing_is_passed_over_and_said():
         raise ImportError("no module named nowhere")
 
     op = operation(a=missing, b=constant(2))
-    text = "the a kernel of op can't be used: no module named nowhere; b is used instead"
+    text = "the kernel 'a' of op can't be used: no module named nowhere; b is used instead"
     with pytest.warns(FallbackWarning, match=text):
         assert op(X, outs=OUT)[0] == 2
     with pytest.raises(ImportError, match="nowhere"):
@@ -93,7 +93,7 @@ def test_a_kernel_that_is_wrong_is_not_passed_over():
         raise BuildError("it does not compile")
 
     op = operation(a=wrong, b=constant(2))
-    with pytest.raises(BuildError, match="this was the a kernel of op for cpu; others: b"):
+    with pytest.raises(BuildError, match="this was the kernel 'a' of op for cpu; others: b"):
         op(X, outs=OUT)
 
 
@@ -102,9 +102,9 @@ def test_a_generator_that_fails_is_named_with_the_other_backends():
         raise KeyError("boom")
 
     op = operation(a=failing, b=constant(2), c=constant(3))
-    with pytest.raises(GeneratorError, match="the a kernel of op can't be made: KeyError: 'boom'") as caught:
+    with pytest.raises(GeneratorError, match="the kernel 'a' of op can't be made: KeyError: 'boom'") as caught:
         jax.jit(jax.vmap(lambda x: op(x, outs=OUT)))(X[None])
-    assert "the a kernel of op for cpu; others: b, c (backend=..., set_default or set_backend)" in str(caught.value)
+    assert "the kernel 'a' of op for cpu; others: b, c (backend=..., set_default or set_backend)" in str(caught.value)
     assert "in failing" in "".join(traceback.format_exception(caught.value)), "the author's line is shown"
 
 
@@ -112,7 +112,7 @@ def test_a_kernel_that_fails_has_its_own_error_and_a_note():
     op = operation(a=lambda outs: lambda x: 1 / 0, b=constant(2))
     with pytest.raises(ZeroDivisionError) as caught:
         op(X, outs=OUT)
-    assert "this was the a kernel of op for cpu; others: b" in caught.value.__notes__[0]
+    assert "this was the kernel 'a' of op for cpu; others: b" in caught.value.__notes__[0]
 
 
 def test_jitted_functions_follow_the_process_s_backend():
@@ -144,7 +144,7 @@ def test_the_process_s_backend_comes_before_the_default_which_stays_second():
     op = operation(a=constant(1), b=missing, c=constant(3))
     op.set_default("cpu", "c")
     be_runtime.set_backend("cpu", "b")
-    with pytest.warns(FallbackWarning, match="b kernel of op can't be used: nowhere; c is used instead"):
+    with pytest.warns(FallbackWarning, match="the kernel 'b' of op can't be used: nowhere; c is used instead"):
         assert op(X, outs=OUT)[0] == 3
     assert op.get_default("gpu") is None
 
@@ -268,7 +268,7 @@ def test_bad_input(call: Any, message: str):
 def test_a_kernel_that_does_not_take_what_it_is_given_is_named(
     kernel: Any, inputs: int, error: type[Exception], message: str
 ):
-    with pytest.raises(error, match=f"the numba kernel of op: {message}"):
+    with pytest.raises(error, match=f"the kernel 'numba' of op: {message}"):
         operation(numba=kernel)(*[X] * inputs, outs=OUT, by=2)
 
 

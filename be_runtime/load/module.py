@@ -409,6 +409,10 @@ def _warn(info: ModuleInfo) -> None:
     for name, handlers in info.handlers.items():
         if handlers.warning:
             warn_caller(f"{info.name}.{name} {handlers.warning}", StreamWarning)
+    reached = [name for name in info.handlers if hasattr(CompiledModule, name)]
+    if reached:
+        names = ", ".join(f"module[{name!r}]" for name in reached)
+        warn_caller(f"module {info.name!r}: Python's own attributes hide functions: call {names}")
     hidden = [name for name in info.handlers if name in OWN]
     if hidden:
         of = "be_runtime.ModuleInfo.of(module)" if "info" in hidden else "module.info"

@@ -44,6 +44,18 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
         )
 
 
+def refuse_read_links_out(where: str, root: Path, read: Iterable[str]) -> None:
+    """Refuse a package whose compiler read files below it through a link out; paths to other places are the author's.
+
+    Raises
+    ------
+    ArgumentError
+        It did; the message names the link and its target.
+    """
+    paths = (Path(os.path.normpath(each)) for each in read)
+    refuse_links_out(where, root, [path for path in paths if path.is_relative_to(root)], ())
+
+
 def _is_out(path: Path, own: tuple[str, ...]) -> bool:
     """Return whether a path, links followed, is outside some folders."""
     target = f"{os.path.realpath(path)}/"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from be_runtime.bundle.mapped_images import Bundle
 from be_runtime.bundle.module_record import ModuleRecord
+from be_runtime.cache.folder.layout import MANIFEST
+from be_runtime.cache.validity.manifest import parse_manifest
 from be_runtime.errors import ArgumentError, LoadError, RegistrationError, warn_caller
 from be_runtime.load.module import CompiledModule, ModuleInfo
 from be_runtime.load.pipeline import open_bundled, register_module
@@ -80,7 +82,20 @@ def open_module(package: str, name: str, record: ModuleRecord, bundle: Bundle) -
 def jit_module(package: str, root: Path, declared: DeclaredModule) -> CompiledModule:
     """Compile a module from the package's sources, unless the cache has it; see `request_of`."""
     request, options = request_of(package, root, declared)
-    return _registered(PROCESS.load(request, options._replace(auto_register=False)), options.target_prefix)
+    module = PROCESS.load(request, options._replace(auto_register=False))
+    _refuse_read_links(f"modules.{declared.name}", root, ModuleInfo.of(module).path.parent)
+    return _registered(module, options.target_prefix)
+
+
+def _refuse_read_links(where: str, root: Path, entry: Path) -> None:
+    """Refuse a module whose compiler read files of the package through links out of it, by the cache's record."""
+    try:
+        files = parse_manifest((entry / MANIFEST).read_bytes()).dependencies.paths
+    except (OSError, ValueError):  # of a folder of prebuilt modules
+        return
+    from be_runtime.ship.links_out import refuse_read_links_out
+
+    refuse_read_links_out(where, root, files)
 
 
 def _registered(module: CompiledModule, prefix: str) -> CompiledModule:

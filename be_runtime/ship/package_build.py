@@ -33,7 +33,7 @@ from be_runtime.request.options import BuildRequest
 from be_runtime.ship.changes import MISSING, record_sources
 from be_runtime.ship.declaration import Declaration, DeclaredModule
 from be_runtime.ship.kernel_tables import read_table
-from be_runtime.ship.links_out import refuse_links_out
+from be_runtime.ship.links_out import refuse_read_links_out
 from be_runtime.ship.modules import request_of
 from be_runtime.ship.package import KERNELS, Package
 from be_runtime.ship.part import Part
@@ -252,9 +252,9 @@ def _targets(digest: str, contents: str, platform_name: str, *, captures_graphs:
 def _sources(request: BuildRequest, declared: DeclaredModule, entry: Entry, root: Path) -> Iterator[tuple[str, str]]:
     """List the files of the package that a module was made from, those that would be, and folders of sources."""
     units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
-    read = [*map(Path, entry.manifest.dependencies.paths)]
-    refuse_links_out(f"modules.{declared.name}", root, [path for path in read if path.is_relative_to(root)], ())
-    found = record_sources(root, read)
+    read = entry.manifest.dependencies.paths
+    refuse_read_links_out(f"modules.{declared.name}", root, read)
+    found = record_sources(root, map(Path, read))
     for path, text in units:
         found[str(path.relative_to(root))] = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     yield from found.items()

@@ -16,7 +16,7 @@ from be_runtime.generate.contents import Handlers
 from be_runtime.load.module import OWN, CompiledModule, Made, ModuleInfo, Remaker
 from be_runtime.load.registry import Registry
 
-INTERNALS = ["carry", "current", "entry_point", "identity", "maker", "mode", "of", "platform", "_functions", "__info__"]
+INTERNALS = ["carry", "current", "entry_point", "identity", "maker", "mode", "of", "platform", "_functions"]
 
 
 def unused(*_: Any) -> Any:
@@ -35,14 +35,20 @@ def module(*names: str) -> CompiledModule:
 @pytest.mark.filterwarnings("error")
 def test_names_of_our_own_making_are_free_for_kernels() -> None:
     ops = module(*INTERNALS)
-    for name in INTERNALS[:-1]:
+    for name in INTERNALS:
         assert isinstance(getattr(ops, name), KernelFunction), name
         assert getattr(ops, name) is ops[name]
-    assert isinstance(ops["__info__"], KernelFunction)
     assert (ops.name, ops.path, ops.content_hash, ops.function_names) == ("ops", Path("/m.so"), "content", INTERNALS)
     assert ops.info is be_runtime.ModuleInfo.of(ops) is copy.deepcopy(ops).info
     assert ops.info.platform == "cpu"
     assert repr(ops).startswith("CompiledModule(name='ops', functions=['carry', ")
+
+
+def test_names_that_python_itself_looks_up_are_reached_by_brackets() -> None:
+    with pytest.warns(UserWarning, match=r"hide functions: call module\['__class__'\], module\['__info__'\]$"):
+        ops = module("__class__", "f", "__info__")
+    assert isinstance(ops["__class__"], KernelFunction)
+    assert isinstance(ops["__info__"], KernelFunction)
 
 
 @pytest.mark.parametrize("names", [*((name,) for name in OWN), OWN, ("path", "f", "report")])

@@ -50,7 +50,10 @@ def test_a_folder_with_cuda_files_is_a_cuda_module():
         ("", "declares no kernels"),
         ("[module.a]\nsources = 'a.cc'", "'module' is unknown"),
         ("modules = 3", "modules must hold tables"),
-        ("[modules.a]\nsource = 'a.cc'", "p/kernels.toml: modules.a: 'source' is unknown\nhint: did you mean 'sources'"),
+        (
+            "[modules.a]\nsource = 'a.cc'",
+            "p/kernels.toml: modules.a: 'source' is unknown\nhint: did you mean 'sources'",
+        ),
         ("[modules.a]\nsorces = 'b.cc'\nsources = 'a.cc'", "did you mean 'sources'"),
         ("[modules.a]\nfunctions = 'x'", "p/kernels.toml: modules.a needs sources"),
         ("[modules.a]\nsources = []", "needs sources"),

@@ -27,7 +27,10 @@ from be_runtime.ship.hooks.wheel_kernels import (
         ({"archs": "9.0"}, "t: archs must be a list of texts, not '9.0'"),
         ({"packages": [1]}, "t: packages must be a list"),
         ({"standalone": "yes"}, "t: standalone must be true or false"),
-        ({"arch": ["9.0"]}, "t: 'arch' is unknown\nhint: did you mean 'archs'?\nhint: known are: archs, exclude, package"),
+        (
+            {"arch": ["9.0"]},
+            "t: 'arch' is unknown\nhint: did you mean 'archs'?\nhint: known are: archs, exclude, package",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(table: dict[str, Any], message: str):

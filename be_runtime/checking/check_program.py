@@ -42,6 +42,7 @@ _TELLING: tuple[Tool, ...] = ("guard", "valgrind")
 _AROUND: tuple[Tool, ...] = ("tsan", "valgrind")
 """Tools that not every program and every machine can bear; what they do to a program is no fault of its."""
 _FATAL = re.compile(r"(?:FATAL|ERROR): ThreadSanitizer.*|valgrind: .*")
+_ASK_ASAN = ("if a C++ kernel did it, `check --tools asan` names its line",)
 _VALGRIND_S = 600.0
 """Time for valgrind after the other tools, if the user names none: a program takes some 50 times as long in it."""
 _SHOWN_LINES = 30
@@ -152,6 +153,8 @@ def check_program(
         if targets.get(_platform(tool))
     ]
     findings = distinct(finding for run in runs for finding in run.findings)
+    if any(run.tool == "asan" for run in runs):
+        findings = tuple(each._replace(hints=()) if each.hints == _ASK_ASAN else each for each in findings)
     # An error after a fault mostly follows from it.
     return Outcome((*runs, *missing), with_callers(findings, calls), "" if findings else error)
 
@@ -258,7 +261,7 @@ def _death(code: int, child: Child, running: Mapping[str, tuple[str, str]]) -> F
         message=f"the process ended by {_signal_name(-code)} in native code{f': it {did}' if did else ''}",
         caller=caller or at,
         tool=child.tool,
-        hints=() if child.tool == "asan" else ("if a C++ kernel did it, `check --tools asan` names its line",),
+        hints=_ASK_ASAN,
     )
 
 

@@ -107,6 +107,10 @@ def read_valgrind_report(text: str) -> tuple[Finding, ...]:
     --------
     >>> text = '''==7== Conditional jump or move depends on uninitialised value(s)
     ... ==7==    at 0x4A: f(BE::Tensor) (k.cc:5)
+    ... ==7==    by 0x4B: be_call_k_f (k.cc:2)
+    ... ==7==
+    ... ==7== Process terminating with default action of signal 11 (SIGSEGV)
+    ... ==7==    at 0x4A: raise (raise.c:5)
     ... ==7==    by 0x4B: be_call_k_f (k.cc:2)'''
     >>> [(found.kernel, found.source, found.kind) for found in read_valgrind_report(text)]
     [('k_f', 'k.cc:5', 'unset')]
@@ -116,7 +120,8 @@ def read_valgrind_report(text: str) -> tuple[Finding, ...]:
         lines = block.splitlines()
         first = next((number for number, line in enumerate(lines) if _VALGRIND_FRAME.match(line)), 0)
         frames = _trace(lines[first:], _VALGRIND_FRAME)
-        if first == 0 or not any(_SYMBOL.search(frame.function) for frame in frames):
+        is_error = first > 0 and not lines[first - 1].startswith("Process terminating")  # which a fault has caused
+        if not is_error or not any(_SYMBOL.search(frame.function) for frame in frames):
             continue
         kind = "unset" if "ninitialised" in lines[first - 1] else "access"
         finding = _finding(kind, lines[first - 1].strip(), "valgrind", frames)

@@ -112,11 +112,13 @@ def test_a_program_that_takes_too_long_is_stopped(tmp_path: Path):
     assert "the program was stopped after 3 s; raise --timeout" in done.stdout
 
 
-def test_a_crash_has_the_line_that_python_was_at(tmp_path: Path):
-    done = run(tmp_path, "import os\ndef crash():\n    os.abort()\ncrash()\n")
+@pytest.mark.parametrize("tools", ["guard", "guard,asan"])
+def test_a_crash_has_the_line_that_python_was_at(tmp_path: Path, tools: str):
+    done = run(tmp_path, f"{KERNEL}import os\ndef crash():\n    os.abort()\ncrash()\n", options=("--tools", tools))
+    assert ("`check --tools asan` names its line" in done.stdout) == (tools == "guard")
     assert done.returncode == 1
     assert done.stdout.splitlines()[:2] == [
-        "1. native code, called at script.py:3 in crash",
+        "1. native code, called at script.py:13 in crash",
         "   guard: the process ended by SIGABRT in native code",
     ]
 

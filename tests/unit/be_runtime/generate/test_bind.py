@@ -13,6 +13,7 @@ from be_runtime.generate.codegen import Binding
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp import program
+from be_runtime.spec.cpp.outline import outline
 
 F, G = "// @BE f\nvoid f(BE::Tensor out) {}\n", "// @BE g\nvoid g(const BE::Tensor x, BE::Tensor out) {}\n"
 
@@ -60,7 +61,7 @@ def test_names_are_looked_up_in_every_unit():
 
 
 def test_each_source_is_read_once_for_all_names(monkeypatch: pytest.MonkeyPatch):
-    read = Mock(wraps=program.outline)
+    read = Mock(wraps=outline)
     monkeypatch.setattr(program, "outline", read)
     names = [f"f{number}" for number in range(20)]
     sources = ["".join(f"void f{number}(BE::Tensor y) {{}}\n" for number in range(start, 20, 2)) for start in (0, 1)]

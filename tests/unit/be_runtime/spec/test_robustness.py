@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 
 from be_runtime.errors import BeRuntimeError
 from be_runtime.source_text import SourceText
+from be_runtime.spec import discovery
 from be_runtime.spec.cpp import macros as macros_module
+from be_runtime.spec.cpp import program
 from be_runtime.spec.cpp import types as types_module
 from be_runtime.spec.cpp.cpp_params import Shape, parse_params
 from be_runtime.spec.cpp.lexer import Token, significant
 from be_runtime.spec.cpp.macros import Macros, parse_define
 from be_runtime.spec.cpp.types import CppTypes
 from be_runtime.spec.discovery import discover
+from be_runtime.spec.grammar import MOST
+from tests.support.large_sources import ROOT
 from tests.support.speed import usual_seconds
 
 PARTS = st.sampled_from(
@@ -161,3 +165,16 @@ def test_names_of_enumerations_are_counted_for_each_parameter() -> None:
     text += "".join(f"// @BE f{number}\nvoid f{number}(BE::Tensor y, E e) {{}}\n" for number in range(201))
     with pytest.raises(BeRuntimeError, match=r"up to f200 .* 200,000 names of enumerations"):
         discover([SourceText(name="k.cu", text=text)])
+
+
+def test_the_page_names_the_limits() -> None:
+    page = (ROOT / "docs" / "arg-spec.md").read_text(encoding="utf-8")
+    limits = [program.LARGEST, program.MOST_OF_A_NAME, program.MOST_OF_A_WORD, macros_module.LIMIT, MOST]
+    for module, names in {
+        macros_module: ("_MOST_OF_ALL", "_MOST_CHARACTERS"),
+        types_module: ("_MOST_CHARACTERS",),
+        discovery: ("_MOST_ENTRIES", "_MOST_PARAMS", "_MOST_CHOICES"),
+    }.items():
+        limits += [vars(module)[name] for name in names]
+    text = page.partition("\n## Limits\n")[2].partition("\n## ")[0]
+    assert [limit for limit in limits if f"{limit:,}" not in text] == []

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from be_runtime.errors import EntryPointNotFoundError
 from be_runtime.generate.codegen import Binding
@@ -74,27 +75,12 @@ def _annotated(unit: Unit) -> tuple[EntryPoint, ...]:
         return ()
 
 
-def _named(units: Sequence[Unit], functions: object) -> dict[str, tuple[EntryPoint, ...]]:
+def _named(units: Sequence[Unit], functions: Any) -> dict[str, tuple[EntryPoint, ...]]:
     """Look up every given name in every unit; a name in none of them is an error."""
-    every_source = [source for unit in units for source in unit.sources]
-    names: list[object] = []
-    if isinstance(functions, Mapping | Sequence) and not isinstance(functions, str | bytes):
-        names = list(functions)
-    found: dict[str, list[EntryPoint]] = {unit.stem: [] for unit in units}
-    if not names:
-        discover(every_source, functions)  # type: ignore[arg-type]  # raises unless it is empty
-    for name in names:
-        wanted = {name: functions[name]} if isinstance(functions, Mapping) else [name]
-        hits = {unit.stem: hit for unit in units if (hit := _lookup(unit, wanted))}
-        if not hits:
-            discover(every_source, wanted)  # type: ignore[arg-type]  # raises, with the closest names of all units
-        for stem, hit in hits.items():
-            found[stem] += hit
-    return {stem: tuple(entries) for stem, entries in found.items()}
-
-
-def _lookup(unit: Unit, wanted: object) -> tuple[EntryPoint, ...]:
-    try:
-        return discover(unit.sources, wanted)  # type: ignore[arg-type]  # judged by discover
-    except EntryPointNotFoundError:
-        return ()
+    found = {unit.stem: discover(unit.sources, functions, is_partial=True) for unit in units}
+    known = {entry.name for entries in found.values() for entry in entries}
+    missing = next((name for name in functions if name not in known), None)
+    if missing is not None:
+        wanted = {missing: functions[missing]} if isinstance(functions, Mapping) else [missing]
+        discover([source for unit in units for source in unit.sources], wanted)  # raises, with the closest names of all
+    return found

@@ -12,7 +12,7 @@ from be_runtime.spec.contradiction import contradiction
 from be_runtime.spec.cpp.functions import Function
 from be_runtime.spec.cpp.outline import Branch
 from be_runtime.spec.cpp.places import Places
-from be_runtime.spec.cpp.program import MOST_OF_A_NAME, Annotation, Program
+from be_runtime.spec.cpp.program import MOST_OF_A_NAME, MOST_OF_A_WORD, Annotation, Program
 from be_runtime.spec.cpp.streams import launches_out_of_order
 from be_runtime.spec.grammar import MOST, Locate, is_identifier, parse_spec
 from be_runtime.spec.infer import complete, infer
@@ -23,8 +23,8 @@ Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 """A spec for each name, names whose spec is inferred, or None for the annotations."""
 
 
-_MOST_ENTRIES, _MOST_PARAMS = 1000, 20_000
-"""Limits for the entry points of the sources that are compiled together, and for all their parameters."""
+_MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
+"""Limits for the entry points of the sources that are compiled together, all their parameters, and values of these."""
 
 _DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
 
@@ -57,7 +57,9 @@ class _Request(NamedTuple):
         return locate
 
 
-def discover(sources: Sequence[SourceText], functions: Functions = None) -> tuple[EntryPoint, ...]:
+def discover(
+    sources: Sequence[SourceText], functions: Functions = None, *, is_partial: bool = False
+) -> tuple[EntryPoint, ...]:
     """Find the entry points of a module.
 
     Parameters
@@ -67,6 +69,8 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
     functions : mapping of str to sequence of str, sequence of str, or None
         Names with their arg_spec, names whose spec is inferred from the C++ signature, or None for the
         ``// @BE name [tokens]`` annotations. Annotations count in the last case only; an empty list finds nothing.
+    is_partial : bool
+        True to leave out those of `functions` that the sources do not define.
 
     Returns
     -------
@@ -97,6 +101,8 @@ def discover(sources: Sequence[SourceText], functions: Functions = None) -> tupl
     program = Program(sources)
     if requests is None:
         requests = _annotated(program)
+    elif is_partial:
+        requests = [request for request in requests if _is_here(request, program)]
     if len(requests) > _MOST_ENTRIES:
         raise SpecError(
             f"more than {_MOST_ENTRIES:,} entry points in {program.places.sources[0].name}",
@@ -119,6 +125,13 @@ def _requests_of(functions: object) -> list[_Request] | None:
         f"functions must be a dict of token lists, a list of names or None, not {functions!r}",
         hints=('functions={"vector_add": ["arg", "arg", "ret", "stream"]} or functions=["vector_add"]',),
     )
+
+
+def _is_here(request: _Request, program: Program) -> bool:
+    """Return whether the sources define a function, or may by a macro that they do not define."""
+    if program.functions(request.name):
+        return True
+    return request.tokens is not None and program.unknown_call_for(request.name) is not None
 
 
 def _name(name: object) -> str:
@@ -224,9 +237,9 @@ def _split(params: Sequence[Param]) -> tuple[tuple[Param, ...], tuple[Param, ...
 def _candidates(request: _Request, program: Program) -> list[Function]:
     """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
     functions: Sequence[Function] = program.functions(request.name)
-    if len(functions) > MOST_OF_A_NAME:
+    if len(functions) > MOST_OF_A_NAME or len(program.headers().get(request.name, ())) > MOST_OF_A_WORD:
         raise SpecError(
-            f"{request.name}: more than {MOST_OF_A_NAME} declarations have this name",
+            f"{request.name}: more than {MOST_OF_A_NAME} declarations have this name, or {MOST_OF_A_WORD:,} mention it",
             span=request.locate(program.places)(-1),
             hints=("write a function of another name that calls the one you mean",),
         )
@@ -340,7 +353,10 @@ def _not_found(request: _Request, program: Program) -> EntryPointNotFoundError:
         hints.append(f"functions in the source: {', '.join(names[:10])}")
     if program.macros.unexpanded:
         where = program.places.describe(program.macros.unexpanded[0])
-        hints.append(f"the macros at {where} were not expanded: the text is too long, or what they make of it")
+        hints.append(
+            f"the macros at {where} were not expanded: the text is too long, or what all of them make; write the "
+            "function without them, or divide the sources (limits: docs/arg-spec.md)"
+        )
     return EntryPointNotFoundError(
         f"{request.name}: no function of this name in "
         + (", ".join(source.name for source in program.places.sources) or "no sources at all"),
@@ -379,7 +395,7 @@ def _launches_out_of_order(params: tuple[Param, ...], function: Function, progra
 def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, ...]:
     """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
     first: dict[str, tuple[_Request, EntryPoint]] = {}
-    count = 0
+    count = choices = 0
     for request in requests:
         known = first.get(request.name)
         if known is not None and not _exclude(known[0], request, program.places):
@@ -391,9 +407,11 @@ def _merge(requests: Sequence[_Request], program: Program) -> tuple[EntryPoint, 
             raise _duplicate(known[0], request, program.places)
         first.setdefault(request.name, (request, entry))
         count += sum(1 + len(param.fields) for param in entry.params)
-        if count > _MOST_PARAMS:
+        choices += sum(len(one.choices) for param in entry.params for one in (param, *param.fields))
+        if count > _MOST_PARAMS or choices > _MOST_CHOICES:
             raise SpecError(
-                f"the entry points up to {request.name} have more than {_MOST_PARAMS:,} parameters and fields",
+                f"the entry points up to {request.name} have more than {_MOST_PARAMS:,} parameters and fields, or "
+                f"{_MOST_CHOICES:,} names of enumerations",
                 span=request.locate(program.places)(-1),
                 hints=(_DIVIDE,),
             )

@@ -290,6 +290,32 @@ SOURCES: dict[str, Large] = {
     "kernels that are no kernels": Large("__global__ "),
     "enumerations of enumerations": Large("enum A@# { a }; ", "// @BE f\nvoid f(BE::Tensor y, A1 a, A2 b) {}\n"),
     "texts as defaults": Large("a", '// @BE f\nvoid f(BE::Tensor y, std::string_view t = "', '") {}\n'),
+    "a long argument that is often repeated": Large("a ", NOTED + "#define D(a) ", f"\nvoid g(D({'w' * 90_000}));\n"),
+    "long arguments that are often repeated": Large(
+        f"void g@#(D({'w' * 2000}));\n", NOTED + "#define D(a) " + "a " * 300 + "\n"
+    ),
+    "calls of a macro that is too long": Large("D();", NOTED + "#define D " + "x " * 150_000 + "\n"),
+    "calls of a macro with too many functions": Large("D();", NOTED + "#define D " + "f(){};" * 50_000 + "\n"),
+    "calls of a macro with many functions": Large("D();", NOTED + "#define D " + "g();" * 24_000 + "\n"),
+    "spellings of one enumeration": Large(
+        "// @BE f@#\nvoid f@#(BE::Tensor y, " + "".join(f"const a{i}_@#::S& b{i}, " for i in range(10)) + "int n) {}\n",
+        "enum class S { " + _each("a@#, ", 999) + "};\n",
+        times=MANY,
+    ),
+    "spellings of one structure": Large(
+        "// @BE f@#\nvoid f@#(BE::Tensor y, " + "".join(f"const a{i}_@#::S& b{i}, " for i in range(10)) + "int n) {}\n",
+        "struct S { " + "".join(f"BE::Span<{'const ' * 900}float> a{i}; " for i in range(40)) + "};\n",
+        times=MANY,
+    ),
+    "enumerations that do not end": Large(
+        "a ", f"// @BE f\nvoid f(BE::Tensor y{_each(', S@# s@#')}) {{}}\n{_each('enum S@# {')}"
+    ),
+    "structures in structures": Large(
+        "int a; ",
+        f"// @BE f\nvoid f(BE::Tensor y{_each(', S@# s@#', 998)}) {{}}\n{_each('struct S@# {')}",
+        "};" * MANY + "\n",
+    ),
+    "calls of one name": Large("f();"),
     "entry points of one structure": Large(
         "// @BE f@#\nvoid f@#(S s, BE::Tensor y) {}\n", "struct S {" + _each("int a@#; ", 998) + "};\n", times=MANY
     ),

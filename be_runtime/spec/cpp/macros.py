@@ -21,9 +21,14 @@ _JOINED_LINES = r"\\[ \t]*\r?\n|\s"
 _MARK = re.compile(r"[{};]")
 LIMIT = 100_000
 """Limit for the characters of a header or of a macro's body that is expanded."""
-_MOST = 400_000
+_MOST = 200_000
 """Limit for the tokens that are read and written to expand one header."""
-_MOST_OF_ALL = 1_000_000
+_MOST_OF_ALL = 300_000
+"""Limit for those of all headers."""
+_MOST_CHARACTERS = 4_000_000
+"""Limit for the characters of all headers after their expansion: an argument may be long, and often repeated."""
+_FAILED = 100
+"""Tokens that a header counts, beyond its own, if its expansion exceeds a limit."""
 _LONGEST = 1000
 """Limit for the characters of a pasted name."""
 _DEPTH = 100
@@ -112,13 +117,19 @@ class Macros:
         self.names: set[str] = set()
         self.unexpanded: list[int] = []
         self._left = self._left_of_all = _MOST_OF_ALL
-        self._bodies: dict[int, list[_Step]] = {}
+        self._characters_left = _MOST_CHARACTERS
+        self._bodies: dict[int, list[_Step] | None] = {}
 
     def define(self, macro: Macro | None) -> None:
         """Add or replace a macro."""
         if macro is not None:
             self.known[macro.name] = macro
             self.names.add(macro.name)
+
+    @property
+    def is_spent(self) -> bool:
+        """True if no header is expanded any more."""
+        return self._left_of_all <= 0
 
     def undefine(self, name: str | None) -> None:
         """Forget a macro."""
@@ -135,9 +146,11 @@ class Macros:
         self._left = given = min(_MOST, self._left_of_all)
         try:
             expanded = self._expand(written, frozenset(), 0, found)
+            self._spend_characters(sum([len(token.text) for token in expanded]))
         except _TooLongError:
             expanded, found = written, []
             self.unexpanded.append(offset)
+            self._left -= _FAILED
         self._left_of_all -= given - self._left
         shift = len(tokens)
         calls += [MacroCall(start, low + shift, high + shift) for start, low, high in found]
@@ -149,6 +162,12 @@ class Macros:
         if self._left < 0:
             self._left = 0
             raise _TooLongError
+
+    def _spend_characters(self, count: int) -> None:
+        """Count the characters of an expansion."""
+        if count > self._characters_left:
+            raise _TooLongError
+        self._characters_left -= count
 
     def _expand(
         self, tokens: list[Token], hidden: frozenset[str], depth: int, calls: list[MacroCall] | None = None
@@ -205,13 +224,14 @@ class Macros:
 
     def _body(self, macro: Macro) -> list[_Step]:
         """Return the steps that make a macro's body, without the contents of function bodies."""
-        steps = self._bodies.get(macro.start)
-        if steps is None:
+        if macro.start not in self._bodies:
             code = _without_bodies(macro.body)
-            if len(code) > LIMIT:
-                raise _TooLongError
-            tokens = significant(code, offset=macro.start, directives=False)
-            steps = self._bodies[macro.start] = _steps(tokens, macro.params or ())
+            is_short = len(code) <= LIMIT
+            tokens = significant(code, offset=macro.start, directives=False) if is_short else []
+            self._bodies[macro.start] = _steps(tokens, macro.params or ()) if is_short else None
+        steps = self._bodies[macro.start]
+        if steps is None:
+            raise _TooLongError
         return steps
 
 

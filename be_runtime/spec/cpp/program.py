@@ -35,6 +35,8 @@ LARGEST = 1 << 19
 """Limit for the characters of the sources that are read together."""
 MOST_OF_A_NAME = 256
 """Limit for the declarations of one name; one more is read."""
+MOST_OF_A_WORD = 20_000
+"""Limit for the declarations that a name occurs in; those after them are not read."""
 _MOST_NAMES = 1000
 """Names before parentheses that are tried as functions, and arguments of a macro, for a message."""
 
@@ -112,7 +114,7 @@ class Program:
     def functions(self, name: str) -> tuple[Function, ...]:
         """Return the declarations of functions called `name`, in order: all, or more than `MOST_OF_A_NAME`."""
         if name not in self._functions:
-            headers = self.headers().get(name, ())
+            headers = self.headers().get(name, [])[:MOST_OF_A_WORD]
             parsed = (
                 parse_function(header, name, using_be=self.using_be, found=self._declarators_of(header))
                 for header in headers
@@ -243,7 +245,7 @@ class Program:
 
         def expand(header: str, offset: int, words: frozenset[str]) -> CppCode | None:
             has_macros = not names.isdisjoint(words)
-            if has_macros and len(header) > LIMIT:
+            if has_macros and (len(header) > LIMIT or self.macros.is_spent):
                 self.macros.unexpanded.append(offset)
                 has_macros = False
             tokens: list[Token] = []

@@ -24,6 +24,8 @@ _NO_FIELD = frozenset(["(", "[", ":", "*", "&", "&&", "static", "using", "typede
 _CONST = re.compile(r"\bconst\b(?![^<]*>)")
 _MOST = 1000
 """Limit for the names of an enumeration and the fields of a structure that are read."""
+_MOST_CHARACTERS = 1 << 19
+"""Limit for the characters of all definitions that are read: only those within each other can have more."""
 _MEMBERS = frozenset({Shape.SCALAR, Shape.STRING, Shape.SPAN, Shape.DTYPE, Shape.ENUM})
 
 
@@ -36,11 +38,13 @@ class _Definition(NamedTuple):
     start: int
     is_enum: bool
 
-    def tokens(self) -> list[Token]:
-        """The tokens between its braces; none if there are conditions among them."""
-        end = skip_body(self.code, self.start) - 1
-        has_conditions = "#" in self.text[self.start : end]
-        return [] if has_conditions else significant(self.code[self.start : end], offset=self.base + self.start)
+
+class _Content(NamedTuple):
+    """Shape, names and fields that a definition gives to the parameters of its type."""
+
+    shape: Shape = Shape.UNKNOWN
+    choices: tuple[str, ...] = ()
+    members: tuple[CppParam, ...] = ()
 
 
 class CppTypes:
@@ -69,7 +73,8 @@ class CppTypes:
     ) -> None:
         self._macros = frozenset(macros)
         self._using_be = using_be
-        self._resolved: dict[tuple[str, bool], CppParam] = {}
+        self._left = _MOST_CHARACTERS
+        self._contents: dict[str, _Content] = {}
         self._found: dict[str, list[_Definition]] = {}
         for base, text, code in sources:
             for match in _DEFINITION.finditer(code):
@@ -80,31 +85,45 @@ class CppTypes:
         """Return a parameter, or a field, with what is known of its type, if it is one of these types."""
         if param.shape is not Shape.UNKNOWN:
             return param
-        if (param.type, is_member) not in self._resolved:
-            self._resolved[param.type, is_member] = self._resolve(param, is_member=is_member)
-        known = self._resolved[param.type, is_member]
-        return param._replace(shape=known.shape, choices=known.choices, members=known.members)
-
-    def _resolve(self, param: CppParam, *, is_member: bool) -> CppParam:
         match = _NAME.fullmatch(_QUALIFIER.sub("", param.type).strip())
-        found = self._found.get(match[1], ()) if match else ()
+        name = match[1] if match else ""
+        found = self._found.get(name, ())
         if len(found) != 1 or ("&" in param.type and "const" not in param.type):
             return param
-        tokens = found[0].tokens()
-        if any(token.kind is Kind.WORD and token.text in self._macros for token in tokens):
+        if is_member and not found[0].is_enum:
             return param
-        if found[0].is_enum:
+        if name not in self._contents:  # One type may be spelled in many ways.
+            self._contents[name] = self._content(found[0])
+        return param._replace(**self._contents[name]._asdict())
+
+    def _content(self, definition: _Definition) -> _Content:
+        """Read a definition; nothing is known of it if it has macros."""
+        tokens = self._tokens(definition)
+        if any(token.kind is Kind.WORD and token.text in self._macros for token in tokens):
+            return _Content()
+        if definition.is_enum:
             choices = _choices(tokens)
-            return param._replace(shape=Shape.ENUM, choices=choices) if 0 < len(choices) <= _MOST else param
-        members = () if is_member else self._members(tokens)
-        return param._replace(shape=Shape.STRUCT, members=members) if members else param
+            return _Content(Shape.ENUM, choices=choices) if 0 < len(choices) <= _MOST else _Content()
+        members = self._members(tokens)
+        return _Content(Shape.STRUCT, members=members) if members else _Content()
+
+    def _tokens(self, definition: _Definition) -> list[Token]:
+        """Return the tokens between its braces; none if it does not end, or if there are conditions among them."""
+        base, text, code, start, _ = definition
+        if self._left < 0:
+            return []
+        end = skip_body(code, start) - 1
+        self._left -= end - start
+        if self._left < 0 or end == len(code) or "#" in text[start:end]:
+            return []
+        return significant(code[start:end], offset=base + start)
 
     def _members(self, tokens: Sequence[Token]) -> tuple[CppParam, ...]:
         """Read the fields of a structure; none if one of its members is anything else."""
         members: list[CppParam] = []
-        *parts, rest = _split_fields(tokens)
-        if len(parts) > _MOST:
+        if [token.text for token in tokens].count(";") > _MOST:
             return ()
+        *parts, rest = _split_fields(tokens)
         for part in parts:
             texts = [token.text for token in part]
             if rest or not _NO_FIELD.isdisjoint(texts[: texts.index("=") if "=" in texts else None]):

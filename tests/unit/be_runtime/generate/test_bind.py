@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,6 +12,8 @@ from be_runtime.generate.bind import bind
 from be_runtime.generate.codegen import Binding
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.source_text import SourceText
+from be_runtime.spec.cpp import program
+from be_runtime.spec.cpp.outline import outline
 
 F, G = "// @BE f\nvoid f(BE::Tensor out) {}\n", "// @BE g\nvoid g(const BE::Tensor x, BE::Tensor out) {}\n"
 
@@ -55,6 +58,21 @@ def test_names_are_looked_up_in_every_unit():
     assert exports(bind(request(["g"], **sources))) == {"a": ["a.g"], "b": [], "c": ["c.g"]}
     assert exports(bind(request(["f", "g"], a=F, b=G))) == {"a": ["f"], "b": ["g"]}
     assert exports(bind(request({"f": ["ret"]}, **sources))) == {"a": ["a.f"], "b": ["b.f"], "c": []}
+
+
+def test_each_source_is_read_once_for_all_names(monkeypatch: pytest.MonkeyPatch):
+    read = Mock(wraps=outline)
+    monkeypatch.setattr(program, "outline", read)
+    names = [f"f{number}" for number in range(20)]
+    sources = ["".join(f"void f{number}(BE::Tensor y) {{}}\n" for number in range(start, 20, 2)) for start in (0, 1)]
+    assert exports(bind(request(names, a=sources[0], b=sources[1]))) == {"a": names[::2], "b": names[1::2]}
+    assert [call.args[0] for call in read.call_args_list] == sources
+
+
+def test_a_name_listed_twice_is_refused():
+    for sources in ({"a": F}, {"a": F, "b": G}):
+        with pytest.raises(DuplicateEntryPointError, match="listed twice"):
+            bind(request(["f", "f"], **sources))
 
 
 def test_a_name_in_no_unit_is_an_error_that_knows_all_units():

@@ -32,11 +32,14 @@ class Shareable(NamedTuple):
         Folders of this machine by name.
     outputs : tuple of str
         Patterns of the names of the outputs that are shared; an archive has one at least for each, and no others.
+    known : tuple of (str, bytes)
+        Outputs that a build here would write like this, so that an archive with others is none of this entry.
     """
 
     key: CacheKey
     roots: Roots
     outputs: tuple[str, ...]
+    known: tuple[tuple[str, bytes], ...] = ()
 
     def takes(self, name: str) -> bool:
         """Return whether an output is shared."""
@@ -100,6 +103,8 @@ def unpack_entry(
         raise ArchiveError(f"is damaged: it has {odd}, which no {head.kind} has")
     if missing := next((pattern for pattern in share.outputs if not fnmatch.filter(outputs, pattern)), None):
         raise ArchiveError(f"is damaged: it has no {missing}")
+    if other := next((name for name, content in share.known if outputs[name] != content), None):
+        raise ArchiveError(f"is damaged: its {other} is not what a build here would write")
     try:
         return _unpack_here(head, outputs, _without_links(share.roots), staging, began_ns, source)
     except (OSError, ValueError) as error:  # a folder in the place of a header, a name that is none here

@@ -44,6 +44,14 @@ def test_outputs_of_other_names_are_refused(tmp_path: Path, name: str):
         take(tmp_path, outputs=((name, 1, digest(b"x")),))
 
 
+def test_an_output_that_a_build_here_would_write_otherwise_is_refused(tmp_path: Path):
+    (tmp_path / "staging").mkdir()
+    head = Head(KEY.digest, "module", "k", (("module.so", 1, digest(b"x")),), (), (), (), "there", 1.0)
+    share = Shareable(KEY, NO_ROOTS, ("module.so",), known=(("module.so", b"y"),))
+    with pytest.raises(ArchiveError, match=r"its module.so is not what a build here would write"):
+        unpack_entry(pack(head, {"module.so": b"x"}), share, tmp_path / "staging", "elsewhere")
+
+
 @pytest.mark.parametrize("path", ["/proc/version", "/dev/../proc/version", "{}/large"])
 def test_what_no_build_reads_is_not_read(tmp_path: Path, path: str):
     with (tmp_path / "large").open("wb") as file:

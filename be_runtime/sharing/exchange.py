@@ -95,7 +95,7 @@ class Exchange:
             return
         try:
             data = self._data or pack_entry(entry.path, entry.manifest, self._share, self._sign)
-        except (ArchiveError, OSError) as problem:
+        except ArchiveError as problem:
             self.abandon(f"{self._wanted.name} {problem}")
             return
         for place in self._asked:

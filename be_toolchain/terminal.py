@@ -87,6 +87,27 @@ def shown_url(text: str) -> str:
     return f"{begins}{'...@' if user else ''}{server}{path}{f'{more[0]}...' if more else ''}"
 
 
+def url_secrets(text: str) -> tuple[str, ...]:
+    """List the forms in which a server gets the credentials of a URL, for messages that quote what it answers.
+
+    Examples
+    --------
+    >>> url_secrets("https://ci:a%20b@cache.example.org"), url_secrets("https://cache.example.org")
+    (('Y2k6YSBi', 'ci:a b', 'a%20b', 'a b'), ())
+    """
+    import base64
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return ()
+    secret = parts.password or parts.username or ""  # a token alone stands for both
+    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    encoded = base64.b64encode(user.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+    return tuple(dict.fromkeys((encoded, user, secret, unquote(secret)))) if secret else ()
+
+
 def shown_key(text: str) -> str:
     """Write the name of a file with a key; of a private key in its place only that it is one.
 

@@ -65,7 +65,7 @@ def _library(file: str) -> Any:
         part = importlib.resources.files(__name__) / file
         expected = file.rpartition("/")[2].partition(".")[0]
         with importlib.resources.as_file(part) as path:
-            if hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != expected:
                 raise ImportError(f"{{path}} is damaged: install {package} again")
             _libraries[file] = ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
     return _libraries[file]

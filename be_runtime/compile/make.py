@@ -15,12 +15,9 @@ from be_runtime.compile.plan.unit_files import OBJECTS
 from be_runtime.compile.prepare import prepare_build
 from be_runtime.compile.run.execute import render_log
 from be_runtime.errors import BuildError
-from be_runtime.generate.bind import bind
+from be_runtime.generate.bind import bind, module_contents
 from be_runtime.generate.codegen import Binding
-from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers, render_contents
-from be_runtime.request.options import Language
-from be_runtime.spec.grammar import render_spec
-from be_runtime.spec.model import EntryPoint, Role
+from be_runtime.generate.contents import CONTENTS, LIBRARY
 from be_toolchain.terminal import printable
 
 LOG = "build.log"
@@ -43,7 +40,7 @@ def make_module(order: BuildOrder, staging: Path) -> BuildOutput:
     except BuildError as error:
         raise _explained(error, order, bindings) from None
     shutil.rmtree(staging / OBJECTS)
-    (staging / CONTENTS).write_text(_contents(bindings, order.request.language), encoding="utf-8")
+    (staging / CONTENTS).write_text(module_contents(bindings, order.request.language), encoding="utf-8")
     kept = (LIBRARY, CONTENTS, *_write_log(build), *_write_commands(build), *_generated_sources(build))
     return BuildOutput(kept, *build.looked_at(), recorded=build.recorded, unknown=tuple(build.unknown))
 
@@ -93,37 +90,6 @@ def _write_if_it_fits(folder: Path, name: str, text: str) -> tuple[str, ...]:
     except OSError:
         return ()
     return (name,)
-
-
-def _contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:
-    return render_contents(
-        {
-            binding.export: Handlers(
-                plain=binding.handler(allow_cuda_graph=False),
-                graph=binding.handler(allow_cuda_graph=True),
-                warning=_race(binding.entry) if language == "cuda" else "",
-                call_name=binding.entry.call_name,
-                spec=render_spec((*binding.entry.params, *binding.entry.rules)),
-                names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
-                doc=binding.entry.doc,
-                instantiate=binding.instantiate,
-            )
-            for found in bindings.values()
-            for binding in found
-        }
-    )
-
-
-def _race(entry: EntryPoint) -> str:
-    """Return the warning about launches outside of XLA's stream; empty if the source has none."""
-    if not entry.launches_out_of_order:
-        return ""
-    fault = "does not use its stream" if entry.with_role(Role.STREAM) else "has no stream"
-    return (
-        f"launches a kernel, but {fault}: XLA and the kernel do not wait for each other, so the kernel may read "
-        "arguments before they are written, and its results may be read too early; take `int64_t stream` as a "
-        "parameter and launch with <<<blocks, threads, 0, (cudaStream_t)stream>>>"
-    )
 
 
 def _generated_sources(build: Build) -> tuple[str, ...]:

@@ -10,9 +10,11 @@ from typing import Any
 
 from be_runtime.errors import EntryPointNotFoundError
 from be_runtime.generate.codegen import Binding
-from be_runtime.request.options import BuildRequest, Unit
+from be_runtime.generate.contents import Handlers, render_contents
+from be_runtime.request.options import BuildRequest, Language, Unit
 from be_runtime.spec.discovery import discover
-from be_runtime.spec.model import EntryPoint
+from be_runtime.spec.grammar import render_spec
+from be_runtime.spec.model import EntryPoint, Role
 
 _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
 
@@ -43,6 +45,38 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
         )
         for stem, found in entries.items()
     }
+
+
+def module_contents(bindings: Mapping[str, Sequence[Binding]], language: Language) -> str:
+    """Write the list of a module's handlers, see `be_runtime.generate.contents`."""
+    return render_contents(
+        {
+            binding.export: Handlers(
+                plain=binding.handler(allow_cuda_graph=False),
+                graph=binding.handler(allow_cuda_graph=True),
+                warning=_race(binding.entry) if language == "cuda" else "",
+                call_name=binding.entry.call_name,
+                spec=render_spec((*binding.entry.params, *binding.entry.rules)),
+                names=tuple(param.name for param in (*binding.entry.params, *binding.entry.rules)),
+                doc=binding.entry.doc,
+                instantiate=binding.instantiate,
+            )
+            for found in bindings.values()
+            for binding in found
+        }
+    )
+
+
+def _race(entry: EntryPoint) -> str:
+    """Return the warning about launches outside of XLA's stream; empty if the source has none."""
+    if not entry.launches_out_of_order:
+        return ""
+    fault = "does not use its stream" if entry.with_role(Role.STREAM) else "has no stream"
+    return (
+        f"launches a kernel, but {fault}: XLA and the kernel do not wait for each other, so the kernel may read "
+        "arguments before they are written, and its results may be read too early; take `int64_t stream` as a "
+        "parameter and launch with <<<blocks, threads, 0, (cudaStream_t)stream>>>"
+    )
 
 
 def _identifier(text: str) -> str:

@@ -42,6 +42,20 @@ def open_library(path: Path) -> ctypes.CDLL:
         raise LoadError(f"{path} was built but can't be loaded: {error}", hints=_load_hints(str(error))) from error
 
 
+def require_handlers(library: ctypes.CDLL, functions: Mapping[str, Handlers]) -> None:
+    """Check that a library has the handlers of its functions: one from elsewhere may be any library.
+
+    Raises
+    ------
+    LoadError
+        It lacks one.
+    """
+    for name, each in functions.items():
+        for symbol in filter(None, (each.plain, each.graph, each.instantiate)):
+            if not hasattr(library, symbol):
+                raise LoadError(f"the library has no {symbol}, the handler of {name}")
+
+
 def _load_hints(message: str) -> tuple[str, ...]:
     if "failed to map segment" in message:
         return ("the cache is on a file system mounted noexec; set BE_CACHE_DIR to a folder that allows execution",)

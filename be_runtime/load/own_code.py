@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from be_toolchain import __version__
+from be_toolchain.machine.trust.regular_file import SMALL, read_regular
 
 _SITE = Path(__file__).parents[2]
 _PACKAGES = ("be_runtime", "be_toolchain")
@@ -53,7 +54,7 @@ def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
     facts = [f"{name} {now.st_size} {now.st_mtime_ns} {now.st_ctime_ns} {now.st_ino}" for name, now in stats.items()]
     seen = hashlib.sha256("\n".join(facts).encode()).hexdigest()
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        kept = json.loads(memo.read_bytes()) if memo is not None else None
+        kept = json.loads(read_regular(memo, SMALL)) if memo is not None else None
         if isinstance(kept, dict) and kept.get("seen") == seen and isinstance(kept.get("digest"), str):
             digest: str = kept["digest"]
             return digest

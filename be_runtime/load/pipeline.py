@@ -28,7 +28,15 @@ from be_runtime.load.find_or_build import (
     use_entry,
 )
 from be_runtime.load.identity import content_hash, module_key, origin_hash
-from be_runtime.load.module import BuiltLibrary, CompiledModule, Made, ModuleInfo, Remaker, open_library
+from be_runtime.load.module import (
+    BuiltLibrary,
+    CompiledModule,
+    Made,
+    ModuleInfo,
+    Remaker,
+    open_library,
+    require_handlers,
+)
 from be_runtime.load.registry import Registry, Target
 from be_runtime.load.session import Session
 from be_runtime.request.options import BuildRequest, Language, LoadOptions
@@ -42,6 +50,7 @@ from be_toolchain.machine.local_system import LocalSystem
 if TYPE_CHECKING:
     from be_runtime.compile.build_order import BuildOrder
     from be_runtime.reports.module_report import ModuleReport
+    from be_runtime.sharing.travelling_entry import Shareable
 
 T = TypeVar("T")
 
@@ -249,7 +258,7 @@ def _find(ready: _Ready, session: Session, make: Callable[[Path], BuildOutput], 
         session.module_store,
         key,
         make,
-        partial(shareable, key, session, (LIBRARY, CONTENTS)),
+        partial(_share, ready, session),
         force=options.force_rebuild,
         on_wait=partial(say_waiting, request.name),
     )
@@ -261,6 +270,20 @@ def _find(ready: _Ready, session: Session, make: Callable[[Path], BuildOutput], 
         source = entry.manifest.made.source
         say(f"{request.name}: {f'fetched from {source}' if source else 'built'}, since {entry.reason}{differs}")
     return entry
+
+
+def _share(ready: _Ready, session: Session) -> Shareable:
+    """Return the part of a module that other machines can use; what it says of its functions is what its source says.
+
+    Raises
+    ------
+    SpecError
+        The entry points can't be understood.
+    """
+    from be_runtime.generate.bind import bind, module_contents  # a warm load has no need of it
+
+    contents = module_contents(bind(ready.request), ready.request.language)
+    return shareable(ready.key, session, (LIBRARY, CONTENTS))._replace(known=((CONTENTS, contents.encode()),))
 
 
 def _nameable(request: BuildRequest, key: CacheKey, session: Session) -> BuildRequest:
@@ -320,9 +343,12 @@ def _open(
         content=content_hash(key, entry),
         origin=origin_hash(key, entry),
     )
+    opened = open_library(library)
+    if entry.manifest.made.source:
+        require_handlers(opened, made.functions)
     info = ModuleInfo(
         made,
-        open_library(library),
+        opened,
         registry,
         maker,
         captures_graphs=options.allow_cuda_graph,

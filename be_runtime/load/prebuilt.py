@@ -65,10 +65,11 @@ class Wanted(NamedTuple):
 
 
 class Prebuilt(NamedTuple):
-    """A module that was found, and the bundle that has it."""
+    """A module that was found, the key of its request, and the bundle that has it."""
 
     bundle: Bundle
     record: ModuleRecord
+    key: CacheKey
 
 
 def wanted_of(request: BuildRequest) -> Wanted:
@@ -124,7 +125,7 @@ def explain(root: Path, wanted: Wanted, archs: Sequence[Arch]) -> str:
         reasons += [reason for found in _variants(root, key) if (reason := _obstacle(found, wanted, archs))]
         if not reasons:
             others = [*_modules_in(root / key.name, tell=reasons.append)]
-            reasons += [_difference(CacheKey.from_json(found.record.request), key) for found in others]
+            reasons += [_difference(found.key, key) for found in others]
     except (CacheError, LoadError) as error:
         reasons.append(error.message)
     language = " ".join(key.texts("language"))
@@ -235,7 +236,7 @@ def _variants(root: Path, key: CacheKey) -> Iterator[Prebuilt]:
         Another user could put libraries there.
     """
     for found in _modules_in(root / key.name, _stem(key)):
-        if CacheKey.from_json(found.record.request).digest == key.digest:
+        if found.key.digest == key.digest:
             yield found
 
 
@@ -260,7 +261,9 @@ def _modules_in(parent: Path, stem: str = "", tell: Callable[[str], None] = lamb
             bundle = open_folder(folder)
             if bundle is not None and parent.name in bundle.table.modules:
                 record = ModuleRecord.read(bundle.table.modules[parent.name], bundle.where)
-                yield Prebuilt(bundle, record)
+                with reading(bundle.where):
+                    key = CacheKey.from_json(record.request)
+                yield Prebuilt(bundle, record, key)
         except LoadError as error:
             tell(f"{error.message}; {'; '.join(error.hints)}")
 

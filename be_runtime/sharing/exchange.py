@@ -85,6 +85,8 @@ class Exchange:
 
     def _report(self, place: EntryPlace, problem: Exception) -> None:
         text = str(problem) if isinstance(problem, ArchiveError) else f"can't be used here: {problem!r}"
+        for secret in place.secrets:
+            text = text.replace(secret, "...")
         remedy = f"; {problem.remedy(self._keys_named_by)}" if isinstance(problem, SignatureError) else ""
         shown = printable_line(f"{self._wanted.name}: the archive from {place.label} {text}"[:_LONGEST])
         self._say(f"{shown}; it is not used{remedy}")
@@ -95,7 +97,7 @@ class Exchange:
             return
         try:
             data = self._data or pack_entry(entry.path, entry.manifest, self._share, self._sign)
-        except (ArchiveError, OSError) as problem:
+        except ArchiveError as problem:
             self.abandon(f"{self._wanted.name} {problem}")
             return
         for place in self._asked:

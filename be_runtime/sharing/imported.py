@@ -31,6 +31,7 @@ class Imported:
     def __init__(self, root: Path) -> None:
         self.folder = Path(own_folder(str(root)), "imported")
         self.label = str(self.folder)
+        self.secrets: tuple[str, ...] = ()
 
     @property
     def is_there(self) -> bool:

@@ -145,6 +145,7 @@ class Job:
     """
 
     label = "another process of the job"
+    secrets: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -36,9 +36,12 @@ class EntryPlace(Protocol):
     ----------
     label : str
         Its name in messages, such as ``"https://cache.example.org"``.
+    secrets : tuple of str
+        Texts that it is sent and may answer with, and that no message shows.
     """
 
     label: str
+    secrets: tuple[str, ...]
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:
         """Return an archive of the entry, `COME`, or None to build it here."""

@@ -16,7 +16,7 @@ from be_runtime.sharing.place import WantedEntry
 from be_toolchain.machine.system import System
 from be_toolchain.settings.remote_source import RemoteSource, find_remote
 from be_toolchain.settings.table import RUNTIME
-from be_toolchain.terminal import printable_line, shown_url
+from be_toolchain.terminal import printable_line, shown_url, url_secrets
 
 Say = Callable[[str], object]
 
@@ -98,7 +98,7 @@ class RemoteCache:
     """
 
     def __init__(self, source: RemoteSource, link: Link, say: Say, *, writes: bool, timeout_s: float) -> None:
-        self.label, self._named_by = source.label, source.named_by
+        self.label, self._named_by, self.secrets = source.label, source.named_by, url_secrets(source.url)
         self.link, self._say, self._writes, self._timeout_s = link, say, writes, timeout_s
 
     def fetch(self, wanted: WantedEntry) -> bytes | None:

@@ -17,6 +17,7 @@ from be_runtime.cache.validity.manifest import NO_FILES, AbsentNames, FileRecord
 from be_runtime.sharing.archive import ArchiveError, Head, Sign, Verify, pack, unpack
 from be_runtime.sharing.roots import Roots
 from be_toolchain.machine.local_system import stamp_path
+from be_toolchain.machine.trust.regular_file import read_regular
 
 _PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
 
@@ -32,11 +33,14 @@ class Shareable(NamedTuple):
         Folders of this machine by name.
     outputs : tuple of str
         Patterns of the names of the outputs that are shared; an archive has one at least for each, and no others.
+    known : tuple of (str, bytes)
+        Outputs that a build here would write like this, so that an archive with others is none of this entry.
     """
 
     key: CacheKey
     roots: Roots
     outputs: tuple[str, ...]
+    known: tuple[tuple[str, bytes], ...] = ()
 
     def takes(self, name: str) -> bool:
         """Return whether an output is shared."""
@@ -49,14 +53,15 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: Sign | 
     Raises
     ------
     ArchiveError
-        The entry is for this machine alone.
-    OSError
-        The entry was removed.
+        The entry is for this machine alone, was removed, or has something else in the place of a file.
     """
     if manifest.uncertain:
         raise ArchiveError(f"is for one process alone, as {manifest.uncertain[0]} may have changed during the build")
     files = [record for record in manifest.outputs.records if share.takes(record.path)]
-    outputs = {record.path: (folder / record.path).read_bytes() for record in files}
+    try:
+        outputs = {record.path: read_regular(folder / record.path, record.size) for record in files}
+    except OSError as error:
+        raise ArchiveError(f"can't be read: {error.strerror}: {error.filename}") from error
     for name, data in outputs.items():
         named = share.roots.named_in(data)
         if named:
@@ -100,6 +105,8 @@ def unpack_entry(
         raise ArchiveError(f"is damaged: it has {odd}, which no {head.kind} has")
     if missing := next((pattern for pattern in share.outputs if not fnmatch.filter(outputs, pattern)), None):
         raise ArchiveError(f"is damaged: it has no {missing}")
+    if other := next((name for name, content in share.known if outputs[name] != content), None):
+        raise ArchiveError(f"is damaged: its {other} is not what a build here would write")
     try:
         return _unpack_here(head, outputs, _without_links(share.roots), staging, began_ns, source)
     except (OSError, ValueError) as error:  # a folder in the place of a header, a name that is none here

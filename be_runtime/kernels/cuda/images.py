@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from be_runtime.bundle.archs import runs_on
-from be_runtime.bundle.index import CodeImage
+from be_runtime.bundle.index import CodeImage, typed
 from be_runtime.cache import BuildOutput, CacheKey, Entry, make_key
 from be_runtime.errors import BuildError
 from be_runtime.kernels.cuda.describe import ID_DIGITS, Form, Kernel, KernelImage, content_id
@@ -166,9 +166,13 @@ def _row(image: KernelImage) -> dict[str, Any]:
 
 
 def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
-    """Make an image of its row, which names its data too."""
+    """Make an image of its row, which names its data too; TypeError or ValueError if the row is none."""
     fields = {name: value for name, value in row.items() if name not in ("data", "image")}
     image = KernelImage(**fields, data=data)
+    typed(str, image.entry)
+    typed(int, image.batch_axis)
+    for flag in (image.is_ptx, image.is_cooperative):
+        typed(bool, flag)
     return image._replace(arch=Arch.parse(str(image.arch)), form=Form(image.form))
 
 

@@ -87,7 +87,8 @@ def open_container(data: bytes, where: str) -> Bundle:
 def _read(archive: zipfile.ZipFile, view: memoryview, name: str, most_bytes: int) -> bytes | memoryview:
     """Return a file, and an image without a copy."""
     if name == PROGRAM:
-        return read_member(archive, name, most_bytes)
+        is_packed = archive.getinfo(name).compress_type != zipfile.ZIP_STORED
+        return read_member(archive, name, min(most_bytes, LARGE) if is_packed else most_bytes)
     start, end = _place(archive.getinfo(name), view)
     return view[start:end]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hostile_files import plant
 from tests.support.runtime import environment
 
 SOURCE = r"""
@@ -71,7 +72,7 @@ def package(tmp_path: Path) -> Path:
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     command = (sys.executable, *argv)
     env = environment(BE_CACHE_DIR=str(folder / "cache"))
-    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_one_file_calls_the_kernels_with_jax_alone(package: Path):
@@ -120,6 +121,8 @@ def test_a_damaged_image_is_not_mapped_and_another_cpu_is_refused(package: Path)
     data[-1] ^= 1
     image.write_bytes(data)
     done = run(package.parent, "-c", "from first import _kernels")
+    assert f"ImportError: {image} is damaged: install first again" in done.stderr
+    done = run(plant(image, "pipe").parents[3], "-c", "from first import _kernels")
     assert f"ImportError: {image} is damaged: install first again" in done.stderr
     file.write_text(file.read_text().replace("_CPU_FLAGS = []", "_CPU_FLAGS = ['fpu', 'qubits']"))
     done = run(package.parent, "-c", "from first import _kernels")

@@ -170,7 +170,9 @@ def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machine):
         archives = [
             tampered(good, {"d/" * 2000 + "module.so": b"x", **sound}),
             tampered(good, {**sound, "module.json": b'{"functions": ' + b"[" * 100_000}),
+            tampered(good, {**sound, "module.json": b'{"functions": {}}'}),
             tampered(good, {**sound, "module.so": b"no library"}),
+            tampered(good, {**sound, "module.so": sound["module.so"].replace(b"be_ffi_", b"be_off_")}),
         ]
         for number, archive in enumerate(archives):
             server.files[path] = archive

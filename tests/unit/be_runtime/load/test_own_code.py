@@ -14,6 +14,7 @@ import pytest
 
 from be_runtime.load.own_code import checkout_digest
 from be_toolchain import __version__
+from tests.support.hostile_files import KINDS, plant, refused_at_once
 from tests.support.runtime import environment, run_python
 
 SITE = Path(__file__).parents[4]
@@ -111,3 +112,9 @@ def test_a_damaged_memo_is_written_again(site: Path, tmp_path: Path):
     memo.write_text("[" * 100_000)
     assert digest(site, memo, later_s=10) == true
     assert memo.read_text() != "[" * 100_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_memo_is_not_waited_for(site: Path, tmp_path: Path, kind: str):
+    with refused_at_once():
+        assert digest(site, plant(tmp_path / "memo", kind)) == digest(site, tmp_path / "none")

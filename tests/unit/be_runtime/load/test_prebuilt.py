@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -237,6 +238,19 @@ def test_a_record_that_means_nothing_is_passed_over(fill: Fill, text: str):
     (record,) = folder.rglob(INDEX)
     record.write_text(text)
     assert prebuilt.find(folder, KEY, ()) is None
+
+
+@pytest.mark.parametrize(
+    "request_", ["x", "{}", "[]", '{"kind": 7, "fields": []}', '{"kind": "\\ud800", "fields": []}']
+)
+def test_a_request_that_is_no_key_is_passed_over_and_named(fill: Fill, request_: str):
+    folder = fill("9.0")
+    (record,) = folder.rglob(INDEX)
+    index = json.loads(record.read_text())
+    index["modules"]["kernels"]["request"] = request_
+    record.write_text(json.dumps(index))
+    assert prebuilt.find(folder, KEY, ()) is None
+    assert "has a damaged index" in prebuilt.explain(folder, KEY, ())
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])

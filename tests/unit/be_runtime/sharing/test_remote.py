@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import sys
 import threading
@@ -11,12 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from be_runtime.cache import BuildOutput
 from be_runtime.cache.folder.key import make_key
 from be_runtime.errors import ArgumentError
 from be_runtime.settings import Settings
 from be_runtime.sharing import fsspec_cache, signing
+from be_runtime.sharing.archive import Head, pack
+from be_runtime.sharing.exchange import Exchange
 from be_runtime.sharing.place import WantedEntry
 from be_runtime.sharing.remote import Carrier, Health, Link, RemoteCache, name_remote, open_remote
+from be_runtime.sharing.roots import Roots
+from be_runtime.sharing.travelling_entry import Shareable
 from be_toolchain.errors import PreferenceError
 from be_toolchain.settings.remote_source import RemoteSource
 from tests.support.faulty_server import GOOD, FaultyServer, faulty_server
@@ -113,6 +119,23 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     place.offer(WANTED, b"archive")
     link.finish(5)
     assert carrier.files, "reading and writing count apart"
+
+
+def test_an_archive_that_repeats_what_was_sent_is_described_without_it(tmp_path: Path):
+    said: list[str] = []
+    carrier, sent = Memory(), "dXNlcjpTM0NSM1Q= user:S3CR3T S3CR3T"
+    empty = hashlib.sha256(b"").hexdigest()
+    carrier.files[KEY.digest] = pack(Head(KEY.digest, sent, "", ((sent, 0, empty),), (), (), (), "", 1.0), {sent: b""})
+    source = RemoteSource("https://user:S3CR3T@cache.example.org", "test")
+    place = RemoteCache(source, Link(carrier, Health(), Health(), set(), []), print, writes=False, timeout_s=5)
+    share = Shareable(KEY, Roots(()), ("module.so",))
+    exchange = Exchange(WANTED, share, [place], offers=False, sign=None, verify=None, say=said.append)
+    (tmp_path / "staging").mkdir()
+    exchange.obtain(tmp_path / "staging", lambda _staging: BuildOutput(("module.so",)), force=False)
+    label = "https://...@cache.example.org"
+    assert said == [
+        f"add: the archive from {label} is damaged: it has ...= ... ..., which no ...= ... ... has; it is not used"
+    ]
 
 
 class EchoingFiles:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import make_key
+from be_runtime.cache import BuildOutput, Store, make_key
 from be_runtime.sharing.archive import ArchiveError, Head, pack
 from be_runtime.sharing.roots import Roots
-from be_runtime.sharing.travelling_entry import Shareable, unpack_entry
+from be_runtime.sharing.travelling_entry import Shareable, pack_entry, unpack_entry
+from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 KEY = make_key("module", ("name", "k"))
 NO_ROOTS = Roots(())
@@ -44,6 +45,14 @@ def test_outputs_of_other_names_are_refused(tmp_path: Path, name: str):
         take(tmp_path, outputs=((name, 1, digest(b"x")),))
 
 
+def test_an_output_that_a_build_here_would_write_otherwise_is_refused(tmp_path: Path):
+    (tmp_path / "staging").mkdir()
+    head = Head(KEY.digest, "module", "k", (("module.so", 1, digest(b"x")),), (), (), (), "there", 1.0)
+    share = Shareable(KEY, NO_ROOTS, ("module.so",), known=(("module.so", b"y"),))
+    with pytest.raises(ArchiveError, match=r"its module.so is not what a build here would write"):
+        unpack_entry(pack(head, {"module.so": b"x"}), share, tmp_path / "staging", "elsewhere")
+
+
 @pytest.mark.parametrize("path", ["/proc/version", "/dev/../proc/version", "{}/large"])
 def test_what_no_build_reads_is_not_read(tmp_path: Path, path: str):
     with (tmp_path / "large").open("wb") as file:
@@ -57,6 +66,19 @@ def test_what_no_build_reads_is_not_read(tmp_path: Path, path: str):
 def test_the_names_of_the_cache_are_no_outputs(tmp_path: Path, name: str):
     with pytest.raises(ArchiveError, match="a name the cache keeps for itself"):
         take(tmp_path, outputs=((name, 1, digest(b"x")),))
+
+
+def make(staging: Path) -> BuildOutput:
+    (staging / "module.so").write_bytes(b"code")
+    return BuildOutput(("module.so",))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_output_any_more_is_not_packed(tmp_path: Path, kind: str):
+    entry = Store(tmp_path / "cache").get_or_build(KEY, make)
+    library = plant(entry.path / "module.so", kind)
+    with refused_at_once(), pytest.raises(ArchiveError, match=rf"can't be read: .*: {library}"):
+        pack_entry(entry.path, entry.manifest, Shareable(KEY, NO_ROOTS, ("module.so",)))
 
 
 def sites(folder: Path) -> Roots:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zipfile
 from collections.abc import Callable
 
@@ -59,6 +60,13 @@ def test_a_program_that_unpacks_to_gigabytes_is_not_unpacked():
     assert len(data) < 2 << 20
     bundle = open_container(data, "here")
     with refused_at_once(most_bytes=64 << 20), pytest.raises(LoadError, match=r"it would have 314572800 bytes"):
+        bundle.file(PROGRAM)
+
+
+def test_a_large_program_is_not_unpacked_however_well_it_is_packed():
+    data = sealed(render_index(INDEX), program=(os.urandom(4096) + bytes(4096 * 13)) * 2048)
+    bundle = open_container(data, "here")
+    with refused_at_once(most_bytes=64 << 20), pytest.raises(LoadError, match=r"it would have \d+ bytes"):
         bundle.file(PROGRAM)
 
 

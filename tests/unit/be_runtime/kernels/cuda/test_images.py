@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from be_runtime.cache import Store, make_key
 from be_runtime.kernels.cuda.calls import new_session
 from be_runtime.kernels.cuda.describe import Form, Kernel, KernelImage
-from be_runtime.kernels.cuda.images import Compiled, Origin, obtain_kernel
+from be_runtime.kernels.cuda.images import Compiled, Origin, kernel_of, obtain_kernel
 from be_toolchain.arch import Arch
 
 IMAGES = (
@@ -30,6 +32,13 @@ def obtain(place: Path, made: Compiled = MADE, *, source: str = "f", folder: Pat
 
 def test_images_come_back_as_they_were(tmp_path: Path):
     assert obtain(tmp_path).images == IMAGES
+
+
+@pytest.mark.parametrize("field", ["entry", "batch_axis", "is_ptx", "is_cooperative", "form"])
+def test_a_row_of_other_types_is_no_image(field: str):
+    row = {"name": "k", "images": [{"image": "00", "arch": "9.0", "entry": "k", field: ["x"]}]}
+    with pytest.raises((TypeError, ValueError)):
+        kernel_of("id", row, lambda digest: b"")
 
 
 def test_the_id_holds_the_source_and_what_the_compiler_says_but_not_the_place(tmp_path: Path):

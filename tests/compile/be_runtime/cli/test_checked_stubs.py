@@ -77,7 +77,7 @@ z: jax.Array = kernels.tile(x, flag=True, outs=struct)
 z = ops.module.tile.with_options(outs=struct)(x, flag=True)
 w: jax.Array = ops.Layer(ops.FACTOR)(ops.scale(ops.tile_like(x, flag=True), by=1, offset=0))
 v: jax.Array = own.maths.scale(own.scale.with_options(ordered=True)(x, by=1), by=2.0, offset=1)
-assert v.tolist() == [3, 3] and own["maths"].name == own.maths.name == "maths"
+assert v.tolist() == [3, 3] and own["maths"].name == own.maths.name == "shipped.maths"
 print(y.tolist(), z.tolist(), w.tolist(), kernels.name, kernels.function_names[0])
 print(kernels["scale"](x, by=1, offset=0).tolist(), *inspect.signature(kernels.scale).parameters)
 """

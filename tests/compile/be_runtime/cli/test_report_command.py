@@ -80,7 +80,7 @@ def test_a_package_is_reported_module_by_module(tmp_path: Path, capsys: pytest.C
     (package / "__init__.py").touch()
     (package / "k.cc").write_text(SOURCE)
     (package / "kernels.toml").write_text('[modules.one]\nsources = ["k.cc"]\n')
-    assert [module["name"] for module in reported(capsys, str(package))] == ["one"]
+    assert [module["name"] for module in reported(capsys, str(package))] == ["pkg.one"]
 
 
 @pytest.mark.parametrize(

@@ -236,8 +236,9 @@ def _split(params: Sequence[Param]) -> tuple[tuple[Param, ...], tuple[Param, ...
 
 def _candidates(request: _Request, program: Program) -> list[Function]:
     """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
-    functions: Sequence[Function] = program.functions(request.name)
-    if len(functions) > MOST_OF_A_NAME or len(program.headers().get(request.name, ())) > MOST_OF_A_WORD:
+    is_everywhere = len(program.headers().get(request.name, ())) > MOST_OF_A_WORD
+    functions: Sequence[Function] = () if is_everywhere else program.functions(request.name)
+    if is_everywhere or len(functions) > MOST_OF_A_NAME:
         raise SpecError(
             f"{request.name}: more than {MOST_OF_A_NAME} declarations have this name, or {MOST_OF_A_WORD:,} mention it",
             span=request.locate(program.places)(-1),

@@ -127,7 +127,7 @@ class CompiledFunction:
                 program = self._program(outs, attributes)
             try:
                 return program(*arrays)
-            except TypeError:
+            except (TypeError, OverflowError):
                 for number, each in enumerate(arrays):
                     as_argument(self.__qualname__, number, each, jax_port.as_array)
                 raise

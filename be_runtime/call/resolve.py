@@ -221,6 +221,11 @@ def one_array(label: str, number: int, value: Any, as_array: Callable[[Any], Any
     """
     try:
         return as_array(value)
+    except OverflowError:
+        raise ArgumentError(
+            f"{label}: argument {number} is {value!r}, which is too large for JAX's default integers",
+            hints=("pass it with its type, such as numpy.float32(...)",),
+        ) from None
     except (TypeError, ValueError):
         text = repr(value)
         shown = text if len(text) <= 60 else f"a {type(value).__name__}"

@@ -226,6 +226,11 @@ def test_a_number_of_another_kind_does_not(module: CompiledModule, value: Any) -
         module.doubled(value)
 
 
+def test_a_number_that_jax_has_no_integer_for_is_named(module: CompiledModule) -> None:
+    with pytest.raises(ArgumentError, match="doubled: argument 0 is 1099511627776, which is too large for JAX's default"):
+        module.doubled(2**40)
+
+
 def test_what_is_no_array_is_named(module: CompiledModule) -> None:
     with pytest.raises(ArgumentError, match="add: argument 1 is 'text', which is not an array"):
         module.add(X, "text")

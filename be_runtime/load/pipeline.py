@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from be_runtime.bundle.carried import Demand
 from be_runtime.bundle.index import CodeImage, reading
-from be_runtime.bundle.mapped_images import Bundle, mapped_bytes
 from be_runtime.bundle.module_record import ModuleRecord
 from be_runtime.bundle.run_paths import read_image
 from be_runtime.cache import BuildOutput, CacheKey, Entry
@@ -48,6 +47,7 @@ from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
 
 if TYPE_CHECKING:
+    from be_runtime.bundle.mapped_images import Bundle
     from be_runtime.compile.build_order import BuildOrder
     from be_runtime.reports.module_report import ModuleReport
     from be_runtime.sharing.travelling_entry import Shareable
@@ -215,6 +215,8 @@ def open_bundled(
     LoadError
         It is damaged, or not for this machine.
     """
+    from be_runtime.bundle.mapped_images import mapped_bytes  # a module that is compiled here is in no bundle
+
     with reading(bundle.where):
         image = bundle.table.images[record.image]
         made = Made(

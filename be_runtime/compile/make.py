@@ -10,7 +10,6 @@ from pathlib import Path
 from be_runtime.cache import BuildOutput
 from be_runtime.compile.build import Build
 from be_runtime.compile.build_order import BuildOrder
-from be_runtime.compile.messages.warned import find_warnings, warnings_text
 from be_runtime.compile.plan.unit_files import OBJECTS
 from be_runtime.compile.prepare import prepare_build
 from be_runtime.compile.run.execute import render_log
@@ -67,8 +66,11 @@ def _write_log(build: Build) -> tuple[str, ...]:
     log = render_log(build.steps)
     if build.order.verbose:
         sys.stderr.write(printable(log))
-    elif warned := find_warnings(step.output for step in build.steps):
-        sys.stderr.write(printable(f"{warnings_text(build.order.request.name, warned)}\n"))
+    elif any(step.output for step in build.steps):  # most builds say nothing
+        from be_runtime.compile.messages.warned import find_warnings, warnings_text
+
+        if warned := find_warnings(step.output for step in build.steps):
+            sys.stderr.write(printable(f"{warnings_text(build.order.request.name, warned)}\n"))
     return _write_if_it_fits(build.staging, LOG, log)
 
 

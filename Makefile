@@ -58,10 +58,10 @@ endif
 .PHONY: help demo test test-fast test-full test-range test-faults test-jupyterlab forks lint format docs docs-links docs-browser brainevent bench bench-peers gallery dist docker release-check clean system-python
 help:
 	@echo "make demo        compile kernels, call them from JAX, train a network with them"
-	@echo "make test        lint, types, layers, every test tier this machine can run"
-	@echo "make test-fast   the same without the packaging tier"
-	@echo "make test-range  the same, without lint, in an environment of the oldest releases that are allowed"
-	@echo "make test-full   the tests with every case, CUDA builds above all: half as long again"
+	@echo "make test        lint, types, layers and tests in ten minutes on two cores; docs/contributing.md lists what it leaves out"
+	@echo "make test-fast   lint, unit tests and what compiles C++ in one process: three minutes"
+	@echo "make test-full   all tests: each CUDA case, fresh environments, conda, Docker, notebooks, faults; half an hour"
+	@echo "make test-range  the tests, without lint, in an environment of the oldest releases that are allowed"
 	@echo "make test-faults edits, kills, flipped bits, crowds and damaged inputs: some minutes; FULL=1: hours"
 	@echo "make test-jupyterlab"
 	@echo "                 cells of kernels in JupyterLab, in a headless Chromium; makes docs/pictures/jupyterlab.png anew"
@@ -121,22 +121,29 @@ lint: $(READY)
 	step importlinter $(RUN) -c 'from importlinter.cli import lint_imports_command as main; main(["--no-logo"])'; \
 	[ -z "$$failed" ] || { echo "error: lint found something, see above" >&2; exit 1; }
 
-test: lint
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+# What a run of tests took in all, with the compilers that it started: wall time, and processor time as user + sys.
+define timed
+@TIMEFORMAT='$@: %R s, of processor time %U + %S s'; time ( $(MAKE) --no-print-directory lint && $(1) )
+endef
+PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup --durations=10 --durations-min=0.5
 
-# With the cases that show the same thing in more places: CI runs one of each kind.
-test-full: lint
-	@BE_FULL=1 $(RUN) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+test: $(READY)
+	$(call timed,$(PYTEST) $(PYTEST_ARGS))
 
-test-fast: lint
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
+# What a change of a line needs: what compiles shares one process with its tests.
+test-fast: $(READY)
+	$(call timed,$(PYTEST) -m 'unit or compile' $(PYTEST_ARGS))
+
+# All tests, those marked full too: a release and whoever changes packaging need them.
+test-full: $(READY)
+	$(call timed,BE_FULL=1 $(PYTEST) $(PYTEST_ARGS))
 
 # Of this project's own requirements, bounds of the extras included; RESOLUTION=highest takes the newest.
 test-range:
 	@$(find_python); "$$found" -m venv --clear $(RANGE)
 	@$(RANGE)/bin/python -m pip install -qq --disable-pip-version-check uv
 	@$(RANGE)/bin/uv pip install --python $(RANGE) --resolution $(RESOLUTION) --editable '.[test,cuda13]'
-	@$(RANGE)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
+	@BE_FULL=1 $(RANGE)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not packaging' $(PYTEST_ARGS)
 
 # What breaks caches and readers: edits, kills, flipped bits, crowds, forks, damaged inputs. FULL=1 runs for hours;
 # BE_FAULTS_SEED=7 begins at another seed. The counts are said at the end.
@@ -212,7 +219,7 @@ docker:
 
 export RELEASE_TAG
 release-check: export BE_REQUIRE_TIERS := unit,compile,cuda,packaging
-release-check: test
+release-check: test-full
 	@$(RUN) -m release check --tag "$$RELEASE_TAG"
 
 clean:

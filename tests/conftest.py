@@ -2,7 +2,7 @@
 
 A missing requirement skips with its reason. `BE_REQUIRE_TIERS=compile,cuda` promises tiers: there a skip is a failure,
 but for tests that ask for an extra program by `@pytest.mark.needs("clang++")`.
-Cases marked `full` run with `BE_FULL=1` only, which `make test-full` sets; others stand for them elsewhere.
+Tests marked `full` run with `BE_FULL=1` only, which `make test-full` sets; docs/contributing.md lists what they check.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +25,12 @@ from tests.support import faults, requirements
 ROOT = Path(__file__).resolve().parent.parent
 TIERS = ("unit", "compile", "faults", "cuda", "gpu", "packaging")
 PROMISED = frozenset(filter(None, os.environ.get("BE_REQUIRE_TIERS", "").split(",")))
+LEFT_OUT = pytest.StashKey[int]()
 NUMBA_DOCTESTS = frozenset({"be_runtime/kernels/numba/cpu/cpu_kernel.py"})
 COMPILING_DOCTESTS = frozenset({"be_runtime/api.py", "be_runtime/load/module.py", *NUMBA_DOCTESTS})
+
+NEEDS_FULL = ("recipe/", "docker/", "pyproject.toml", "MANIFEST.in")
+"""Files whose changes only `make test-full` checks from end to end; so do changes of package data."""
 
 _IMPORTS = {"support/numba_kernels.py": "numba", "support/warp_kernels.py": "warp"}
 collect_ignore = [name for name, package in _IMPORTS.items() if importlib.util.find_spec(package) is None]
@@ -67,6 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         longer = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=longer)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+        config.stash[LEFT_OUT] = len(longer)
     for item in items:
         tier = _tier(item.path)
         if tier is not None:
@@ -80,6 +87,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         absent = [p for mark in item.iter_markers("needs") for p in mark.args if shutil.which(p) is None]
         if absent:
             item.add_marker(pytest.mark.skip(reason=requirements.OPTIONAL + ", ".join(absent)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the number of tests that a worker of xdist left out to the process that prints it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the number that `pytest_sessionfinish` hands over; each worker has the same."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def _last_commit_needs_full() -> list[str]:
+    """Return the files of the last commit that `NEEDS_FULL` names, and those that are package data."""
+    command = ["git", "-C", str(ROOT), "show", "--format=", "--name-only", "HEAD"]
+    try:
+        changed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return []  # an unpacked sdist
+    data = [name for name in changed if name.startswith("be_") and not name.endswith(".py")]
+    return [*(name for name in changed if name.startswith(NEEDS_FULL)), *data]
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -110,8 +140,8 @@ def pytest_make_collect_report(
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why tests were skipped, a line each reason, and what the tier of faults tried (handed over at tear-down).
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print why tests were skipped, what the tier of faults tried (handed over at tear-down), and what was left out.
 
     Pytest's own list follows, which has failures and errors alone: they stand at the very end.
     """
@@ -123,6 +153,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     rows = [row for each in ends for name, row in each.user_properties if name == faults.PROPERTY]
     for line in faults.summary(rows):
         terminalreporter.write_line(line)
+    left_out = config.stash.get(LEFT_OUT, 0)
+    if left_out:
+        terminalreporter.write_line(
+            f"left out {left_out} tests; make test-full runs them, docs/contributing.md lists them"
+        )
+        changed = _last_commit_needs_full()
+        if changed:
+            terminalreporter.write_line(f"run make test-full: the last commit changes {', '.join(changed)}", red=True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,25 +1,126 @@
+"""The cache's folder: where it is, and that nothing is used or made in one that others could put libraries in."""
+
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import stat
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from be_runtime.cache.folder.location import CacheWarning, temporary_dirs, usable_cache_dir
+from be_runtime.cache import CacheWarning, Store, usable_cache_dir
+from be_runtime.cache.folder.guard import prepare_base
+from be_runtime.cache.folder.location import temporary_dirs
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.machine.store_paths import CACHE
 from be_toolchain.machine.system import FolderFacts
-from tests.support.accounts import open_place
+from tests.support.accounts import STRANGER, needs_root, open_place
+from tests.support.mounts import run_in_mounts
+from tests.support.runtime import run_python
+from tests.unit.be_runtime.cache.bench import Bench
 
 __all__ = ["open_place"]  # a fixture
 
-NOBODY = 65534
+ME = os.geteuid()
+OWN = f"user-{ME}"
+OTHERS = "can be written by other users"
+
+
+def require_refused(bench: Bench, words: str) -> CacheError:
+    """Every use of the store is refused; return the last error."""
+    store, rebuild = bench.store, lambda: bench.make(force=True)
+    for use in (lambda: store.get(bench.key), bench.make, rebuild, store.clear, store.entries, store.prune):
+        with pytest.raises(CacheError, match=words) as caught:
+            use()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        ([("", "a file", ME)], "/cache is not a folder"),
+        ([("", 0o777, ME)], f"/cache {OTHERS}"),
+        ([("", 0o757, ME)], f"/cache {OTHERS}"),
+        ([("", "open", ME)], f"/cache {OTHERS}"),
+        ([("", 0o1777, ME), (OWN, "closed", ME)], f"{OWN} is not a folder"),
+        ([("", 0o1777, ME), (OWN, 0o777, ME)], f"{OWN} {OTHERS}"),
+        ([("", 0o755, ME), ("kernels-v1", 0o777, ME)], f"kernels-v1 {OTHERS}"),
+        pytest.param([("", 0o755, STRANGER)], rf"another user \(uid {STRANGER}\)", marks=needs_root),
+        pytest.param([("", "closed", STRANGER)], "symbolic link made by", marks=needs_root),
+        pytest.param([("", 0o1777, ME), (OWN, 0o755, STRANGER)], f"{OWN} belongs to", marks=needs_root),
+        pytest.param([("", 0o755, ME), ("kernels-v1", 0o755, STRANGER)], "kernels-v1 belongs to", marks=needs_root),
+    ],
+)
+def test_a_root_that_others_could_write_to_is_refused_at_every_use(
+    bench: Bench, places: list[tuple[str, int | str, int]], words: str
+):
+    """Also what was planted in it while it was open: a place is a mode of a folder, or the target of a link."""
+    for name, mode in (("open", 0o777), ("closed", 0o700)):
+        (bench.folder / name).mkdir()
+        (bench.folder / name).chmod(mode)
+    for name, what, owner in places:
+        path = bench.store.root / name
+        if isinstance(what, int):
+            path.mkdir()
+            path.chmod(what)
+        elif what == "a file":
+            path.touch()
+        else:
+            path.symlink_to(bench.folder / what)
+        os.chown(path, owner, owner, follow_symlinks=False)
+    error = require_refused(bench, words)
+    assert "set BE_CACHE_DIR to a folder of your own" in error.hints
+    refused = bench.store.root / places[-1][0]
+    assert (f"or close it to others, with all in it: chmod -R go-w {refused}" in error.hints) == (OTHERS in words)
+    assert not [*(bench.folder / "open").iterdir(), *(bench.folder / "closed").iterdir()]
+
+
+def test_a_shared_sticky_root_gets_a_closed_folder_a_user(bench: Bench):
+    bench.store.root.mkdir()
+    bench.store.root.chmod(0o1777)
+    entry = bench.make()
+    assert entry.path.is_relative_to(bench.store.root / OWN)
+    assert stat.S_IMODE((bench.store.root / OWN).stat().st_mode) == 0o700
+    assert bench.hit()
+    assert bench.store.clear() == 1
+
+
+def test_the_users_own_link_to_a_scratch_disk_is_followed(bench: Bench):
+    (bench.folder / "scratch").mkdir(mode=0o700)
+    bench.store.root.symlink_to("scratch")
+    assert bench.make().built
+    assert bench.hit()
+    assert (bench.folder / "scratch" / "kernels-v1").is_dir()
+
+
+def test_a_root_below_a_folder_that_all_may_write_to_is_refused_before_anything_is_made(bench: Bench, open_place: Path):
+    above = open_place / "open"
+    above.mkdir()
+    above.chmod(0o777)
+    bench.store = Store(above / "cache")
+    error = require_refused(bench, f"{above} {OTHERS}")
+    assert any(f"BE_SAFE_FOLDERS={above}" in hint for hint in error.hints)
+    assert not list(above.iterdir())
+    above.chmod(0o755)
+    assert bench.make().built
+
+
+def test_the_folders_that_lead_to_a_new_cache_are_the_users_alone(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        prepare_base(str(tmp_path / "a" / "b" / "cache"))
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE((tmp_path / part).stat().st_mode) for part in ("a", "a/b", "a/b/cache")} == {0o700}
+
+
+@needs_root
+def test_a_manifest_of_another_user_is_not_believed(bench: Bench):
+    os.chown(bench.make().path / "manifest.json", STRANGER, STRANGER)
+    assert bench.is_missing()
 
 
 class Mounts(LocalSystem):
@@ -36,21 +137,29 @@ class Place:
     """A user's folders."""
 
     def __init__(self, root: Path) -> None:
-        self.home = root / "home" / ".cache" / CACHE
+        self.home, self.cache = root / "home", root / "home" / ".cache" / CACHE
         self.temporary = root / "tmp" / "app-1000"
-        (root / "home").mkdir()
-        (root / "tmp").mkdir()
-        self.system = Mounts({"HOME": str(root / "home")})
+        self.home.mkdir()
+        self.temporary.parent.mkdir()
+        self.system = Mounts({"HOME": str(self.home)})
         self.warnings: list[str] = []
 
     def choose(self, configured: Path | None = None) -> Path:
-        """The folder, with all warnings recorded."""
+        """Return the folder, and record all warnings."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 return usable_cache_dir(Settings(cache_dir=configured), self.system)
             finally:
                 self.warnings += [str(warning.message) for warning in caught]
+
+    def require_fallback(self, problem: str) -> None:
+        """The temporary folder is chosen and not made, and the warning says why."""
+        assert self.choose() == self.temporary
+        assert not self.temporary.exists()
+        (warning,) = self.warnings
+        choice = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
+        assert warning == f"the cache folder {problem}; using {self.temporary} instead. To choose: {choice}"
 
 
 @pytest.fixture
@@ -60,254 +169,159 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
-def test_the_usual_folder_is_chosen_and_not_made(place: Place):
-    assert place.choose() == place.home
-    assert not place.home.parent.exists()
-    assert place.warnings == []
-
-
-def test_the_configured_folder_is_chosen(place: Place, tmp_path: Path):
+def test_the_usual_folder_or_the_configured_one_is_chosen_and_not_made(place: Place, tmp_path: Path):
+    assert place.choose() == place.cache
     assert place.choose(tmp_path / "a" / "b") == tmp_path / "a" / "b"
-    assert not (tmp_path / "a").exists()
+    assert place.choose(Path("cache")) == Path.cwd() / "cache"
+    place.system.environ = {"HOME": str(place.home), "XDG_CACHE_HOME": "relative"}
+    assert place.choose() == place.cache, "the desktop's variable does not count"
+    assert (place.warnings, os.listdir(place.home), (tmp_path / "a").exists()) == ([], [], False)
 
 
-def test_a_home_that_is_no_folder_falls_back_with_one_warning(place: Place, tmp_path: Path):
-    (tmp_path / "home").rmdir()
-    (tmp_path / "home").write_text("")
-    assert place.choose() == place.temporary
-    assert not place.temporary.exists()
-    (warning,) = place.warnings
-    assert str(place.home) in warning
-    assert f"{tmp_path / 'home'} is not a folder" in warning
-    assert str(place.temporary) in warning
-    assert "BE_CACHE_DIR" in warning
+@pytest.mark.parametrize("problem", ["is not a folder", "noexec", "unknown", OTHERS])
+def test_a_usual_folder_that_cant_be_used_is_replaced_with_one_warning(
+    place: Place, monkeypatch: pytest.MonkeyPatch, problem: str
+):
+    says = f"{place.cache} can't be made: {place.home} is not a folder"
+    if problem == "noexec":
+        place.system.noexec = (place.home,)
+        says = f"{place.cache} is mounted noexec"
+    elif problem == "unknown":
+        monkeypatch.setenv("HOME", "relative")
+        place.system.environ = {}
+        says = f"~/.cache/{CACHE} is not absolute: the home folder is unknown"
+    elif problem == OTHERS:
+        place.cache.mkdir(parents=True)
+        place.cache.chmod(0o777)
+        says = f"{place.cache} {OTHERS} (mode 777)"
+    else:
+        place.home.rmdir()
+        place.home.touch()
+    place.require_fallback(says)
 
 
-def test_a_noexec_home_falls_back(place: Place, tmp_path: Path):
-    place.system.noexec = (tmp_path / "home",)
-    assert place.choose() == place.temporary
-    assert "noexec" in place.warnings[0]
-    assert "set BE_CACHE_DIR" in place.warnings[0]
-
-
-def test_an_unknown_home_falls_back(place: Place, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HOME", "relative")
-    place.system.environ = {}
-    assert place.choose() == place.temporary
-    assert "home folder is unknown" in place.warnings[0]
-
-
-def test_a_relative_variable_of_the_desktop_does_not_count(place: Place, tmp_path: Path):
-    place.system.environ = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": "relative"}
-    assert place.choose() == place.home
-
-
-def test_an_open_usual_folder_falls_back(place: Place):
-    place.home.mkdir(parents=True)
-    place.home.chmod(0o777)
-    assert place.choose() == place.temporary
-    assert "can be written by other users" in place.warnings[0]
+def test_the_warning_is_shown_once(place: Place):
+    place.home.rmdir()
+    place.home.touch()
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            usable_cache_dir(Settings(), place.system)
+    assert [item.category for item in shown] == [CacheWarning]
 
 
 def test_an_unusable_configured_folder_is_an_error(place: Place, tmp_path: Path):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").touch()
     place.system.noexec = (tmp_path / "tmp",)
-    for folder, reason in (
-        (tmp_path / "file", "is not a folder"),
-        (tmp_path / "file" / "x", "is not a folder"),
-        (tmp_path / "tmp" / "x", "noexec"),
-    ):
-        with pytest.raises(CacheError, match=reason) as caught:
-            place.choose(folder)
-        assert str(folder) in caught.value.message
+    for name, reason in (("file", "is not a folder"), ("file/x", "is not a folder"), ("tmp/x", "noexec")):
+        with pytest.raises(CacheError, match=rf"{tmp_path / name}.* {reason}"):
+            place.choose(tmp_path / name)
+    for name in ("$ORIGIN", "a/${LIB}", "x$PLATFORM-y"):  # dlopen would look elsewhere for what is built there
+        with pytest.raises(CacheError, match=r"holds \$.* the dynamic loader"):
+            place.choose(tmp_path / name)
+    assert place.choose(tmp_path / "$LIBRARY") == tmp_path / "$LIBRARY"
     assert place.warnings == []
 
 
-@pytest.mark.parametrize("name", ["$ORIGIN", "a/${LIB}", "x$PLATFORM-y"])
-def test_a_name_that_the_loader_replaces_is_refused(place: Place, tmp_path: Path, name: str):
-    """dlopen would look elsewhere for what is built there."""
-    with pytest.raises(CacheError, match=r"holds \$.* the dynamic loader"):
-        place.choose(tmp_path / name)
-    assert place.choose(tmp_path / "$LIBRARY") == tmp_path / "$LIBRARY"
-
-
-def test_a_configured_relative_folder_is_below_the_working_folder(place: Place):
-    assert place.choose(Path("cache")) == Path.cwd() / "cache"
-
-
-@pytest.mark.parametrize("squat", ["file", "link", "open"])
+@pytest.mark.parametrize("squat", ["file", "link", "open", pytest.param("other", marks=needs_root)])
 def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, tmp_path: Path, squat: str):
-    place.system.noexec = (tmp_path / "home",)
+    place.system.noexec = (place.home,)
     if squat == "file":
-        place.temporary.write_text("")
+        place.temporary.touch()
     elif squat == "link":
         (tmp_path / "target").mkdir(mode=0o700)
         place.temporary.symlink_to(tmp_path / "target")
     else:
         place.temporary.mkdir()
-        place.temporary.chmod(0o775)
-    with pytest.raises(CacheError, match="no folder can hold the cache") as caught:
+        place.temporary.chmod(0o775 if squat == "open" else 0o700)
+    if squat == "other":
+        os.chown(place.temporary, STRANGER, STRANGER)
+    with pytest.raises(CacheError, match=rf"no folder can hold the cache:\n  {place.cache} .*\n  {place.temporary} "):
         place.choose()
-    assert str(place.home) in caught.value.message
-    assert str(place.temporary) in caught.value.message
     assert place.warnings == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
-def test_a_fallback_of_another_user_is_refused(place: Place):
-    place.system.noexec = (place.home.parents[1],)
-    place.temporary.mkdir(mode=0o700)
-    os.chown(place.temporary, NOBODY, NOBODY)
-    with pytest.raises(CacheError, match=rf"belongs to another user \(uid {NOBODY}\)"):
-        place.choose()
-
-
-def test_the_fallbacks_are_named_like_the_usual_folder(place: Place):
-    assert place.home.name == "brainevent-toolchain"
-    assert all(folder.name == f"brainevent-toolchain-{os.geteuid()}" for folder in temporary_dirs())
-
-
-def test_without_a_temporary_folder_the_usual_names_are_still_looked_at(monkeypatch: pytest.MonkeyPatch):
+def test_the_fallbacks_are_named_like_the_usual_folder_also_without_a_temporary_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
     def none() -> str:
         raise FileNotFoundError
 
+    assert place.cache.name == "brainevent-toolchain"
     monkeypatch.setattr("tempfile.gettempdir", none)
-    assert [str(folder.parent) for folder in temporary_dirs()] == ["/tmp", "/var/tmp"]  # noqa: S108
+    assert list(map(str, temporary_dirs())) == [f"{above}/brainevent-toolchain-{ME}" for above in ("/tmp", "/var/tmp")]  # noqa: S108
 
 
-def test_a_named_folder_below_one_that_all_may_write_to_is_refused_with_what_to_do(place: Place, open_place: Path):
-    (open_place / "open").mkdir()
-    (open_place / "open").chmod(0o777)
-    with pytest.raises(CacheError, match=f"{open_place}/open can be written by other users") as caught:
-        place.choose(open_place / "open" / "cache")
-    assert any(f"export BE_SAFE_FOLDERS={open_place}/open" in hint for hint in caught.value.hints)
-    place.system.environ = {"BE_SAFE_FOLDERS": f"{open_place}/open"}
-    assert place.choose(open_place / "open" / "cache") == open_place / "open" / "cache"
-
-
-def test_a_home_below_a_folder_that_all_may_write_to_falls_back(place: Place, open_place: Path):
-    (open_place / "open").mkdir()
-    (open_place / "open").chmod(0o777)
-    place.system.environ = {"HOME": f"{open_place}/open/home"}
+def test_a_folder_below_one_that_all_may_write_to_is_refused_with_what_to_do(place: Place, open_place: Path):
+    above = open_place / "open"
+    above.mkdir()
+    above.chmod(0o777)
+    with pytest.raises(CacheError, match=f"{above} {OTHERS}") as caught:
+        place.choose(above / "cache")
+    assert any(f"export BE_SAFE_FOLDERS={above}" in hint for hint in caught.value.hints)
+    place.system.environ = {"BE_SAFE_FOLDERS": str(above)}
+    assert place.choose(above / "cache") == above / "cache"
+    place.system.environ = {"HOME": f"{above}/home"}
     assert place.choose() == place.temporary
-    assert f"{open_place}/open can be written by other users (mode 777); using {place.temporary}" in place.warnings[0]
-    assert f"export BE_SAFE_FOLDERS={open_place}/open" in place.warnings[0]
+    assert f"{above} {OTHERS} (mode 777); using {place.temporary}" in place.warnings[0]
+    assert f"export BE_SAFE_FOLDERS={above}" in place.warnings[0]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
+@needs_root
 @pytest.mark.parametrize("account", ["home", ""])
 def test_another_users_home_gets_no_cache(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str):
     """The command sudo may leave HOME as it was."""
     monkeypatch.setattr("be_toolchain.machine.trust.folder_trail.account_home", lambda: account and f"{tmp_path}/own")
     (tmp_path / "own").mkdir()
-    os.chown(tmp_path / "home", NOBODY, NOBODY)
+    os.chown(place.home, STRANGER, STRANGER)
     assert place.choose() == (tmp_path / "own" / ".cache" / CACHE if account else place.temporary)
-    assert f"{tmp_path}/home belongs to another user (uid {NOBODY}); using " in place.warnings[0]
-    assert not list((tmp_path / "home").iterdir())
-    os.chown(tmp_path / "own", NOBODY, NOBODY)
+    assert f"{place.home} belongs to another user (uid {STRANGER}); using " in place.warnings[0]
+    assert not list(place.home.iterdir())
+    os.chown(tmp_path / "own", STRANGER, STRANGER)
     assert place.choose() == place.temporary
 
 
-_ON_A_NOEXEC_MOUNT = """
-import subprocess, sys
-sys.path[:0] = eval(sys.argv[2])
-from pathlib import Path
-from be_runtime.settings import Settings
-from be_toolchain.machine.local_system import LocalSystem
-folder = Path(sys.argv[1])
-assert LocalSystem().folder_facts(folder).executable
-subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "none", str(folder)], check=True)
-assert not LocalSystem().folder_facts(folder / "cache").executable
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
 def test_a_noexec_mount_is_seen(tmp_path: Path):
-    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("no mount namespaces here")
-    subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", _ON_A_NOEXEC_MOUNT, str(tmp_path), repr(sys.path)],
-        check=True,
-        timeout=60,
-    )
-
-
-def test_the_warning_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr("be_runtime.cache.folder.location.temporary_dirs", lambda: (tmp_path / "t",))
-
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("default")
-        for _ in range(2):
-            usable_cache_dir(Settings(), LocalSystem({"HOME": str(tmp_path / "file")}))
-    assert [item.category for item in shown] == [CacheWarning]
+    script = """
+import sys
+sys.path[:0] = eval(sys.argv[1])
+from pathlib import Path
+from be_toolchain.machine.local_system import LocalSystem
+print([LocalSystem().folder_facts(Path(name, "cache").absolute()).executable for name in (".", "mount")])
+"""
+    mount = "mkdir mount; mount -t tmpfs -o noexec none mount"
+    assert run_in_mounts(tmp_path, mount, script) == "[True, False]\n"
 
 
 # All is imported first: the other user may not be able to read the interpreter's files.
-_AS_NOBODY = """
-import os, sys
-sys.path[:0] = eval(sys.argv[4])
-os.environ["HOME"] = sys.argv[2]
-os.environ["TMPDIR"] = sys.argv[3]
-os.environ.pop("XDG_CACHE_HOME", None)
-import warnings
+_AS_A_USER = """
+import os, sys, warnings
 from pathlib import Path
 from be_runtime.cache.folder.location import temporary_dirs, usable_cache_dir
 from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
+uid, os.environ["TMPDIR"], *homes = sys.argv[1:]
+os.environ.pop("XDG_CACHE_HOME", None)
 temporary_dirs()
-uid = int(sys.argv[1])
 if os.geteuid() == 0:
-    os.setgroups([]); os.setgid(uid); os.setuid(uid)
+    os.setgroups([]); os.setgid(int(uid)); os.setuid(int(uid))
 warnings.simplefilter("always")
-print(usable_cache_dir(Settings(), LocalSystem()))
+for os.environ["HOME"] in homes:
+    print(usable_cache_dir(Settings(), LocalSystem()))
 try:
-    usable_cache_dir(Settings(cache_dir=Path(sys.argv[2], "mine")), LocalSystem())
+    usable_cache_dir(Settings(cache_dir=Path(homes[0], "mine")), LocalSystem())
 except Exception as error:
-    print(type(error).__name__, error.message)
+    print(type(error).__name__)
 """
 
 
-def test_a_read_only_home_of_a_real_user(tmp_path: Path, run_as_user: Callable[..., str]):
-    home = tmp_path / "home"
-    home.mkdir()
-    home.chmod(0o555)
-    writable = tmp_path / "tmp"
-    writable.mkdir()
-    writable.chmod(0o1777)
-    output = run_as_user(home, writable)
-    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
-    assert f"{writable}/brainevent-toolchain-{uid}\n" in output
-    assert f"{home} can't be written" in output
-    assert "CacheError" in output
-
-
-@pytest.mark.parametrize("home", ["/", "/nonexistent", ""])
-def test_a_user_of_a_container_without_a_home_has_a_cache(tmp_path: Path, run_as_user: Callable[..., str], home: str):
-    if os.geteuid() != 0 and home != "/nonexistent":
-        pytest.skip("needs root, to act as a user without a home")
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "tmp").chmod(0o1777)
-    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
-    assert f"{tmp_path / 'tmp' / CACHE}-{uid}" in run_as_user(home, tmp_path / "tmp").splitlines()
-
-
-@pytest.fixture
-def run_as_user(tmp_path: Path) -> Callable[..., str]:
-    """Run `_AS_NOBODY` in a process of a user for whom permissions hold, which root is not."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
-            folder.chmod(folder.stat().st_mode | 0o011)
-
-    def run(home: str | Path, temporary: Path) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", _AS_NOBODY, str(NOBODY), str(home), str(temporary), repr(sys.path)],
-            check=True,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-            cwd="/",
-        ).stdout
-
-    return run
+def test_a_real_user_with_a_read_only_home_or_without_one_has_a_cache(open_place: Path):
+    """Permissions don't hold for root, who becomes a user of a container without an account."""
+    home, temporary = open_place / "home", open_place / "tmp"
+    home.mkdir(mode=0o555)
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    uid, homes = (STRANGER, ("/", "/nonexistent", "")) if ME == 0 else (ME, ("/nonexistent",))
+    done = run_python(_AS_A_USER, str(uid), str(temporary), str(home), *homes, cwd=Path("/"))
+    assert done.stdout.splitlines() == [f"{temporary}/{CACHE}-{uid}"] * (1 + len(homes)) + ["CacheError"]
+    assert f"{home} can't be written" in done.stderr

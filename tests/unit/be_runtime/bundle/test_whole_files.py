@@ -17,101 +17,92 @@ DATA = b"some code"
 DIGEST = hashlib.sha256(DATA).hexdigest()
 
 
+class Checks:
+    """Checks of a file that was written long ago, as far as its change time tells, and where they are remembered."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.image, self.hashed = folder / "image.so", 0
+        self.memory = folder / "cache" / "images"
+        self.image.write_bytes(DATA)
+        later, real = time.time_ns() + 10**10, hashlib.file_digest
+
+        def count(file: Any, name: str) -> Any:
+            self.hashed += 1
+            return real(file, name)
+
+        monkeypatch.setattr(hashlib, "file_digest", count)
+        monkeypatch.setattr(time, "time_ns", lambda: later)
+
+    def check(self, digest: str = DIGEST, size: int = len(DATA)) -> bool:
+        return is_whole(self.image, digest, size, str(self.memory))
+
+    def hashes(self) -> bool:
+        """Return whether a check, which finds the file whole, reads it."""
+        before = self.hashed
+        assert self.check()
+        return self.hashed > before
+
+
 @pytest.fixture
-def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that was written long ago, as far as its change time tells."""
-    path = tmp_path / "image.so"
-    path.write_bytes(DATA)
-    later = time.time_ns() + 10**10
-    monkeypatch.setattr(time, "time_ns", lambda: later)
-    return path
+def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checks:
+    return Checks(tmp_path, monkeypatch)
 
 
-def check(path: Path, memory: Path, digest: str = DIGEST, size: int = len(DATA)) -> bool:
-    return is_whole(path, digest, size, str(memory))
+def test_a_file_is_hashed_once(checks: Checks):
+    assert [checks.hashes() for _ in range(3)] == [True, False, False]
+    places = (checks.memory.parent, checks.memory)
+    assert [oct(place.stat().st_mode & 0o777) for place in places] == ["0o700", "0o700"]
 
 
-def hashes(path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Return whether a check reads the file."""
-    read: list[Any] = []
-    real = hashlib.file_digest
-
-    def digest(file: Any, name: str) -> Any:
-        read.append(file)
-        return real(file, name)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(hashlib, "file_digest", digest)
-        assert check(path, memory)
-    return bool(read)
-
-
-def test_a_file_is_hashed_once(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    memory = tmp_path / "cache" / "images"
-    assert [hashes(image, memory, monkeypatch) for _ in range(3)] == [True, False, False]
-    assert [oct(place.stat().st_mode & 0o777) for place in (memory.parent, memory)] == ["0o700", "0o700"]
-
-
-@pytest.mark.parametrize("edit", ["same size, same time", "another path", "another file of the same bytes"])
-def test_whatever_may_have_changed_is_hashed_again(
-    image: Path, tmp_path: Path, edit: str, monkeypatch: pytest.MonkeyPatch
-):
-    memory = tmp_path / "images"
-    assert check(image, memory)
-    before = image.stat()
+@pytest.mark.parametrize("edit", ["same size and time", "another path", "another file of the same bytes"])
+def test_whatever_may_have_changed_is_hashed_again(checks: Checks, tmp_path: Path, edit: str):
+    assert checks.check()
+    before = checks.image.stat()
     if edit == "another path":
-        image = image.rename(tmp_path / "other.so")
+        checks.image = checks.image.rename(tmp_path / "other.so")
     elif edit.startswith("another"):
         (tmp_path / "new").write_bytes(DATA)
-        (tmp_path / "new").replace(image)
+        (tmp_path / "new").replace(checks.image)
     else:
-        with image.open("r+b") as file:
-            file.write(b"S")
-        os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert not check(image, memory)
+        checks.image.write_bytes(DATA.upper())
+        os.utime(checks.image, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert not checks.check()
         return
-    assert hashes(image, memory, monkeypatch)
+    assert checks.hashes()
 
 
-def test_another_hash_or_size_than_the_promised_one_is_refused_and_not_remembered(image: Path, tmp_path: Path):
-    assert not check(image, tmp_path / "images", digest="0" * 64)
-    assert not check(image, tmp_path / "images", size=1)
-    assert not (tmp_path / "images").exists()
+def test_what_is_refused_or_was_just_written_is_not_remembered(checks: Checks, monkeypatch: pytest.MonkeyPatch):
+    assert not checks.check(digest="0" * 64)
+    assert not checks.check(size=1)
+    monkeypatch.setattr(time, "time_ns", lambda: checks.image.stat().st_ctime_ns)
+    assert checks.check()
+    assert not checks.memory.exists()
 
 
-def test_a_file_that_was_just_written_is_not_remembered(tmp_path: Path):
-    (tmp_path / "a").write_bytes(DATA)
-    assert check(tmp_path / "a", tmp_path / "images")
-    assert not (tmp_path / "images").exists()
-
-
-def test_without_a_folder_that_can_be_written_each_process_hashes(image: Path, monkeypatch: pytest.MonkeyPatch):
-    assert [hashes(image, Path("/proc/nowhere"), monkeypatch) for _ in range(2)] == [True, True]
-    assert is_whole(image, DIGEST, len(DATA), "")
+def test_without_a_folder_that_can_be_written_each_process_hashes(checks: Checks):
+    checks.memory = Path("/proc/nowhere")
+    assert [checks.hashes() for _ in range(2)] == [True, True]
+    assert is_whole(checks.image, DIGEST, len(DATA), "")
 
 
 @pytest.mark.parametrize("change", ["open", "link", pytest.param("owner", marks=needs_root)])
-def test_what_others_could_have_remembered_is_not_believed(
-    image: Path, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
-):
-    memory = tmp_path / "images"
-    assert check(image, memory)
+def test_what_others_could_have_remembered_is_not_believed(checks: Checks, tmp_path: Path, change: str):
+    assert checks.check()
     if change == "open":
-        memory.chmod(0o777)
+        checks.memory.chmod(0o777)
     elif change == "link":
-        memory.rename(tmp_path / "real")
-        memory.symlink_to("real")
+        checks.memory.rename(tmp_path / "real")
+        checks.memory.symlink_to(tmp_path / "real")
     else:
-        os.chown(memory, STRANGER, STRANGER)
-    assert hashes(image, memory, monkeypatch)
+        os.chown(checks.memory, STRANGER, STRANGER)
+    assert checks.hashes()
 
 
-def test_the_oldest_checks_are_forgotten(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    memory = tmp_path / "images"
-    memory.mkdir(mode=0o700)
+def test_the_oldest_checks_are_forgotten(checks: Checks):
+    checks.memory.mkdir(mode=0o700, parents=True)
     for number in range(KEPT + 5):
-        (memory / str(number)).touch()
-        os.utime(memory / str(number), (number, number))
-    assert check(image, memory)
-    assert len(os.listdir(memory)) == KEPT
-    assert not hashes(image, memory, monkeypatch)
+        (checks.memory / str(number)).touch()
+        os.utime(checks.memory / str(number), (number, number))
+    assert checks.check()
+    assert len(os.listdir(checks.memory)) == KEPT
+    assert not checks.hashes()

@@ -185,7 +185,7 @@ def test_a_usual_folder_that_cant_be_used_is_replaced_with_one_warning(
     says = f"{place.cache} can't be made: {place.home} is not a folder"
     if problem == "noexec":
         place.system.noexec = (place.home,)
-        says = f"{place.cache} is mounted noexec"
+        says = f"{place.cache} is mounted noexec: libraries built there can't be loaded"
     elif problem == "unknown":
         monkeypatch.setenv("HOME", "relative")
         place.system.environ = {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import pytest
 
 import be_runtime
@@ -27,9 +29,10 @@ def caught(call: Callable[[], Any]) -> BaseException:
     return found.value
 
 
-def inner(source: str) -> Callable[..., Any]:
-    """A public function whose file is the package's."""
+def public(body: str) -> Callable[..., Any]:
+    """A public function of this body, whose file is the package's."""
     known: dict[str, Any] = {"public": frames.public, "BeRuntimeError": BeRuntimeError}
+    source = f"@public\ndef f(call=None):\n    {body}\n"
     exec(compile(source, f"{OURS[0]}made_up.py", "exec"), known)  # noqa: S102
     function: Callable[..., Any] = known["f"]
     return function
@@ -47,7 +50,7 @@ BAD_LOADS = {
 
 @pytest.mark.usefixtures("tmp_cache")
 @pytest.mark.parametrize("way", BAD_LOADS)
-def test_an_error_ends_at_the_users_line(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_ends_at_the_users_line(way: str, monkeypatch: pytest.MonkeyPatch):
     error = caught(BAD_LOADS[way])
     assert ours(error) == 0
     assert traceback.extract_tb(error.__traceback__)[-1].filename == __file__
@@ -55,69 +58,51 @@ def test_an_error_ends_at_the_users_line(way: str, monkeypatch: pytest.MonkeyPat
     assert ours(caught(BAD_LOADS[way])) >= 2
 
 
-@pytest.mark.parametrize(("mode", "loaded"), [("off", True), ("remove_frames", True), ("off", False), ("auto", False)])
-def test_the_option_is_jaxs_also_where_jax_is_not_loaded(
-    mode: str, loaded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    import jax
-
-    if loaded:
-        before = frames.filtering()
-        jax.config.update("jax_traceback_filtering", mode)
-        try:
+def test_the_option_is_jaxs_also_where_jax_is_not_loaded(monkeypatch: pytest.MonkeyPatch):
+    before = frames.filtering()
+    try:
+        for mode in ("off", "remove_frames"):
+            jax.config.update("jax_traceback_filtering", mode)
             assert frames.filtering() == mode
-        finally:
-            jax.config.update("jax_traceback_filtering", before)
-    else:
-        monkeypatch.delitem(sys.modules, "jax")
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+    monkeypatch.delitem(sys.modules, "jax")
+    for mode in ("off", "auto"):
         monkeypatch.setenv("JAX_TRACEBACK_FILTERING", mode)
         assert frames.filtering() == mode
 
 
-def test_frames_of_a_users_function_stay() -> None:
-    def callback() -> None:
+def test_frames_of_a_users_function_stay():
+    def callback():
         raise ValueError("mine")
 
-    f = inner("@public\ndef f(callback):\n    return callback()\n")
-    error = caught(lambda: f(callback))
+    error = caught(lambda: public("return call()")(callback))
     assert ours(error) == 0
     assert traceback.extract_tb(error.__traceback__)[-1].name == "callback"
     assert not hasattr(error, "__notes__"), "nothing of interest was removed"
 
 
-def test_an_error_that_is_no_message_says_where_its_frames_are() -> None:
-    error = caught(inner("@public\ndef f():\n    return {}['key']\n"))
+def test_an_error_that_is_no_message_says_where_its_frames_are():
+    error = caught(public("return {}['key']"))
     assert ours(error) == 0
     assert error.__notes__ == [frames._NOTE]  # noqa: SLF001
-    assert not hasattr(caught(inner("@public\ndef f():\n    raise BeRuntimeError('text')\n")), "__notes__")
+    assert not hasattr(caught(public("raise BeRuntimeError('text')")), "__notes__")
 
 
-CAUSE = """
-@public
-def f():
-    try:
-        {}['key']
-    except KeyError as error:
-        raise BeRuntimeError('text')%s
-"""
+CAUSE = """try: {}['key']
+    except KeyError as error: raise BeRuntimeError('text')"""
 
 
-def test_what_an_error_follows_from_has_no_frames_either() -> None:
-    implicit = caught(inner(CAUSE % ""))
+def test_what_an_error_follows_from_has_no_frames_either():
+    implicit = caught(public(CAUSE))
     assert "KeyError" not in "".join(traceback.format_exception(implicit)), "it adds nothing"
-    explicit = caught(inner(CAUSE % " from error"))
+    explicit = caught(public(f"{CAUSE} from error"))
     assert isinstance(explicit.__cause__, KeyError)
     assert ours(explicit) == 0
     try:
         raise OSError("the user's")  # noqa: TRY301
     except OSError:
-        handled = caught(inner(CAUSE % " from None"))
-    context = handled.__context__
-    assert isinstance(context, KeyError), "from None"
-    try:
-        raise OSError("the user's")  # noqa: TRY301
-    except OSError:
-        plain = caught(inner("@public\ndef f():\n    raise BeRuntimeError('text')\n"))
+        handled = caught(public(f"{CAUSE} from None"))
+        plain = caught(public("raise BeRuntimeError('text')"))
+    assert isinstance(handled.__context__, KeyError), "from None"
     assert "the user's" in "".join(traceback.format_exception(plain))

@@ -146,12 +146,14 @@ def test_bad_outputs_are_refused(bench: Bench, message: str, lists: list[tuple[s
 
 
 def test_folders_and_files_are_the_users_alone(bench: Bench):
+    """Also those that lead to a new cache."""
+    bench.store = Store(bench.folder / "a" / "b" / "cache")
     old = os.umask(0)
     try:
         bench.make()
     finally:
         os.umask(old)
-    for path in (bench.store.root, *bench.store.root.rglob("*")):
+    for path in (bench.folder / "a", *(bench.folder / "a").rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 

@@ -1,16 +1,16 @@
-"""The cache's folder: where it is, and that nothing is used or made in one that others could put libraries in."""
+"""The cache's folder: where it is, that others can put nothing in it, and file systems unlike a disk of one's own."""
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
 from be_runtime.cache import CacheWarning, Store, usable_cache_dir
-from be_runtime.cache.folder.guard import prepare_base
 from be_runtime.cache.folder.location import temporary_dirs
 from be_runtime.errors import CacheError
 from be_runtime.settings import Settings
@@ -38,14 +38,26 @@ def require_refused(bench: Bench, words: str) -> CacheError:
     return caught.value
 
 
+def put(path: Path, what: int | str, owner: int = ME) -> None:
+    """Make a folder of a mode, a link to another path, or a file, which somebody owns."""
+    if isinstance(what, int):
+        path.mkdir(parents=True)
+        path.chmod(what)
+    elif what:
+        path.symlink_to(what)
+    else:
+        path.touch()
+    os.chown(path, owner, owner, follow_symlinks=False)
+
+
 @pytest.mark.parametrize(
     ("places", "words"),
     [
-        ([("", "a file", ME)], "/cache is not a folder"),
+        ([("", "", ME)], "/cache is not a folder"),
         ([("", 0o777, ME)], f"/cache {OTHERS}"),
         ([("", 0o757, ME)], f"/cache {OTHERS}"),
         ([("", "open", ME)], f"/cache {OTHERS}"),
-        ([("", 0o1777, ME), (OWN, "closed", ME)], f"{OWN} is not a folder"),
+        ([("", 0o1777, ME), (OWN, "../closed", ME)], f"{OWN} is not a folder"),
         ([("", 0o1777, ME), (OWN, 0o777, ME)], f"{OWN} {OTHERS}"),
         ([("", 0o755, ME), ("kernels-v1", 0o777, ME)], f"kernels-v1 {OTHERS}"),
         pytest.param([("", 0o755, STRANGER)], rf"another user \(uid {STRANGER}\)", marks=needs_root),
@@ -54,23 +66,14 @@ def require_refused(bench: Bench, words: str) -> CacheError:
         pytest.param([("", 0o755, ME), ("kernels-v1", 0o755, STRANGER)], "kernels-v1 belongs to", marks=needs_root),
     ],
 )
-def test_a_root_that_others_could_write_to_is_refused_at_every_use(
+def test_a_root_that_others_could_write_to_is_refused(
     bench: Bench, places: list[tuple[str, int | str, int]], words: str
 ):
-    """Also what was planted in it while it was open: a place is a mode of a folder, or the target of a link."""
-    for name, mode in (("open", 0o777), ("closed", 0o700)):
-        (bench.folder / name).mkdir()
-        (bench.folder / name).chmod(mode)
+    """Also what was planted in it while it was open."""
+    put(bench.folder / "open", 0o777)
+    put(bench.folder / "closed", 0o700)
     for name, what, owner in places:
-        path = bench.store.root / name
-        if isinstance(what, int):
-            path.mkdir()
-            path.chmod(what)
-        elif what == "a file":
-            path.touch()
-        else:
-            path.symlink_to(bench.folder / what)
-        os.chown(path, owner, owner, follow_symlinks=False)
+        put(bench.store.root / name, what, owner)
     error = require_refused(bench, words)
     assert "set BE_CACHE_DIR to a folder of your own" in error.hints
     refused = bench.store.root / places[-1][0]
@@ -79,8 +82,7 @@ def test_a_root_that_others_could_write_to_is_refused_at_every_use(
 
 
 def test_a_shared_sticky_root_gets_a_closed_folder_a_user(bench: Bench):
-    bench.store.root.mkdir()
-    bench.store.root.chmod(0o1777)
+    put(bench.store.root, 0o1777)
     entry = bench.make()
     assert entry.path.is_relative_to(bench.store.root / OWN)
     assert stat.S_IMODE((bench.store.root / OWN).stat().st_mode) == 0o700
@@ -89,8 +91,8 @@ def test_a_shared_sticky_root_gets_a_closed_folder_a_user(bench: Bench):
 
 
 def test_the_users_own_link_to_a_scratch_disk_is_followed(bench: Bench):
-    (bench.folder / "scratch").mkdir(mode=0o700)
-    bench.store.root.symlink_to("scratch")
+    put(bench.folder / "scratch", 0o700)
+    put(bench.store.root, "scratch")
     assert bench.make().built
     assert bench.hit()
     assert (bench.folder / "scratch" / "kernels-v1").is_dir()
@@ -98,23 +100,13 @@ def test_the_users_own_link_to_a_scratch_disk_is_followed(bench: Bench):
 
 def test_a_root_below_a_folder_that_all_may_write_to_is_refused_before_anything_is_made(bench: Bench, open_place: Path):
     above = open_place / "open"
-    above.mkdir()
-    above.chmod(0o777)
+    put(above, 0o777)
     bench.store = Store(above / "cache")
     error = require_refused(bench, f"{above} {OTHERS}")
     assert any(f"BE_SAFE_FOLDERS={above}" in hint for hint in error.hints)
     assert not list(above.iterdir())
     above.chmod(0o755)
     assert bench.make().built
-
-
-def test_the_folders_that_lead_to_a_new_cache_are_the_users_alone(tmp_path: Path):
-    before = os.umask(0)
-    try:
-        prepare_base(str(tmp_path / "a" / "b" / "cache"))
-    finally:
-        os.umask(before)
-    assert {stat.S_IMODE((tmp_path / part).stat().st_mode) for part in ("a", "a/b", "a/b/cache")} == {0o700}
 
 
 @needs_root
@@ -153,14 +145,6 @@ class Place:
             finally:
                 self.warnings += [str(warning.message) for warning in caught]
 
-    def require_fallback(self, problem: str) -> None:
-        """The temporary folder is chosen and not made, and the warning says why."""
-        assert self.choose() == self.temporary
-        assert not self.temporary.exists()
-        (warning,) = self.warnings
-        choice = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
-        assert warning == f"the cache folder {problem}; using {self.temporary} instead. To choose: {choice}"
-
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
@@ -178,36 +162,30 @@ def test_the_usual_folder_or_the_configured_one_is_chosen_and_not_made(place: Pl
     assert (place.warnings, os.listdir(place.home), (tmp_path / "a").exists()) == ([], [], False)
 
 
-@pytest.mark.parametrize("problem", ["is not a folder", "noexec", "unknown", OTHERS])
+@pytest.mark.parametrize("problem", ["is not a folder", "is mounted noexec", "unknown"])
 def test_a_usual_folder_that_cant_be_used_is_replaced_with_one_warning(
     place: Place, monkeypatch: pytest.MonkeyPatch, problem: str
 ):
     says = f"{place.cache} can't be made: {place.home} is not a folder"
-    if problem == "noexec":
+    if "noexec" in problem:
         place.system.noexec = (place.home,)
         says = f"{place.cache} is mounted noexec: libraries built there can't be loaded"
     elif problem == "unknown":
         monkeypatch.setenv("HOME", "relative")
         place.system.environ = {}
         says = f"~/.cache/{CACHE} is not absolute: the home folder is unknown"
-    elif problem == OTHERS:
-        place.cache.mkdir(parents=True)
-        place.cache.chmod(0o777)
-        says = f"{place.cache} {OTHERS} (mode 777)"
     else:
         place.home.rmdir()
         place.home.touch()
-    place.require_fallback(says)
-
-
-def test_the_warning_is_shown_once(place: Place):
-    place.home.rmdir()
-    place.home.touch()
+    assert place.choose() == place.temporary
+    assert not place.temporary.exists()
+    choice = "set BE_CACHE_DIR to a folder of your own that can be written and is not mounted noexec"
+    assert place.warnings == [f"the cache folder {says}; using {place.temporary} instead. To choose: {choice}"]
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
         for _ in range(2):
             usable_cache_dir(Settings(), place.system)
-    assert [item.category for item in shown] == [CacheWarning]
+    assert [item.category for item in shown] == [CacheWarning], "it is shown once"
 
 
 def test_an_unusable_configured_folder_is_an_error(place: Place, tmp_path: Path):
@@ -223,19 +201,12 @@ def test_an_unusable_configured_folder_is_an_error(place: Place, tmp_path: Path)
     assert place.warnings == []
 
 
-@pytest.mark.parametrize("squat", ["file", "link", "open", pytest.param("other", marks=needs_root)])
-def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, tmp_path: Path, squat: str):
+@pytest.mark.parametrize(
+    ("what", "owner"), [("", ME), ("../home", ME), (0o775, ME), pytest.param(0o700, STRANGER, marks=needs_root)]
+)
+def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, what: int | str, owner: int):
     place.system.noexec = (place.home,)
-    if squat == "file":
-        place.temporary.touch()
-    elif squat == "link":
-        (tmp_path / "target").mkdir(mode=0o700)
-        place.temporary.symlink_to(tmp_path / "target")
-    else:
-        place.temporary.mkdir()
-        place.temporary.chmod(0o775 if squat == "open" else 0o700)
-    if squat == "other":
-        os.chown(place.temporary, STRANGER, STRANGER)
+    put(place.temporary, what, owner)
     with pytest.raises(CacheError, match=rf"no folder can hold the cache:\n  {place.cache} .*\n  {place.temporary} "):
         place.choose()
     assert place.warnings == []
@@ -254,8 +225,7 @@ def test_the_fallbacks_are_named_like_the_usual_folder_also_without_a_temporary_
 
 def test_a_folder_below_one_that_all_may_write_to_is_refused_with_what_to_do(place: Place, open_place: Path):
     above = open_place / "open"
-    above.mkdir()
-    above.chmod(0o777)
+    put(above, 0o777)
     with pytest.raises(CacheError, match=f"{above} {OTHERS}") as caught:
         place.choose(above / "cache")
     assert any(f"export BE_SAFE_FOLDERS={above}" in hint for hint in caught.value.hints)
@@ -281,16 +251,58 @@ def test_another_users_home_gets_no_cache(place: Place, tmp_path: Path, monkeypa
     assert place.choose() == place.temporary
 
 
-def test_a_noexec_mount_is_seen(tmp_path: Path):
-    script = """
-import sys
+_PRELUDE = """
+import os, sys
 sys.path[:0] = eval(sys.argv[1])
 from pathlib import Path
+from be_runtime.cache import BuildOutput, Store, make_key, usable_cache_dir
+from be_runtime.errors import CacheError
+from be_runtime.settings import Settings
 from be_toolchain.machine.local_system import LocalSystem
-print([LocalSystem().folder_facts(Path(name, "cache").absolute()).executable for name in (".", "mount")])
+def build(staging):
+    (staging / "m.so").write_bytes(b"x" * 10_000)
+    return BuildOutput(outputs=("m.so",))
+def key(number): return make_key("module", ("name", f"n{number}"))
 """
-    mount = "mkdir mount; mount -t tmpfs -o noexec none mount"
-    assert run_in_mounts(tmp_path, mount, script) == "[True, False]\n"
+_FILL = f"""mkdir t top
+mount -t tmpfs none t
+mkdir t/lower t/upper t/work
+'{sys.executable}' - "{sys.path!r}" <<'END'
+{_PRELUDE}
+for number in range(4): Store(Path("t/lower/cache")).get_or_build(key(number), build)
+END
+"""
+_OVERLAY = "mount -t overlay overlay -o lowerdir=t/lower,upperdir=t/upper,workdir=t/work top"
+_REMOVING = """
+store = Store(Path("top/cache"))
+for info in list(store.entries())[:2]:
+    os.utime(f"{info.path}/manifest.json", (0, 0))
+print(store.prune(max_age_days=90), len(list(store.entries())))
+store.get_or_build(key(9), build)
+print(store.clear(), list(store.entries()), store.get_or_build(key(1), build).built)
+"""
+_SERVING = """
+store = Store(usable_cache_dir(Settings(cache_dir=Path("t/lower/cache")), LocalSystem()))
+print(store.get(key(0)) is not None, store.get_or_build(key(1), build).built, len(list(store.entries())))
+for act in (store.clear, store.prune, lambda: store.get_or_build(key(5), build)):
+    try: act()
+    except CacheError as error: print("Read-only file system" in error.message)
+"""
+
+
+_NOEXEC = "print([LocalSystem().folder_facts(Path(name, 'x').absolute()).executable for name in ('.', 't')])"
+
+
+@pytest.mark.parametrize(
+    ("mount", "script", "says"),
+    [
+        (_OVERLAY, _REMOVING, "True 2\n3 [] True\n"),
+        ("mount -o remount,ro t", _SERVING, "True False 4\n" + "True\n" * 3),
+    ],
+    ids=["an image's cache, below a container's own layer: its folders can't be renamed", "read-only"],
+)
+def test_a_cache_on_another_file_system(tmp_path: Path, mount: str, script: str, says: str):
+    assert run_in_mounts(tmp_path, _FILL + mount, _PRELUDE + script) == says
 
 
 # All is imported first: the other user may not be able to read the interpreter's files.

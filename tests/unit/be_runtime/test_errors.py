@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from be_runtime.errors import ArgumentError, BuildError
 
 NOISE = "\n".join(f"/inc/macros.h:{line}:1: note: in expansion of macro" for line in range(400)) + "\n"
-LONG = {
+LONG: dict[str, Any] = {
     "command": ("g++", "m.cc"),
     "output": f"m:1:1: error: first\n{NOISE}m:2:1: error: second\n",
     "first_error": "m:1:1: error: first",

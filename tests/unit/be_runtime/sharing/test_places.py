@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,10 @@ import pytest
 from be_runtime.cache import BuildOutput, make_key
 from be_runtime.errors import ArgumentError, CacheError
 from be_runtime.settings import Settings
-from be_runtime.sharing import fsspec_cache, signing
+from be_runtime.sharing import signing
 from be_runtime.sharing.archive import Head, pack
 from be_runtime.sharing.exchange import Exchange
+from be_runtime.sharing.fsspec_cache import FsspecCache
 from be_runtime.sharing.imported import Imported
 from be_runtime.sharing.job import Job
 from be_runtime.sharing.place import WantedEntry
@@ -45,8 +46,7 @@ def test_imported_archives_are_for_the_user_alone(tmp_path: Path):
         place.store(KEY.digest, content)
     assert (place.fetch(WANTED), place.fetch(OTHER)) == (b"two", None)
     ((path, _),) = place.archives()
-    modes = [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent, place.folder)]
-    assert modes == [0o600, 0o700, 0o700]
+    assert [each.stat().st_mode & 0o777 for each in (path, path.parent, place.folder)] == [0o600, 0o700, 0o700]
     place.store(KEY.digest, b"")
     assert place.fetch(WANTED) is None, "b'' is how a job says that the entry has come"
 
@@ -61,16 +61,16 @@ def test_what_others_could_have_written_is_not_there(tmp_path: Path):
         assert place.fetch(WANTED) is None
         each.chmod(before)
     assert place.fetch(WANTED) == b"data"
-    path.rename(tmp_path / "moved")
-    path.symlink_to(tmp_path / "moved")
-    assert place.fetch(WANTED) is None
+    for each in (path, place.folder):
+        each.rename(tmp_path / each.name)
+        each.symlink_to(tmp_path / each.name)
+        assert place.fetch(WANTED) is None
+        each.unlink()
+        (tmp_path / each.name).rename(each)
     path.unlink()
     os.mkfifo(path)
     assert place.fetch(WANTED) is None
     place.folder.rename(tmp_path / "elsewhere")
-    place.folder.symlink_to(tmp_path / "elsewhere")
-    assert place.fetch(WANTED) is None
-    place.folder.unlink()
     place.folder.touch()
     with pytest.raises(CacheError):
         place.store(KEY.digest, b"data")
@@ -85,15 +85,14 @@ DEEP = b"[" * 100_000
 
 
 def job(values: dict[str, bytes]) -> Job:
-    store = JobStore(StoreClient(values), 1)
-    return Job(lambda: store, print, print, patience_s=1.0, stale_s=0.2)
+    return Job(lambda: JobStore(StoreClient(values), 1), print, print, patience_s=1.0, stale_s=0.2)
 
 
 def done(**fields: object) -> bytes:
-    nothing = {"process": 0, "pieces": 0, "size": 1, "sha256": hashlib.sha256(b"").hexdigest()}
-    return json.dumps({**nothing, **fields}).encode()
+    return json.dumps({"process": 0, "pieces": 0, "size": 1, "sha256": EMPTY, **fields}).encode()
 
 
+EMPTY = hashlib.sha256(b"").hexdigest()
 OTHERS = (done(), done(pieces=-1), done(size=1 << 70), done(pieces=[]), done(error=[]))
 
 
@@ -118,16 +117,16 @@ def test_without_threads_a_claim_ends_all_the_same(monkeypatch: pytest.MonkeyPat
 
 
 class Remote:
-    """A remote cache in memory, which fails or waits when told to; it says its texts to a list."""
+    """A remote cache in memory, which fails or waits when told to."""
 
     is_open = False
 
-    def __init__(self, source: RemoteSource = RemoteSource("x://y", "test"), *, writes: bool = True) -> None:  # noqa: B008
-        self.files: dict[str, bytes] = {}
-        self.said: list[str] = []
+    def __init__(self, url: str = "x://y", *, writes: bool = True) -> None:
+        self.files, self.said = dict[str, bytes](), list[str]()
         self.error, self.asked, self.may_end = "", 0, threading.Event()
         self.may_end.set()
         self.link = Link(self, Health(), Health(), set(), [])
+        source = RemoteSource(url, "test")
         self.place = RemoteCache(source, self.link, self.said.append, writes=writes, timeout_s=5)
 
     def get(self, digest: str) -> bytes | None:
@@ -136,7 +135,7 @@ class Remote:
 
     def put(self, digest: str, data: bytes) -> None:
         self._ask()
-        self.may_end.wait(60)
+        assert self.may_end.wait(60)
         self.files[digest] = data
 
     def _ask(self) -> None:
@@ -176,9 +175,9 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
 
 
 def test_an_archive_that_repeats_what_was_sent_is_described_without_it(tmp_path: Path):
-    sent, empty = "dXNlcjpTM0NSM1Q= user:S3CR3T S3CR3T", hashlib.sha256(b"").hexdigest()
-    remote = Remote(RemoteSource("https://user:S3CR3T@cache.example.org", "test"), writes=False)
-    head = Head(KEY.digest, sent, "", ((sent, 0, empty),), (), (), (), "", 1.0)
+    sent = "dXNlcjpTM0NSM1Q= user:S3CR3T S3CR3T"
+    remote = Remote("https://user:S3CR3T@cache.example.org", writes=False)
+    head = Head(KEY.digest, sent, "", ((sent, 0, EMPTY),), (), (), (), "", 1.0)
     remote.files[KEY.digest] = pack(head, {sent: b""})
     share, said = Shareable(KEY, Roots(()), ("module.so",)), list[str]()
     exchange = Exchange(WANTED, share, [remote.place], offers=False, sign=None, verify=None, say=said.append)
@@ -238,16 +237,14 @@ def test_faults_are_known_to_the_next_load_and_credentials_are_not_said(server: 
     assert "secret" not in f"{said}"
 
 
-@pytest.mark.parametrize(
-    ("how", "says"),
-    [("error403", "403 "), ("error500", "500 Internal Server Error; may it write"), ("silent", ""), ("redirect", "")],
-)
-def test_an_upload_that_fails_is_said(server: FaultyServer, how: str, says: str):
-    said: list[str] = []
-    place = opened(f"{server.url}/{how}", said, writes=True)
-    place.offer(WANTED, GOOD)
-    place.link.finish(10)
-    assert said[0].startswith(f"remote cache: writing {server.url}/{how}: {says}")
+def test_an_upload_that_fails_is_said(server: FaultyServer):
+    error = "500 Internal Server Error; may it write"
+    for how, says in (("error403", "403 "), ("error500", error), ("silent", ""), ("redirect", "")):
+        said: list[str] = []
+        place = opened(f"{server.url}/{how}", said, writes=True)
+        place.offer(WANTED, GOOD)
+        place.link.finish(10)
+        assert said[0].startswith(f"remote cache: writing {server.url}/{how}: {says}")
 
 
 class EchoingFiles:
@@ -336,22 +333,19 @@ def test_the_environment_comes_before_the_users_file_and_that_before_the_project
     assert name_remote(Settings(), machine(), print) == RemoteSource()
 
 
-@pytest.mark.parametrize(
-    ("url", "key", "says"),
-    [
+def test_a_projects_file_alone_names_no_place_to_load_code_from():
+    for url, key, says in (
         ("https://project", "", "set BE_REMOTE_CACHE_PUBLIC_KEY, or BE_REMOTE_CACHE"),
         ("http://project", "k", "has to begin with https://"),
         ("s3://project/x", "k", "has to begin with https://"),
-    ],
-)
-def test_a_projects_file_alone_names_no_place_to_load_code_from(url: str, key: str, says: str):
-    said: list[str] = []
-    system = machine(project=f'remote-cache = "{url}"')
-    source = name_remote(Settings(remote_cache_public_key=key), system, said.append)
-    assert open_remote(source, Settings(), said.append) is None
-    assert source.problem.startswith(f"remote-cache in {PROJECT} is passed over: ")
-    assert says in source.problem
-    assert said in ([f"remote cache: {source.problem}"], []), "once in a process"
+    ):
+        said: list[str] = []
+        system = machine(project=f'remote-cache = "{url}"')
+        source = name_remote(Settings(remote_cache_public_key=key), system, said.append)
+        assert open_remote(source, Settings(), said.append) is None
+        assert source.problem.startswith(f"remote-cache in {PROJECT} is passed over: ")
+        assert says in source.problem
+        assert said in ([f"remote cache: {source.problem}"], []), "once in a process"
 
 
 @pytest.mark.parametrize("text", ["remote-cache = 1", 'remote-cache = "own"', "remote-cache-public-key = []", "x = 1"])
@@ -364,17 +358,13 @@ def test_the_users_file_has_to_mean_something_and_to_be_theirs(text: str):
     assert name_remote(Settings(), system, print) == RemoteSource()
 
 
-@pytest.mark.parametrize(
-    ("package", "use", "extra"),
-    [
-        ("fsspec", lambda: fsspec_cache.FsspecCache("s3://bucket", 1), "s3"),
-        ("cryptography.hazmat.primitives.asymmetric", signing.make_keys, "signing"),
-    ],
-)
-def test_a_package_that_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch, package: str, use: Callable[[], object], extra: str
-):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
-        use()
-    assert caught.value.hints == (f"pip install 'brainevent-toolchain[{extra}]'",)
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
+    makers = {
+        "cryptography.hazmat.primitives.asymmetric": signing.make_keys,
+        "fsspec": lambda: FsspecCache("s3://x", 1),
+    }
+    for (package, use), extra in zip(makers.items(), ("signing", "s3"), strict=True):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
+            use()
+        assert caught.value.hints == (f"pip install 'brainevent-toolchain[{extra}]'",)

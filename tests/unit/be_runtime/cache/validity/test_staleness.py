@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def old() -> Manifest:
     return manifest(record_file(pytest.__file__, pytest.__file__))
 
 
-def changed(whole: Manifest, **fields: object) -> Manifest:
+def changed(whole: Manifest, **fields: Any) -> Manifest:
     """The same with other fields in the record of its file."""
     return whole._replace(dependencies=Files.of([whole.dependencies.records[0]._replace(**fields)]))
 
@@ -231,7 +232,7 @@ def recording(bench: Bench, ahead_ns: int, act: Callable[[], object]) -> Callabl
 
 @pytest.mark.parametrize("ahead_ns", [HOUR_NS // 3600, HOUR_NS, 9000 * HOUR_NS], ids=["second", "hour", "year"])
 def test_an_edit_during_a_build_is_seen_where_the_file_systems_clock_is_ahead(bench: Bench, ahead_ns: int):
-    build = recording(bench, ahead_ns, lambda: bench.header.read_bytes() == b"one" and bench.edit(b"two"))
+    build = recording(bench, ahead_ns, lambda: bench.edit(b"two") if bench.header.read_bytes() == b"one" else None)
     assert bench.make(build).output("m.so").read_bytes() == b"one"
     assert bench.make(build).output("m.so").read_bytes() == b"two"
     assert bench.hit().output("m.so").read_bytes() == b"two", "the same file in between: it did not change"

@@ -119,9 +119,11 @@ def test_bytes_that_are_no_library_leave_nothing_open():
 
 
 @needs_root
-def test_without_files_in_memory_no_code_is_written_where_others_could_replace_it(
+def test_no_code_is_written_where_others_could_replace_it(
     tmp_path: Path, open_place: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """Where there are no files in memory."""
+
     def refuse(*_args: object) -> int:
         raise PermissionError
 

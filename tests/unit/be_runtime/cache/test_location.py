@@ -66,9 +66,7 @@ def put(path: Path, what: int | str, owner: int = ME) -> None:
         pytest.param([("", 0o755, ME), ("kernels-v1", 0o755, STRANGER)], "kernels-v1 belongs to", marks=needs_root),
     ],
 )
-def test_a_root_that_others_could_write_to_is_refused(
-    bench: Bench, places: list[tuple[str, int | str, int]], words: str
-):
+def test_an_open_root_is_refused(bench: Bench, places: list[tuple[str, int | str, int]], words: str):
     """Also what was planted in it while it was open."""
     put(bench.folder / "open", 0o777)
     put(bench.folder / "closed", 0o700)
@@ -163,9 +161,7 @@ def test_the_usual_folder_or_the_configured_one_is_chosen_and_not_made(place: Pl
 
 
 @pytest.mark.parametrize("problem", ["is not a folder", "is mounted noexec", "unknown"])
-def test_a_usual_folder_that_cant_be_used_is_replaced_with_one_warning(
-    place: Place, monkeypatch: pytest.MonkeyPatch, problem: str
-):
+def test_a_bad_usual_folder_is_replaced_with_one_warning(place: Place, monkeypatch: pytest.MonkeyPatch, problem: str):
     says = f"{place.cache} can't be made: {place.home} is not a folder"
     if "noexec" in problem:
         place.system.noexec = (place.home,)
@@ -212,9 +208,9 @@ def test_a_fallback_that_is_not_ours_alone_is_refused(place: Place, what: int | 
     assert place.warnings == []
 
 
-def test_the_fallbacks_are_named_like_the_usual_folder_also_without_a_temporary_one(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_fallbacks_are_named_like_the_usual_folder(place: Place, monkeypatch: pytest.MonkeyPatch):
+    """Also without a temporary folder."""
+
     def none() -> str:
         raise FileNotFoundError
 

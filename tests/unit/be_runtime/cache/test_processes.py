@@ -264,6 +264,9 @@ print(json.dumps(seen))
 """
 
 
+Hung = subprocess.Popen[bytes]
+
+
 def arguments(bench: Bench, *more: str) -> tuple[str, ...]:
     return (repr(sys.path), str(bench.store.root), bench.key.to_json(), str(bench.folder / "log"), *more)
 
@@ -278,7 +281,7 @@ def test_twenty_processes_all_get_a_whole_entry_and_with_locks_make_one_build(be
 
 
 @pytest.fixture
-def hung(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
+def hung(bench: Bench) -> Iterator[Hung]:
     """A process in the middle of a build."""
     argv = (sys.executable, "-c", _PRELUDE + _HANG, *arguments(bench))
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -288,9 +291,7 @@ def hung(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_wait_names_the_process_that_builds_and_another_key_does_not_wait(
-    bench: Bench, hung: subprocess.Popen[bytes]
-):
+def test_a_wait_names_the_process_that_builds_and_another_key_does_not_wait(bench: Bench, hung: Hung):
     waits: list[str] = []
     with pytest.raises(Exception, match=f"process {hung.pid} "):
         bench.make(lock_timeout_s=1.1, on_wait=lambda _, builder: waits.append(builder))
@@ -298,9 +299,7 @@ def test_a_wait_names_the_process_that_builds_and_another_key_does_not_wait(
     assert bench.store.get_or_build(make_key("module", ("name", "other")), bench.build, lock_timeout_s=0).built
 
 
-def test_a_builder_that_is_killed_blocks_nobody_and_what_it_left_is_swept_when_it_is_old(
-    bench: Bench, hung: subprocess.Popen[bytes]
-):
+def test_a_builder_that_is_killed_blocks_nobody_and_what_it_left_is_swept_when_it_is_old(bench: Bench, hung: Hung):
     days = itertools.count(1)
     (left,) = bench.staged()
 

@@ -52,9 +52,8 @@ def test_an_sdist_gets_sources_and_nothing_that_was_built(tmp_path: Path):
     assert wheel_kernels.source_files(package, tmp_path) == ["p/a.cc", "p/include/a.h", "p/kernels.toml"]
 
 
-def test_setuptools_projects_of_others_are_left_alone_and_one_that_is_too_old_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_setuptools_projects_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Setuptools that is too old is named."""
     monkeypatch.chdir(tmp_path)
     hook.finalize(object())  # no project
     (tmp_path / "pyproject.toml").write_text("[tool.other]\n")

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,12 +56,26 @@ def test_the_lock_is_held_in_the_block_alone(lock: str):
     assert not is_held(lock)
 
 
-def test_a_long_wait_is_reported_after_a_second_and_names_the_holder(lock: str):
-    reports: list[tuple[float, str]] = []
-    with key_lock(lock), pytest.raises(CacheError, match="process 42") as caught:  # noqa: SIM117
-        with key_lock(lock, timeout_s=1.2, on_wait=lambda *wait: reports.append(wait), holder=lambda: "process 42"):
-            pass
-    assert [(waited >= 1, holder) for waited, holder in reports] == [(True, "process 42")]
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock's waits take no time."""
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr("be_runtime.cache.folder.lock.time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_long_wait_is_reported_and_names_the_holder(lock: str):
+    reports: list[tuple[int, str]] = []
+    options = {"on_wait": lambda s, who: reports.append((int(s), who)), "holder": lambda: "process 42"}
+    waiting = key_lock(lock, timeout_s=70, **options)
+    with key_lock(lock), pytest.raises(CacheError, match=r"waited 70\.0 s for process 42 ") as caught, waiting:
+        pass
+    assert reports == [(1, "process 42"), (10, "process 42"), (60, "process 42")]
     hints = "\n".join(caught.value.hints)
     assert lock in hints
     assert "BE_LOCK_TIMEOUT_S" in hints
@@ -288,6 +303,7 @@ def hung(bench: Bench) -> Iterator[Hung]:
         process.kill()
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_wait_names_the_process_that_builds_and_another_key_does_not_wait(bench: Bench, hung: Hung):
     waits: list[str] = []
     with pytest.raises(Exception, match=f"process {hung.pid} "):

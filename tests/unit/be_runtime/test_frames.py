@@ -77,15 +77,13 @@ def test_frames_of_a_users_function_stay():
         raise ValueError("mine")
 
     error = caught(lambda: public("return call()")(callback))
-    assert ours(error) == 0
-    assert traceback.extract_tb(error.__traceback__)[-1].name == "callback"
+    assert (ours(error), traceback.extract_tb(error.__traceback__)[-1].name) == (0, "callback")
     assert not hasattr(error, "__notes__"), "nothing of interest was removed"
 
 
 def test_an_error_that_is_no_message_says_where_its_frames_are():
     error = caught(public("return {}['key']"))
-    assert ours(error) == 0
-    assert error.__notes__ == [frames._NOTE]  # noqa: SLF001
+    assert (ours(error), error.__notes__) == (0, [frames._NOTE])  # noqa: SLF001
     assert not hasattr(caught(public("raise BeRuntimeError('text')")), "__notes__")
 
 

@@ -68,12 +68,9 @@ def test_another_format_or_abi_says_which_side_to_update(message: str, changes: 
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", render_index(INDEX)[:-20], "[" * 10_000])
-def test_a_damaged_index_is_named(text: str):
+def test_a_damaged_index_is_named_and_errors_of_ours_pass(text: str):
     with pytest.raises(LoadError, match="some/place has a damaged index"):
         parse_index(text, "some/place")
-
-
-def test_a_value_that_means_nothing_is_damage_and_errors_of_ours_pass():
     with pytest.raises(LoadError, match="some/place has a damaged index: KeyError: 'x'"), index.reading("some/place"):
         INDEX.modules["x"]
     with pytest.raises(ArgumentError, match="ours"), index.reading("some/place"):

@@ -47,12 +47,9 @@ def test_types_are_part_of_a_value_and_the_order_of_fields_is_not():
 
 
 def test_json_leaves_text_readable():
-    document = json.loads(make_key("k", ("name", "add"), ("flags", ["-O2"]), ("blob", b"\xff")).to_json())
-    assert document["fields"] == [
-        {"label": "blob", "hex": "62ff"},
-        {"label": "flags", "items": ["-O2"]},
-        {"label": "name", "text": "add"},
-    ]
+    found = json.loads(make_key("k", ("name", "add"), ("flags", ["-O2"]), ("blob", b"\xff")).to_json())["fields"]
+    rows = (("blob", "hex", "62ff"), ("flags", "items", ["-O2"]), ("name", "text", "add"))
+    assert found == [{"label": label, kind: value} for label, kind, value in rows]
 
 
 LINES = [f"  out[{number}] = {number};" for number in range(300)]
@@ -95,15 +92,11 @@ def test_no_line_of_an_explanation_is_long_and_it_shows_the_part_that_differs(ad
     assert len(line) < 200
 
 
-@pytest.mark.parametrize(
-    "value", [None, 1, 1.5, True, Path("/x"), {"a"}, {"a": "b"}, ("a", 1), ("a", b"b"), bytearray()]
-)
-def test_values_that_cannot_be_observed_are_refused(value: Any):
-    with pytest.raises(TypeError, match="field 'flags'"):
-        make_key("k", ("flags", value))
-
-
-def test_bad_labels_and_labels_given_twice_are_refused():
+def test_what_cant_be_part_of_a_key_is_refused():
+    values = (None, 1, 1.5, True, Path("/x"), {"a"}, {"a": "b"}, ("a", 1), ("a", b"b"), bytearray())
+    for value in values:
+        with pytest.raises(TypeError, match="field 'flags'"):
+            make_key("k", ("flags", value))  # type: ignore[arg-type]
     for label in ("", "a\nb", "\ud800"):
         for kind, field in (("k", label), (label, "a")):
             with pytest.raises(ValueError, match="printable"):
@@ -112,10 +105,10 @@ def test_bad_labels_and_labels_given_twice_are_refused():
         make_key("k", ("flags", "a"), ("flags", "b"))
 
 
-BAD_FIELDS = ('{"kind": "k", "fields": [{}]}', '{"kind": 1, "fields": []}', '{"kind":"k","fields":[1]}')
+FIELDS = ('{"kind": "k", "fields": [{}]}', '{"kind": 1, "fields": []}', '{"kind":"k","fields":[1]}')
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "", "[]", "{}", *BAD_FIELDS])
+@pytest.mark.parametrize("text", ["[" * 100_000, "", "[]", "{}", *FIELDS], ids=range(7))
 def test_damaged_json_is_refused(text: str):
     with pytest.raises(ValueError):
         CacheKey.from_json(text)

@@ -145,19 +145,18 @@ def test_what_killed_writers_left_goes_when_it_is_old(filled: Store):
 
 
 HERE, ELSEWHERE = "0123456789abcdef.cafecafe.4242.01234567", "0123456789abcdef.beefbeef.4242.01234567"
+DEAD_S, ANY_S = DEAD_OWNER_AGE_S, ANY_OWNER_AGE_S
 
 
 @pytest.mark.parametrize(
-    ("name", "age_s", "alive", "abandoned"),
+    ("owners", "ages", "abandoned"),
     [
-        (HERE, DEAD_OWNER_AGE_S + 1, False, True),
-        (HERE, DEAD_OWNER_AGE_S - 1, False, False),
-        (HERE, DEAD_OWNER_AGE_S + 1, True, False),
-        (HERE, ANY_OWNER_AGE_S + 1, True, True),
-        (ELSEWHERE, DEAD_OWNER_AGE_S + 1, False, False),
-        (ELSEWHERE, ANY_OWNER_AGE_S + 1, False, True),
-        ("notes", ANY_OWNER_AGE_S + 1, False, False),
+        ("dead", ((HERE, DEAD_S + 1), (HERE, ANY_S + 1), (ELSEWHERE, ANY_S + 1)), True),
+        ("dead", ((HERE, DEAD_S - 1), (ELSEWHERE, DEAD_S + 1), ("notes", ANY_S + 1)), False),
+        ("alive", ((HERE, ANY_S + 1),), True),
+        ("alive", ((HERE, DEAD_S + 1),), False),
     ],
 )
-def test_when_a_staging_folder_is_abandoned(name: str, age_s: float, *, alive: bool, abandoned: bool):
-    assert is_abandoned(name, age_s, host="cafecafe", is_alive=lambda _: alive) is abandoned
+def test_when_a_staging_folder_is_abandoned(owners: str, ages: tuple[tuple[str, float], ...], abandoned: bool):
+    for name, age_s in ages:
+        assert is_abandoned(name, age_s, host="cafecafe", is_alive=lambda _: owners == "alive") is abandoned

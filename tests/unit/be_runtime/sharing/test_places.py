@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -275,15 +275,11 @@ def test_what_a_plug_in_quotes_is_not_shown(monkeypatch: pytest.MonkeyPatch, fol
     assert "secret" not in f"{said}"
 
 
-def test_a_server_that_is_not_this_machine_should_use_tls():
+def test_a_url_that_is_not_encrypted_or_means_nothing_is_named():
     said: list[str] = []
-    for _ in range(2):
-        for url in ("http://cache.example.org", "https://cache.example.org", "http://localhost:1"):
-            opened(url, said)
+    for url in ("http://cache.example.org", "https://cache.example.org", "http://localhost:1") * 2:
+        opened(url, said)
     assert [text.partition(": who")[0] for text in said] == ["remote cache: http://cache.example.org is not encrypted"]
-
-
-def test_a_url_that_means_nothing_names_its_variable_and_an_unknown_scheme_itself():
     with pytest.raises(ArgumentError, match=r"^BE_REMOTE_CACHE is ") as caught:
         opened("https://u:secret@host/\u00fc", [])
     assert "secret" not in str(caught.value)
@@ -345,11 +341,11 @@ def test_the_users_file_has_to_mean_something_and_to_be_theirs(text: str):
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
-    makers = {
-        "cryptography.hazmat.primitives.asymmetric": signing.make_keys,
-        "fsspec": lambda: FsspecCache("s3://x", 1),
+    uses: dict[tuple[str, str], Callable[[], object]] = {
+        ("fsspec", "s3"): lambda: FsspecCache("s3://bucket", 1),
+        ("cryptography.hazmat.primitives.asymmetric", "signing"): signing.make_keys,
     }
-    for (package, use), extra in zip(makers.items(), ("signing", "s3"), strict=True):
+    for (package, extra), use in uses.items():
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ArgumentError, match=f"needs? the package {package.partition('.')[0]}") as caught:
             use()

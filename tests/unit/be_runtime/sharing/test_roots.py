@@ -24,13 +24,13 @@ def module(home: str, *cflags: str, source: str = "void f();", language: str = "
     )
 
 
-def roots(home: str, *cflags: str, language: str = "cpp") -> Roots:
-    return key_roots(module(home, *cflags, language=language), [(f"{home}/env", "<python>")])
+def roots(key: CacheKey, home: str) -> Roots:
+    return key_roots(key, [(f"{home}/env", "<python>")])
 
 
-def moved(home: str, *cflags: str, source: str = "void f();", language: str = "cpp") -> CacheKey:
-    key = module(home, *cflags, source=source, language=language)
-    return movable_key(key, key_roots(key, [(f"{home}/env", "<python>")]))
+def moved(home: str, *cflags: str, **more: str) -> CacheKey:
+    key = module(home, *cflags, **more)
+    return movable_key(key, roots(key, home))
 
 
 def test_two_homes_have_one_key_which_has_nothing_to_say():
@@ -41,7 +41,7 @@ def test_two_homes_have_one_key_which_has_nothing_to_say():
 @pytest.mark.parametrize("language", ["cpp", "cuda"])
 def test_the_flags_that_name_folders_are_no_part_of_it(language: str):
     """Neither of this environment nor of another one."""
-    flags = naming_flags(roots("/home/ada", language=language), is_cuda=language == "cuda")
+    flags = naming_flags(roots(module("/home/ada", language=language), "/home/ada"), is_cuda=language == "cuda")
     assert flags
     assert moved("/home/ada", *flags, "-O1", language=language) == moved("/home/bob", "-O1", language=language)
     there = Roots((("/mnt/o'hara/env", "<python>"), ("/mnt/x/src", "<source 0>")))
@@ -73,7 +73,7 @@ def test_the_text_of_a_source_keeps_its_paths_and_is_part_of_the_key_also_if_it_
 
 @pytest.mark.parametrize("flag", ["-g", "-g3", "-ggdb", "-lineinfo", "-G", "--coverage"])
 def test_debugging_information_names_folders_so_they_stay(flag: str):
-    assert roots("/home/ada", flag) == Roots(())
+    assert roots(module("/home/ada", flag), "/home/ada") == Roots(())
     assert unnamed_paths(moved("/home/ada", flag))
 
 
@@ -108,13 +108,10 @@ def test_folders_that_all_machines_have_get_no_name_and_a_package_with_sources_o
     assert key_roots(key, [("/env", "<python>")]).name("/env/site/pkg/k.cc") == "<source 0>/k.cc"
 
 
-def test_a_folder_is_found_in_compiled_code():
+def test_a_folder_is_found_in_compiled_code_and_an_unknown_root_is_nowhere():
     found = Roots((("/home/ada", "<source 0>"),))
     assert found.named_in(b"\0/home/ada/k.cc\0") == found.named_in(b"assert\0/home/ada\0") == "/home/ada"
     assert not found.named_in(b"\0/home/adalbert/k.cc\0")
     assert not Roots(()).named_in(b"/home/ada")
-
-
-def test_an_unknown_root_is_nowhere():
     assert Roots(()).paths("<include 3>/a.h") == ()
     assert Roots((("/a", "<site>"), ("/b", "<site>"))).paths("<site>/c") == ("/a/c", "/b/c")

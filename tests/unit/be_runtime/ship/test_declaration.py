@@ -42,12 +42,10 @@ def parsed(text: str) -> Declaration:
 
 def test_a_declaration_is_read():
     found = parsed(GOOD)
-    assert found.archs == ("8.0", "9.0")
-    assert found.modules["neurons"].language == "cpp"
-    assert found.modules["neurons"].options == {"extra_include_paths": ["include"]}
-    assert found.modules["spikes"].language == "cuda"
-    assert found.modules["spikes"].sources == ("a.cu", "b/c.cu")
-    assert found.kernels["scale"]["block"] == 256
+    neurons, spikes = found.modules["neurons"], found.modules["spikes"]
+    assert (found.archs, found.kernels["scale"]["block"]) == (("8.0", "9.0"), 256)
+    assert (neurons.language, neurons.options) == ("cpp", {"extra_include_paths": ["include"]})
+    assert (spikes.language, spikes.sources) == ("cuda", ("a.cu", "b/c.cu"))
     found = parse_declaration(GOOD, "p", lambda path: path == "neurons")
     assert found.modules["neurons"].language == "cuda", "a folder with CUDA files"
 

@@ -110,10 +110,11 @@ def test_an_index_that_others_may_write_is_not_opened_and_a_toolchains_record_th
 
 CODE = b"code" * 2**18
 DIGEST = hashlib.sha256(CODE).hexdigest()
+Info = tuple[tuple[str, int], ...]
 INDEX = Index("x86_64", {DIGEST: CodeImage("library", "cpu", len(CODE))}, program={"function": "f"})
 
 
-def sealed(index: str = render_index(INDEX), program: bytes = b"program", twice: int = 0, **info: int) -> bytes:
+def sealed(index: str = render_index(INDEX), program: bytes = b"program", twice: int = 0, info: Info = ()) -> bytes:
     """Return a file with a right seal, if it can be sealed; some of its files may be named twice."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -121,7 +122,7 @@ def sealed(index: str = render_index(INDEX), program: bytes = b"program", twice:
         archive.writestr(PROGRAM, program)
         archive.writestr("index.json", index)
         archive.filelist += archive.filelist[:twice]
-        for name, value in info.items():
+        for name, value in info:
             setattr(archive.getinfo(PROGRAM), name, value)
         archive.comment = b" " * _SEAL_BYTES
     data = out.getvalue()
@@ -151,15 +152,15 @@ def test_a_file_that_is_no_zip_or_of_very_many_files_is_no_program():
 @pytest.mark.parametrize(
     ("unit", "times", "info", "words"),
     [
-        (b"\0", LARGE + 1, {}, f"it would have {LARGE + 1} bytes"),
-        (os.urandom(4096) + bytes(4096 * 13), 1200, {}, r"it would have \d+ bytes"),  # however well it is packed
-        (b"\0", LARGE + 1, {"file_size": 10}, "Bad CRC"),
-        (b"program", 1, {"flag_bits": 1}, r"program\.stablehlo can't be read: File .* is encrypted"),
+        (b"\0", LARGE + 1, (), f"it would have {LARGE + 1} bytes"),
+        (os.urandom(4096) + bytes(4096 * 13), 1200, (), r"it would have \d+ bytes"),  # however well it is packed
+        (b"\0", LARGE + 1, (("file_size", 10),), "Bad CRC"),
+        (b"program", 1, (("flag_bits", 1),), r"program\.stablehlo can't be read: File .* is encrypted"),
     ],
     ids=["large", "packed", "says less", "encrypted"],
 )
-def test_a_program_that_unpacks_to_gigabytes_is_damage(unit: bytes, times: int, info: dict[str, int], words: str):
-    bundle = open_container(sealed(program=unit * times, **info), "here")
+def test_a_program_that_unpacks_to_gigabytes_is_damage(unit: bytes, times: int, info: Info, words: str):
+    bundle = open_container(sealed(program=unit * times, info=info), "here")
     with refused_at_once(most_bytes=64 << 20), pytest.raises(LoadError, match=words):
         bundle.file(PROGRAM)
 

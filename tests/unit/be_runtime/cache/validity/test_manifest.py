@@ -64,8 +64,10 @@ def test_a_damaged_field_is_a_value_error(field: str, values: list[Any]):
 
 @pytest.mark.parametrize("field", document())
 def test_a_missing_field_is_a_value_error(field: str):
+    fields = document()
+    del fields[field]
     with pytest.raises(ValueError):
-        parse_manifest(seal({name: value for name, value in document().items() if name != field}))
+        parse_manifest(seal(fields))
 
 
 def test_a_flipped_bit_and_garbage_are_value_errors():

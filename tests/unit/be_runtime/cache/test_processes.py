@@ -127,16 +127,6 @@ def test_a_lock_that_fails_otherwise_is_an_error(lock: str):
         pass
 
 
-def test_the_lock_is_not_inherited_by_programs(lock: str):
-    found = []
-    with key_lock(lock):
-        for descriptor in map(int, os.listdir("/proc/self/fd")):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/self/fd/{descriptor}") == lock:
-                    found.append(fcntl.fcntl(descriptor, fcntl.F_GETFD) & fcntl.FD_CLOEXEC)
-    assert found == [fcntl.FD_CLOEXEC]
-
-
 def test_who_waits_finds_the_entry_though_the_lock_is_held(bench: Bench):
     """A program that forked without Python's knowledge may hold the lock for hours."""
     found: list[Entry] = []

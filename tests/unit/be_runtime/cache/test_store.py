@@ -39,8 +39,7 @@ def test_a_miss_builds_and_then_hits(bench: Bench):
 
 def test_only_outputs_and_records_stay(bench: Bench):
     entry = bench.make()
-    assert tree(entry.path) == ["key.json", "m.so", "manifest.json"]
-    assert bench.staged() == []
+    assert (tree(entry.path), bench.staged()) == (["key.json", "m.so", "manifest.json"], [])
     assert CacheKey.from_json((entry.path / "key.json").read_text()) == bench.key
     with pytest.raises(KeyError):
         entry.output("other.so")
@@ -97,11 +96,6 @@ def test_superseded_entries_go_at_the_next_build(bench: Bench):
     bench.make(force=True)
     assert [path.exists() for path in aged] == [False] * 3
     assert all(entry.path.exists() for entry in entries[3:])
-
-
-def test_keys_and_kinds_do_not_share_entries(bench: Bench):
-    for kind, name in (("module", "a"), ("object", "a"), ("module", "b")):
-        assert bench.store.get_or_build(make_key(kind, ("name", name)), bench.build).built
 
 
 @pytest.mark.parametrize("error", [ValueError("bad source"), OSError(13, "Permission denied"), KeyboardInterrupt()])

@@ -132,10 +132,10 @@ def test_who_waits_finds_the_entry_though_the_lock_is_held(bench: Bench):
     found: list[Entry] = []
     bench.base.mkdir(parents=True)
     with key_lock(lock_file(str(bench.base), bench.key.digest)):
-        waiting = threading.Thread(target=lambda: found.append(bench.make(lock_timeout_s=20)))
+        waiting = threading.Thread(target=lambda: found.append(bench.make(lock_timeout_s=60)))
         waiting.start()
         made = bench.store._replace(flock=failing(errno.ENOLCK)).get_or_build(bench.key, bench.build)
-        waiting.join(10)
+        waiting.join(60)
     assert [(entry.path, entry.built) for entry in found] == [(made.path, False)]
 
 
@@ -196,7 +196,7 @@ threading.Thread(target=ask).start()
 importing.wait()
 child = os.fork()
 if child == 0:
-    signal.alarm(10)
+    signal.alarm(60)
     ask()
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
@@ -313,7 +313,7 @@ def test_a_builder_that_is_killed_blocks_nobody_and_what_it_left_is_swept_when_i
 
     assert not is_swept(7200), "its process lives"
     hung.kill()
-    hung.wait(10)
+    hung.wait(60)
     assert bench.make(lock_timeout_s=5).built
     assert not is_swept(60), "a minute is no age"
     assert is_swept(7200)

@@ -51,7 +51,7 @@ def test_a_declaration_is_read():
 
 
 def mistake(text: str) -> str:
-    with refused_at_once(1.0), pytest.raises(ArgumentError) as caught:
+    with refused_at_once(), pytest.raises(ArgumentError) as caught:
         [read_table(name, table) for name, table in parsed(text).kernels.items()]
     return str(caught.value).rpartition("\nsee ")[0]
 

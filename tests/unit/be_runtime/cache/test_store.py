@@ -165,10 +165,15 @@ def test_a_vanished_cache_is_a_cache_error_and_a_cleared_one_does_not_matter(ben
         bench.store.prune(max_size_bytes=0)
         return bench.build(staging)
 
+    def vanish(staging: Path) -> BuildOutput:
+        output = bench.build(staging)
+        bench.store.root.rename(bench.folder / "elsewhere")
+        return output
+
     assert bench.make(clear).built
     assert bench.hit()
     with pytest.raises(CacheError):
-        bench.make(lambda staging: bench.build(bench.store.root.rename(bench.folder / "elsewhere")), force=True)
+        bench.make(vanish, force=True)
 
 
 def test_explain_compares_with_the_newest_of_the_name(bench: Bench):

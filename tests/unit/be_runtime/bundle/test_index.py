@@ -126,19 +126,12 @@ def test_what_is_no_library_here_is_told_from_one(problem: str, files: list[byte
 @pytest.mark.parametrize(
     ("header", "field", "form", "value"),
     [
-        (LOAD, 0, "<I", 4),  # a segment that is not mapped
-        (LOAD, 4, "<I", 0),
-        (LOAD, 8, "<Q", 1 << 12),
-        (LOAD, 16, "<Q", 1 << 40),
-        (LOAD, 32, "<Q", 1 << 62),
-        (LOAD, 40, "<Q", 1),
-        (LOAD, 48, "<Q", 3),
-        (DYNAMIC, 0, "<I", 4),  # no table for the loader
-        (DYNAMIC, 8, "<Q", 1 << 40),
-        (DYNAMIC, 16, "<Q", 0),
-        (RELRO, 40, "<Q", 1 << 40),
+        *((LOAD, 0, "<I", 4), (LOAD, 4, "<I", 0), (LOAD, 8, "<Q", 1 << 12), (LOAD, 16, "<Q", 1 << 40)),
+        *((LOAD, 32, "<Q", 1 << 62), (LOAD, 40, "<Q", 1), (LOAD, 48, "<Q", 3), (RELRO, 40, "<Q", 1 << 40)),
+        *((DYNAMIC, 0, "<I", 4), (DYNAMIC, 8, "<Q", 1 << 40), (DYNAMIC, 16, "<Q", 0)),
     ],
 )
 def test_headers_that_would_end_the_process_in_the_loader_are_refused(header: int, field: int, form: str, value: int):
+    """Such as of segments that are not mapped, and of no table for the loader."""
     file = io.BytesIO(changed(header + field, form, value))
     assert library_problem(file, HERE) == "its program headers are damaged"

@@ -54,7 +54,6 @@ def put(path: Path, what: int | str, owner: int = ME) -> None:
     [
         ([("", "", ME)], "/cache is not a folder"),
         ([("", 0o777, ME)], f"/cache {OTHERS}"),
-        ([("", 0o757, ME)], f"/cache {OTHERS}"),
         ([("", "open", ME)], f"/cache {OTHERS}"),
         ([("", 0o1777, ME), (OWN, "../closed", ME)], f"{OWN} is not a folder"),
         ([("", 0o1777, ME), (OWN, 0o777, ME)], f"{OWN} {OTHERS}"),

@@ -15,14 +15,7 @@ from be_runtime.dtypes import ATTR_TYPES
 from be_runtime.errors import LoadError
 from be_runtime.generate.codegen import Binding
 from be_runtime.generate.contents import CONTENTS, LIBRARY, Handlers
-from be_runtime.kernels.cuda.describe import (
-    ID_DIGITS,
-    Geometry,
-    array_param,
-    encode_params,
-    pointer_param,
-    scalar_param,
-)
+from be_runtime.kernels.cuda import describe
 from be_runtime.own_files import NATIVE_DIR
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
@@ -38,8 +31,9 @@ def covered() -> dict[str, Any]:
     (entry,) = discover([SourceText(name="f", text=STATEFUL)])
     binding = Binding(entry=entry, symbol="SYMBOL", export="f")
     handlers = (binding.handler(allow_cuda_graph=False), binding.handler(allow_cuda_graph=True), binding.instantiate)
-    geometry = Geometry((1, 2, 3), (4, 5, 6), 7, (8, 9, 10), is_cooperative=True, batch_axis=2)
-    params = (pointer_param(1, 2, 32), array_param(3, 4, 64), scalar_param(b"\1\2"))
+    geometry = describe.Geometry((1, 2, 3), (4, 5, 6), 7, (8, 9, 10), is_cooperative=True, batch_axis=2)
+    params = (describe.pointer_param(1, 2, 32), describe.array_param(3, 4, 64), describe.scalar_param(b"\1\2"))
+    encoded = describe.encode_params(params)
     return {
         "ffi": FFI_CLAIM,
         "files": (LIBRARY, CONTENTS),
@@ -47,7 +41,7 @@ def covered() -> dict[str, Any]:
         "handlers": handlers,
         "absent arrays": PRESENT,
         "attributes": {row.name: (row.attr_type.name, row.attr_parts) for row in ATTR_TYPES.values()},
-        "launch": {"kernel": ID_DIGITS, "launch": geometry.encode(), "name": "", "params": encode_params(params)},
+        "launch": {"kernel": describe.ID_DIGITS, "launch": geometry.encode(), "name": "", "params": encoded},
         "launcher": native_declarations("launcher.cc"),
         "host calls": native_declarations("host_call.cc"),
     }
@@ -64,6 +58,8 @@ def native_declarations(name: str) -> list[str]:
 
 
 def test_what_the_number_stands_for_changes_with_it():
+    headers = (NATIVE_DIR / "ffi_versions.h").read_text(encoding="utf-8")
+    assert "kClaimMajor = {}, kClaimMinor = {};".format(*FFI_CLAIM.split(".")) in headers
     found = covered()
     digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
     assert RECORDED.get(ABI) == digest, (
@@ -73,24 +69,13 @@ def test_what_the_number_stands_for_changes_with_it():
     )
 
 
-def test_the_native_side_claims_the_same_version():
-    text = (NATIVE_DIR / "ffi_versions.h").read_text(encoding="utf-8")
-    assert "kClaimMajor = {}, kClaimMinor = {};".format(*FFI_CLAIM.split(".")) in text
-
-
-def test_the_oldest_and_the_own_abi_are_loaded():
+def test_the_oldest_and_the_own_abi_are_loaded_and_for_others_it_is_said_which_side_to_update():
     check_abi(OLDEST, "spikes")
     check_abi(ABI, "spikes")
-
-
-def test_a_later_abi_says_which_side_to_update():
     with pytest.raises(LoadError) as caught:
         check_abi(ABI + 1, "spikes")
     assert caught.value.message == f"spikes was made for ABI {ABI + 1}, but this be_runtime has ABI {ABI}"
     assert caught.value.hints == ("update brainevent-toolchain here: pip install --upgrade brainevent-toolchain",)
-
-
-def test_an_abi_that_is_no_longer_loaded_says_to_build_again():
     with pytest.raises(LoadError, match=f"ABI {OLDEST - 1}, .* and loads {OLDEST} on") as caught:
         check_abi(OLDEST - 1, "spikes")
     assert caught.value.hints == ("build spikes again with this brainevent-toolchain",)

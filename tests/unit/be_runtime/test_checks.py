@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from be_runtime import ArgumentError, Finding, Findings, checks
 from be_runtime.checks import CHECKS, Checks, call_text, parse_checks
 
 
-@pytest.mark.parametrize("text", [True, "all", "", ["all"], "all,"])
-def test_all_checks(text: bool | str | list[str]):
-    assert parse_checks(text).names == tuple(CHECKS)
+def names(given: Any) -> tuple[str, ...]:
+    return parse_checks(given).names
 
 
-def test_some_checks_in_the_order_of_the_table():
-    assert parse_checks("inputs, guards").names == ("guards", "inputs")
-    assert parse_checks(("inputs", "guards")).names == ("guards", "inputs")
+def test_checks_are_named_in_the_order_of_the_table():
+    assert names(True) == names("all") == names("") == names(["all"]) == names("all,") == tuple(CHECKS)
+    but_repeat = tuple(name for name in CHECKS if name != "repeat")
+    assert names("all,-repeat") == names("-repeat") == names(["-repeat"]) == but_repeat
+    assert names("inputs, guards") == names(("inputs", "guards")) == ("guards", "inputs")
 
 
-@pytest.mark.parametrize("text", ["all,-repeat", "-repeat", ["-repeat"]])
-def test_a_check_is_left_out(text: str | list[str]):
-    assert set(CHECKS) - set(parse_checks(text).names) == {"repeat"}
-
-
-@pytest.mark.parametrize("text", ["guard", "-guard", "guards inputs", "guards,,nothing"])
-def test_a_check_that_does_not_exist(text: str):
-    with pytest.raises(ArgumentError, match="there is no check") as caught:
-        parse_checks(text)
-    assert "guards, unwritten" in caught.value.hints[0]
-
-
-@pytest.mark.parametrize("given", [3, None, [1], {"guards": 1}.values()])
-def test_what_names_no_checks(given: object):
-    with pytest.raises(ArgumentError, match="checks must be a bool or names of checks"):
-        parse_checks(given)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        *((text, "there is no check") for text in ("guard", "-guard", "guards inputs", "guards,,nothing")),
+        *((each, "checks must be a bool or names of checks") for each in (3, None, [1], {"guards": 1}.values())),
+    ],
+)
+def test_what_names_no_checks(given: Any, words: str):
+    with pytest.raises(ArgumentError, match=words) as caught:
+        parse_checks(given)
+    assert "no check" not in words or "guards, unwritten" in caught.value.hints[0]
 
 
 def test_a_way_to_report_that_does_not_exist():
     with pytest.raises(ArgumentError, match="'raise', 'warn' or 'collect', not 'ignore'"):
         parse_checks(True, "ignore")
+    assert checks.active() is None
 
 
 def test_each_check_has_a_bit():
@@ -60,26 +59,12 @@ def test_the_text_of_a_call():
     assert call_text("m.f", "", every, once=False, hidden=0, layouts=layouts).split("\n")[5] == "- 1,0"
 
 
-def test_findings_are_fetched_when_they_are_read():
-    found = Findings(lambda: found.add([Finding("guards", "m.f", "m.f writes")], ["a note"]))
-    assert len(found) == 1
-    assert found[0].kernel == "m.f"
-    assert found[:1] == (found[0],)
-    assert found.notes == ("a note",)
-
-
-def test_a_report():
+def test_a_report_of_findings_that_are_fetched_when_they_are_read():
     one = Finding("guards", "m.f", "m.f writes", caller="a.py:3", source="k.cu:7", hints=("do this",))
-    found = Findings()
-    assert found.report() == "no findings"
-    found.add([one, one], ["a note"])
+    assert Findings().report() == "no findings"
+    found = Findings(lambda: found.add([one, one], ["a note"]))
+    assert (len(found), found[0], found[:1], found.notes) == (1, one, (one,), ("a note",))
     assert found.report() == "m.f writes\n  kernel: k.cu:7\n  called at a.py:3\n  hint: do this\n\nnote: a note"
     assert repr(found) == found.report(), "a notebook shows it"
-
-
-def test_a_place_that_the_message_names_is_not_repeated():
-    assert str(Finding("bounds", "m.f", "m.f: k.cu:7: index 0 is 6", source="k.cu:7")) == "m.f: k.cu:7: index 0 is 6"
-
-
-def test_no_mode_is_on():
-    assert checks.active() is None
+    place = Finding("bounds", "m.f", "m.f: k.cu:7: index 0 is 6", source="k.cu:7")
+    assert str(place) == "m.f: k.cu:7: index 0 is 6", "a place that the message names is not repeated"

@@ -1,63 +1,134 @@
-"""The text of errors: what is wrong is in it, whatever was quoted or printed."""
+"""Errors: what is wrong is in their text, whatever was quoted or printed, and their last frame is the user's."""
 
 from __future__ import annotations
 
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
 import be_runtime
-from be_runtime.errors import ArgumentError, BuildError
+from be_runtime import frames
+from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError
 
 NOISE = "\n".join(f"/inc/macros.h:{line}:1: note: in expansion of macro" for line in range(400)) + "\n"
+LONG, SHORT = (Path(__file__).parent / "golden" / "errors.txt").read_text().rstrip().split("\n\n")
 
 
-def test_a_long_output_is_in_the_field_and_not_in_the_text():
-    error = BuildError(
-        "compiling m failed",
-        command=("g++", "m.cc"),
-        output=f"m:1:1: error: first\n{NOISE}m:2:1: error: second\n",
-        first_error="m:1:1: error: first",
-        further="m:2:1: error: second",
-        hints=("do this",),
-    )
-    assert str(error).splitlines() == [
-        "compiling m failed",
-        "m:1:1: error: first",
-        "hint: do this",
-        "command: g++ m.cc",
-        "then: m:2:1: error: second",
-        "full output: 402 lines, in the error's `output`, and on standard error with BE_VERBOSE=1",
-        "see docs/errors.md#be301, or run: python -m be_runtime explain BE301",
-    ]
+def test_the_output_of_compilers_is_in_the_field_and_in_the_text_if_it_is_short():
+    output = f"m:1:1: error: first\n{NOISE}m:2:1: error: second\n"
+    first, further = output.splitlines()[0], output.splitlines()[-1]
+    command, hints = ("g++", "m.cc"), ("do this",)
+    error = BuildError("failed", output=output, first_error=first, further=further, command=command, hints=hints)
+    assert str(error) == LONG
     assert NOISE in error.output
-
-
-def test_a_short_output_is_in_the_text():
-    lines = str(BuildError("failed", output="one\ntwo\n", first_error="one")).splitlines()
-    assert lines == [
-        "failed",
-        "one",
-        "full output:",
-        "one",
-        "two",
-        "see docs/errors.md#be301, or run: python -m be_runtime explain BE301",
-    ]
+    assert str(BuildError("failed", output="one\ntwo\n", first_error="one")) == SHORT
     assert "output" not in str(BuildError("failed", output="one\n", first_error="one"))
-
-
-def test_an_output_of_few_lines_that_fill_a_screen_is_cut():
-    assert len(str(BuildError("failed", output="x" * 10_000))) < 500
+    assert len(str(BuildError("failed", output="x" * 10_000))) < 500, "few lines that fill a screen"
     assert len(str(BuildError("failed", output=NOISE)).splitlines()) < 20
 
 
 def test_an_argument_that_is_a_whole_source_is_quoted_in_part():
     error = ArgumentError(f"name={'code ' * 1000!r} is not allowed: it holds a space", hints=("a hint",))
-    text = str(error)
-    assert len(text) < 450
-    assert text.startswith("name='code code")
-    assert text.splitlines()[0].endswith("is not allowed: it holds a space")
-    assert text.endswith("\nhint: a hint\nsee docs/errors.md#be101, or run: python -m be_runtime explain BE101")
+    first, *rest = str(error).splitlines()
+    assert len(str(error)) < 450
+    assert first.startswith("name='code code")
+    assert first.endswith("is not allowed: it holds a space")
+    assert rest == ["hint: a hint", "see docs/errors.md#be101, or run: python -m be_runtime explain BE101"]
     assert len(error.message) > 5000
 
 
-def test_the_package_lists_its_public_names():
-    """Also those that are imported on first use; the modules that it is made of are none."""
-    assert sorted(dir(be_runtime)) == sorted(be_runtime.__all__)
-    assert {"numba_cuda_kernel", "warp_kernel", "BenchmarkConfig", "load_cpp_inline"} <= set(dir(be_runtime))
+OURS = frames._OURS  # noqa: SLF001
+
+
+def ours(error: BaseException) -> int:
+    """The frames of the package in an error and those that it follows from."""
+    shown = "".join(traceback.format_exception(error)).splitlines()
+    return sum(line.startswith(tuple(f'  File "{folder}' for folder in OURS)) for line in shown)
+
+
+def caught(call: Callable[[], Any]) -> BaseException:
+    with pytest.raises(Exception) as found:
+        call()
+    return found.value
+
+
+def public(body: str) -> Callable[..., Any]:
+    """A public function of this body, whose file is the package's."""
+    known: dict[str, Any] = {"public": frames.public, "BeRuntimeError": BeRuntimeError}
+    source = f"@public\ndef f(call=None):\n    {body}\n"
+    exec(compile(source, f"{OURS[0]}made_up.py", "exec"), known)  # noqa: S102
+    function: Callable[..., Any] = known["f"]
+    return function
+
+
+BAD_LOADS = {
+    "file": lambda: be_runtime.load_cpp_file("/nowhere/k.cc"),
+    "spec": lambda: be_runtime.load_cpp_inline("k", "void f(BE::Tensor y) {}", {"f": ["rat"]}),
+    "keyword": lambda: be_runtime.load_cpp_file("/nowhere/k.cc", nonsense=1),  # type: ignore[call-arg]
+    "option": lambda: be_runtime.load_cpp_inline("k", "", optimization_level=7),
+    "package": lambda: be_runtime.package_kernels("json"),
+    "control": lambda: be_runtime.register_ffi_target("a b", object()),
+}
+
+
+@pytest.mark.usefixtures("tmp_cache")
+@pytest.mark.parametrize("way", BAD_LOADS)
+def test_an_error_ends_at_the_users_line(way: str, monkeypatch: pytest.MonkeyPatch):
+    error = caught(BAD_LOADS[way])
+    assert ours(error) == 0
+    assert traceback.extract_tb(error.__traceback__)[-1].filename == __file__
+    monkeypatch.setattr(frames, "filtering", lambda: "off")
+    assert ours(caught(BAD_LOADS[way])) >= 2
+
+
+def test_the_option_is_jaxs_also_where_jax_is_not_loaded(monkeypatch: pytest.MonkeyPatch):
+    before = frames.filtering()
+    try:
+        for mode in ("off", "remove_frames"):
+            jax.config.update("jax_traceback_filtering", mode)
+            assert frames.filtering() == mode
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+    monkeypatch.delitem(sys.modules, "jax")
+    for mode in ("off", "auto"):
+        monkeypatch.setenv("JAX_TRACEBACK_FILTERING", mode)
+        assert frames.filtering() == mode
+
+
+def test_frames_of_a_users_function_stay():
+    def callback():
+        raise ValueError("mine")
+
+    error = caught(lambda: public("return call()")(callback))
+    assert (ours(error), traceback.extract_tb(error.__traceback__)[-1].name) == (0, "callback")
+    assert not hasattr(error, "__notes__"), "nothing of interest was removed"
+
+
+def test_an_error_that_is_no_message_says_where_its_frames_are():
+    error = caught(public("return {}['key']"))
+    assert (ours(error), error.__notes__) == (0, [frames._NOTE])  # noqa: SLF001
+    assert not hasattr(caught(public("raise BeRuntimeError('text')")), "__notes__")
+
+
+CAUSE = """try: {}['key']
+    except KeyError as error: raise BeRuntimeError('text')"""
+
+
+def test_what_an_error_follows_from_has_no_frames_either():
+    implicit = caught(public(CAUSE))
+    assert "KeyError" not in "".join(traceback.format_exception(implicit)), "it adds nothing"
+    explicit = caught(public(f"{CAUSE} from error"))
+    assert isinstance(explicit.__cause__, KeyError)
+    assert ours(explicit) == 0
+    try:
+        raise OSError("the user's")  # noqa: TRY301
+    except OSError:
+        handled = caught(public(f"{CAUSE} from None"))
+        plain = caught(public("raise BeRuntimeError('text')"))
+    assert isinstance(handled.__context__, KeyError), "from None"
+    assert "the user's" in "".join(traceback.format_exception(plain))

@@ -1,30 +1,31 @@
-"""Archives of entries: what is refused, and that nothing is read before its signature."""
+"""What moves between machines: archives, of which nothing is read before the signature, and names for folders."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import shutil
+import zipfile
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from be_runtime.cache import BuildOutput, CacheKey, Store, make_key
+from be_runtime.errors import ArgumentError
 from be_runtime.sharing import archive
-from be_runtime.sharing.archive import MAGIC, ArchiveError, Head, Sign, Verify, pack, resigned, unpack
+from be_runtime.sharing.archive import MAGIC, ArchiveError, Head, Verify, pack, resigned, unpack
+from be_runtime.sharing.export_file import ExportWriter, read_export
+from be_runtime.sharing.roots import Roots, key_roots, movable_key, naming_flags, unnamed_paths
+from be_runtime.sharing.travelling_entry import Shareable, pack_entry, unpack_entry
+from tests.support.hostile_files import KINDS, plant, refused_at_once
 
-OUTPUTS = {"module.so": b"\x7fELF" * 100, "module.json": b"{}"}
-HEAD = Head(
-    digest="ab" * 32,
-    kind="module",
-    name="k",
-    outputs=tuple((name, len(data), hashlib.sha256(data).hexdigest()) for name, data in OUTPUTS.items()),
-    dependencies=(("<site>/a.h", "00"),),
-    others=(("/usr/bin/g++", "11"),),
-    absent=(("/usr/include", 0, ("b.h",)),),
-    host="here",
-    seconds=0.5,
-)
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def seal(data: bytes) -> bytes:
@@ -35,100 +36,77 @@ def trusts(data: bytes, signature: bytes) -> bool:
     return seal(data) == signature
 
 
+KEY = make_key("module", ("name", "k"))
+OUTPUTS = {"module.so": b"\x7fELF" * 100, "module.json": b"{}"}
+ROWS = tuple((name, len(data), digest(data)) for name, data in OUTPUTS.items())
+FILES = ((("<site>/a.h", "00"),), (("/usr/bin/g++", "11"),), (("/usr/include", 0, ("b.h",)),))
+HEAD = Head(KEY.digest, "module", "k", ROWS, *FILES, "here", 0.5)
+PACKED, SIGNED = pack(HEAD, OUTPUTS), pack(HEAD, OUTPUTS, seal)
+
+
 def read(data: bytes, verify: Verify | None = None) -> tuple[Head, dict[str, bytes]]:
     head, outputs = unpack(data, verify)
     return head, {name: bytes(content) for name, content in outputs.items()}
 
 
+def flipped(data: bytes, at: int, mask: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
+
+
 def test_what_is_packed_is_unpacked():
-    assert read(pack(HEAD, OUTPUTS)) == (HEAD, OUTPUTS)
-    assert read(pack(HEAD, OUTPUTS, seal), trusts) == (HEAD, OUTPUTS)
-    assert read(resigned(pack(HEAD, OUTPUTS), seal), trusts) == (HEAD, OUTPUTS)
+    assert read(PACKED) == read(SIGNED, trusts) == read(resigned(PACKED, seal), trusts) == (HEAD, OUTPUTS)
 
 
-def test_each_flipped_byte_of_a_signed_archive_is_noticed():
-    whole = pack(HEAD, OUTPUTS, seal)
-    for at in range(len(whole)):
-        broken = bytearray(whole)
-        broken[at] ^= 1 << at % 8
+def test_each_flipped_byte_and_each_other_length_is_noticed():
+    shorter = (PACKED[:end] for end in range(len(PACKED)))
+    for data in (*(flipped(SIGNED, at, 1 << at % 8) for at in range(len(SIGNED))), *shorter, PACKED + b"\0"):
         with pytest.raises(ArchiveError):
-            unpack(bytes(broken), trusts)
-
-
-def test_without_a_signature_each_flipped_byte_outside_of_it_is_noticed():
-    whole = pack(HEAD, OUTPUTS)
-    signature = range(len(MAGIC), len(MAGIC) + 64)
-    for at in (at for at in range(len(whole)) if at not in signature):
-        broken = bytearray(whole)
-        broken[at] ^= 0x10
+            unpack(data, trusts if len(data) == len(SIGNED) else None)
+    for at in (at for at in range(len(PACKED)) if at not in range(len(MAGIC), len(MAGIC) + 64)):
         with contextlib.suppress(ArchiveError):
-            assert read(bytes(broken)) == (HEAD, OUTPUTS), "a bit that zlib does not use"
+            assert read(flipped(PACKED, at, 0x10)) == (HEAD, OUTPUTS), "a bit that zlib does not use"
 
 
-def test_each_shorter_or_longer_archive_is_noticed():
-    whole = pack(HEAD, OUTPUTS)
-    for data in (*(whole[:end] for end in range(len(whole))), whole + b"\0"):
-        with pytest.raises(ArchiveError):
-            unpack(data)
-
-
-@pytest.mark.parametrize(
-    ("sign", "words"), [(None, "is not signed$"), (lambda _: b"x" * 64, "not signed by a key that is trusted here")]
-)
-def test_an_untrusted_archive_is_refused_before_its_head_is_read(
-    monkeypatch: pytest.MonkeyPatch, sign: Sign, words: str
-):
-    data = pack(HEAD, OUTPUTS, sign)
+def test_an_untrusted_archive_is_refused_before_its_head_is_read(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(archive, "_read_head", pytest.fail)
-    with pytest.raises(ArchiveError, match=words):
-        unpack(data, trusts)
+    other = pack(HEAD, OUTPUTS, lambda _: b"x" * 64)
+    for data, words in ((PACKED, "is not signed$"), (other, "not signed by a key that is trusted here")):
+        with pytest.raises(ArchiveError, match=words):
+            unpack(data, trusts)
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a//b", "manifest.json", "key.json", "", "a\0b"])
 def test_an_output_stays_in_its_folder(name: str):
-    head = HEAD._replace(outputs=((name, 0, hashlib.sha256(b"").hexdigest()),))
     with pytest.raises(ArchiveError, match="the name of an output"):
-        unpack(pack(head, {name: b""}))
+        unpack(pack(HEAD._replace(outputs=((name, 0, digest(b"")),)), {name: b""}))
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("field", "values"),
     [
-        {"outputs": (("a", -1, "00"),)},
-        {"outputs": (("a", 0, "00"), ("a", 0, "00"))},
-        {"dependencies": (("a", 1),)},
-        {"dependencies": (("a", "b", "c"),)},
-        {"absent": ((1, 0, ()),)},
-        {"absent": (("/", 0, (1,)),)},
-        {"absent": (("/", 0, "names"),)},
-        {"dependencies": "a path and a hash"},
-        {"others": {"ab": "cd"}},
-        {"seconds": "x"},
-        {"seconds": float("nan")},
-        {"host": None},
-        {"name": "k" * 2000},
-        {"dependencies": (("/a/" * 340, ""),) * 1000},
-        {"absent": (("/", 0, ("a",) * 40_000),)},
+        ("outputs", [(("a", -1, "00"),), (("a", 0, "00"), ("a", 0, "00"))]),
+        ("dependencies", [(("a", 1),), (("a", "b", "c"),), "a path and a hash", (("/a/" * 340, ""),) * 1000]),
+        ("absent", [((1, 0, ()),), (("/", 0, (1,)),), (("/", 0, "names"),), (("/", 0, ("a",) * 40_000),)]),
+        ("others", [{"ab": "cd"}]),
+        ("seconds", ["x", float("nan")]),
+        ("host", [None]),
+        ("name", ["k" * 2000]),
     ],
 )
-def test_a_head_of_other_types_or_sizes_is_refused(change: dict[str, Any]):
-    with pytest.raises(ArchiveError, match="head can't be read"):
-        unpack(pack(HEAD._replace(**change), {**OUTPUTS, "a": b""}))
+def test_a_head_of_other_types_or_sizes_is_refused(field: str, values: list[Any]):
+    for value in values:
+        with pytest.raises(ArchiveError, match="head can't be read"):
+            unpack(pack(HEAD._replace(**{field: value}), {**OUTPUTS, "a": b""}))
 
 
 def test_a_head_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch):
     """To read 64 MB of brackets took 12 s."""
-    sizes: list[int] = []
-
-    def loads(text: str) -> dict[str, Any]:
-        sizes.append(len(text))
-        return {}
-
-    monkeypatch.setattr(archive, "json", SimpleNamespace(loads=loads))
+    texts: list[str] = []
+    monkeypatch.setattr(archive, "json", SimpleNamespace(loads=texts.append))
     text = zlib.compress(b'{"outputs":[[]' + b",[]" * (1 << 23) + b"]}")
     with pytest.raises(ArchiveError, match="head can't be read"):
         unpack(MAGIC + bytes(64) + len(text).to_bytes(8, "little") + text)
-    assert sizes == [1 << 22]
+    assert [len(each) for each in texts] == [1 << 22]
 
 
 def test_another_format_is_told_from_another_file():
@@ -136,3 +114,242 @@ def test_another_format_is_told_from_another_file():
         unpack(b"be-entry-2\n" + bytes(100))
     with pytest.raises(ArchiveError, match="no archive"):
         unpack(b"<html>not found</html>")
+
+
+def export(path: Path, *archives: bytes) -> bytes:
+    with ExportWriter(path) as file:
+        for data in archives:
+            file.add(KEY.digest, data)
+    return path.read_bytes()
+
+
+def require_refused(path: Path, words: str | None = None, verify: Verify | None = None) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        list(read_export(path, verify))
+
+
+def test_what_is_exported_is_read_and_every_damage_noticed(tmp_path: Path):
+    path = tmp_path / "kernels.be"
+    whole = export(path, SIGNED, b"another of the same entry")
+    assert list(read_export(path, trusts)) == [(HEAD, SIGNED)]
+    begin = whole.index(SIGNED)
+    damaged = [flipped(whole, at, 1) for at in range(begin, begin + len(SIGNED), 97)]
+    for data in (*damaged, *(whole[:size] for size in range(0, len(whole), 41))):
+        path.write_bytes(data)
+        require_refused(path)
+    export(path, PACKED)
+    assert len(list(read_export(path))) == 1
+    require_refused(path, "is not signed", trusts)
+
+
+@pytest.mark.parametrize(
+    ("files", "method", "words"),
+    [
+        ({"be-export": "1\n", "../../etc/passwd": PACKED}, zipfile.ZIP_STORED, "no archive of an entry"),
+        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_DEFLATED, "no archive of an entry"),
+        ({"be-export": "1\n", "ab" * 32: PACKED}, zipfile.ZIP_STORED, "is of another entry than its name says"),
+        ({"be-export": "2\n"}, zipfile.ZIP_STORED, "another release's format"),
+        ({"x": ""}, zipfile.ZIP_STORED, "no export of the cache"),
+    ],
+)
+def test_a_zip_of_other_things_is_refused(tmp_path: Path, files: dict[str, str | bytes], method: int, words: str):
+    with zipfile.ZipFile(tmp_path / "other.zip", "w", method) as file:
+        for name, content in files.items():
+            file.writestr(name, content, zipfile.ZIP_STORED if name == "be-export" else method)
+    require_refused(tmp_path / "other.zip", words)
+
+
+def test_an_export_appears_when_it_is_whole_and_is_written_through_no_link(tmp_path: Path):
+    path = tmp_path / "kernels.be"
+    path.write_bytes(b"older")
+    with pytest.raises(ZeroDivisionError), ExportWriter(path) as file:  # noqa: PT012
+        file.add(KEY.digest, PACKED)
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"older"
+    assert os.listdir(tmp_path) == ["kernels.be"]
+    with pytest.raises(ArgumentError, match="can't be written"), ExportWriter(tmp_path / "none" / "x"):
+        pass
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "kernels.be.partial").symlink_to("mine")
+    export(path, PACKED)
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
+X = digest(b"x")
+NO_ROOTS = Roots(())
+
+
+def take(folder: Path, share: Shareable, **fields: Any) -> list[str]:
+    """Unpack an archive with such fields, and return the paths that it depends on."""
+    head = Head(KEY.digest, "module", "k", (("module.so", 1, X),), (), (), (), "there", 1.0)._replace(**fields)
+    shutil.rmtree(folder / "staging", ignore_errors=True)
+    (folder / "staging").mkdir()
+    data = pack(head, {name: b"x" for name, *_ in head.outputs})
+    output = unpack_entry(data, share, folder / "staging", "elsewhere")
+    return [*map(str, output.dependencies), *map(str, output.absent)]
+
+
+NO_FILES = ("{}", "{}/file/a.h", "{}/file/", "/a\0.h", "/a\udfff.h", "/" + "a" * 300)
+NO_MODULES = ("a", "module", "d/" * 400 + "module.so", "image0.cubin", "module.so/module.so")
+HUGE = ("/proc/version", "/dev/../proc/version", "{}/large")
+
+
+@pytest.mark.parametrize(
+    ("field", "row", "words", "names"),
+    [
+        ("dependencies", (digest(b""),), "can't be used here|is of another", NO_FILES),
+        ("outputs", (1, X), r"it has .*, which no module has|it has no module|can't be used here", NO_MODULES),
+        ("outputs", (1, X), "a name the cache keeps", ("manifest.json", "manifest.json/a", "key.json/a")),
+        ("others", (digest(Path("/proc/version").read_bytes()),), "is of another", HUGE),
+    ],
+)
+def test_files_that_no_build_here_reads_or_makes_are_refused(
+    tmp_path: Path, field: str, row: tuple[Any, ...], words: str, names: tuple[str, ...]
+):
+    (tmp_path / "file").touch()
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in names:
+        with pytest.raises(ArchiveError, match=words):
+            take(tmp_path, Shareable(KEY, NO_ROOTS, ("module.*",)), **{field: ((name.format(tmp_path), *row),)})
+
+
+def test_an_output_that_a_build_here_would_write_otherwise_is_refused(tmp_path: Path):
+    with pytest.raises(ArchiveError, match=r"its module.so is not what a build here would write"):
+        take(tmp_path, Shareable(KEY, NO_ROOTS, ("module.so",), known=(("module.so", b"y"),)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_output_any_more_is_not_packed(tmp_path: Path, kind: str):
+    def make(staging: Path) -> BuildOutput:
+        (staging / "module.so").write_bytes(b"code")
+        return BuildOutput(("module.so",))
+
+    entry = Store(tmp_path / "cache").get_or_build(KEY, make)
+    library = plant(entry.path / "module.so", kind)
+    with refused_at_once(), pytest.raises(ArchiveError, match=rf"can't be read: .*: {library}"):
+        pack_entry(entry.path, entry.manifest, Shareable(KEY, NO_ROOTS, ("module.so",)))
+
+
+def test_a_header_in_any_folder_of_packages_counts_also_one_that_appears(tmp_path: Path):
+    """Two folders of packages, and a link to the second one."""
+    for name in ("a", "b"):
+        (tmp_path / name / "pkg").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("b")
+    roots = Roots(tuple((str(tmp_path / name), "<site>") for name in ("a", "b", "link")))
+    share, header = Shareable(KEY, roots, ("module.*",)), ("<site>/pkg/a.h", digest(b"1"))
+    (tmp_path / "b/pkg/a.h").write_text("1")
+    assert take(tmp_path, share, dependencies=(header,)) == [str(tmp_path / "b/pkg/a.h")]
+    with pytest.raises(ArchiveError, match=r"where there is no .*/b/pkg/a.h"):
+        take(tmp_path, share, absent=(("<site>/pkg", 0, ("a.h",)),))
+    (tmp_path / "a/pkg/a.h").write_text("1")
+    (tmp_path / "b/pkg/a.h").write_text("2")
+    with pytest.raises(ArchiveError, match=r"is of another .*/b/pkg/a.h than the one here"):
+        take(tmp_path, share, dependencies=(header,))
+
+
+def module(home: str, *cflags: str, source: str = "void f();", language: str = "cpp") -> CacheKey:
+    """The key of a module in a home folder; flags may name the folder as `{}`."""
+    return make_key(
+        "module",
+        ("name", "k"),
+        ("language", language),
+        ("sources", ["k", f"{home}/src/k.cc", f"{home}/src/k.cc", source]),
+        ("include_paths", [f"{home}/more"]),
+        ("cflags", [flag.format(home) for flag in cflags]),
+        ("tools", ["/usr/bin/g++", f"{home}/env/bin/ld"]),
+        ("toolchain", ["cuda.root", f"{home}/env/cu13", "cuda.component.cicc", f"13.0.1 {home}/env/cu13/bin/cicc"]),
+    )
+
+
+def roots(key: CacheKey, home: str) -> Roots:
+    return key_roots(key, [(f"{home}/env", "<python>")])
+
+
+def moved(home: str, *cflags: str, **more: str) -> CacheKey:
+    key = module(home, *cflags, **more)
+    return movable_key(key, roots(key, home))
+
+
+def test_two_homes_have_one_key_which_has_nothing_to_say():
+    assert moved("/home/ada") == moved("/mnt/b b")
+    assert unnamed_paths(moved("/home/ada")) == ()
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_the_flags_that_name_folders_are_no_part_of_it(language: str):
+    """Neither of this environment nor of another one."""
+    flags = naming_flags(roots(module("/home/ada", language=language), "/home/ada"), is_cuda=language == "cuda")
+    assert flags
+    assert moved("/home/ada", *flags, "-O1", language=language) == moved("/home/bob", "-O1", language=language)
+    there = Roots((("/mnt/o'hara/env", "<python>"), ("/mnt/x/src", "<source 0>")))
+    flags = naming_flags(there, is_cuda=language == "cuda")
+    own = ("-Xcompiler", "-O1") if language == "cuda" else ("-O1", "-ffile-prefix-map=/x=<python>")
+    assert moved("/home/ada", *flags, *own, language=language).texts("cflags") == own
+    assert moved("/home/ada", "-ffile-prefix-map=/x=y").texts("cflags")
+
+
+def test_nvcc_gets_no_flag_that_it_would_split_at_a_comma():
+    both = Roots((("/home/a,b", "<source 0>"), ("/home/env", "<python>")))
+    assert naming_flags(both, is_cuda=True) == ("-Xcompiler", "'-ffile-prefix-map=/home/env=<python>'")
+    assert len(naming_flags(both, is_cuda=False)) == 2
+    assert moved("/home/a,b", language="cuda") == moved("/home/ada", language="cuda"), "what names no folder is shared"
+
+
+@pytest.mark.parametrize("flag", ["-DHOME={}", "-Wl,-rpath,{}/env", "-include{}/src/a.h"])
+def test_a_flag_that_gets_a_path_into_the_code_keeps_it(flag: str):
+    assert moved("/home/ada", flag) != moved("/home/bob", flag)
+    assert any("/home/ada" in line for line in unnamed_paths(moved("/home/ada", flag)))
+
+
+def test_the_text_of_a_source_keeps_its_paths_and_is_part_of_the_key_also_if_it_is_no_unicode():
+    a, b = (moved(home, source=f'#include "{home}/src/a.h"') for home in ("/home/ada", "/home/bob"))
+    assert a != b
+    keys = {movable_key(make_key("module", ("sources", ["k", "", "k.cc", text])), Roots(())) for text in "\udc80\udc81"}
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize("flag", ["-g", "-g3", "-ggdb", "-lineinfo", "-G", "--coverage"])
+def test_debugging_information_names_folders_so_they_stay(flag: str):
+    assert roots(module("/home/ada", flag), "/home/ada") == Roots(())
+    assert unnamed_paths(moved("/home/ada", flag))
+
+
+def test_headers_are_named_by_their_place():
+    found = key_roots(make_key("kernel"), (), [Path("/home/ada/h"), Path("/home/ada/g")])
+    assert found.name("/home/ada/g/a.h") == "<include 1>/a.h"
+    assert found.name("/home/ada/hh/a.h") == "/home/ada/hh/a.h"
+
+
+@pytest.mark.parametrize(
+    ("around", "name"),
+    [
+        (("include_paths", ["/home/ada/p"]), "<include 0>/in"),
+        (("sources", ["k", "/home/ada/p/k.cc", "k.cc", ""]), "<source 0>/in"),
+        (("cflags", ["-I", "/home/ada/p/"]), "/home/ada/p/in"),
+        (("cflags", ["-isystem/home/ada/p"]), "/home/ada/p/in"),
+        (("toolchain", ["env.CPATH", "/opt/x:/home/ada/p"]), "/home/ada/p/in"),
+        (("toolchain", ["cxx.path", "/home/ada/p/bin/g++"]), "<compiler>/in"),
+    ],
+)
+def test_a_folder_in_another_that_is_searched_has_no_name_of_its_own(around: tuple[str, list[str]], name: str):
+    # "in/a.h" and "a.h" are one file here, and may be two where the folders lie apart
+    assert key_roots(make_key("kernel", around), (), [Path("/home/ada/p/in")]).name("/home/ada/p/in") == name
+
+
+def test_folders_that_all_machines_have_get_no_name_and_a_package_with_sources_one_of_its_own():
+    key = make_key("module", ("toolchain", ["cuda.root", "/usr/local/cuda", "cxx.path", "/usr/bin/g++"]))
+    assert key_roots(key, [("/usr", "<python>")]).folders == (("/usr/local/cuda", "<toolkit>"),)
+    found = key_roots(make_key("kernel"), (), [Path("/usr/include/eigen3"), Path("/usr/share/h")])
+    assert found.folders == (("/usr/share/h", "<include 1>"),)
+    key = make_key("module", ("sources", ["k", "/env/site/pkg/k.cc", "k.cc", ""]))
+    assert key_roots(key, [("/env", "<python>")]).name("/env/site/pkg/k.cc") == "<source 0>/k.cc"
+
+
+def test_a_folder_is_found_in_compiled_code_and_an_unknown_root_is_nowhere():
+    found = Roots((("/home/ada", "<source 0>"),))
+    assert found.named_in(b"\0/home/ada/k.cc\0") == found.named_in(b"assert\0/home/ada\0") == "/home/ada"
+    assert not found.named_in(b"\0/home/adalbert/k.cc\0")
+    assert not Roots(()).named_in(b"/home/ada")
+    assert Roots(()).paths("<include 3>/a.h") == ()
+    assert Roots((("/a", "<site>"), ("/b", "<site>"))).paths("<site>/c") == ("/a/c", "/b/c")

@@ -1,15 +1,19 @@
-"""Whatever stands in the place of a file that we read, we neither wait for it nor take in gigabytes, and we name it."""
+"""Files that were made to harm: we neither wait for one nor take in gigabytes, and we name it."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import os
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import be_runtime
-from be_runtime.bundle.index import Index, render_index
+from be_runtime.bundle.index import LARGEST_INDEX, CodeImage, ImageTarget, Index, image_file, parse_index, render_index
 from be_runtime.bundle.mapped_images import open_folder
 from be_runtime.cli.main import main
 from be_runtime.errors import ArgumentError, LoadError, SourceNotFoundError
@@ -19,12 +23,17 @@ from be_runtime.request.options import Unit
 from be_runtime.sharing.signing import read_signer, read_verifier
 from be_runtime.ship.kernel_tables import read_source, read_table
 from be_runtime.ship.package import find_package
+from be_runtime.ship.programs.container import _SEAL_BYTES, PROGRAM, _seal, open_container, write_container
 from be_runtime.tune.winners import write_package
+from be_runtime.xla.jax_export import read_program
 from be_toolchain.find.record import load_record, record_path
 from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.trust.regular_file import LARGE
+from be_toolchain.machine.trust.zip_files import MOST_FILES
 from tests.support.hostile_files import KINDS, plant, refused_at_once
 
 NAME = "be_hostile_files"
+RAW = read_table("k", {"source": "k.cu", "signature": "", "grid": 1, "block": 1})
 WANTED = prebuilt.wanted_of(cpp_request("ops", (Unit(stem="ops", sources=()),), None))
 PREBUILT = f"prebuilt/ops/{WANTED.key.digest[:32]}-host/index.json"
 
@@ -33,12 +42,9 @@ PREBUILT = f"prebuilt/ops/{WANTED.key.digest[:32]}-host/index.json"
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a package with kernels, beside other files that are read."""
     folder = tmp_path / NAME
-    for name, text in {
-        "__init__.py": "",
-        "kernels.toml": '[modules.ops]\nsources = "ops.cc"\n',
-        "_kernels/index.json": render_index(Index("x86_64", {})),
-        PREBUILT: render_index(Index("x86_64", {})),
-    }.items():
+    index = render_index(Index("x86_64", {}))
+    files = {"__init__.py": "", "kernels.toml": '[modules.ops]\nsources = "ops.cc"\n', PREBUILT: index}
+    for name, text in {**files, "_kernels/index.json": index}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -60,12 +66,7 @@ def run(*words: str | Path) -> None:
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a source": ("ops.cc", lambda root: file_units(root / "ops.cc")),
     "a source, when it is loaded": ("ops.cc", lambda root: be_runtime.load_cpp_file(root / "ops.cc")),
-    "a raw kernel's source": (
-        "k.cu",
-        lambda root: read_source(
-            "k", read_table("k", {"source": "k.cu", "signature": "", "grid": 1, "block": 1}), root
-        ),
-    ),
+    "a raw kernel's source": ("k.cu", lambda root: read_source("k", RAW, root)),
     "a declaration": ("kernels.toml", lambda _root: find_package(NAME).declaration()),
     "a package's index": ("_kernels/index.json", lambda _root: [*find_package(NAME).bundles()]),
     "a bundle's index": ("_kernels/index.json", lambda root: open_folder(root / "_kernels")),
@@ -80,39 +81,106 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
-# A folder in the place of these is one that may hold a bundle, or a package without the file.
-CASES = [
-    (reader, kind)
-    for reader, (name, _) in READERS.items()
-    for kind in KINDS
-    if kind != "folder" or not name.endswith((".toml", ".json", ".be"))
-]
-
-
-@pytest.mark.parametrize(("reader", "kind"), CASES)
-def test_it_is_refused_at_once_and_named(root: Path, reader: str, kind: str, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("reader", READERS)
+def test_it_is_refused_at_once_and_named(root: Path, reader: str, capsys: pytest.CaptureFixture[str]):
+    """A folder in the place of some files may hold a bundle, or is a package without the file."""
     name, read = READERS[reader]
     if "key" in reader:
         pytest.importorskip("cryptography")
-    path = plant(root / name, kind)
-    with refused_at_once(), pytest.raises((ArgumentError, LoadError, SourceNotFoundError)) as caught:
-        read(root)
-    text = f"{caught.value} {capsys.readouterr().err}"
-    assert path.name in text or NAME in text
-    assert "internal error" not in text
+    for kind in KINDS[:2] if name.endswith((".toml", ".json", ".be")) else KINDS:
+        path = plant(root / name, kind)
+        with refused_at_once(), pytest.raises((ArgumentError, LoadError, SourceNotFoundError)) as caught:
+            read(root)
+        text = f"{caught.value} {capsys.readouterr().err}"
+        assert path.name in text or NAME in text
+        assert "internal error" not in text
 
 
-@pytest.mark.parametrize("kind", ["pipe", "gigabytes"])
-def test_an_index_that_others_may_write_is_not_opened(root: Path, kind: str):
-    plant(root / PREBUILT, kind).chmod(0o666)
-    with refused_at_once(), pytest.raises(be_runtime.CacheError, match="can be written by other users"):
-        prebuilt.find(root / "prebuilt", WANTED, ())
-    with refused_at_once():
-        assert "can be written by other users" in prebuilt.explain(root / "prebuilt", WANTED, ())
+def test_an_index_that_others_may_write_is_not_opened_and_a_toolchains_record_that_is_none_not_read(root: Path):
+    for kind in KINDS:
+        with refused_at_once():
+            assert load_record(plant(record_path(root, []), kind).parent, [], LocalSystem()) is None
+    for kind in KINDS[:2]:
+        plant(root / PREBUILT, kind).chmod(0o666)
+        with refused_at_once(), pytest.raises(be_runtime.CacheError, match="can be written by other users"):
+            prebuilt.find(root / "prebuilt", WANTED, ())
+        with refused_at_once():
+            assert "can be written by other users" in prebuilt.explain(root / "prebuilt", WANTED, ())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_record_of_a_toolchain_that_can_not_be_read_is_none(tmp_path: Path, kind: str):
-    plant(record_path(tmp_path, []), kind)
-    with refused_at_once():
-        assert load_record(tmp_path, [], LocalSystem()) is None
+CODE = b"code" * 2**18
+DIGEST = hashlib.sha256(CODE).hexdigest()
+Info = tuple[tuple[str, int], ...]
+INDEX = Index("x86_64", {DIGEST: CodeImage("library", "cpu", len(CODE))}, program={"function": "f"})
+
+
+def sealed(index: str = render_index(INDEX), program: bytes = b"program", twice: int = 0, info: Info = ()) -> bytes:
+    """Return a file with a right seal, if it can be sealed; some of its files may be named twice."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(image_file(DIGEST, INDEX.images[DIGEST]), CODE, zipfile.ZIP_STORED)
+        archive.writestr(PROGRAM, program)
+        archive.writestr("index.json", index)
+        archive.filelist += archive.filelist[:twice]
+        for name, value in info:
+            setattr(archive.getinfo(PROGRAM), name, value)
+        archive.comment = b" " * _SEAL_BYTES
+    data = out.getvalue()
+    with zipfile.ZipFile(out) as archive:
+        return data[:-_SEAL_BYTES] + _seal(archive, memoryview(data))
+
+
+@pytest.mark.parametrize("size", [1, LARGE + 1])
+def test_what_was_written_is_opened(size: int):
+    bundle = open_container(write_container(INDEX, bytes(size), {DIGEST: CODE}), "here")
+    assert bundle.file(PROGRAM) == bytes(size)
+    assert bundle.image(DIGEST) == CODE
+
+
+def test_a_file_that_is_no_zip_or_of_very_many_files_is_no_program():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a", b"")
+        archive.filelist *= MOST_FILES + 1
+        archive.comment = b"sha256 of all but the images: " + b"0" * 64
+    none = "is not an exported program"
+    for data, words in ((b"", none), (b"PK\3\4", none), (b"no zip at all", none), (out.getvalue(), "is damaged")):
+        with refused_at_once(), pytest.raises(LoadError, match=words):
+            open_container(data, "here")
+
+
+@pytest.mark.parametrize(
+    ("unit", "times", "info", "words"),
+    [
+        (b"\0", LARGE + 1, (), f"it would have {LARGE + 1} bytes"),
+        (os.urandom(4096) + bytes(4096 * 13), 1200, (), r"it would have \d+ bytes"),  # however well it is packed
+        (b"\0", LARGE + 1, (("file_size", 10),), "Bad CRC"),
+        (b"program", 1, (("flag_bits", 1),), r"program\.stablehlo can't be read: File .* is encrypted"),
+    ],
+    ids=["large", "packed", "says less", "encrypted"],
+)
+def test_a_program_that_unpacks_to_gigabytes_is_damage(unit: bytes, times: int, info: Info, words: str):
+    bundle = open_container(sealed(program=unit * times, info=info), "here")
+    with refused_at_once(most_bytes=64 << 20), pytest.raises(LoadError, match=words):
+        bundle.file(PROGRAM)
+
+
+def test_an_index_of_more_than_it_may_have_is_neither_written_nor_read():
+    targets = {f"be.{DIGEST[:32]}.f{n}": ImageTarget(DIGEST, "cpu", {"execute": "f"}) for n in range(30_000)}
+    with pytest.raises(ArgumentError, match="an index of more than 4 MiB"):
+        render_index(INDEX._replace(targets=targets))
+    with refused_at_once(), pytest.raises(LoadError, match="it has more than 4 MiB"):
+        parse_index("[" * (LARGEST_INDEX + 1), "here")
+    with pytest.raises(LoadError, match=r"index\.json can't be read: it would have \d+ bytes"):
+        open_container(sealed(index=" " * (LARGEST_INDEX + 1)), "here")
+
+
+def test_entries_that_share_bytes_are_not_hashed_again_and_again():
+    with pytest.raises(ValueError, match=DIGEST):
+        sealed(twice=1)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"\0" * 4096], ids=["empty", "text", "zeros"])
+def test_a_program_that_is_none_is_an_error_of_ours(data: bytes):
+    with pytest.raises(LoadError, match=r"can't read the program, which JAX 0\.6\.0 exported"):
+        read_program(data, {"jax": "0.6.0", "devices": 1})

@@ -1,0 +1,307 @@
+"""A bundle: it is there as a whole, and its images are mapped if they are what their hash says and nobody else's."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import multiprocessing
+import os
+import platform
+import signal
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_runtime.bundle.baseline import check_baseline, require_baseline
+from be_runtime.bundle.index import CodeImage, Index
+from be_runtime.bundle.mapped_images import Bundle, map_bytes, open_folder, open_trusted
+from be_runtime.bundle.whole_files import KEPT, is_whole
+from be_runtime.bundle.write import write_bundle
+from be_runtime.errors import ArgumentError, LoadError
+from tests.support.accounts import STRANGER, needs_root, open_place
+
+__all__ = ["open_place"]  # a fixture
+
+DATA = b"not a library"
+DIGEST = hashlib.sha256(DATA).hexdigest()
+OTHERS = "can be written by other users"
+FORKS = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:This process .* is multi-threaded")
+"""JAX may be there, by other tests; the children do not use it."""
+
+
+def write(folder: Path, *images: bytes, machine: str = platform.machine()) -> None:
+    named = {hashlib.sha256(data).hexdigest(): data for data in images}
+    rows = {digest: CodeImage("library", "cpu", len(data)) for digest, data in named.items()}
+    write_bundle(folder, Index(machine, rows), named)
+
+
+def written(folder: Path, machine: str = platform.machine()) -> Bundle:
+    """A bundle of one image, which no loader would take."""
+    write(folder, DATA, machine=machine)
+    bundle = open_folder(folder)
+    assert bundle is not None
+    return bundle
+
+
+def require_refused(bundle: Bundle, words: str) -> None:
+    with pytest.raises(LoadError, match=words):
+        bundle.library(DIGEST)
+
+
+@pytest.mark.parametrize("other", [b"not a lib\0ary", DATA[:-1], DATA[::-1]])
+def test_another_file_is_refused_also_in_a_package_that_is_imported_anyway(tmp_path: Path, other: bytes):
+    bundle = written(tmp_path / "package" / "b")
+    bundle.path(DIGEST).write_bytes(other)
+    require_refused(bundle, "other bytes than when it was built")
+    require_refused(bundle._replace(vouched=tmp_path / "package"), "other bytes than when it was built")
+    bundle.path(DIGEST).unlink()
+    require_refused(bundle, f"images/{DIGEST}.so can't be read")
+
+
+def test_code_that_this_machine_cannot_run_names_what_it_lacks(tmp_path: Path):
+    require_refused(written(tmp_path, "s390x"), f"was built for s390x, and this machine is {platform.machine()}")
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags\t\t: fpu sse2 cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3 avx\n")
+    require_baseline("x86-64-v2", "it", info)
+    with pytest.raises(LoadError, match="level x86-64-v3, and this one lacks abm, avx2, bmi1"):
+        require_baseline("x86-64-v3", "it", info)
+
+
+def test_a_level_that_does_not_exist_is_refused():
+    assert check_baseline("x86-64-v4", "x86_64") == "x86-64-v4"
+    for value, machine in (("x86-64-v5", "x86_64"), ("x86-64-v2", "aarch64"), (3, "x86_64")):
+        with pytest.raises(ArgumentError, match="is not a level"):
+            check_baseline(value, machine)
+
+
+@pytest.mark.parametrize("level", ["", "images", f"images/{DIGEST}.so", "index.json", ".."])
+def test_what_others_may_write_is_neither_believed_nor_mapped(tmp_path: Path, level: str):
+    folder = tmp_path / "packages" / "b"
+    bundle = written(folder)
+    assert open_trusted(folder) is not None
+    (folder / level).chmod(0o777)
+    if level not in ("index.json", ".."):
+        require_refused(bundle, rf"{OTHERS} \(mode 777\)")
+    if "images" not in level:
+        with pytest.raises(LoadError, match=OTHERS):
+            open_trusted(folder)
+    if level == "..":  # which is as safe as the package that is imported anyway
+        assert open_trusted(folder, vouched=tmp_path / "packages") is not None
+
+
+@needs_root
+def test_what_another_user_owns_is_not_mapped_unless_their_package_is_run_anyway(tmp_path: Path):
+    folder = tmp_path / "package" / "_kernels"
+    folder.parent.mkdir()
+    bundle = written(folder)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, STRANGER, STRANGER)
+    require_refused(bundle, "belongs to another user")
+    os.chown(folder.parent, STRANGER, STRANGER)
+    require_refused(bundle._replace(vouched=folder.parent), "can't be loaded: ")
+
+
+def test_bytes_that_are_no_library_leave_nothing_open():
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(LoadError, match="can't be loaded"):
+        map_bytes(DATA, DIGEST, "here")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@needs_root
+def test_no_code_is_written_where_others_could_replace_it(
+    tmp_path: Path, open_place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Where there are no files in memory."""
+
+    def refuse(*_args: object) -> int:
+        raise PermissionError
+
+    def require(words: str, temporary: str) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with pytest.raises(LoadError, match=words):
+            map_bytes(DATA, DIGEST, "here")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    require("can't be loaded", str(tmp_path))
+    os.chown(tmp_path, STRANGER, STRANGER)
+    require(r"code is not written to .* belongs to another user", str(tmp_path))
+    assert os.listdir(tmp_path) == []
+    (open_place / "mine").mkdir()
+    open_place.chmod(0o777)
+    require(f"which can't be trusted: {open_place} {OTHERS}", f"{open_place}/mine")
+
+
+def test_a_folder_without_an_index_is_no_bundle(tmp_path: Path):
+    assert open_folder(tmp_path) is open_folder(tmp_path / "nowhere") is open_trusted(tmp_path / "nowhere") is None
+
+
+class Checks:
+    """Checks of a file that was written long ago, as far as its change time tells, and where they are remembered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.image, self.memory, self.hashed = folder / "image.so", folder / "cache" / "images", 0
+        self.image.write_bytes(DATA)
+
+    def check(self, digest: str = DIGEST, size: int = len(DATA)) -> bool:
+        return is_whole(self.image, digest, size, str(self.memory))
+
+    def hashes(self) -> bool:
+        """Return whether a check, which finds the file whole, reads it."""
+        before = self.hashed
+        assert self.check()
+        return self.hashed > before
+
+
+@pytest.fixture
+def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checks:
+    found, later, real = Checks(tmp_path), time.time_ns() + 10**10, hashlib.file_digest
+
+    def count(file: Any, name: str) -> Any:
+        found.hashed += 1
+        return real(file, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", count)
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    return found
+
+
+def test_a_file_is_hashed_once(checks: Checks):
+    assert [checks.hashes() for _ in range(3)] == [True, False, False]
+    places = (checks.memory.parent, checks.memory)
+    assert [oct(place.stat().st_mode & 0o777) for place in places] == ["0o700", "0o700"]
+
+
+@pytest.mark.parametrize("edit", ["same size and time", "another path", "another file of the same bytes"])
+def test_whatever_may_have_changed_is_hashed_again(checks: Checks, tmp_path: Path, edit: str):
+    assert checks.check()
+    before = checks.image.stat()
+    if edit == "another path":
+        checks.image = checks.image.rename(tmp_path / "other.so")
+    elif edit.startswith("another"):
+        (tmp_path / "new").write_bytes(DATA)
+        (tmp_path / "new").replace(checks.image)
+    else:
+        checks.image.write_bytes(DATA.upper())
+        os.utime(checks.image, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert not checks.check()
+        return
+    assert checks.hashes()
+
+
+def test_what_is_refused_or_was_just_written_is_not_remembered(checks: Checks, monkeypatch: pytest.MonkeyPatch):
+    assert not checks.check(digest="0" * 64)
+    assert not checks.check(size=1)
+    monkeypatch.setattr(time, "time_ns", lambda: checks.image.stat().st_ctime_ns)
+    assert checks.check()
+    assert not checks.memory.exists()
+
+
+def test_without_a_folder_that_can_be_written_each_process_hashes(checks: Checks):
+    checks.memory = Path("/proc/nowhere")
+    assert [checks.hashes() for _ in range(2)] == [True, True]
+    assert is_whole(checks.image, DIGEST, len(DATA), "")
+
+
+@pytest.mark.parametrize("change", ["open", "link", pytest.param("owner", marks=needs_root)])
+def test_what_others_could_have_remembered_is_not_believed(checks: Checks, tmp_path: Path, change: str):
+    assert checks.check()
+    if change == "open":
+        checks.memory.chmod(0o777)
+    elif change == "link":
+        checks.memory.rename(tmp_path / "real")
+        checks.memory.symlink_to(tmp_path / "real")
+    else:
+        os.chown(checks.memory, STRANGER, STRANGER)
+    assert checks.hashes()
+
+
+def test_the_oldest_checks_are_forgotten(checks: Checks):
+    checks.memory.mkdir(mode=0o700, parents=True)
+    for number in range(KEPT + 5):
+        (checks.memory / str(number)).touch()
+        os.utime(checks.memory / str(number), (number, number))
+    assert checks.check()
+    assert len(os.listdir(checks.memory)) == KEPT
+    assert not checks.hashes()
+
+
+def write_two(folder: Path, number: int) -> None:
+    write(folder, b"shared", b"%d" % number * 200_000)
+
+
+def write_slowly(folder: Path, number: int) -> None:
+    """Write again and again, with a pause at each step that others can meet."""
+    sys.addaudithook(lambda event, _args: time.sleep(0.002 if event == "os.rename" else 0))
+    for _ in range(20):
+        write_two(folder, number)
+
+
+def write_until(folder: Path, last: int) -> None:
+    """Write, and be killed before a call of the system."""
+    calls = itertools.count(1)
+    sys.addaudithook(lambda _event, _args: os.kill(os.getpid(), signal.SIGKILL) if next(calls) == last else None)
+    write_two(folder, last)
+
+
+def exit_codes(function: Callable[[Path, int], None], folder: Path, numbers: range) -> list[int | None]:
+    """Run a function in processes at once, one a number, and return how they ended; the bundle is whole then."""
+    fork = multiprocessing.get_context("fork")
+    running = [fork.Process(target=function, args=(folder, number)) for number in numbers]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    bundle = open_folder(folder)
+    assert bundle is not None
+    for digest in bundle.table.images:
+        bundle.image(digest)
+    return [each.exitcode for each in running]
+
+
+@FORKS
+def test_processes_that_write_one_bundle_wait_for_each_other(tmp_path: Path):
+    assert exit_codes(write_slowly, tmp_path / "_kernels", range(3)) == [0, 0, 0]
+    assert len(os.listdir(tmp_path / "_kernels" / "images")) == 2
+
+
+@FORKS
+def test_a_killed_build_leaves_the_bundle_whole_and_nothing_that_the_next_one_does_not_remove(tmp_path: Path):
+    folder = tmp_path / "_kernels"
+    write_two(folder, 0)
+    number = 1
+    while exit_codes(write_until, folder, range(number, number + 1)) != [0]:
+        number += 1
+    assert number > 10
+    assert os.listdir(tmp_path) == ["_kernels"]
+    assert len(os.listdir(folder / "images")) == 2
+
+
+def test_every_user_can_read_it_and_files_of_another_build_go(tmp_path: Path):
+    folder = tmp_path / "_kernels"
+    before = os.umask(0o077)
+    try:
+        write_bundle(folder, Index("x86_64", {}), {}, {"__init__.py": "x = 1\n"})
+        assert (folder / "__init__.py").read_text() == "x = 1\n"
+        write_two(folder, 1)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))} == {0o755, 0o644}
+    assert sorted(os.listdir(folder)) == ["images", "index.json"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "index.html"])
+def test_a_folder_or_a_file_of_somebody_else_is_kept(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(ArgumentError, match="holds something else"):
+        write_bundle(tmp_path, Index("x86_64", {}), {})
+    assert sorted(os.listdir(tmp_path)) == sorted([name, "index.json"])
+    with pytest.raises(ArgumentError, match="can't be written: Not a directory"):
+        write_bundle(tmp_path / name, Index("x86_64", {}), {})

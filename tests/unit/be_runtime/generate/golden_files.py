@@ -1,0 +1,17 @@
+"""Golden files: a text as a whole, compared with the one that was looked at and kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+UPDATE = "BE_UPDATE_GOLDEN"
+
+
+def check_golden(path: Path, text: str) -> None:
+    """Compare a text with a file; with ``BE_UPDATE_GOLDEN=1`` write that file instead."""
+    if os.environ.get(UPDATE):
+        path.write_text(text)
+    assert text == path.read_text(), (
+        f"the text differs from {path.name}. If that is meant, run the test with {UPDATE}=1, and look at the difference"
+    )

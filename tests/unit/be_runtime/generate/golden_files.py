@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
+
+from be_runtime.compile.plan.build_plan import Edge
 
 UPDATE = "BE_UPDATE_GOLDEN"
 
@@ -14,4 +18,13 @@ def check_golden(path: Path, text: str) -> None:
         path.write_text(text)
     assert text == path.read_text(), (
         f"the text differs from {path.name}. If that is meant, run the test with {UPDATE}=1, and look at the difference"
+    )
+
+
+def edges_text(edges: Iterable[Edge]) -> str:
+    """Two lines a command: its kind, what it reads and writes, what it says, where it lists headers; its arguments."""
+    return "".join(
+        f"{edge.tool}: {', '.join(edge.inputs)} -> {', '.join(edge.outputs)} ({edge.description}) {edge.depfile or ''}"
+        f"\n  {shlex.join(edge.argv)}\n"
+        for edge in edges
     )

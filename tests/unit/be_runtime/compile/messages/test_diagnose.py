@@ -10,7 +10,7 @@ from be_runtime.compile.messages.warned import find_warnings, warnings_text
 from tests.unit.be_runtime.generate.golden_files import check_golden
 
 OUTPUTS = Path(__file__).parent / "golden" / "outputs.txt"
-"""After ``===`` what a case shows, in brackets the language and the lines of trampolines; after ``---`` what is found."""
+"""After ``===`` what a case shows, its language, and the lines of trampolines; after ``---`` what is found in it."""
 
 SOURCES = {
     "m": "// one\nvoid f(BE::Tensor out) { nonsense(); }\n\tint x = ä + oops;\n",

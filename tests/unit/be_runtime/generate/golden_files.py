@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from be_runtime.compile.plan.build_plan import Edge
+from be_runtime.errors import BeRuntimeError
 
 UPDATE = "BE_UPDATE_GOLDEN"
 
@@ -28,3 +30,11 @@ def edges_text(edges: Iterable[Edge]) -> str:
         f"\n  {shlex.join(edge.argv)}\n"
         for edge in edges
     )
+
+
+def answer(function: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """What a call gives as text, or the whole of the error that it raises, on one line."""
+    try:
+        return str(function(*arguments, **options))
+    except BeRuntimeError as error:
+        return f"{type(error).__name__}: {error}".partition("\nsee docs/errors.md")[0].replace("\n", "; ")

@@ -76,7 +76,7 @@ def test_each_source_is_read_once_for_all_names(monkeypatch: pytest.MonkeyPatch)
         (None, {"a": "int x;", "b": "int y;"}, EntryPointNotFoundError, r"/a\.cc, /b\.cc"),
         (None, {"a": F, "b": "// @BE gone\n"}, EntryPointNotFoundError, "/b.cc:1"),
         ({"f": ["rte"]}, {"a": F, "b": G}, SpecError, "rte"),
-        (None, {"a": F + "// @BE f\n", "b": G}, DuplicateEntryPointError, ""),
+        (None, {"a": F + "// @BE f\n", "b": G}, DuplicateEntryPointError, "f"),
     ],
 )
 def test_an_error_of_one_unit_is_not_hidden_by_another(

@@ -45,8 +45,8 @@ void g(BE::Tensor out, int n = -1) {}
 MEMORY = """
 // @BE f arg[n] ret scratch[n*4] scratch ret scratch[8]
 void f(const BE::Tensor x, BE::Tensor y, BE::Workspace a, BE::Workspace b, BE::Tensor z, BE::Workspace c) {}
-// @BE g ret[ceil(4/2) max(attr.n,3)-1] state attr.n attr.low:int64=-9223372036854775808 attr.type:dtype=int8
-void g(BE::Tensor y, const BE::State<Plan>& plan, int n, int64_t low, BE::DType type) {}
+// @BE g arg[... k 2] ret[ceil(k/2) max(attr.n,3) k//2] state attr.n attr.low=-9223372036854775808 attr.t:dtype=int8
+void g(const BE::Tensor x, BE::Tensor y, const BE::State<Plan>& plan, int n, int64_t low, BE::DType t) {}
 """
 
 
@@ -65,6 +65,7 @@ def bindings(text: str) -> list[Binding]:
         ("memory_cuda", MEMORY, "cuda", False),
         ("memory_checked", MEMORY, "cuda", True),
     ],
+    ids=str,
 )
 def test_golden_files(name: str, text: str, language: Language, *, checked: bool):
     """The text decides every user's binary, and keys of caches: a change of it should be seen, and meant."""

@@ -20,11 +20,25 @@ ROW_STACK = "module 'numpy' has no attribute 'row_stack'"
     ("error", "numpy", "remedy"),
     [
         (AttributeError(ROW_STACK), "2.5.5", "pip install 'numpy<2.5', or a newer numba"),
-        (AttributeError("module 'numpy.lib' has no attribute 'x'"), "2.5.5", "pip install 'numpy<2.5', or a newer numba"),
+        (
+            AttributeError("module 'numpy.lib' has no attribute 'x'"),
+            "2.5.5",
+            "pip install 'numpy<2.5', or a newer numba",
+        ),
         (AttributeError(ROW_STACK), "2.4.6", "install a newer numba"),
-        *((AttributeError(ROW_STACK), numpy, "install a newer numba") for numpy in ("2.4.9+local.2.5", "1!2.4", "2", "none")),
-        *((AttributeError(ROW_STACK), numpy, "pip install 'numpy<2.5', or a newer numba") for numpy in ("2.5.0rc1", "2.5.0.dev0+git1", "3")),
-        (ImportError("Numba needs NumPy 2.9 or less. Got NumPy 2.10."), "2.10.1", "pip install 'numpy<2.10', or a newer numba"),
+        *(
+            (AttributeError(ROW_STACK), numpy, "install a newer numba")
+            for numpy in ("2.4.9+local.2.5", "1!2.4", "2", "none")
+        ),
+        *(
+            (AttributeError(ROW_STACK), numpy, "pip install 'numpy<2.5', or a newer numba")
+            for numpy in ("2.5.0rc1", "2.5.0.dev0+git1", "3")
+        ),
+        (
+            ImportError("Numba needs NumPy 2.9 or less. Got NumPy 2.10."),
+            "2.10.1",
+            "pip install 'numpy<2.10', or a newer numba",
+        ),
         (ImportError("Numba needs NumPy 1.22 or greater. Got NumPy 1.21."), "1.21", None),
         (AttributeError("module 'numpyro' has no attribute 'row_stack'"), "2.5.5", None),
         (AttributeError("'Array' object has no attribute 'row_stack'"), "2.5.5", None),

@@ -71,7 +71,9 @@ def test_what_operations_and_operators_write_is_named():
 OPERATOR = "'NoneType' object has no attribute 'args'"
 NUMBER = "No implementation of function Function(<class 'range'>) ... range(readonly array(int32, 0d, C))"
 WRITE = "setitem(readonly array(int32, 0d, C), Tuple(), int64)"
-X, N, HALF = (ArraySpec(BY_NAME[name], shape) for name, shape in (("float32", (3, 4)), ("int64", ()), ("bfloat16", (2,))))
+X, N, HALF = (
+    ArraySpec(BY_NAME[name], shape) for name, shape in (("float32", (3, 4)), ("int64", ()), ("bfloat16", (2,)))
+)
 
 
 def test_what_is_said_of_refused_kernels():
@@ -84,8 +86,12 @@ def test_what_is_said_of_refused_kernels():
         rows.append(f"{inputs} inputs: {answer(check_count, adds, 'f', signature_of([X] * inputs, [X]))}")
         signature = signature_of([X] * inputs, [X])
         rows.append(f"{inputs} inputs, the stream: {answer(check_count, adds, 'f', signature, ('the stream',))}")
-    rows += [f"any number: {answer(check_count, each, 'f', signature_of([X], [X]))}" for each in (takes_any, with_default)]
-    rows.append(f"two on a GPU: {answer(numba_source.check_count, adds, 2, 1)} {answer(numba_source.check_count, adds, 1, 1)}")
+    rows += [
+        f"any number: {answer(check_count, each, 'f', signature_of([X], [X]))}" for each in (takes_any, with_default)
+    ]
+    rows.append(
+        f"two on a GPU: {answer(numba_source.check_count, adds, 2, 1)} {answer(numba_source.check_count, adds, 1, 1)}"
+    )
     rows += [answer(signature_of, *each, ("bfloat16",)) for each in (([X, N], [X]), ([X, HALF], [X]), ([X], [X, HALF]))]
     check_golden(Path(__file__).parent / "golden" / "refused.txt", "\n".join(rows) + "\n")
 
@@ -118,7 +124,13 @@ PTX = """
 def test_ptx_says_what_it_lacks_what_it_has_and_which_axis_is_free():
     assert numba_source.missing_functions(PTX) == ("cudaCGGetIntrinsicHandle", "numba_helper")
     assert numba_source.entry_in_ptx(PTX) == "_ZN4main5scale$E"
-    for registers, axis in (("", 2), ("%ctaid.x %nctaid.x", 2), ("%ctaid.z", 1), ("%nctaid.z", 1), ("%ctaid.z %ctaid.y", 0)):
+    for registers, axis in (
+        ("", 2),
+        ("%ctaid.x %nctaid.x", 2),
+        ("%ctaid.z", 1),
+        ("%nctaid.z", 1),
+        ("%ctaid.z %ctaid.y", 0),
+    ):
         assert numba_source.free_axis("\n".join(f"mov.u32 %r1, {each};" for each in registers.split())) == axis
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -106,6 +107,11 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
 """Of transforms that map over one argument alone; of the others X and Y."""
 
 
+def close(found: Any, expected: Any) -> None:
+    """Whether two pytrees of the same structure hold the same numbers."""
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), found, expected)
+
+
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_transform_gives_what_it_gives_of_the_plain_function(name: str):
     arguments = ARGUMENTS.get(name, (X, Y))
@@ -113,26 +119,19 @@ def test_a_transform_gives_what_it_gives_of_the_plain_function(name: str):
     close(found, jax.jit(TRANSFORMS[name](plain))(*arguments))
 
 
-@pytest.mark.parametrize("name", ["nothing", "vmap of grad", "grad of vmap"])
-def test_a_transform_outside_of_jit(name: str):
-    close(TRANSFORMS[name](OPERATIONS["mappable"])(X, Y), TRANSFORMS[name](plain)(X, Y))
+NOT_MAPPABLE = ("vmap", "vmap of the second", "vmap of vmap of one", "vmap of grad")
 
 
-@pytest.mark.parametrize("name", ["vmap", "vmap of the second", "vmap of vmap of one", "vmap of grad"])
-def test_a_kernel_that_is_not_mappable_is_called_for_each_element(name: str):
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("mappable", name) for name in ("nothing", "vmap of grad", "grad of vmap")),
+        *(("not mappable", name) for name in NOT_MAPPABLE),
+    ],
+)
+def test_a_transform_outside_of_jit_calls_a_kernel_that_is_not_mappable_for_each_element(kind: str, name: str):
     arguments = ARGUMENTS.get(name, (X, Y))
-    close(TRANSFORMS[name](OPERATIONS["not mappable"])(*arguments), TRANSFORMS[name](plain)(*arguments))
-
-
-def close(found: Any, expected: Any) -> None:
-    """Whether two pytrees hold the same numbers."""
-    structures: list[Any] = [jax.tree.structure(found), jax.tree.structure(expected)]
-    assert structures[0] == structures[1]
-
-    def compare(a: Any, b: Any) -> None:
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-
-    jax.tree.map(compare, found, expected)
+    close(TRANSFORMS[name](OPERATIONS[kind])(*arguments), TRANSFORMS[name](plain)(*arguments))
 
 
 def test_within_shard_map():
@@ -145,10 +144,9 @@ def test_within_shard_map():
         jax.jit(shard_map(operation, mesh=mesh, in_specs=spec, out_specs=PartitionSpec()))(X, Y)
 
 
-IN_EXPLICIT_MESHES = ("nothing", "grad", "jvp", "linearize", "vmap along 1", "vmap of grad", "checkpoint")
-
-
-@pytest.mark.parametrize("name", IN_EXPLICIT_MESHES)
+@pytest.mark.parametrize(
+    "name", ["nothing", "grad", "jvp", "linearize", "vmap along 1", "vmap of grad", "checkpoint"]
+)
 def test_results_are_split_as_those_of_the_kernel(name: str):
     """By their types, where a mesh has explicit axes, so that derivatives and loops have the types of their inputs."""
     mesh = make_mesh((2,), "d", "explicit")
@@ -156,17 +154,14 @@ def test_results_are_split_as_those_of_the_kernel(name: str):
     with set_mesh(mesh):
         found, expected = (jax.jit(TRANSFORMS[name](each))(x, y) for each in (OPERATIONS["mappable"], plain))
     close(found, expected)
-    specs = [each.sharding.spec for each in jax.tree.leaves(found)]
-    assert specs == [each.sharding.spec for each in jax.tree.leaves(expected)]
+    specs, others = ([each.sharding.spec for each in jax.tree.leaves(of)] for of in (found, expected))
+    assert specs == others
     assert any("d" in spec for spec in specs)
 
 
-def test_without_jit_at_all():
+def test_without_jit_at_all_and_abstractly():
     with jax.disable_jit():
         close(tuple(OPERATIONS["mappable"](X, Y)), plain(X, Y))
-
-
-def test_abstractly():
     assert jax.eval_shape(OPERATIONS["mappable"], X, Y) == structs(X, Y)
 
 

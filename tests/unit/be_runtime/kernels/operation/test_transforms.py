@@ -144,9 +144,7 @@ def test_within_shard_map():
         jax.jit(shard_map(operation, mesh=mesh, in_specs=spec, out_specs=PartitionSpec()))(X, Y)
 
 
-@pytest.mark.parametrize(
-    "name", ["nothing", "grad", "jvp", "linearize", "vmap along 1", "vmap of grad", "checkpoint"]
-)
+@pytest.mark.parametrize("name", ["nothing", "grad", "jvp", "linearize", "vmap along 1", "vmap of grad", "checkpoint"])
 def test_results_are_split_as_those_of_the_kernel(name: str):
     """By their types, where a mesh has explicit axes, so that derivatives and loops have the types of their inputs."""
     mesh = make_mesh((2,), "d", "explicit")

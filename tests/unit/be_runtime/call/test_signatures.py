@@ -27,50 +27,25 @@ def function(spec: str, names: str = "", doc: str = "") -> KernelFunction[..., o
     return KernelFunction(CallSignature("ops.f", tuple(params), doc), lambda: (), SIBLINGS.__getitem__)
 
 
-@pytest.mark.parametrize(
-    ("spec", "names", "text"),
-    [
-        ("arg; ret", "x", "x: ArrayLike"),
-        ("arg?; arg?; ret", "x,y", "x: ArrayLike | None = None, y: ArrayLike | None = None"),
-        ("arg?; arg; arg?; ret", "x,y,z", "x: ArrayLike | None, y: ArrayLike, z: ArrayLike | None = None"),
-        ("arg; arg...; arg?; ret", "x,y,z", "x: ArrayLike, y: Sequence[ArrayLike], z: ArrayLike | None = None"),
-        ("ret; stream; state; scratch[4]", "x", ""),
-        ("attr.a:float16; attr.b:uint8; attr.c:complex64; ret", "", "a: float, b: int, c: complex"),
-        ("attr.a:bool=true; attr.b:string=x; ret", "", "a: bool = True, b: str = x"),
-        ("attr.a:float32=inf; ret", "", "a: float = Ellipsis"),
-        ("attr.a:enum(up down)=up; ret", "", 'a: "Literal[up, down]" = up'),
-        ("attr.a:int64[]; attr.b:dtype=int8; ret", "", "a: Sequence[int] | NDArray[Any], b: DTypeLike = int8"),
-        ("attr.a:{n:int32}; ret", "", "a: dict[str, Any]"),
-        ("attr.x:int32; attr.lambda:int32; arg; ret", "x", "x_: ArrayLike, x: int, **attributes: Any"),
-        ("arg; arg; arg; ret", "lambda,,outs,x", "lambda_: ArrayLike, argument1: ArrayLike, outs_: ArrayLike"),
-    ],
-)
-def test_arrays_and_attributes_as_python_names_them(spec: str, names: str, text: str) -> None:
-    found = inspect.signature(function(spec, names)).parameters.values()
-    assert ", ".join(str(each).replace("'", "") for each in found if each.name != "outs") == text
+SPECS = """
+arg; ret | arg?; arg?; ret | arg?; arg; arg?; ret | arg; arg...; arg?; ret | ret; stream; state; scratch[4]
+attr.a:float16; attr.b:uint8; attr.c:complex64; ret | attr.a:bool=true; attr.b:string=x; ret | attr.a:float32=inf; ret
+attr.a:enum(up down)=up; ret | attr.a:int64[]; attr.b:dtype=int8; ret | attr.a:{n:int32}; ret
+attr.x:int32; attr.lambda:int32; arg; ret | arg[n]; ret[n] | arg; ret:like(0) | arg; ret:float32
+attr.n:int32; ret[attr.n] | attr.n:int32; ret[attr.n]:float32 | attr.t:dtype; arg...; ret[3]:attr.t
+arg; ret:like(0); ret:like(0) | arg; ret:like(0); ret | arg[n]; ret...[n]
+"""
 
 
-@pytest.mark.parametrize(
-    ("spec", "is_required", "result"),
-    [
-        ("arg[n]; ret[n]", False, "Array"),
-        ("arg; ret:like(0)", False, "Array"),
-        ("arg; ret:float32", True, "Array"),
-        ("arg; ret", True, "Array"),
-        ("attr.n:int32; ret[attr.n]", True, "Array"),
-        ("attr.n:int32; ret[attr.n]:float32", False, "Array"),
-        ("attr.t:dtype; arg...; ret[3]:attr.t", False, "Array"),
-        ("arg; ret:like(0); ret:like(0)", False, "tuple[Array, Array]"),
-        ("arg; ret:like(0); ret", True, "tuple[Array, Array]"),
-        ("arg[n]; ret...[n]", True, "tuple[Array, ...]"),
-    ],
-)
-def test_outs_are_required_where_results_do_not_follow(spec: str, is_required: bool, result: str) -> None:
-    kernel = function(spec)
-    found = inspect.signature(kernel)
-    assert (found.parameters["outs"].default is inspect.Parameter.empty) == is_required
-    assert found.return_annotation == result
-    assert inspect.signature(kernel.with_options(outs=lambda *_: None)).parameters["outs"].default is None
+def test_signatures_as_python_has_them():
+    """Results that do not follow from the call make `outs` an argument that is required, until it is given."""
+    given = [(spec, "x,y,z") for spec in SPECS.strip().replace("\n", " | ").split(" | ")]
+    given.append(("arg; arg; arg; arg; ret", "lambda,,outs,x"))
+    text = "".join(f"{spec}, {names}\n  {inspect.signature(function(spec, names))}\n" for spec, names in given)
+    check_golden(GOLDEN / "python_signatures.txt", text)
+    for spec, _ in given:
+        described = function(spec).with_options(outs=lambda *_: None)
+        assert inspect.signature(described).parameters["outs"].default is None
 
 
 def test_help_begins_with_the_call() -> None:

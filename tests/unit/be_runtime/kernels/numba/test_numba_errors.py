@@ -14,39 +14,28 @@ from be_runtime.kernels.numba.cpu.report import MESSAGE_SIZE, report
 from be_runtime.kernels.numba.numba_import import explain_compilation, import_error, numpy_mismatch
 
 ROW_STACK = "module 'numpy' has no attribute 'row_stack'"
+NEWER = "install a newer numba"
+OLDER = "pip install 'numpy<{}', or a newer numba"
 
 
 @pytest.mark.parametrize(
     ("error", "numpy", "remedy"),
     [
-        (AttributeError(ROW_STACK), "2.5.5", "pip install 'numpy<2.5', or a newer numba"),
-        (
-            AttributeError("module 'numpy.lib' has no attribute 'x'"),
-            "2.5.5",
-            "pip install 'numpy<2.5', or a newer numba",
-        ),
-        (AttributeError(ROW_STACK), "2.4.6", "install a newer numba"),
         *(
-            (AttributeError(ROW_STACK), numpy, "install a newer numba")
-            for numpy in ("2.4.9+local.2.5", "1!2.4", "2", "none")
+            (AttributeError(ROW_STACK), newer, OLDER.format("2.5"))
+            for newer in ("2.5.5", "2.5.0rc1", "2.5.0.dev0+git1", "3")
         ),
-        *(
-            (AttributeError(ROW_STACK), numpy, "pip install 'numpy<2.5', or a newer numba")
-            for numpy in ("2.5.0rc1", "2.5.0.dev0+git1", "3")
-        ),
-        (
-            ImportError("Numba needs NumPy 2.9 or less. Got NumPy 2.10."),
-            "2.10.1",
-            "pip install 'numpy<2.10', or a newer numba",
-        ),
-        (ImportError("Numba needs NumPy 1.22 or greater. Got NumPy 1.21."), "1.21", None),
-        (AttributeError("module 'numpyro' has no attribute 'row_stack'"), "2.5.5", None),
-        (AttributeError("'Array' object has no attribute 'row_stack'"), "2.5.5", None),
-        (TypeError(ROW_STACK), "2.5.5", None),
+        *((AttributeError(ROW_STACK), older, NEWER) for older in ("2.4.6", "2.4.9+local.2.5", "1!2.4", "2", "none")),
+        (AttributeError("module 'numpy.lib' has no attribute 'x'"), "2.5.5", OLDER.format("2.5")),
+        (ImportError("Numba needs NumPy 2.9 or less. Got NumPy 2.10."), "2.10.1", OLDER.format("2.10")),
+        (ImportError("Numba needs NumPy 1.22 or greater. Got NumPy 1.21."), "1.21", ""),
+        (AttributeError("module 'numpyro' has no attribute 'row_stack'"), "2.5.5", ""),
+        (AttributeError("'Array' object has no attribute 'row_stack'"), "2.5.5", ""),
+        (TypeError(ROW_STACK), "2.5.5", ""),
     ],
 )
-def test_a_numpy_that_numba_does_not_know_is_named_with_its_bound(error: Exception, numpy: str, remedy: str | None):
-    said = "" if remedy is None else f"numba 0.59.0 does not work with numpy {numpy}; {remedy}"
+def test_a_numpy_that_numba_does_not_know_is_named_with_its_bound(error: Exception, numpy: str, remedy: str):
+    said = f"numba 0.59.0 does not work with numpy {numpy}; {remedy}" if remedy else ""
     assert numpy_mismatch(error, "numba 0.59.0", numpy) == said
 
 

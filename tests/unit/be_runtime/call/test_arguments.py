@@ -78,12 +78,6 @@ def test_values_of_each_type_or_why_not():
     check_golden(GOLDEN / "attributes.txt", "".join(rows).encode("ascii", "backslashreplace").decode())
 
 
-def test_fields_with_a_default_stay_with_the_kernel():
-    fields = convert("{lr:float32 n:int8=3 mode:enum(a b)=a}", {"lr": 0.5})
-    assert fields == Fields((("lr", Numbers("float32", struct.pack("<f", 0.5))),))
-    assert as_jax(fields) == {"lr": np.float32(0.5)}
-
-
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("given", [np.int64, np.uint64, np.int8, np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("values", [[1, 0, 2], [-1, 3], [200, 127], [math.nan, math.inf, -0.0], [0.1, 1e-40], [1e39]])
@@ -99,13 +93,16 @@ def test_an_array_is_converted_as_its_numbers_one_by_one(kind: str, given: type,
         assert as_jax(convert(f"{kind}[]", array)).tobytes() == b"".join(each.tobytes() for each in one_by_one)
 
 
-def test_numbers_are_their_bits() -> None:
+def test_numbers_are_their_bits_and_fields_with_a_default_stay_with_the_kernel() -> None:
     assert convert("float32", 0.0) != convert("float32", -0.0)
     assert convert("int32", 3) == convert("int32", np.int64(3))
     assert convert("float32", 1) == convert("float32", np.float64(1))
     assert convert("float32", math.nan) == convert("float32", math.nan)
     assert as_jax(convert("bfloat16", 0.1)) == ml_dtypes.bfloat16(0.1).view(np.uint16)
     assert as_jax(convert("float16", 0.1)) == np.float16(0.1).view(np.uint16)
+    fields = convert("{lr:float32 n:int8=3 mode:enum(a b)=a}", {"lr": 0.5})
+    assert fields == Fields((("lr", Numbers("float32", struct.pack("<f", 0.5))),))
+    assert as_jax(fields) == {"lr": np.float32(0.5)}
 
 
 class Array:

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from be_runtime.cache import Store
-from be_runtime.compile.build_order import BuildOrder
 from be_runtime.compile.clang.clang_flags import translate
 from be_runtime.compile.clang.plan_clang import Packer, split_clang
 from be_runtime.compile.cuda_compiler import CudaCompiler, cuda_compiler
@@ -21,9 +19,8 @@ from be_runtime.compile.plan.libraries import link_flags
 from be_runtime.compile.plan.unit_files import files_named
 from be_runtime.errors import ArgumentError
 from be_runtime.own_files import INCLUDE_DIR
-from be_runtime.request.options import BuildRequest, CompileOptions
+from be_runtime.request.options import CompileOptions
 from be_runtime.request.tools import Tools
-from be_runtime.settings import Settings
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import parse_archs
 from be_toolchain.model import ClangCuda, CudaToolkit, HostCompiler, Toolchain
@@ -100,22 +97,15 @@ def test_options_in_every_compiler_s_command():
 NVCC_FLAGS = [
     "-DN=2 -I /a -include b.h -Wall -g",
     "--expt-relaxed-constexpr -extended-lambda -Xcudafe --diag_suppress=177 -t=4 -rdc=false",
-    "-Xptxas=-v,-O2",
-    "--compiler-options -Wall,-Wextra",
-    "-Xcompiler \"'-D A=/my folder',-g\"",
-    "-lineinfo",
-    "-G",
-    "--use_fast_math",
-    "-ftz=true -fmad=false",
-    "-prec-div=true -prec-sqrt=false",
+    "-Xptxas=-v,-O2 -maxrregcount=64",
+    "--compiler-options -Wall,-Wextra -Xcompiler \"'-D A=/my folder',-g\"",
+    "-lineinfo --use_fast_math",
+    "-G -resource-usage --disable-warnings",
+    "-ftz=true -fmad=false -prec-div=true -prec-sqrt=false",
     "-prec-div=false -default-stream=legacy",
-    "--std c++20 --optimize 2",
-    "--define-macro A=1 --include-path=/x",
+    "--std c++20 --optimize 2 --define-macro A=1 --include-path=/x",
     "-Werror all-warnings -Werror=reorder",
-    "-maxrregcount=64",
-    "-arch=sm_90a",
-    "-gencode arch=compute_90,code=compute_90",
-    "-resource-usage --disable-warnings",
+    "-arch=sm_90a -gencode arch=compute_90,code=compute_90",
     *("-DN=2 -rdc=true", "-dc", "-dlto", "-ccbin=/usr/bin/g++", "--default-stream=per-thread", "-code=sm_90", "--keep"),
     *("-ftz=maybe", "-arch=native", '-Xcompiler "\'-g"'),
 ]
@@ -165,18 +155,10 @@ def test_a_build_depends_on_the_nvcc_that_was_asked():
     assert compiler("clang").asked() == ()
 
 
-def test_a_preamble_is_for_gcc_behind_nvcc(tmp_path: Path):
+def test_a_preamble_is_for_gcc_behind_nvcc():
     host = HostCompiler(Path("/usr/bin/clang++"), "clang", "19.1.7", "x86_64-linux-gnu", "PATH")
-    store = Store(tmp_path)
+    order: Any = None  # which is not looked at
     for kind in ("nvcc", "clang"):
-        tools = Tools(host, toolkit_of(kind), parse_archs("9.0"), Path("/jaxlib"))
-        request = BuildRequest("m", "cuda", (), None, CompileOptions())
-        order = BuildOrder(
-            *(request, tools, Toolchain(cuda=tools.cuda), MemorySystem(), Settings(), store, store),
-            jobs=None,
-            verbose=False,
-            force=False,
-        )
         assert compiler(kind, host=host).preamble(("nvcc",), order) is None
 
 

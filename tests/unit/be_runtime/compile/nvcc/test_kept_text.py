@@ -22,11 +22,10 @@ GCC12 = '# 0 "src/k.cu"\n# 0 "<built-in>"\n# 1 "/cuda/a.h" 1\nint a;\n# 0 "<comm
 GCC10 = GCC12.replace("# 0", "# 1").replace('# 1 "<command-line>" 2', '# 1 "<command-line>" 2\n')
 
 
-@pytest.mark.parametrize("preprocessed", [GCC12, GCC10])
-def test_the_text_is_all_between_the_two_lines_that_name_the_source(preprocessed: str):
-    text = headers_text(preprocessed, "src/k.cu")
-    first, rest = preprocessed.split("\n", 1)
-    assert f'{first}\n{text}# 1 "src/k.cu"\n\n' == f"{first}\n{rest}"
+def test_the_text_is_all_between_the_two_lines_that_name_the_source():
+    for preprocessed in (GCC12, GCC10):
+        first, rest = preprocessed.split("\n", 1)
+        assert f'{headers_text(preprocessed, "src/k.cu")}# 1 "src/k.cu"\n\n' == rest, first
 
 
 @pytest.mark.parametrize(
@@ -82,13 +81,9 @@ def test_macros_are_kept_in_order_at_their_places_and_read_back():
     [
         ('#if __has_include(<tbb/tbb.h>) && __has_include( "a.h" )\n#endif // __has_include', ("tbb/tbb.h", "a.h")),
         ("#if defined(__has_include)\nint once;", ()),
-        ("#if __has_include(NAME)", None),
-        ("  #  pragma once", None),
-        ("int a = __COUNTER__;", None),
-        ("/* licence */ #pragma once", None),
-        ('_Pragma("once")', None),
+        *((text, None) for text in ("#if __has_include(NAME)", "int a = __COUNTER__;", "const char* a = __DATE__;")),
+        *((text, None) for text in ("  #  pragma once", "/* licence */ #pragma once", '_Pragma("once")')),
         ('#pragma push_macro("A")', None),
-        ("const char* a = __DATE__;", None),
     ],
 )
 def test_headers_that_leave_more_than_text_and_macros_are_not_kept(text: str, names: tuple[str, ...] | None):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from be_runtime.kernels.cuda.describe import KernelParam
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
@@ -45,12 +46,11 @@ twice<float>; alias::twice<float>; over; chosen
 
 
 def shown(name: str) -> str:
-    params = read_prototype(SOURCE, parse_name(name))
-    kinds = (("const*" if each.is_const else "*") if each.is_pointer else "" for each in params)
-    return ", ".join(
-        f"{each.dtype.name if each.dtype is not None else 'any'}{kind} {each.name}"
-        for each, kind in zip(params, kinds, strict=True)
-    )
+    def one(param: KernelParam) -> str:
+        kind = ("const*" if param.is_const else "*") if param.is_pointer else ""
+        return f"{param.dtype.name if param.dtype is not None else 'any'}{kind} {param.name}"
+
+    return ", ".join(map(one, read_prototype(SOURCE, parse_name(name))))
 
 
 def test_parameters_of_kernels_or_why_they_can_not_be_launched():

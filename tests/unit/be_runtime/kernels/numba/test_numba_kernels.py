@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from be_runtime.dtypes import BY_NAME
@@ -137,23 +139,10 @@ def test_ptx_says_what_it_lacks_what_it_has_and_which_axis_is_free():
 @pytest.mark.parametrize("axis", [1, 2])
 def test_batched_source_takes_slices(axis: int):
     called: list[Any] = []
-
-    class Block:
-        y, z = 2, 3
-
-    class Cuda:
-        blockIdx = Block  # noqa: N815 - its name in CUDA
-
-    class Array:
-        def __init__(self, size: int) -> None:
-            self.shape = (size,)
-
-        def __getitem__(self, index: int) -> int:
-            return index
-
-    namespace: dict[str, Any] = {"cuda": Cuda, "kernel": lambda *slices: called.append(slices)}
+    block = SimpleNamespace(blockIdx=SimpleNamespace(y=2, z=3))
+    namespace: dict[str, Any] = {"cuda": block, "kernel": lambda *slices: called.append(slices)}
     exec(numba_source.batched_source("scale", 2, axis), namespace)  # noqa: S102 - what is tested
-    namespace["scale_batched"](Array(1), Array(5))
+    namespace["scale_batched"](np.arange(1), np.arange(5))
     assert called == [(0, axis + 1)]
 
 

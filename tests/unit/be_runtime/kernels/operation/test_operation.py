@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -195,49 +195,32 @@ def test_what_is_defined_again_takes_effect_in_programs_that_are_compiled():
         assert derived(X)[0] == factor
 
 
-BAD: list[Callable[[XLACustomKernel], object]] = [
-    lambda op: op("text", outs=OUT),
-    lambda op: op(X, None, outs=OUT),
-    lambda op: op(["text"] * 9, outs=OUT),
-    lambda op: op(X, outs=()),
-    lambda op: op(X, outs="float32"),
-    lambda op: op(X, outs=jax.ShapeDtypeStruct((*jax.export.symbolic_shape("b"), 3), jnp.float32)),
-    lambda op: op(X, outs=OUT, backend="z"),
-    lambda op: op(X, outs=OUT, sizes=[1, 2]),
-    lambda op: op.def_kernel("a", "cpu", 3),
-    lambda op: op.def_kernel("", "cpu", print),
-    lambda op: op.def_kernel("a", "fpga", print),
-    lambda op: op.set_default("cpu", "z"),
-    lambda op: op.def_tags("fine", 3),
-    lambda op: op.def_call(3),
-    lambda op: op.def_benchmark_data(3),
-    lambda op: op.benchmark(),
-    lambda op: XLACustomKernel(""),
-    lambda op: op.get_default("fpga"),
-    lambda op: be_runtime.set_backend("fpga", "a"),
-    lambda op: be_runtime.get_backend("fpga"),
-    lambda op: be_runtime.set_backend("cpu", ""),
-    *(lambda op, given=given: check_platform(given) for given in ("cpu", "gpu", "cuda", "rocm", "CPU!", "", None, 3)),
-    *(lambda op, given=given: check_name(given) for given in ("", None, 3, b"a")),
-    lambda op: XLACustomKernel("lonely")(X, outs=OUT),
-    lambda op: jax.jit(lambda x: on_gpu()(x, outs=OUT))(X),
-    lambda op: on_gpu()(X, outs=OUT, backend="triton"),
-    lambda op: operation(a=lambda outs: lambda x: [x, x])(X, outs=OUT),
-    lambda op: operation(a=lambda outs: lambda x: [x[:2]])(X, outs=OUT),
-    lambda op: operation(a=lambda outs: lambda x: [x.astype(jnp.int32)])(X, outs=OUT),
-    lambda op: operation(a=lambda outs: lambda x: None)(X, outs=OUT),
-    lambda op: operation(a=lambda outs: 3)(X, outs=OUT),
+SYMBOLIC = jax.ShapeDtypeStruct((*jax.export.symbolic_shape("b"), 3), jnp.float32)
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    *((arguments, {}) for arguments in (("text",), (X, None), (["text"] * 9,))),
+    *(((X,), {"outs": outs}) for outs in ((), "float32", SYMBOLIC)),
+    *(((X,), each) for each in ({"backend": "z"}, {"sizes": [1, 2]})),
 ]
-
-
-def on_gpu() -> XLACustomKernel:
-    made = XLACustomKernel("distant")
-    made.def_triton_kernel(constant(0))
-    return made
+METHODS: list[tuple[str, tuple[Any, ...]]] = [
+    *(("def_kernel", arguments) for arguments in (("a", "cpu", 3), ("", "cpu", print), ("a", "fpga", print))),
+    *(("def_tags", ("fine", 3)), ("def_call", (3,)), ("def_benchmark_data", (3,)), ("benchmark", ())),
+    *(("set_default", ("cpu", "z")), ("get_default", ("fpga",))),
+]
+KERNELS: list[Any] = [lambda x: [x, x], lambda x: [x[:2]], lambda x: [x.astype(jnp.int32)], lambda x: None, 3]
 
 
 def test_what_is_refused_and_why():
-    rows = [answer(call, operation(a=constant(1))) for call in BAD]
+    op, distant = operation(a=constant(1)), XLACustomKernel("distant")
+    distant.def_triton_kernel(constant(0))
+    rows = [answer(op, *arguments, **({"outs": OUT} | options)) for arguments, options in CALLS]
+    rows += [answer(getattr(op, name), *arguments) for name, arguments in METHODS]
+    rows += [answer(be_runtime.set_backend, *each) for each in (("fpga", "a"), ("cpu", ""))]
+    rows += [answer(be_runtime.get_backend, "fpga"), answer(XLACustomKernel, "")]
+    rows += [answer(check_platform, given) for given in ("cpu", "gpu", "cuda", "rocm", "CPU!", "", None, 3)]
+    rows += [answer(check_name, given) for given in ("", None, 3, b"a")]
+    rows += [answer(XLACustomKernel("lonely"), X, outs=OUT), answer(distant, X, outs=OUT, backend="triton")]
+    rows.append(answer(jax.jit(lambda x: distant(x, outs=OUT)), X))
+    rows += [answer(operation(a=lambda outs, kernel=kernel: kernel), X, outs=OUT) for kernel in KERNELS]
     check_golden(Path(__file__).parent / "golden" / "refused.txt", "\n".join(rows) + "\n")
 
 

@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from be_runtime.compile.clang.clang_flags import translate
 from be_runtime.compile.clang.plan_clang import Packer, split_clang
 from be_runtime.compile.cuda_compiler import CudaCompiler, cuda_compiler
@@ -116,21 +114,22 @@ def test_nvcc_s_flags_as_clang_takes_them_or_why_not():
     check_golden(GOLDEN / "clang_flags.txt", "".join(lines))
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("plain", {}),
-        ("each_side", {"cflags": ("-maxrregcount=64", "-Xptxas", "-v", "-Xcompiler", "-march=native", "-O2")}),
-        ("lines", {"line_info": True, "cflags": ("-Xptxas=-O1",)}),
-    ],
-)
-def test_clang_compiles_both_sides_at_once_and_they_meet_in_the_object(name: str, options: dict[str, Any]):
+SIDES: list[dict[str, Any]] = [
+    {},
+    {"cflags": ("-maxrregcount=64", "-Xptxas", "-v", "-Xcompiler", "-march=native", "-O2")},
+    {"line_info": True, "cflags": ("-Xptxas=-O1",)},
+]
+
+
+def test_clang_compiles_both_sides_at_once_and_they_meet_in_the_object():
     """Each side is told what is its own, and both the same id."""
-    command = compiler("clang", "8.0,9.0").command(CompileOptions(**options), INCLUDES)
-    packer = Packer("/py/python", "/py/fatbin.py", "/usr/bin/objcopy")
-    build = split_clang(command, files_named("m", "cuda"), "/cuda/bin/ptxas", packer)
-    assert [(file.path, file.text) for file in build.files] == [("obj/m.o.placeholder", "placeholder")]
-    check_golden(GOLDEN / f"clang_{name}.txt", edges_text(build.edges).replace(str(INCLUDE_DIR), "OURS"))
+    packer, text = Packer("/py/python", "/py/fatbin.py", "/usr/bin/objcopy"), ""
+    for options in SIDES:
+        command = compiler("clang", "8.0,9.0").command(CompileOptions(**options), INCLUDES)
+        build = split_clang(command, files_named("m", "cuda"), "/cuda/bin/ptxas", packer)
+        assert [(file.path, file.text) for file in build.files] == [("obj/m.o.placeholder", "placeholder")]
+        text += f"=== {options}\n{edges_text(build.edges)}"
+    check_golden(GOLDEN / "clang_sides.txt", text.replace(str(INCLUDE_DIR), "OURS"))
 
 
 def test_the_key_knows_clang_and_the_wheels():

@@ -39,13 +39,6 @@ def plan_of(*stems: str, handler: str | None = None, inline: bool = False) -> Bu
     return graph.plan_build(request, units, TOOLS, LINK, handler)
 
 
-def with_private_names() -> BuildPlan:
-    one, odd = "--localize-symbol=_Z4helpv", "--redefine-sym=odd name=odd name.0"
-    return graph.with_private_names(
-        plan_of("a", "b", "c"), "/bin/objcopy", {"obj/a.o": [one, odd], "obj/c.o": [one]}, LINK
-    )
-
-
 def with_a_unit_in_its_place() -> BuildPlan:
     request, units = units_of("a", "b")
     units["a"] = units["a"]._replace(edges=(), files=())
@@ -53,10 +46,12 @@ def with_a_unit_in_its_place() -> BuildPlan:
 
 
 def test_plans_of_builds():
+    one, odd = "--localize-symbol=_Z4helpv", "--redefine-sym=odd name=odd name.0"
+    private = {"obj/a.o": [one, odd], "obj/c.o": [one]}
     plans = {
         "one source and the handler": plan_of("k"),
         "a text, and a handler that is there": plan_of("k", handler="/cache/handler.o", inline=True),
-        "private names": with_private_names(),
+        "private names": graph.with_private_names(plan_of("a", "b", "c"), "/bin/objcopy", private, LINK),
         "a unit that is in its place": with_a_unit_in_its_place(),
         "a launcher before compilers": graph.with_compiler_launcher(plan_of("a"), ("ccache", "--quiet")),
     }

@@ -25,14 +25,15 @@ def write(path: Path, text: str = "") -> Path:
 
 
 def test_headers_are_followed_and_each_read_once(tmp_path: Path):
-    write(tmp_path / "first" / "a.h", '#include "b.h"\n  #  include <sub/c.h>\n#include <missing.h>')
-    write(tmp_path / "first" / "b.h", '#include "a.h"')
-    write(tmp_path / "second" / "sub" / "c.h", '#include "d.h"')
-    write(tmp_path / "second" / "sub" / "d.h")
-    found = find('#include "a.h"\n', tmp_path / "first", tmp_path / "second")
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(first / "a.h", '#include "b.h"\n  #  include <sub/c.h>\n#include <missing.h>')
+    write(first / "b.h", '#include "a.h"')
+    write(second / "sub" / "c.h", '#include "d.h"')
+    write(second / "sub" / "d.h")
+    found = find('#include "a.h"\n', first, second)
     assert sorted(path.name for path in found.files) == ["a.h", "b.h", "c.h", "d.h"]
     assert found.unknown == ()
-    assert {tmp_path / "first" / "missing.h", tmp_path / "first" / "sub" / "c.h"} <= set(found.absent)
+    assert {first / "missing.h", first / "sub" / "c.h"} <= set(found.absent)
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,6 @@ def test_the_general_rule_within_an_author_s_rule(of: Any):
     results, axes = general_batching_rule(of(operation), (X[0], Y), (None, None), outs=OUT)
     np.testing.assert_allclose(results[0], X[0] * Y)
     assert list(axes) == [None]
-
-
-def test_the_general_rule_as_the_rule_of_an_operation_s_primitive():
-    operation = product()
     batching.primitive_batchers[operation.primitive] = partial(general_batching_rule, operation.primitive)
     np.testing.assert_allclose(jax.vmap(lambda x: operation(x, Y, outs=OUT))(X), X * Y)
 

@@ -114,6 +114,12 @@ def test_a_kernel_whose_language_is_missing_is_passed_over_and_said():
         assert op(X, outs=OUT)[0] == 2
     with pytest.raises(ImportError, match="nowhere"):
         op(X, outs=OUT, backend="a")
+    op = operation(a=constant(1), b=raising(ImportError("nowhere")), c=constant(3))
+    op.set_default("cpu", "c")
+    be_runtime.set_backend("cpu", "b")  # which comes before the default
+    with pytest.warns(FallbackWarning, match="the kernel 'b' of op can't be used: nowhere; c is used instead"):
+        assert op(X, outs=OUT)[0] == 3
+    assert op.get_default("gpu") is None
 
 
 def test_a_kernel_that_is_wrong_is_named_with_the_other_backends():
@@ -151,15 +157,6 @@ def test_jitted_functions_follow_the_process_s_backend():
     be_runtime.set_backend("cpu", "b")
     be_runtime.clear_backends()
     assert (found(), be_runtime.get_backend("cpu")) == ([1, 3, 1], None)
-
-
-def test_the_process_s_backend_comes_before_the_default_which_stays_second():
-    op = operation(a=constant(1), b=raising(ImportError("nowhere")), c=constant(3))
-    op.set_default("cpu", "c")
-    be_runtime.set_backend("cpu", "b")
-    with pytest.warns(FallbackWarning, match="the kernel 'b' of op can't be used: nowhere; c is used instead"):
-        assert op(X, outs=OUT)[0] == 3
-    assert op.get_default("gpu") is None
 
 
 def test_the_same_choice_again_and_a_definition_keep_programs():

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from be_runtime.checking.check_program import choose_tools, rewinder
-from be_runtime.checking.children import TOOLS, Detectors, Invocation, plan_child
+from be_runtime.checking.children import TOOLS, Detectors, Invocation, Tool, plan_child
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 ASAN, TSAN = (f"/lib/lib{name}.so" for name in ("asan", "tsan"))
-PRELOAD = {"asan": (ASAN, "/lib/libstdc++.so.6"), "tsan": (TSAN, "/lib/libstdc++.so.6")}
-ALL = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")  # type: ignore[arg-type]
+PRELOAD: dict[Tool, tuple[str, ...]] = {"asan": (ASAN, "/lib/libstdc++.so.6"), "tsan": (TSAN, "/lib/libstdc++.so.6")}
+ALL = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")
 
 
 @pytest.mark.parametrize(

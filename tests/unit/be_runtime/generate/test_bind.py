@@ -7,12 +7,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from be_runtime.errors import ArgumentError, DuplicateEntryPointError, EntryPointNotFoundError, SpecError
 from be_runtime.generate.bind import bind
 from be_runtime.request.options import BuildRequest, CompileOptions, Unit
 from be_runtime.source_text import SourceText
 from be_runtime.spec.cpp import program
 from be_runtime.spec.cpp.outline import outline
+from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 F, G = "// @BE f\nvoid f(BE::Tensor out) {}\n", "// @BE g\nvoid g(const BE::Tensor x, BE::Tensor out) {}\n"
 
@@ -67,27 +67,18 @@ def test_each_source_is_read_once_for_all_names(monkeypatch: pytest.MonkeyPatch)
     assert [call.args[0] for call in read.call_args_list] == sources
 
 
-@pytest.mark.parametrize(
-    ("functions", "sources", "error", "message"),
-    [
-        (["f", "f"], {"a": F}, DuplicateEntryPointError, "listed twice"),
-        (["f", "f"], {"a": F, "b": G}, DuplicateEntryPointError, "listed twice"),
-        (["ff"], {"a": G, "b": F}, EntryPointNotFoundError, "ff(.|\n)*hint: .*f"),
-        (None, {"a": "int x;", "b": "int y;"}, EntryPointNotFoundError, r"/a\.cc, /b\.cc"),
-        (None, {"a": F, "b": "// @BE gone\n"}, EntryPointNotFoundError, "/b.cc:1"),
-        ({"f": ["rte"]}, {"a": F, "b": G}, SpecError, "rte"),
-        (None, {"a": F + "// @BE f\n", "b": G}, DuplicateEntryPointError, "f"),
-    ],
-)
-def test_an_error_of_one_unit_is_not_hidden_by_another(
-    functions: object, sources: dict[str, str], error: type[Exception], message: str
-):
-    with pytest.raises(error, match=message):
-        bind(request(functions, **sources))
+REFUSED: list[tuple[object, dict[str, str]]] = [
+    *((["f", "f"], units) for units in ({"a": F}, {"a": F, "b": G})),
+    (["ff"], {"a": G, "b": F}),
+    *((None, {"a": first, "b": second}) for first, second in (("int x;", "int y;"), (F, "// @BE gone\n"), (F + F, G))),
+    ({"f": ["rte"]}, {"a": F, "b": G}),
+    *((wrong, {"a": F, "b": G}) for wrong in ("f", b"f", 7, {"f"}, {"f": "ret"}, [7], {7: ["ret"]})),
+    *((wrong, {"a": F}) for wrong in ("f", b"f", 7, {"f"}, {"f": "ret"}, [7], {7: ["ret"]})),
+]
 
 
-@pytest.mark.parametrize("functions", ["f", b"f", 7, {"f"}, {"f": "ret"}, [7], {7: ["ret"]}], ids=repr)
-@pytest.mark.parametrize("units", [{"a": F}, {"a": F, "b": G}], ids=len)
-def test_functions_of_a_wrong_kind(functions: object, units: dict[str, str]):
-    with pytest.raises((ArgumentError, SpecError)):
-        bind(request(functions, **units))
+def test_an_error_of_one_unit_is_not_hidden_by_another_and_knows_all_of_them():
+    rows = [
+        f"{functions} in {sources}\n  {answer(bind, request(functions, **sources))}\n" for functions, sources in REFUSED
+    ]
+    check_golden(Path(__file__).parent / "golden" / "refused_functions.txt", "".join(rows))

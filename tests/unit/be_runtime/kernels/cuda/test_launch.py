@@ -104,10 +104,7 @@ SIZES: list[tuple[int, dict[str, Any]]] = [
     (3, {"grid": "n-3"}),
     (1000, {"block": "n*k"}),
     (1, {"shared_mem": "k*10**0*n"}),
-    (10, {"grid": "n/4"}),
-    (10, {"grid": "1-n"}),
-    (10, {"grid": (1, "ceil(m/256)")}),
-    (10, {"grid": (1, "attr.by")}),
+    *((10, {"grid": grid}) for grid in ("n/4", "1-n", (1, "ceil(m/256)"), (1, "attr.by"))),
 ]
 
 

@@ -39,14 +39,14 @@ def test_headers_are_followed_and_each_read_once(tmp_path: Path):
 @pytest.mark.parametrize(
     "spelling",
     [
-        "#include <{}>",
-        '/* a\n b */ # /* c */ include /* d */ "{}" // e',
-        '#inc\\\nlude "{}"',
-        '#inc\\\r\nlude "{}"\r\n',
-        '%:include "{}"',
-        '\f#\v include "{}"',
-        '#if 0\n#include "{}"\n#endif',
-        '#include_next "{}"',
+        *(
+            "#include <{}>",
+            '#include_next "{}"',
+            '%:include "{}"',
+            '\f#\v include "{}"',
+            '#if 0\n#include "{}"\n#endif',
+        ),
+        *('#inc\\\nlude "{}"', '#inc\\\r\nlude "{}"\r\n', '/* a\n b */ # /* c */ include /* d */ "{}" // e'),
         "#if defined(__has_include) && __has_include( <{}> )\n#endif",
     ],
 )

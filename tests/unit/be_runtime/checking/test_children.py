@@ -6,8 +6,6 @@ import os
 import shlex
 from pathlib import Path
 
-import pytest
-
 from be_runtime.checking.check_program import choose_tools, rewinder
 from be_runtime.checking.children import TOOLS, Detectors, Invocation, Tool, plan_child
 from tests.unit.be_runtime.generate.golden_files import answer, check_golden
@@ -18,24 +16,12 @@ PRELOAD: dict[Tool, tuple[str, ...]] = {"asan": (ASAN, "/lib/libstdc++.so.6"), "
 ALL = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")
 
 
-@pytest.mark.parametrize(
-    ("found", "has_gpu", "tools"),
-    [
-        (ALL, True, tuple(TOOLS)),
-        (ALL, False, ("guard", "asan", "tsan", "valgrind")),
-        (ALL._replace(compute_sanitizer=""), True, ("guard", "asan", "tsan", "valgrind")),
-        (ALL._replace(preload={"tsan": (TSAN,)}, valgrind=""), False, ("guard", "tsan")),
-    ],
-)
-def test_every_tool_that_is_here_runs(found: Detectors, has_gpu: bool, tools: tuple[str, ...]):
-    assert choose_tools(None, found, has_gpu=has_gpu) == tools
-
-
-def test_tools_that_are_wanted_run_in_one_order_or_are_refused():
-    nothing = Detectors("python3")
-    rows = [answer(choose_tools, ["memcheck", "guard"], ALL, has_gpu=True)]
-    rows += [answer(choose_tools, [tool], nothing, has_gpu=True) for tool in ("helgrind", *TOOLS)]
-    rows.append(answer(choose_tools, ["memcheck"], ALL, has_gpu=False))
+def test_every_tool_that_is_here_runs_in_one_order_and_others_are_refused_if_they_are_wanted():
+    bare, poor = Detectors("python3"), ALL._replace(preload={"tsan": (TSAN,)}, valgrind="")
+    rows = [answer(choose_tools, None, found, has_gpu=False) for found in (ALL, poor, bare)]
+    rows += [answer(choose_tools, None, found, has_gpu=True) for found in (ALL, ALL._replace(compute_sanitizer=""))]
+    rows += [answer(choose_tools, ["memcheck", "guard"], ALL, has_gpu=has_gpu) for has_gpu in (True, False)]
+    rows += [answer(choose_tools, [tool], bare, has_gpu=True) for tool in ("helgrind", *TOOLS)]
     check_golden(GOLDEN / "wanted.txt", "\n".join(rows) + "\n")
 
 

@@ -167,11 +167,7 @@ def test_folders_are_named_once_and_in_order():
 
 
 LINKS: list[tuple[str, dict[str, str], str]] = [
-    ("-lm", {}, ""),
-    ("-l m", {}, ""),
-    ("-l:libm.so.6", {}, ""),
-    ("-rpath=/a,b", {}, ""),
-    ("-rpath $ORIGIN", {}, ""),
+    *((given, {}, "") for given in ("-lm", "-l m", "-l:libm.so.6", "-rpath=/a,b", "-rpath $ORIGIN", "-l", "-Xlinker")),
     ("-Wl,-rpath,/a -Xlinker -lfoo /x/lib.so", {}, ""),
     ("-L/own -lfoo", {"/own": "libfoo.so libfoo.so.2"}, ""),
     ("-L/own -lfoo", {"/own": "libfoo.a libfoo.so.2"}, ""),
@@ -183,8 +179,6 @@ LINKS: list[tuple[str, dict[str, str], str]] = [
     ("-L/own -lfoo", {"/own": "libfoo.so", "/cuda": "libfoo.so.1"}, "/cuda"),
     ("-lfoo -rpath= -L/own", {"/own": "libfoo.so.1"}, ""),
     ("-lc++", {"/cuda": "libc++.so.1"}, "/cuda"),
-    ("-l", {}, ""),
-    ("-Xlinker", {}, ""),
 ]
 
 

@@ -41,11 +41,8 @@ def escape(path: str) -> str:
     return blanks.replace("#", "\\#").replace("$", "$$")
 
 
-NAMES = st.lists(st.text(alphabet="ab/.-_ \t\r\\#$ä\u00a0", max_size=10).map("{}x".format), unique=True)
-
-
 @settings(deadline=None)
-@given(NAMES)
+@given(st.lists(st.text(alphabet="ab/.-_ \t\r\\#$ä\u00a0", max_size=10).map("{}x".format), unique=True))
 def test_what_gcc_writes_is_read_back(paths: list[str]):
     text = "k.o: " + " \\\n ".join(map(escape, paths)) + "\n"
     assert parse_depfile(text) == tuple(paths)

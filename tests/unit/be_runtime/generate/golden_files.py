@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import be_runtime
 from be_runtime.compile.plan.build_plan import Edge
 from be_runtime.errors import BeRuntimeError
 
 UPDATE = "BE_UPDATE_GOLDEN"
+OURS = str(Path(be_runtime.__file__).parent)
 
 
 def check_golden(path: Path, text: str) -> None:
@@ -23,11 +25,16 @@ def check_golden(path: Path, text: str) -> None:
     )
 
 
+def shell_text(argv: Iterable[str]) -> str:
+    """A command as a shell reads it, wherever this package lies."""
+    return shlex.join(word.replace(OURS, "OURS") for word in argv)
+
+
 def edges_text(edges: Iterable[Edge]) -> str:
     """Two lines a command: its kind, what it reads and writes, what it says, where it lists headers; its arguments."""
     return "".join(
         f"{edge.tool}: {', '.join(edge.inputs)} -> {', '.join(edge.outputs)} ({edge.description}) {edge.depfile or ''}"
-        f"\n  {shlex.join(edge.argv)}\n"
+        f"\n  {shell_text(edge.argv)}\n".replace(OURS, "OURS")
         for edge in edges
     )
 

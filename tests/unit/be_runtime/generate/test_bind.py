@@ -47,8 +47,7 @@ def test_symbols_of_several_units_are_unique_identifiers():
         (["g"], {"a": F + G, "b": F, "c": G}, {"a": ["a.g"], "b": [], "c": ["c.g"]}),
         (["f", "g"], {"a": F, "b": G}, {"a": ["f"], "b": ["g"]}),
         ({"f": ["ret"]}, {"a": F + G, "b": F, "c": G}, {"a": ["a.f"], "b": ["b.f"], "c": []}),
-        *((none, {"a": F}, {"a": []}) for none in ({}, [], ())),
-        *((none, {"a": F, "b": G}, {"a": [], "b": []}) for none in ({}, [], ())),
+        *(({}, {"a": F}, {"a": []}), ([], {"a": F}, {"a": []}), ((), {"a": F, "b": G}, {"a": [], "b": []})),
     ],
 )
 def test_names_are_looked_up_in_every_unit_and_a_repeated_one_is_offered_by_file(

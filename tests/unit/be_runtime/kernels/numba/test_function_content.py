@@ -32,7 +32,7 @@ def define(source: str, name: str = "kernel", **given: object) -> Any:
     return namespace[name]
 
 
-def digest(source: str, **given: object) -> str:
+def digest(source: str, **given: Any) -> str:
     content = function_content(define(source, **given))
     assert content.anchors == ()
     return content.digest

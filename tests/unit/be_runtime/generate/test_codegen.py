@@ -45,7 +45,7 @@ void g(BE::Tensor out, int n = -1) {}
 MEMORY = """
 // @BE f arg[n] ret scratch[n*4] scratch ret scratch[8]
 void f(const BE::Tensor x, BE::Tensor y, BE::Workspace a, BE::Workspace b, BE::Tensor z, BE::Workspace c) {}
-// @BE g arg[... k 2] ret[ceil(k/2) max(attr.n,3) k//2] state attr.n attr.m=-9223372036854775808 attr.t:dtype=int8 attr.b
+// @BE g arg[... k 2] ret[ceil(k/2) max(attr.n,3) k%2] state attr.n attr.m=-9223372036854775808 attr.t:dtype=int8 attr.b
 void g(const BE::Tensor x, BE::Tensor y, const BE::State<Plan>& plan, int n, int64_t m, BE::DType t, bool b = true) {}
 """
 

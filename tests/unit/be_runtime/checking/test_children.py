@@ -1,58 +1,50 @@
-"""The commands and variables of the processes in which a program is checked."""
+"""The tools under which a program is checked: which ones, and the commands and variables of their processes."""
 
 from __future__ import annotations
 
-import pytest
+import os
+import shlex
+from pathlib import Path
 
-from be_runtime.checking.children import DEVICE_TOOLS, TOOLS, Detectors, Invocation, Tool, plan_child
+from be_runtime.checking.check_program import choose_tools, rewinder
+from be_runtime.checking.children import TOOLS, Detectors, Invocation, Tool, plan_child
+from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
-PRELOAD: dict[Tool, tuple[str, ...]] = {
-    "asan": ("/lib/libasan.so", "/lib/libstdc++.so.6"),
-    "tsan": ("/lib/libtsan.so", "/lib/libstdc++.so.6"),
-}
-FOUND = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_each_child_runs_the_program_with_its_arguments(tool: Tool):
-    child = plan_child(tool, Invocation("train.py", ("--steps", "3")), FOUND, "/folder")
-    assert child.argv[-9:-3] == ("python3", "-m", "be_runtime.checking.checked_script", tool, child.record, "script")
-    assert child.argv[-3:] == ("train.py", "--steps", "3")
+GOLDEN = Path(__file__).parent / "golden"
+ASAN, TSAN = (f"/lib/lib{name}.so" for name in ("asan", "tsan"))
+PRELOAD: dict[Tool, tuple[str, ...]] = {"asan": (ASAN, "/lib/libstdc++.so.6"), "tsan": (TSAN, "/lib/libstdc++.so.6")}
+ALL = Detectors("python3", PRELOAD, "/usr/bin/valgrind", "/cuda/bin/compute-sanitizer")
 
 
-def test_a_module_is_run_by_its_name():
-    child = plan_child("guard", Invocation("pkg.train", ("a",), is_module=True), FOUND, "/folder")
-    assert child.argv[-3:] == ("module", "pkg.train", "a")
+def test_every_tool_that_is_here_runs_in_one_order_and_others_are_refused_if_they_are_wanted():
+    bare, poor = Detectors("python3"), ALL._replace(preload={"tsan": (TSAN,)}, valgrind="")
+    rows = [answer(choose_tools, None, found, has_gpu=False) for found in (ALL, poor, bare)]
+    rows += [answer(choose_tools, None, found, has_gpu=True) for found in (ALL, ALL._replace(compute_sanitizer=""))]
+    rows += [answer(choose_tools, ["memcheck", "guard"], ALL, has_gpu=has_gpu) for has_gpu in (True, False)]
+    rows += [answer(choose_tools, [tool], bare, has_gpu=True) for tool in ("helgrind", *TOOLS)]
+    check_golden(GOLDEN / "wanted.txt", "\n".join(rows) + "\n")
 
 
-def test_address_sanitizer_comes_before_all_libraries_and_goes_on_after_an_error():
-    variables = plan_child("asan", Invocation("a.py"), FOUND, "/folder").variables
-    assert variables["LD_PRELOAD"] == "/lib/libasan.so /lib/libstdc++.so.6"
-    assert variables["BE_SANITIZE"] == "address,undefined"
-    assert {"detect_leaks=0", "halt_on_error=0", "protect_shadow_gap=0"} <= {*variables["ASAN_OPTIONS"].split(":")}
+def test_each_child_runs_the_program_with_its_arguments():
+    children = [plan_child(tool, Invocation("train.py", ("--steps", "3")), ALL, "/folder") for tool in TOOLS]
+    children.append(plan_child("guard", Invocation("pkg.train", ("a",), is_module=True), ALL, "/folder"))
+    text = "".join(
+        f"{child.tool}, with {child.record} and {child.log}\n  {shlex.join(child.argv)}\n"
+        + "".join(f"  {name}={value}\n" for name, value in child.variables.items())
+        for child in children
+    )
+    check_golden(GOLDEN / "children.txt", text)
 
 
-def test_thread_sanitizer_comes_first_too_and_looks_at_modules_alone():
-    variables = plan_child("tsan", Invocation("a.py"), FOUND, "/folder").variables
-    assert variables["LD_PRELOAD"] == "/lib/libtsan.so /lib/libstdc++.so.6"
-    assert variables["BE_SANITIZE"] == "thread"
-    wanted = {"ignore_noninstrumented_modules=1", "exitcode=0", "halt_on_error=0", "log_path=/folder/tsan.log"}
-    assert wanted <= {*variables["TSAN_OPTIONS"].split(":")}
-
-
-def test_valgrind_is_around_the_program():
-    child = plan_child("valgrind", Invocation("a.py"), FOUND, "/folder")
-    assert child.argv[:2] == ("/usr/bin/valgrind", "--log-file=/folder/valgrind.log.%p")
-
-
-@pytest.mark.parametrize("tool", DEVICE_TOOLS)
-def test_compute_sanitizer_is_around_the_program_without_xlas_pool(tool: Tool):
-    child = plan_child(tool, Invocation("a.py"), FOUND, "/folder")
-    assert child.argv[:3] == ("/cuda/bin/compute-sanitizer", "--tool", tool)
-    assert child.argv[child.argv.index("--log-file") + 1].startswith(child.log)
-    assert child.variables == {
-        "BE_DEBUG": "guards",
-        "BE_SANITIZE": "device",
-        "XLA_PYTHON_CLIENT_ALLOCATOR": "platform",
-    }
-    assert ("--padding" in child.argv) == (tool == "memcheck")
+def test_each_run_reads_standard_input_from_where_it_began_and_a_pipe_once(tmp_path: Path):
+    (tmp_path / "input").write_text("one\ntwo\n")
+    with (tmp_path / "input").open("rb", buffering=0) as file:
+        file.readline()
+        rewind = rewinder(file.fileno())
+        for _ in range(2):
+            rewind()
+            assert file.read() == b"two\n"
+    reading, writing = os.pipe()
+    rewinder(reading)()
+    os.close(reading)
+    os.close(writing)

@@ -1,9 +1,8 @@
-"""The generated text: golden files for the whole, properties for its parts."""
+"""The generated text: golden files for the whole, properties of its numbers and strings."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 from pathlib import Path
 
@@ -13,28 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from be_runtime.dtypes import ATTR_TYPES, BY_NAME, DTYPES, DType
-from be_runtime.generate.codegen import (
-    Binding,
-    line_directive,
-    render_include,
-    render_inline_source,
-    render_unit,
-)
+from be_runtime.dtypes import ATTR_TYPES, BY_NAME
+from be_runtime.generate.codegen import Binding, line_directive, render_include, render_inline_source, render_unit
 from be_runtime.generate.cpp_text import c_string
 from be_runtime.request.options import Language
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
 from be_runtime.spec.model import EntryPoint, Param, Role
+from tests.unit.be_runtime.generate.golden_files import check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
-UPDATE = "BE_UPDATE_GOLDEN"
-
-SOURCE = SourceText(
-    name='kernels/a "b".cc',
-    text="""
-// @BE scale attr.factor:float32 arg ret stream attr.Count
-void scale(float factor, const BE::Tensor x, BE::Tensor out, int64_t stream, int Count) {}
+PLAIN = """
+// @BE scale attr.factor:float32 arg ret stream attr.Count ret arg
+void scale(float factor, const BE::Tensor x, BE::Tensor out, int64_t stream, int Count, BE::Tensor o, BE::Tensor y) {}
 namespace ops {
 // @BE fill
 void fill(BE::Tensor first, BE::Tensor second) {}
@@ -43,13 +32,8 @@ void fill(BE::Tensor first, BE::Tensor second) {}
 void every(BE::Tensor out, bool a, std::complex<double> b, uint64_t c, std::complex<float> d) {}
 // @BE halves ret attr.h:float16 attr.b:bfloat16
 void halves(BE::Tensor out, uint16_t h, uint16_t b) {}
-""",
-)
-
-
-KINDS = SourceText(
-    name="kinds.cc",
-    text="""
+"""
+KINDS = """
 enum Mode { fast, slow };
 struct Step { float rate = 0.1f; int n; Mode mode = slow; };
 // @BE f arg[n] arg?[n] arg... ret[n] ret... attr.step attr.mode attr.text attr.axes attr.type attr.scale
@@ -57,54 +41,40 @@ void f(const BE::Tensor x, const BE::Tensor* y, const BE::Tensors xs, BE::Tensor
        Mode mode, std::string_view text, BE::Span<const std::complex<float>> axes, BE::DType type, double scale = .1) {}
 // @BE g
 void g(BE::Tensor out, int n = -1) {}
-""",
-)
+"""
+MEMORY = """
+// @BE f arg[n] ret scratch[n*4] scratch ret scratch[8]
+void f(const BE::Tensor x, BE::Tensor y, BE::Workspace a, BE::Workspace b, BE::Tensor z, BE::Workspace c) {}
+// @BE g arg[... k 2] ret[ceil(k/2) max(attr.n,3) k%2] state attr.n attr.m=-9223372036854775808 attr.t:dtype=int8 attr.b
+void g(const BE::Tensor x, BE::Tensor y, const BE::State<Plan>& plan, int n, int64_t m, BE::DType t, bool b = true) {}
+"""
 
 
-def bindings(source: SourceText = SOURCE) -> list[Binding]:
-    entries = discover([source])
+def bindings(text: str) -> list[Binding]:
+    entries = discover([SourceText(name='kernels/a "b".cc', text=text)])
     return [Binding(entry=entry, symbol=f"file_{entry.name}", export=f"file.{entry.name}") for entry in entries]
 
 
-@pytest.mark.parametrize("language", ["cpp", "cuda"])
-def test_golden_files(language: Language):
-    """The text decides every user's binary: a change of it should be seen, and meant."""
-    check_golden(f"unit_{language}.txt", bindings(), language)
+@pytest.mark.parametrize(
+    ("name", "text", "language", "checked"),
+    [
+        ("unit_cpp", PLAIN, "cpp", False),
+        ("unit_cuda", PLAIN, "cuda", False),
+        ("unit_kinds", KINDS, "cpp", False),
+        ("memory_cpp", MEMORY, "cpp", True),
+        ("memory_cuda", MEMORY, "cuda", False),
+        ("memory_checked", MEMORY, "cuda", True),
+    ],
+    ids=str,
+)
+def test_golden_files(name: str, text: str, language: Language, *, checked: bool):
+    """The text decides every user's binary, and keys of caches: a change of it should be seen, and meant."""
+    unit = render_unit(render_include("/src/a.cc"), "module", bindings(text), language=language, checked=checked)
+    check_golden(Path(__file__).parent / "golden" / f"{name}.txt", unit)
 
 
-def test_golden_file_of_what_is_not_plain():
-    check_golden("unit_kinds.txt", bindings(KINDS), "cpp")
-
-
-def check_golden(name: str, bound: list[Binding], language: Language) -> None:
-    text = render_unit(render_include("/src/a.cc"), "module", bound, language=language)
-    path = GOLDEN / name
-    if os.environ.get(UPDATE):
-        path.write_text(text)
-    assert text == path.read_text(), (
-        f"the generated text differs from {path.name}. If that is meant, look at the difference, then run\n"
-        f"  {UPDATE}=1 python -m pytest {Path(__file__).name} && git diff {path.name}\n"
-        "and commit the new file. Every cached module of every user will be built again."
-    )
-
-
-def binding(*params: Param, name: str = "f") -> Binding:
-    entry = EntryPoint(name=name, call_name=f"::{name}", params=params, source="m", line=7)
-    return Binding(entry=entry, symbol=name, export=name)
-
-
-def test_only_what_needs_more_includes_more():
-    heads = {}
-    for name, text in {"plain": "", "attributes": "int n = 1", "arrays": "const BE::Tensors x"}.items():
-        params = ", ".join(filter(None, ["BE::Tensor y", text]))
-        bound = bindings(SourceText(name="a.cc", text=f"// @BE f\nvoid f({params}) {{}}"))
-        headers = re.findall(r"brainevent/detail/(\w+)\.h", render_unit("", "m", bound, language="cpp"))
-        heads[name] = headers
-    assert heads == {
-        "plain": ["entry"],
-        "attributes": ["entry", "attr_values"],
-        "arrays": ["entry", "general_call"],
-    }
+def binding(*params: Param) -> Binding:
+    return Binding(EntryPoint(name="f", call_name="::f", params=params, source="m", line=7), symbol="f", export="f")
 
 
 @settings(deadline=None)
@@ -126,111 +96,25 @@ def test_defaults_keep_their_bits(number: float, dtype: str):
         assert numpy_type.type(float.fromhex(match[1].removesuffix("f"))).tobytes() == value.tobytes()
 
 
-def test_arguments_follow_the_tokens():
-    roles = [Role.RET, Role.ARG, Role.STREAM, Role.ARG, Role.RET]
-    text = render_unit("", "m", [binding(*(Param(role=role) for role in roles))], language="cpp")
-    arguments = (
-        "be_call.be_rets[0], be_call.be_args[0], ::BE::detail::StreamValue{be_call.be_stream}, be_call.be_args[1], "
-    )
-    assert f"::f({arguments}be_call.be_rets[1]), ::BE::detail::EndOfCall{{}};" in text
+def test_the_usage_says_what_to_pass():
+    attrs = [Param(role=Role.ATTR, name=name, dtype=row) for name, row in ATTR_TYPES.items()]
+    text = render_unit("", "m", [binding(Param(role=Role.RET), *attrs)], language="cpp")
+    usage = ", ".join(f"{name}={row.attr_usage}" for name, row in ATTR_TYPES.items())
+    assert c_string(usage) in text
+    ast.parse(f"f({usage})")
 
 
-def test_only_cuda_asks_for_a_stream_and_for_failed_launches():
-    bound = [binding(Param(role=Role.RET), Param(role=Role.STREAM))]
-    cpp, cuda = (render_unit("", "m", bound, language=language) for language in ("cpp", "cuda"))
-    assert '{"m.f", 0, 1, 0, false, nullptr, "none"}' in cpp
-    assert '{"m.f", 0, 1, 0, true, nullptr, "none"}' in cuda
-    assert "BE_CHECK_KERNEL_LAUNCH" not in cpp
-    assert "BE_CHECK_KERNEL_LAUNCH();" in cuda
+@pytest.mark.parametrize(("entries", "tensors", "inline"), [(6, 8, True), (7, 7, False), (1, 9, False), (48, 1, True)])
+def test_handlers_of_many_tensors_are_not_compiled_with_their_entry_points(entries: int, tensors: int, *, inline: bool):
+    text = render_unit("", "m", [binding(*[Param(role=Role.RET)] * tensors)] * entries, language="cuda")
+    body = "BE_INTERNAL_HANDLE" if inline else "be_handle"
+    assert text.count(f"  return {body}(be_frame, be_entry_f, be_call_f, ") == 2 * entries
 
 
-def test_a_checked_unit_asks_for_the_stream_and_for_what_its_kernels_did():
-    bound = [binding(Param(role=Role.RET))]
-    cpp, cuda = (render_unit("", "m", bound, language=language, checked=True) for language in ("cpp", "cuda"))
-    assert cpp == render_unit("", "m", bound, language="cpp")
-    assert '{"m.f", 0, 1, 0, true, nullptr, "none"}' in cuda
-    call = cuda[cuda.index("BE_INTERNAL_FORGET_ACCESS") :]
-    assert call.index("::f(") < call.index("BE_CHECK_KERNEL_LAUNCH") < call.index("BE_INTERNAL_THROW_ACCESS")
-
-
-@settings(deadline=None)
-@given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True), unique=True, min_size=1))
-def test_attributes_are_sorted_as_xla_sorts_them(names: list[str]):
-    params = [Param(role=Role.RET), *(Param(role=Role.ATTR, name=name, dtype=DTYPES[4]) for name in names)]
-    text = render_unit("", "m", [binding(*params)], language="cpp")
-    rows = re.findall(r'\{"(\w+)", (\d+), \d+, 0, true, (\d+)\}', text)
-    assert [row[0] for row in rows] == sorted(names)
-    assert [(row[0], int(row[2])) for row in rows] == sorted((name, at) for at, name in enumerate(names))
-    assert all(int(size) == len(name) for name, size, _ in rows)
-
-
-@pytest.mark.parametrize("row", ATTR_TYPES.values(), ids=lambda row: row.name)
-def test_the_usage_says_what_to_pass(row: DType):
-    text = render_unit(
-        "", "m", [binding(Param(role=Role.RET), Param(role=Role.ATTR, name="v", dtype=row))], language="cpp"
-    )
-    assert c_string(f"v={row.attr_usage}") in text
-    ast.parse(row.attr_usage)
-
-
-@pytest.mark.parametrize(
-    ("entries", "tensors", "body"),
-    [(6, 8, "BE_INTERNAL_HANDLE"), (7, 7, "be_handle"), (1, 9, "be_handle"), (48, 1, "BE_INTERNAL_HANDLE")],
-)
-def test_two_handlers_differ_in_their_trait(entries: int, tensors: int, body: str):
-    """And handlers of many tensors are not compiled with their entry points."""
-    bound = binding(*[Param(role=Role.RET)] * tensors)
-    text = render_unit("", "m", [bound] * entries, language="cuda")
-    for allow, trait in ((False, "0"), (True, "::BE::detail::kCommandBufferCompatible")):
-        name = bound.handler(allow_cuda_graph=allow)
-        assert (
-            f"{name}(XLA_FFI_CallFrame* be_frame) {{\n  BE_INTERNAL_ENTER(be_frame, be_entry_f.name)\n"
-            f"  return {body}(be_frame, be_entry_f, be_call_f, {trait});" in text
-        )
-
-
-MEMORY = SourceText(
-    name="m",
-    text="""
-// @BE f arg[n] ret scratch[n*4] scratch ret scratch[8]
-void f(const BE::Tensor x, BE::Tensor y, BE::Workspace a, BE::Workspace b, BE::Tensor z, BE::Workspace c) {}
-// @BE g
-void g(BE::Tensor y, const BE::State<Plan>& plan, int n) {}
-""",
-)
-
-
-@pytest.mark.parametrize("language", ["cpp", "cuda"])
-def test_declared_scratch_comes_after_the_results(language: Language):
-    bound = [Binding(entry=entry, symbol=entry.name, export=entry.name) for entry in discover([MEMORY])]
-    text = render_unit("", "m", bound, language=language)
-    assert '{"m.f", 1, 4, 0, false' in text
-    assert "be_scratch_0(be_call.be_rets[2]); " in text
-    assert "be_scratch_2(be_call.be_rets[3]); " in text
-    assert "be_scratch_1(be_memory); " in text
-    call = "::f(be_call.be_args[0], be_call.be_rets[0], be_scratch_0, be_scratch_1, be_call.be_rets[1], be_scratch_2), "
-    assert call in text
-
-
-def test_memory_that_is_asked_for_is_xlas_on_a_gpu_and_never_recorded():
-    bound = [Binding(entry=entry, symbol=entry.name, export=entry.name) for entry in discover([MEMORY])]
-    cpp, cuda = (render_unit("", "m", bound, language=language) for language in ("cpp", "cuda"))
-    assert "be_memory(nullptr)" in cpp
-    assert "be_memory(be_call.be_frame)" in cuda
-    for text in (cpp, cuda):
-        assert re.findall(r"be_call_f, (.*)\);", text) == ["0", "0"]
-        assert re.findall(r"be_call_g, (.*)\);", text) == ["0", "::BE::detail::kCommandBufferCompatible"]
-    assert "return BE_INTERNAL_HANDLE(be_frame, be_entry_f" in cpp
-    assert "return BE_INTERNAL_HANDLE_FRAME(be_frame, be_entry_f" in cuda
-
-
-def test_state_has_a_handler_of_its_own():
-    f, g = (Binding(entry=entry, symbol=entry.name, export=entry.name) for entry in discover([MEMORY]))
-    text = render_unit("", "m", [f, g], language="cpp")
-    assert (f.instantiate, g.instantiate) == ("", "be_instantiate_g")
-    assert "return be_instantiate(be_frame, be_entry_g, be_state_g);" in text
-    assert text.count('#include "brainevent/state.h"') == 1
-    assert "state" not in render_unit("", "m", [f], language="cpp")
+def test_names_of_what_xla_calls():
+    f, g = bindings(MEMORY)
+    assert (f.instantiate, g.instantiate) == ("", "be_instantiate_file_g")
+    assert [f.handler(allow_cuda_graph=allow) for allow in (False, True)] == ["be_ffi_file_f", "be_graph_file_f"]
 
 
 @settings(deadline=None)
@@ -241,9 +125,6 @@ def test_c_strings_are_python_literals_too(text: str):
     assert literal.isascii()
     assert "\n" not in literal
     assert ast.literal_eval(f"b{literal}") == text.encode("utf-8", "surrogateescape")
-
-
-def test_surrogates_become_the_bytes_that_they_stand_for():
     assert c_string("a\udcff") == '"a\\377"'
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +11,12 @@ import pytest
 import rich.console
 
 from be_runtime.compile.plan.build_plan import Edge
-from be_runtime.compile.run.progress import Progress
+from be_runtime.compile.run import progress
 from tests.support.terminals import Terminal
 
 
-def _build(name: str, work: Callable[[], object]) -> None:
-    with Progress(name, [Edge(argv=("true",), inputs=(), outputs=(), description=f"compiling {name}", tool="compile")]):
+def build(name: str, work: Callable[[], object]) -> None:
+    with progress.Progress(name, [Edge(("true",), (), (), description=f"compiling {name}", tool="compile")]):
         work()
 
 
@@ -28,7 +27,7 @@ def test_builds_at_once_have_a_line_each_and_do_not_write_over_each_other(
     works = {"first": end.wait, "second": end.wait, "short": lambda: None}
     with capsys.disabled(), Terminal() as terminal, terminal.file() as file:
         monkeypatch.setattr("sys.stderr", file)
-        threads = [threading.Thread(target=_build, args=each) for each in works.items()]
+        threads = [threading.Thread(target=build, args=each) for each in works.items()]
         for thread in threads:
             thread.start()
         terminal.await_text("building second")
@@ -45,20 +44,17 @@ def test_builds_at_once_have_a_line_each_and_do_not_write_over_each_other(
 def test_a_build_that_ends_before_its_line_is_there_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    late, leaving, console = threading.Event(), threading.Event(), rich.console.Console
+    late, console = threading.Event(), rich.console.Console
 
     def console_of_a_busy_machine(**options: Any) -> rich.console.Console:
         late.set()
-        leaving.wait(60)
-        time.sleep(0.2)
+        display = progress._Display._newest  # noqa: SLF001 - its event says that the build has left
+        assert display is not None
+        assert display._changed.wait(60)  # noqa: SLF001
         return console(**options)
-
-    def work() -> None:
-        late.wait(60)
-        leaving.set()
 
     with capsys.disabled(), Terminal() as terminal, terminal.file() as file:
         monkeypatch.setattr("sys.stderr", file)
         monkeypatch.setattr("rich.console.Console", console_of_a_busy_machine)
-        _build("negate", work)
+        build("negate", lambda: late.wait(60))
     assert re.search(r"built negate in \d\.\d s", terminal.text)

@@ -17,11 +17,10 @@ from be_runtime import XLACustomKernel, defjvp, general_batching_rule
 X = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0]])
 Y = jnp.array([2.0, 3.0, 5.0])
 OUT = jax.ShapeDtypeStruct((3,), jnp.float32)
-RULES = (lambda t, x, y, **parameters: [t * y], lambda t, x, y, **parameters: [t * x])
 
 
-def product(name: str = "product") -> XLACustomKernel:
-    operation = XLACustomKernel(name)
+def product() -> XLACustomKernel:
+    operation = XLACustomKernel("product")
     operation.def_kernel("jax", "cpu", lambda outs, by=1: lambda x, y: [by * x * y])
     return operation
 
@@ -40,27 +39,20 @@ def plain_primitive(*, multiple: bool) -> Any:
     return primitive
 
 
-@pytest.mark.parametrize("of", [lambda operation: operation, lambda operation: operation.primitive])
+@pytest.fixture(params=[lambda operation: operation, lambda operation: operation.primitive])
+def of(request: pytest.FixtureRequest) -> Any:
+    """An operation itself, or its primitive."""
+    return request.param
+
+
 def test_a_rule_for_each_input_of_an_operation(of: Any):
     operation = product()
-    defjvp(of(operation), *RULES)
+    defjvp(of(operation), lambda t, x, y, **_: [t * y], lambda t, x, y, **_: [t * x])
     primal, tangent = jax.jvp(lambda x, y: operation(x, y, outs=OUT), (X[0], Y), (X[1], 2 * Y))
     np.testing.assert_allclose(primal, X[0] * Y)
     np.testing.assert_allclose(tangent, X[1] * Y + 2 * Y * X[0])
 
 
-@pytest.mark.parametrize("multiple", [False, True])
-def test_a_rule_for_each_input_of_a_primitive(multiple: bool):
-    primitive = plain_primitive(multiple=multiple)
-    if multiple:
-        defjvp(primitive, lambda t, x, y: [t * y, t], None)
-    else:
-        defjvp(primitive, lambda t, x, y: t * y, None)
-    tangents = jax.jvp(jax.jit(primitive.bind), (X[0], Y), (X[1], Y))[1]
-    np.testing.assert_allclose(tangents[0] if multiple else tangents, X[1] * Y)
-
-
-@pytest.mark.parametrize("of", [lambda operation: operation, lambda operation: operation.primitive])
 def test_the_general_rule_within_an_author_s_rule(of: Any):
     operation, seen = product(), []
 
@@ -75,22 +67,23 @@ def test_the_general_rule_within_an_author_s_rule(of: Any):
     results, axes = general_batching_rule(of(operation), (X[0], Y), (None, None), outs=OUT)
     np.testing.assert_allclose(results[0], X[0] * Y)
     assert list(axes) == [None]
-
-
-def test_the_general_rule_as_the_rule_of_an_operation_s_primitive():
-    operation = product()
     batching.primitive_batchers[operation.primitive] = partial(general_batching_rule, operation.primitive)
     np.testing.assert_allclose(jax.vmap(lambda x: operation(x, Y, outs=OUT))(X), X * Y)
 
 
 @pytest.mark.parametrize("multiple", [False, True])
-def test_the_general_rule_of_a_primitive(multiple: bool):
+def test_rules_of_primitives_that_are_jax_s_own(multiple: bool):
+    def first(results: Any) -> Any:
+        return results[0] if multiple else results
+
     primitive = plain_primitive(multiple=multiple)
+    defjvp(primitive, lambda t, x, y: [t * y, t] if multiple else t * y, None)
+    tangents = jax.jvp(jax.jit(primitive.bind), (X[0], Y), (X[1], Y))[1]
+    np.testing.assert_allclose(first(tangents), X[1] * Y)
     batching.primitive_batchers[primitive] = partial(general_batching_rule, primitive)
-    found = jax.vmap(primitive.bind, in_axes=(1, None))(X.T, Y)
-    np.testing.assert_allclose(found[0] if multiple else found, X * Y)
+    np.testing.assert_allclose(first(jax.vmap(primitive.bind, in_axes=(1, None))(X.T, Y)), X * Y)
     results, axes = general_batching_rule(primitive, (X[0], Y), (None, None))
-    np.testing.assert_allclose(results[0] if multiple else results, X[0] * Y)
+    np.testing.assert_allclose(first(results), X[0] * Y)
     assert axes == ([None, None] if multiple else None)
 
 

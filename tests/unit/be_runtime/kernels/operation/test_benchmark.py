@@ -46,19 +46,17 @@ def test_backends_take_turns_and_every_sample_counts():
     op.def_benchmark_data(lambda platform: [BenchmarkConfig("small", (X,), {"outs": (OUT, OUT)})])
     result = op.benchmark(n_warmup=1, n_runs=3, calls=2)
     assert [(each.label, each.backend, len(each.seconds)) for each in result.records] == [
-        ("small", "a", 3),
-        ("small", "b", 3),
+        *(("small", "a", 3), ("small", "b", 3))
     ]
     forward, backward = "a" * 6 + "b" * 6, "b" * 6 + "a" * 6
     assert "".join(calls) == "aabb" + 2 * (forward + backward)
 
 
 def test_a_backend_that_fails_is_reported_and_does_not_stop_the_others():
-    op = XLACustomKernel("half")
-
     def broken(outs: Any) -> Any:
         raise ValueError("no such kernel\nmore")
 
+    op = XLACustomKernel("half")
     op.def_kernel("broken", "cpu", broken)
     op.def_kernel("works", "cpu", lambda outs: lambda x: [x])
     op.def_call(lambda x, backend: op(x, outs=OUT, backend=backend))
@@ -86,19 +84,17 @@ def test_the_table_and_the_fastest():
     assert str(result).splitlines()[2].split() == ["small", "a", "2.00", "1.00"]
 
 
-@pytest.mark.parametrize("data", [[], [3], [("label", (X,))]])
-def test_data_that_are_no_configurations(data: Any):
-    op = XLACustomKernel("data")
+@pytest.mark.parametrize(
+    ("data", "numbers", "message"),
+    [
+        *((data, {}, "the benchmark data of op") for data in ([], [3], [("label", (X,))])),
+        *(([BenchmarkConfig("one", (X,))], few, "at least") for few in ({"n_runs": 0}, {"calls": 0}, {"n_warmup": -1})),
+    ],
+)
+def test_data_that_are_no_configurations_and_numbers_that_are_too_small(data: Any, numbers: Any, message: str):
+    op = XLACustomKernel("op")
     op.def_benchmark_data(lambda platform: data)
-    with pytest.raises(ArgumentError, match="the benchmark data of data"):
-        op.benchmark()
-
-
-@pytest.mark.parametrize("numbers", [{"n_runs": 0}, {"calls": 0}, {"n_warmup": -1}])
-def test_numbers_that_are_too_small(numbers: Any):
-    op = XLACustomKernel("numbers")
-    op.def_benchmark_data(lambda platform: [BenchmarkConfig("one", (X,))])
-    with pytest.raises(ArgumentError, match="at least"):
+    with pytest.raises(ArgumentError, match=message):
         op.benchmark(**numbers)
 
 

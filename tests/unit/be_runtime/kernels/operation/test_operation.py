@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +13,8 @@ import pytest
 
 import be_runtime
 from be_runtime import ArgumentError, BuildError, FallbackWarning, GeneratorError, XLACustomKernel
+from be_runtime.kernels.operation.backends import KernelEntry, Kernels, check_name, check_platform
+from tests.unit.be_runtime.generate.golden_files import answer, check_golden
 
 X = jnp.arange(3.0)
 OUT = jax.ShapeDtypeStruct((3,), jnp.float32)
@@ -19,6 +22,17 @@ OUT = jax.ShapeDtypeStruct((3,), jnp.float32)
 
 def constant(value: float) -> Any:
     return lambda outs: lambda x: [jnp.full_like(x, value)]
+
+
+def same(outs: Any) -> Any:
+    return lambda x: [x]
+
+
+def raising(error: Exception) -> Any:
+    def generator(outs: Any) -> Any:
+        raise error
+
+    return generator
 
 
 def operation(**kernels: Any) -> XLACustomKernel:
@@ -34,29 +48,46 @@ def _no_choice() -> Generator[None]:
     be_runtime.clear_backends()
 
 
-def test_the_result_has_the_structure_of_outs():
-    op = operation(jax=lambda outs: lambda x: {"b": x, "a": (x + 1,)})
-    result = op(X, outs=[OUT, {"k": OUT}])
-    assert result[0].tolist() == [1, 2, 3]
-    assert result[1]["k"].tolist() == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("entries", "defaults", "platform", "backends"),
+    [
+        ("a@cpu x@gpu b@cpu c@cpu", "", "cpu", "a b c"),
+        ("a@cpu x@gpu b@cpu c@cpu", "", "tpu", ""),
+        ("a@cpu b@cpu c@cpu", "c@cpu", "cpu", "c a b"),
+        ("a@cpu b@cpu c@cpu", "c@cpu b@cpu", "cpu", "b a c"),
+        ("a@cpu b@cpu a@gpu b@gpu", "b@gpu", "cpu", "a b"),
+        ("a@cpu b@cpu a@gpu b@gpu", "b@gpu", "gpu", "b a"),
+    ],
+)
+def test_a_default_goes_before_the_others_in_their_order(entries: str, defaults: str, platform: str, backends: str):
+    table = Kernels()
+    for backend, _, at in (each.partition("@") for each in entries.split()):
+        table = table.with_entry(KernelEntry(backend, at, same))
+    for backend, _, at in (each.partition("@") for each in defaults.split()):
+        table = table.with_default(at, backend)
+    assert table.backends(platform) == tuple(backends.split())
+    again = KernelEntry("a", "cpu", constant)
+    replaced = table.with_entry(again)
+    assert (replaced.backends("cpu"), replaced.candidates("cpu", "a")) == (table.backends("cpu"), (again,))
 
 
-def test_a_generator_is_given_the_keywords_and_outs():
+def test_the_result_has_the_structure_of_outs_which_a_generator_is_given_with_the_keywords():
     given = []
 
     def generator(**parameters: Any) -> Any:
         given.append(parameters)
-        return lambda x: [x]
+        return lambda x: {"b": x, "a": (x + 1,)}
 
-    operation(jax=generator)(X, outs=OUT, backend="jax", factor=2, mode="a")
-    assert given == [{"outs": (OUT,), "factor": 2, "mode": "a"}]
+    result = operation(jax=generator)(X, outs=[OUT, {"k": OUT}], backend="jax", factor=2, mode="a")
+    assert result[0].tolist() == [1, 2, 3]
+    assert result[1]["k"].tolist() == [0, 1, 2]
+    assert given == [{"outs": (OUT, OUT), "factor": 2, "mode": "a"}]
 
 
 def test_a_backend_can_be_asked_for_and_the_default_changed():
     op = operation(a=constant(1), b=constant(2))
     assert op.available_backends("cpu") == ("a", "b")
-    assert op(X, outs=OUT)[0] == 1
-    assert op(X, outs=OUT, backend="b")[0] == 2
+    assert (op(X, outs=OUT)[0], op(X, outs=OUT, backend="b")[0]) == (1, 2)
     op.set_default("cpu", "b")
     assert op(X, outs=OUT)[0] == 2
     op.def_kernel("c", "cpu", constant(3), asdefault=True)
@@ -77,42 +108,33 @@ def test_each_way_to_define_a_kernel_has_its_backend_and_platform():
 
 
 def test_a_kernel_whose_language_is_missing_is_passed_over_and_said():
-    def missing(outs: Any) -> Any:
-        raise ImportError("no module named nowhere")
-
-    op = operation(a=missing, b=constant(2))
+    op = operation(a=raising(ImportError("no module named nowhere")), b=constant(2))
     text = "the kernel 'a' of op can't be used: no module named nowhere; b is used instead"
     with pytest.warns(FallbackWarning, match=text):
         assert op(X, outs=OUT)[0] == 2
     with pytest.raises(ImportError, match="nowhere"):
         op(X, outs=OUT, backend="a")
+    op = operation(a=constant(1), b=raising(ImportError("nowhere")), c=constant(3))
+    op.set_default("cpu", "c")
+    be_runtime.set_backend("cpu", "b")  # which comes before the default
+    with pytest.warns(FallbackWarning, match="the kernel 'b' of op can't be used: nowhere; c is used instead"):
+        assert op(X, outs=OUT)[0] == 3
+    assert op.get_default("gpu") is None
 
 
-def test_a_kernel_that_is_wrong_is_not_passed_over():
-    def wrong(outs: Any) -> Any:
-        raise BuildError("it does not compile")
-
-    op = operation(a=wrong, b=constant(2))
-    with pytest.raises(BuildError, match="this was the kernel 'a' of op for cpu; others: b"):
-        op(X, outs=OUT)
-
-
-def test_a_generator_that_fails_is_named_with_the_other_backends():
-    def failing(outs: Any) -> Any:
-        raise KeyError("boom")
-
-    op = operation(a=failing, b=constant(2), c=constant(3))
+def test_a_kernel_that_is_wrong_is_named_with_the_other_backends():
+    op = operation(a=raising(KeyError("boom")), b=constant(2), c=constant(3))
     with pytest.raises(GeneratorError, match="the kernel 'a' of op can't be made: KeyError: 'boom'") as caught:
         jax.jit(jax.vmap(lambda x: op(x, outs=OUT)))(X[None])
     assert "the kernel 'a' of op for cpu; others: b, c (backend=..., set_default or set_backend)" in str(caught.value)
-    assert "in failing" in "".join(traceback.format_exception(caught.value)), "the author's line is shown"
-
-
-def test_a_kernel_that_fails_has_its_own_error_and_a_note():
-    op = operation(a=lambda outs: lambda x: 1 / 0, b=constant(2))
-    with pytest.raises(ZeroDivisionError) as caught:
+    assert "in generator" in "".join(traceback.format_exception(caught.value)), "the author's line is shown"
+    op = operation(a=raising(BuildError("it does not compile")), b=constant(2))
+    with pytest.raises(BuildError, match="this was the kernel 'a' of op for cpu; others: b"):
         op(X, outs=OUT)
-    assert "this was the kernel 'a' of op for cpu; others: b" in caught.value.__notes__[0]
+    op = operation(a=lambda outs: lambda x: 1 / 0, b=constant(2))
+    with pytest.raises(ZeroDivisionError) as failed:
+        op(X, outs=OUT)
+    assert "this was the kernel 'a' of op for cpu; others: b" in failed.value.__notes__[0]
 
 
 def test_jitted_functions_follow_the_process_s_backend():
@@ -137,19 +159,7 @@ def test_jitted_functions_follow_the_process_s_backend():
     assert (found(), be_runtime.get_backend("cpu")) == ([1, 3, 1], None)
 
 
-def test_the_process_s_backend_comes_before_the_default_which_stays_second():
-    def missing(outs: Any) -> Any:
-        raise ImportError("nowhere")
-
-    op = operation(a=constant(1), b=missing, c=constant(3))
-    op.set_default("cpu", "c")
-    be_runtime.set_backend("cpu", "b")
-    with pytest.warns(FallbackWarning, match="the kernel 'b' of op can't be used: nowhere; c is used instead"):
-        assert op(X, outs=OUT)[0] == 3
-    assert op.get_default("gpu") is None
-
-
-def test_the_same_choice_again_keeps_programs():
+def test_the_same_choice_again_and_a_definition_keep_programs():
     traced = []
 
     @jax.jit
@@ -162,10 +172,12 @@ def test_the_same_choice_again_keeps_programs():
     be_runtime.set_backend("cuda", "a")
     be_runtime.set_backend("cpu", None)
     run(X)
+    operation(a=constant(1), b=constant(2)).set_default("cpu", "b")
+    run(X)
     assert len(traced) == 1
 
 
-def test_a_redefinition_takes_effect_in_programs_that_are_compiled():
+def test_what_is_defined_again_takes_effect_in_programs_that_are_compiled():
     op = operation(a=constant(1), b=constant(2))
     run = jax.jit(lambda x: op(x, outs=OUT))
     assert run(X)[0] == 1
@@ -173,94 +185,46 @@ def test_a_redefinition_takes_effect_in_programs_that_are_compiled():
     assert run(X)[0] == 10
     op.set_default("cpu", "b")
     assert run(X)[0] == 2
+    op = operation(a=same)
+    derived = jax.jit(jax.grad(lambda x: op(x, outs=OUT).sum()))
+    for factor in (2, 3):
+        op.def_jvp_rule2(lambda t, x, factor=factor, **parameters: (factor * t,))
+        assert derived(X)[0] == factor
 
 
-def test_a_rule_that_is_defined_again_takes_effect():
-    op = operation(a=lambda outs: lambda x: [x])
-    run = jax.jit(jax.grad(lambda x: op(x, outs=OUT).sum()))
-    op.def_jvp_rule2(lambda t, x, **parameters: (2 * t,))
-    assert run(X)[0] == 2
-    op.def_jvp_rule2(lambda t, x, **parameters: (3 * t,))
-    assert run(X)[0] == 3
+SYMBOLIC = jax.ShapeDtypeStruct((*jax.export.symbolic_shape("b"), 3), jnp.float32)
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    *((arguments, {}) for arguments in (("text",), (X, None), (["text"] * 9,))),
+    *(((X,), {"outs": outs}) for outs in ((), "float32", SYMBOLIC)),
+    *(((X,), each) for each in ({"backend": "z"}, {"sizes": [1, 2]})),
+]
+METHODS: list[tuple[str, tuple[Any, ...]]] = [
+    *(("def_kernel", arguments) for arguments in (("a", "cpu", 3), ("", "cpu", print), ("a", "fpga", print))),
+    *(("def_tags", ("fine", 3)), ("def_call", (3,)), ("def_benchmark_data", (3,)), ("benchmark", ())),
+    *(("set_default", ("cpu", "z")), ("get_default", ("fpga",))),
+]
+KERNELS: list[Any] = [lambda x: [x, x], lambda x: [x[:2]], lambda x: [x.astype(jnp.int32)], lambda x: None, 3]
 
 
-def test_programs_are_kept_while_an_operation_is_defined():
-    traced = []
-
-    @jax.jit
-    def run(x: Any) -> Any:
-        traced.append(x)
-        return x
-
-    run(X)
-    operation(a=constant(1), b=constant(2)).set_default("cpu", "b")
-    run(X)
-    assert len(traced) == 1
-
-
-def test_no_kernel_for_the_platform():
-    op = XLACustomKernel("lonely")
-    with pytest.raises(ArgumentError, match="the operation lonely has no kernel for cpu; it has no kernels yet"):
-        op(X, outs=OUT)
-    op.def_triton_kernel(constant(0))
-    with pytest.raises(ArgumentError, match="no kernel for cpu; it has kernels for gpu: triton"):
-        jax.jit(lambda x: op(x, outs=OUT))(X)
-    with pytest.raises(ArgumentError, match="no 'triton' kernel for cpu"):
-        op(X, outs=OUT, backend="triton")
-
-
-@pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
-        (lambda x: [x, x], r"the kernel gives float32\[3\], float32\[3\], but outs is float32\[3\]"),
-        (lambda x: [x[:2]], r"gives float32\[2\], but outs is float32\[3\]"),
-        (lambda x: [x.astype(jnp.int32)], r"gives int32\[3\], but outs"),
-        (lambda x: None, r"gives no arrays, but outs"),
-    ],
-)
-def test_a_kernel_that_gives_something_else(kernel: Any, message: str):
-    with pytest.raises(ArgumentError, match=message):
-        operation(a=lambda outs: kernel)(X, outs=OUT)
-
-
-def test_a_generator_that_makes_no_kernel():
-    with pytest.raises(GeneratorError, match="must return a function of arrays, not 3"):
-        operation(a=lambda outs: 3)(X, outs=OUT)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda op: op("text", outs=OUT), "op: argument 0 is 'text', which is not an array"),
-        (lambda op: op(X, None, outs=OUT), "op: argument 1 is None, which is not an array"),
-        (lambda op: op(["text"] * 9, outs=OUT), "op: argument 0 is a list, which is not an array"),
-        (lambda op: op(X, outs=()), "op: outs is empty"),
-        (lambda op: op(X, outs="float32"), r"op: outs\[0\] is 'float32', which has no shape"),
-        (lambda op: op(X, outs=OUT, backend="z"), "op has no 'z' kernel; it has kernels for cpu: a"),
-        (lambda op: op(X, outs=OUT, sizes=[1, 2]), r"the keyword sizes is \[1, 2\], which can't be hashed"),
-        (lambda op: op.def_kernel("a", "cpu", 3), "kg must be a function"),
-        (lambda op: op.def_kernel("", "cpu", print), "a name such as 'numba' is expected, not ''"),
-        (lambda op: op.def_kernel("a", "fpga", print), "platform must be one of"),
-        (lambda op: op.def_tags("fine", 3), "expected, not 3"),
-        (lambda op: op.def_call(3), "def_call takes a function"),
-        (lambda op: op.def_benchmark_data(3), "def_benchmark_data takes a function"),
-        (lambda op: op.benchmark(), "op has no benchmark data"),
-        (lambda op: XLACustomKernel(""), "expected, not ''"),
-        (lambda op: op.get_default("fpga"), "platform must be one of"),
-        (lambda op: be_runtime.set_backend("fpga", "a"), "platform must be one of"),
-        (lambda op: be_runtime.get_backend("fpga"), "platform must be one of"),
-        (lambda op: be_runtime.set_backend("cpu", ""), "a name such as 'numba' is expected, not ''"),
-    ],
-)
-def test_bad_input(call: Any, message: str):
-    with pytest.raises(ArgumentError, match=message):
-        call(operation(a=constant(1)))
+def test_what_is_refused_and_why():
+    op, distant = operation(a=constant(1)), XLACustomKernel("distant")
+    distant.def_triton_kernel(constant(0))
+    rows = [answer(op, *arguments, **({"outs": OUT} | options)) for arguments, options in CALLS]
+    rows += [answer(getattr(op, name), *arguments) for name, arguments in METHODS]
+    rows += [answer(be_runtime.set_backend, *each) for each in (("fpga", "a"), ("cpu", ""))]
+    rows += [answer(be_runtime.get_backend, "fpga"), answer(XLACustomKernel, "")]
+    rows += [answer(check_platform, given) for given in ("cpu", "gpu", "cuda", "rocm", "CPU!", "", None, 3)]
+    rows += [answer(check_name, given) for given in ("", None, 3, b"a")]
+    rows += [answer(XLACustomKernel("lonely"), X, outs=OUT), answer(distant, X, outs=OUT, backend="triton")]
+    rows.append(answer(jax.jit(lambda x: distant(x, outs=OUT)), X))
+    rows += [answer(operation(a=lambda outs, kernel=kernel: kernel), X, outs=OUT) for kernel in KERNELS]
+    check_golden(Path(__file__).parent / "golden" / "refused.txt", "\n".join(rows) + "\n")
 
 
 @pytest.mark.parametrize(
     ("kernel", "inputs", "error", "message"),
     [
-        (lambda outs: lambda x: [x], 1, GeneratorError, ".* unexpected keyword argument 'by'"),
+        (same, 1, GeneratorError, ".* unexpected keyword argument 'by'"),
         (lambda outs, by, to: lambda x: [x], 1, GeneratorError, ".* missing .* 'to'"),
         (lambda outs, by: lambda x: [x], 2, TypeError, ".* takes 1 positional argument but 2 were given"),
     ],
@@ -289,16 +253,6 @@ def test_a_rule_that_does_not_take_the_parameters_is_named():
     op.def_batching_rule(lambda arguments, axes: (arguments, axes))
     with pytest.raises(TypeError, match=r"the batching rule of op: .* unexpected keyword argument"):
         jax.vmap(linear)(X[None])
-
-
-def test_symbolic_shapes_are_named():
-    (size,) = jax.export.symbolic_shape("b")
-    op = operation(a=lambda outs: lambda x: [x])
-    with pytest.raises(ArgumentError, match=r"op: outs\[0\] has the symbolic shape \(b, 3\)"):
-        op(X, outs=jax.ShapeDtypeStruct((size, 3), jnp.float32))
-
-
-def test_too_few_jvp_rules():
     op = operation(a=lambda outs: lambda x, y: [x])
     op.def_jvp_rule2(lambda t, x, y, **parameters: (t,))
     with pytest.raises(ArgumentError, match="op has JVP rules for 1 inputs, but the call has 2"):

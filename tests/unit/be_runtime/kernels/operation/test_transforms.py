@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,28 +31,27 @@ def plain(x: Any, y: Any) -> Any:
 
 def make_operation(kernel: Function) -> Function:
     """`plain` as an operation, with a rule for each input and a transpose rule: both results are linear in each."""
-    operation = XLACustomKernel("pair")
-    operation.def_kernel("jax", "cpu", lambda outs: kernel)
-    operation.def_jvp_rule2(
-        lambda t, x, y, **parameters: (_product(t, y, **parameters), t),
-        lambda t, x, y, **parameters: (_product(x, t, **parameters), 2 * t),
-    )
     product = XLACustomKernel("product")
     product.def_kernel("jax", "cpu", lambda outs: lambda x, y: [x * y])
 
-    def _product(x: Any, y: Any, outs: Any, **_: Any) -> Any:
+    def times(x: Any, y: Any, outs: Any, **_: Any) -> Any:
         return product(x, y, outs=outs[0])
 
     def transpose(cotangents: Any, x: Any, y: Any, outs: Any, **_: Any) -> Any:
-        (cotangent,) = cotangents
         if ad.is_undefined_primal(x):
-            return product(cotangent, y, outs=outs[0]), None
-        return None, product(x, cotangent, outs=outs[0])
+            return times(cotangents[0], y, outs), None
+        return None, times(x, cotangents[0], outs)
 
     product.def_transpose_rule(transpose)
     product.def_jvp_rule2(
-        lambda t, x, y, outs, **_: (product(t, y, outs=outs[0]),),
-        lambda t, x, y, outs, **_: (product(x, t, outs=outs[0]),),
+        lambda t, x, y, **parameters: (times(t, y, **parameters),),
+        lambda t, x, y, **parameters: (times(x, t, **parameters),),
+    )
+    operation = XLACustomKernel("pair")
+    operation.def_kernel("jax", "cpu", lambda outs: kernel)
+    operation.def_jvp_rule2(
+        lambda t, x, y, **parameters: (times(t, y, **parameters), t),
+        lambda t, x, y, **parameters: (times(x, t, **parameters), 2 * t),
     )
     return lambda x, y: operation(x, y, outs=structs(x, y))
 
@@ -79,60 +79,45 @@ TRANSFORMS: dict[str, Callable[[Function], Function]] = {
     "linearize": lambda f: lambda x, y: jax.linearize(f, x, y)[1](y, x),
     "hessian": lambda f: jax.hessian(lambda x, y: loss(f)(x[0], y[0])),
     "vmap": mapped((0, 0)),
-    "vmap of the second": mapped((None, 0)),
+    "vmap of the second": lambda f: lambda x, y: mapped((None, 0))(f)(x[0], y),
     "vmap along 1": mapped((1, 1)),
     "vmap of vmap": lambda f: mapped((0, 0))(mapped((0, 0))(f)),
     "vmap of vmap of one": lambda f: mapped((None, 0))(mapped((0, None))(f)),
     "vmap of grad": lambda f: mapped((0, 0))(jax.grad(loss(f), (0, 1))),
-    "vmap of grad of one": lambda f: mapped((0, None))(jax.grad(loss(f), (0, 1))),
+    "vmap of grad of one": lambda f: lambda x, y: mapped((0, None))(jax.grad(loss(f), (0, 1)))(x, y[0]),
     "grad of vmap": lambda f: jax.grad(loss(mapped((0, 0))(f)), (0, 1)),
-    "grad of vmap of one": lambda f: jax.grad(loss(mapped((0, None))(f)), (0, 1)),
-    "jvp of vmap": lambda f: lambda x, y: jax.jvp(mapped((None, 0))(f), (x, y), (2 * x, -y)),
+    "grad of vmap of one": lambda f: lambda x, y: jax.grad(loss(mapped((0, None))(f)), (0, 1))(x, y[0]),
+    "jvp of vmap": lambda f: lambda x, y: jax.jvp(mapped((None, 0))(f), (x[0], y), (2 * x[0], -y)),
     "grad of vmap of vmap": lambda f: jax.grad(loss(mapped((None, 0))(mapped((0, None))(f))), (0, 1)),
-    "vmap of grad of vmap": lambda f: mapped((0, 0))(jax.grad(loss(mapped((0, None))(f)), (0, 1))),
+    "vmap of grad of vmap": lambda f: (
+        lambda x, y: mapped((0, 0))(jax.grad(loss(mapped((0, None))(f)), (0, 1)))(jnp.stack([x, x + 1]), y[:2])
+    ),
     "checkpoint": lambda f: jax.grad(loss(jax.checkpoint(f)), (0, 1)),
     "scan": lambda f: lambda x, y: jax.lax.scan(lambda carry, each: (f(carry, each)[0], carry), x[0], y),
     "cond": lambda f: lambda x, y: jax.lax.cond(x.sum() > 0, f, lambda x, y: (x, y), x, y),
 }
 
 
-ARGUMENTS: dict[str, tuple[Any, Any]] = {
-    "vmap of the second": (X[0], Y),
-    "jvp of vmap": (X[0], Y),
-    "vmap of grad of one": (X, Y[0]),
-    "grad of vmap of one": (X, Y[0]),
-    "vmap of grad of vmap": (jnp.stack([X, X + 1]), Y[:2]),
-}
-"""Of transforms that map over one argument alone; of the others X and Y."""
+def close(found: Any, expected: Any) -> None:
+    """Whether two pytrees of the same structure hold the same numbers."""
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), found, expected)
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_transform_gives_what_it_gives_of_the_plain_function(name: str):
-    arguments = ARGUMENTS.get(name, (X, Y))
-    found = jax.jit(TRANSFORMS[name](OPERATIONS["mappable"]))(*arguments)
-    close(found, jax.jit(TRANSFORMS[name](plain))(*arguments))
+    found, expected = (jax.jit(TRANSFORMS[name](each))(X, Y) for each in (OPERATIONS["mappable"], plain))
+    close(found, expected)
 
 
-@pytest.mark.parametrize("name", ["nothing", "vmap of grad", "grad of vmap"])
-def test_a_transform_outside_of_jit(name: str):
-    close(TRANSFORMS[name](OPERATIONS["mappable"])(X, Y), TRANSFORMS[name](plain)(X, Y))
-
-
-@pytest.mark.parametrize("name", ["vmap", "vmap of the second", "vmap of vmap of one", "vmap of grad"])
-def test_a_kernel_that_is_not_mappable_is_called_for_each_element(name: str):
-    arguments = ARGUMENTS.get(name, (X, Y))
-    close(TRANSFORMS[name](OPERATIONS["not mappable"])(*arguments), TRANSFORMS[name](plain)(*arguments))
-
-
-def close(found: Any, expected: Any) -> None:
-    """Whether two pytrees hold the same numbers."""
-    structures: list[Any] = [jax.tree.structure(found), jax.tree.structure(expected)]
-    assert structures[0] == structures[1]
-
-    def compare(a: Any, b: Any) -> None:
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-
-    jax.tree.map(compare, found, expected)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("mappable", name) for name in ("nothing", "vmap of grad", "grad of vmap")),
+        *(("not mappable", name) for name in ("vmap", "vmap of the second", "vmap of vmap of one", "vmap of grad")),
+    ],
+)
+def test_a_transform_outside_of_jit_calls_a_kernel_that_is_not_mappable_for_each_element(kind: str, name: str):
+    close(TRANSFORMS[name](OPERATIONS[kind])(X, Y), TRANSFORMS[name](plain)(X, Y))
 
 
 def test_within_shard_map():
@@ -145,10 +130,7 @@ def test_within_shard_map():
         jax.jit(shard_map(operation, mesh=mesh, in_specs=spec, out_specs=PartitionSpec()))(X, Y)
 
 
-IN_EXPLICIT_MESHES = ("nothing", "grad", "jvp", "linearize", "vmap along 1", "vmap of grad", "checkpoint")
-
-
-@pytest.mark.parametrize("name", IN_EXPLICIT_MESHES)
+@pytest.mark.parametrize("name", ["nothing", "grad", "jvp", "linearize", "vmap along 1", "vmap of grad", "checkpoint"])
 def test_results_are_split_as_those_of_the_kernel(name: str):
     """By their types, where a mesh has explicit axes, so that derivatives and loops have the types of their inputs."""
     mesh = make_mesh((2,), "d", "explicit")
@@ -156,17 +138,14 @@ def test_results_are_split_as_those_of_the_kernel(name: str):
     with set_mesh(mesh):
         found, expected = (jax.jit(TRANSFORMS[name](each))(x, y) for each in (OPERATIONS["mappable"], plain))
     close(found, expected)
-    specs = [each.sharding.spec for each in jax.tree.leaves(found)]
-    assert specs == [each.sharding.spec for each in jax.tree.leaves(expected)]
+    specs, others = ([each.sharding.spec for each in jax.tree.leaves(of)] for of in (found, expected))
+    assert specs == others
     assert any("d" in spec for spec in specs)
 
 
-def test_without_jit_at_all():
+def test_without_jit_at_all_and_abstractly():
     with jax.disable_jit():
         close(tuple(OPERATIONS["mappable"](X, Y)), plain(X, Y))
-
-
-def test_abstractly():
     assert jax.eval_shape(OPERATIONS["mappable"], X, Y) == structs(X, Y)
 
 

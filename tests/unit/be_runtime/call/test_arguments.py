@@ -1,0 +1,191 @@
+"""What a call is given: values as attributes of declared types, arrays against their declaration, and the results."""
+
+from __future__ import annotations
+
+import enum
+import math
+import struct
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from be_runtime.call import shapes
+from be_runtime.call.attributes import convert_attributes
+from be_runtime.call.resolve import CallSignature, resolve
+from be_runtime.dtypes import BY_NAME
+from be_runtime.errors import ArgumentError
+from be_runtime.spec.cpp.words import split_words
+from be_runtime.spec.grammar import parse_spec
+from be_runtime.xla.arrays import ArraySpec
+from be_runtime.xla.attribute_values import Fields, Numbers, Value, as_jax
+from tests.unit.be_runtime.generate.golden_files import answer, check_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def convert(kind: str, value: object) -> Value:
+    """The attribute ``a`` of a type."""
+    params = [param for param in parse_spec([f"attr.a:{kind}", "ret"]) if param.name == "a"]
+    ((name, converted),) = convert_attributes("f", params, {"a": value})
+    assert name == "a"
+    return converted
+
+
+class Mode(enum.Enum):
+    fast = 7
+    slow = 8
+
+
+class Text(str, enum.Enum):  # noqa: UP042 - its text is another than its value
+    fast = "slow"
+
+
+VALUES: list[tuple[str, list[Any]]] = [
+    ("int8", [-128, 128]),
+    ("uint8", [-1]),
+    ("int32", [3.0, True, 1.5]),
+    ("int64", [2**63 - 1, 2**63]),
+    ("uint64", [2**64 - 1, 2**64]),
+    ("bool", [1, 2]),
+    ("float32", [0.1, math.inf, Fraction(1, 2), 1e39, 1j, "1", None, [1.0]]),
+    ("float64", [1, np.array(1.5)]),
+    *((kind, [0.1]) for kind in ("float16", "bfloat16")),
+    ("complex64", [1 + 2j]),
+    ("int32[]", [(1, 2, 3), [], [1, 2.5]]),
+    ("int8[]", [[300], [[1], [2, 3]]]),
+    ("float32[]", [np.array([[1.5, 2], [3, 4]])]),
+    ("string", ["sum", Text.fast, 3, "a\0b", "\udc80"]),
+    ("enum(fast slow)", ["slow", Mode.fast, Text.fast, "quick", np.array(["fast", "slow"]), np.array(["fast"])]),
+    ("dtype", ["float32", np.float64, "float31", None, (np.int32, -1)]),
+    ("{lr:float32}", [3, {"lr": "x"}, {"lr": 1, 2: 3}, {}, {"rl": 1, "lr": 2}]),
+]
+
+
+def shown(kind: str, value: object) -> str:
+    """What JAX gets: its type, that of its numbers, and those."""
+    found = as_jax(convert(kind, value))
+    numbers = f"{found.dtype} {found.tolist()}" if hasattr(found, "dtype") else repr(found)
+    return f"{type(found).__name__.rstrip('_')} {numbers}"
+
+
+def test_values_of_each_type_or_why_not():
+    rows = (f"{kind} <- {value!a}\n  {answer(shown, kind, value)}\n" for kind, values in VALUES for value in values)
+    check_golden(GOLDEN / "attributes.txt", "".join(rows).encode("ascii", "backslashreplace").decode())
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("given", [np.int64, np.uint64, np.int8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("values", [[1, 0, 2], [-1, 3], [200, 127], [math.nan, math.inf, -0.0], [0.1, 1e-40], [1e39]])
+def test_an_array_is_converted_as_its_numbers_one_by_one(kind: str, given: type, values: list[float]) -> None:
+    with np.errstate(all="ignore"):
+        array: np.ndarray[Any, Any] = np.array(values).astype(given)
+    try:
+        one_by_one = [as_jax(convert(kind, each)) for each in array]
+    except ArgumentError:
+        with pytest.raises(ArgumentError, match="not an array of"):
+            convert(f"{kind}[]", array)
+    else:
+        assert as_jax(convert(f"{kind}[]", array)).tobytes() == b"".join(each.tobytes() for each in one_by_one)
+
+
+def test_numbers_are_their_bits_and_fields_with_a_default_stay_with_the_kernel() -> None:
+    assert convert("float32", 0.0) != convert("float32", -0.0)
+    assert convert("int32", 3) == convert("int32", np.int64(3))
+    assert convert("float32", 1) == convert("float32", np.float64(1))
+    assert convert("float32", math.nan) == convert("float32", math.nan)
+    fields = convert("{lr:float32 n:int8=3 mode:enum(a b)=a}", {"lr": 0.5})
+    assert fields == Fields((("lr", Numbers("float32", struct.pack("<f", 0.5))),))
+    assert as_jax(fields) == {"lr": np.float32(0.5)}
+
+
+class Array:
+    """An array without elements, such as ``f32[3,4]``."""
+
+    def __init__(self, text: str) -> None:
+        kind, _, extents = text.rstrip("]").partition("[")
+        self.dtype = {"f32": "float32", "f64": "float64", "i32": "int32", "f16": "float16"}[kind]
+        self.shape = tuple(map(int, extents.split(","))) if extents else ()
+
+
+def call(spec: str, arrays: str, outs: object = None, **attributes: object) -> str:
+    """The results of a call, scratch memory included."""
+    signature = CallSignature("f", parse_spec([word for _, word in split_words(spec)]))
+    given = [None if each == "None" else Array(each) for each in arrays.split()]
+    found = resolve(signature, given, outs, attributes, as_array=lambda value: value, aliases={})
+    return " ".join(map(str, found.results))
+
+
+CALLS: list[tuple[str, str]] = [
+    ("arg[n k] arg[k] ret[n]:like(0)", "f32[3,4] f64[4]"),
+    ("arg[n k] arg[k] ret[n]", "f32[3,4] f32[4] | f32[3,4] f32[5]"),
+    ("arg ret:like(0)", "i32[5,6]"),
+    ("arg[n] ret[n]", "f32[3,4] | None | f32[3] f32[3]"),
+    ("arg[n 3] ret[n]", "f32[3,4]"),
+    ("arg[n]:float32 ret[n]", "f64[3]"),
+    ("arg[n] ret[n//2 n%2]", "f32[5]"),
+    ("arg[n] ret[n/2]", "f32[6] | f32[5]"),
+    ("arg[n] ret[n-4]", "f32[3]"),
+    ("arg[n] ret[8//n]", "f32[0]"),
+    ("arg[n] ret[2*n+1] ret[ceil(n/4)]:int32", "f32[5]"),
+    ("arg[n] ret[max(n,8) min(n,2) (n-1)*3]", "f32[5]"),
+    ("arg[n m] arg[n+1] ret[m]:like(0)", "f32[5,3] i32[6] | f32[5,3] i32[5]"),
+    ("arg[... n] arg[... n] ret[... 2*n]", "f32[7,8,3] f32[7,8,3] | f32[7,3] f32[8,3]"),
+    ("arg[] ret[3]:float64", "f32[]"),
+    ("arg[0] ret[0]", "f32[0]"),
+    ("arg[n] arg?[n] ret[n]:like(0)", "f32[3] None | f32[3] | f32[3] f32[3] f32[3]"),
+    ("arg[n] arg[n] ret[n]", "f32[3] | f32[3] f64[3]"),
+    ("arg[n] ret[n] scratch", "f32[3]"),
+    ("arg[n] ret[n] scratch[4+n]", "f32[3] | f32[0]"),
+    *(
+        (f"arg[n] ret[n] scratch[{size}]", "f32[3]")
+        for size in ("n*4", "-1", "4*n-100", f"n*{2**63 - 1}", f"n*{2**48}")
+    ),
+    ("arg... ret[3]", "f32[3]"),
+    ("arg ret", "f32[3]"),
+]
+OUTS: list[tuple[str, Any]] = [
+    ("arg ret", Array("f32[2]")),
+    ("arg ret ret", [Array("f32[2]"), Array("i32[]")]),
+    ("arg ret...", [Array("f32[2]"), Array("i32[]")]),
+    ("arg ret", lambda x: Array(f"f32[{x.shape[0] + 4}]")),
+    ("arg ret ret", [Array("f32[2]")]),
+    ("arg[n] ret[n]", Array("f32[2]")),
+    ("arg ret:int32", Array("f32[2]")),
+    ("arg ret:like(0)", Array("i32[3]")),
+    ("arg ret", []),
+    ("arg ret", "x"),
+]
+
+
+def test_results_follow_from_the_inputs_or_the_error_says_where():
+    rows = [
+        f"{spec} <- {arrays}\n" + "".join(f"  {answer(call, spec, each)}\n" for each in arrays.split("|"))
+        for spec, arrays in CALLS
+    ]
+    rows += [f"{spec} with described results\n  {answer(call, spec, 'f32[3]', outs)}\n" for spec, outs in OUTS]
+    spec = "arg ret[attr.bins 2*attr.bins]:attr.type attr.bins:int32=10 attr.type:dtype"
+    rows += [
+        f"{spec}\n  {answer(call, spec, 'f32[9]', **given)}\n"
+        for given in ({"type": "float16"}, {"bins": 4, "type": "int8"})
+    ]
+    check_golden(GOLDEN / "calls.txt", "".join(rows))
+
+
+def test_presence_of_optional_arrays_is_an_attribute() -> None:
+    signature = CallSignature("f", parse_spec(["arg?", "arg", "arg?", "ret:like(0)"]))
+    x = Array("f32[3]")
+    found = resolve(signature, [None, x, x], None, {}, as_array=lambda value: value, aliases={})
+    ((name, mask),) = found.attributes
+    assert (name, as_jax(mask)) == ("be_present", 0b10)
+    assert found.operands == [x, x]
+    assert resolve(signature, [x, x, x], None, {}, as_array=lambda value: value, aliases={}).attributes == ()
+
+
+def test_extents_stay_what_they_are() -> None:
+    """Binding a call leaves the values of another one alone."""
+    params = parse_spec(["arg[n]", "ret[n]"])[:1]
+    first, second = (shapes.bind("f", params, [ArraySpec(BY_NAME["float32"], (size,))], {}) for size in (3, 4))
+    assert (first.values(), second.values()) == ({"n": 3}, {"n": 4})

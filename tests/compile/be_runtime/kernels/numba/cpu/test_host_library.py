@@ -117,6 +117,7 @@ def test_a_library_runs_batches_and_keeps_the_text_of_what_a_kernel_raises(tmp_p
     assert b"numba" not in data
 
 
+@pytest.mark.full
 def test_two_builds_in_other_caches_are_the_same_bytes(tmp_path: Path):
     program = (
         "from tests.compile.be_runtime.kernels.numba.cpu import test_host_library as t\n"
@@ -130,6 +131,7 @@ def test_two_builds_in_other_caches_are_the_same_bytes(tmp_path: Path):
     assert len(made) == 1
 
 
+@pytest.mark.full
 def test_results_have_the_bits_of_a_process_whose_cpu_is_the_baseline(tmp_path: Path):
     x = np.random.default_rng(0).standard_normal(1001).astype(np.float32)
     np.save(tmp_path / "x.npy", x)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,52 +20,41 @@ njit = numba.njit
 ONE = jax.ShapeDtypeStruct((1,), jnp.float32)
 
 
-def divide(x: Any, out: Any) -> None:
-    out[0] = 1 / int(x[0])
+@njit
+def setter(x):
+    x[0] = 1
 
 
-def own(x: Any, out: Any) -> None:
-    out[0] = 1
-    if x[0] == 0:
-        raise ValueError("not zero", 7)
+@pytest.fixture
+def define(tmp_path: Path) -> Callable[..., Any]:
+    """Define a kernel of some parameters by its lines in a file, as messages show them."""
+
+    def defined(*lines: str, parameters: str = "x, out", **options: Any) -> Any:
+        file = tmp_path / "kernel.py"
+        file.write_text(f"def kernel({parameters}):\n" + "".join(f"    {line}\n" for line in lines))
+        namespace: dict[str, Any] = {"np": np, "setter": setter}
+        exec(compile(file.read_text(), file, "exec"), namespace)  # noqa: S102 - the test's own
+        return njit(**options)(namespace["kernel"])
+
+    return defined
 
 
-def formatted(x: Any, out: Any) -> None:
-    if x[0] == 0:
-        raise RuntimeError("row " + str(int(x.size)))
-    out[0] = 1
+OWN = ('if x[0] == 0: raise ValueError("not zero", 7)', "out[0] = 1")
 
 
-def asserting(x: Any, out: Any) -> None:
-    if not x[0] > 0:
-        raise AssertionError("x is positive")  # as an assert does where pytest doesn't rewrite it
-    out[0] = 1
-
-
-def beyond(x: Any, out: Any) -> None:
-    out[0] = 1
-    out[int(1 - x[0])] = 1
-
-
-def missing(x: Any, out: Any) -> None:
-    table = {1: 1.0}
-    out[0] = table[int(x[0])]
-
-
-RAISING: dict[Callable[..., None], str] = {
-    divide: "divide: ZeroDivisionError: division by zero",
-    own: r"own: ValueError: \('not zero', 7\)",
-    formatted: "formatted: RuntimeError: row 1",
-    asserting: "asserting: AssertionError: x is positive",
-    beyond: "beyond: IndexError: index is out of bounds",
-    missing: "missing: KeyError",
-}
-
-
-@pytest.mark.parametrize("kernel", RAISING, ids=lambda kernel: kernel.__name__)
-def test_an_exception_is_an_xla_error_that_names_it(kernel: Any):
-    run = jax.jit(numba_kernel(njit(boundscheck=True)(kernel), ONE, vmap_method="broadcast_all"))
-    message = RAISING[kernel]
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("out[0] = 1 / int(x[0])",), "kernel: ZeroDivisionError: division by zero"),
+        (OWN, r"kernel: ValueError: \('not zero', 7\)"),
+        (('if x[0] == 0: raise RuntimeError("row " + str(int(x.size)))', "out[0] = 1"), "kernel: RuntimeError: row 1"),
+        (('assert x[0] > 0, "x is positive"', "out[0] = 1"), "kernel: AssertionError: x is positive"),
+        (("out[0] = 1", "out[int(1 - x[0])] = 1"), "kernel: IndexError: index is out of bounds"),
+        (("table = {1: 1.0}", "out[0] = table[int(x[0])]"), "kernel: KeyError"),
+    ],
+)
+def test_an_exception_is_an_xla_error_that_names_it(define: Callable[..., Any], lines: tuple[str, ...], message: str):
+    run = jax.jit(numba_kernel(define(*lines, boundscheck=True), ONE, vmap_method="broadcast_all"))
     with pytest.raises(jax.errors.JaxRuntimeError, match=message):
         run(jnp.zeros(1)).block_until_ready()
     assert run(jnp.ones(1)) == 1, "the process and the kernel go on"
@@ -72,121 +62,52 @@ def test_an_exception_is_an_xla_error_that_names_it(kernel: Any):
         jax.block_until_ready(jax.vmap(run)(jnp.array([[1.0], [1.0], [0.0]])))
 
 
-def test_nothing_is_left_behind_in_python():
+def test_nothing_is_left_behind_in_python(define: Callable[..., Any]):
     """The exception is Python's for a moment: it must not show up in whatever runs next on the thread."""
-    run = numba_kernel(njit(own), ONE)
+    run = numba_kernel(define(*OWN), ONE)
     for _ in range(20):
         with pytest.raises(jax.errors.JaxRuntimeError):
             run(jnp.zeros(1)).block_until_ready()
         assert [each for each in range(3)] == [0, 1, 2]  # noqa: C416 - iteration ends by an exception of its own
 
 
-def by_index(x: Any, out: Any) -> None:
-    x[0] = 1
-
-
-def by_slice(x: Any, out: Any) -> None:
-    x[:] = 1
-
-
-def by_view(x: Any, out: Any) -> None:
-    x[1:][0] = 1
-
-
-def by_shape(x: Any, out: Any) -> None:
-    x.reshape((1, x.size))[0, 0] = 1
-
-
-def by_method(x: Any, out: Any) -> None:
-    x.sort()
-
-
-def by_fill(x: Any, out: Any) -> None:
-    x.fill(1)
-
-
-def by_ufunc(x: Any, out: Any) -> None:
-    np.add(out, out, x)
-
-
-@njit
-def setter(x):
-    x[0] = 1
-
-
-def by_callee(x: Any, out: Any) -> None:
-    setter(x)
+READ_ONLY = "an input can't be written"
 
 
 @pytest.mark.parametrize(
-    "kernel",
-    [by_index, by_slice, by_view, by_shape, by_method, by_fill, by_ufunc, by_callee],
-    ids=lambda kernel: kernel.__name__,
-)
-def test_an_input_can_not_be_written(kernel: Any):
-    with pytest.raises(BuildError) as caught:
-        jax.jit(numba_kernel(njit(kernel), ONE))(jnp.zeros(1))
-    assert "readonly" in caught.value.output
-    assert caught.value.hints[0].startswith("an input can't be written")
-
-
-def by_operator(x: Any, out: Any) -> None:
-    x += out
-    out[0] = 1
-
-
-def by_operator_on_a_part(x: Any, out: Any) -> None:
-    x[:1] *= 2
-    out[0] = 1
-
-
-@pytest.mark.parametrize(
-    ("kernel", "hint"),
+    ("statement", "hint"),
     [
-        (by_operator, "x += ... writes the input x: write to an output"),
-        (by_operator_on_a_part, "+= and similar operators fail on an"),
+        ("x[0] = 1", READ_ONLY),
+        ("x[:] = 1", READ_ONLY),
+        ("x[1:][0] = 1", READ_ONLY),
+        ("x.reshape((1, x.size))[0, 0] = 1", READ_ONLY),
+        ("x.sort()", READ_ONLY),
+        ("x.fill(1)", READ_ONLY),
+        ("np.add(out, out, x)", READ_ONLY),
+        ("setter(x)", READ_ONLY),
+        # Numba says nothing of inputs there.
+        ("x += out", "x += ... writes the input x: write to an output"),
+        ("x[:1] *= 2", "+= and similar operators fail on an"),
     ],
-    ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_nor_by_an_operator(kernel: Any, hint: str):
-    """Numba says nothing of inputs there."""
+def test_an_input_can_not_be_written(define: Callable[..., Any], statement: str, hint: str):
     with pytest.raises(BuildError) as caught:
-        jax.jit(numba_kernel(njit(kernel), ONE))(jnp.zeros(1))
+        jax.jit(numba_kernel(define(statement, "out[0] = 1"), ONE))(jnp.zeros(1))
+    assert hint != READ_ONLY or "readonly" in caught.value.output
     assert caught.value.hints[0].startswith(hint)
 
 
-def repeated(count: Any, x: Any, out: Any) -> None:
-    for _ in range(count):
-        out[0] = x[0]
-
-
-def repeated_by_its_value(count: Any, x: Any, out: Any) -> None:
-    for _ in range(count[()]):
-        out[0] = x[0]
-
-
-def of_two_axes(x: Any, out: Any) -> None:
-    for i in range(out.shape[0]):
-        out[i] = x.shape[1]
-
-
-def test_the_reason_comes_first_with_the_kernel_s_line():
+def test_the_reason_comes_first_with_the_kernel_s_line(define: Callable[..., Any], tmp_path: Path):
+    kernel = define("for i in range(out.shape[0]):", "    out[i] = x.shape[1]")
     with pytest.raises(BuildError) as caught:
-        jax.jit(numba_kernel(njit(of_two_axes), ONE))(jnp.ones(3))
-    line = of_two_axes.__code__.co_firstlineno + 2
-    assert str(caught.value).splitlines()[0].endswith(f": tuple index out of range ({__file__}:{line})")
+        jax.jit(numba_kernel(kernel, ONE))(jnp.ones(3))
+    assert str(caught.value).splitlines()[0].endswith(f": tuple index out of range ({tmp_path}/kernel.py:3)")
 
 
-def test_a_number_is_read_as_the_hint_says():
+def test_a_number_is_read_as_the_hint_says(define: Callable[..., Any]):
+    repeated = define("for _ in range(count):", "    out[0] = x[0]", parameters="count, x, out")
     with pytest.raises(BuildError) as caught:
-        jax.jit(numba_kernel(njit(repeated), ONE))(2, jnp.ones(1))
+        jax.jit(numba_kernel(repeated, ONE))(2, jnp.ones(1))
     assert caught.value.hints == ("count is a 0-dimensional array, as all numbers are: its value is count[()]",)
-    assert jax.jit(numba_kernel(njit(repeated_by_its_value), ONE))(2, jnp.ones(1)) == 1
-
-
-def test_the_same_in_place():
-    def in_place(x: Any, out: Any) -> None:
-        out[0] += 1
-
-    run = numba_kernel(njit(in_place), ONE, input_output_aliases={0: 0})
-    assert jax.jit(run)(jnp.full(1, 5.0)) == 6
+    right = define("for _ in range(count[()]):", "    out[0] = x[0]", parameters="count, x, out")
+    assert jax.jit(numba_kernel(right, ONE))(2, jnp.ones(1)) == 1

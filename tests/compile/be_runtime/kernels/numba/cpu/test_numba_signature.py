@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -125,10 +127,14 @@ def test_layouts_are_those_of_ffi_call():
         run(output_layouts=[None, None])
 
 
-class Stamps:
-    """A kernel that gives the number of its calls before, counted in memory of its own."""
+pause = ctypes.CDLL(None).usleep
+pause.argtypes, pause.restype = (ctypes.c_uint32,), ctypes.c_int32
 
-    def __init__(self) -> None:
+
+class Stamps:
+    """A kernel that gives the number of its calls before, counted in memory of its own, or waits for a number."""
+
+    def __init__(self, awaited: int = 0) -> None:
         self.count = count = np.zeros(1, np.int64)
         memory, address = intrinsics().memory, count.ctypes.data
 
@@ -137,11 +143,24 @@ class Stamps:
             counted = numba.carray(memory(address), (1,), np.int64)
             out[()] = counted[0]
             counted[0] += 1
+            tries = 0
+            while counted[0] < awaited and tries < 20_000:
+                pause(1000)
+                tries += 1
+            if counted[0] < awaited:
+                out[()] = -1
 
         self.kernel = stamp
 
     def made(self, **options: Any) -> Any:
         return numba_kernel(self.kernel, signature="arg[] ret[]:int32", **options)
+
+
+def test_two_threads_run_at_once():
+    """Each call waits for the other, in C: with a lock around them, or the interpreter's, one would wait in vain."""
+    run = jax.jit(Stamps(awaited=2).made())
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(lambda _: int(run(1.0)), range(2))) == [0, 1]
 
 
 @pytest.mark.parametrize(("options", "calls"), [({}, 0), ({"has_side_effect": True}, 2), ({"ordered": True}, 2)])

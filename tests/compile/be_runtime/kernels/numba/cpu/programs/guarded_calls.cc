@@ -76,11 +76,7 @@ int32_t add_sum(void* const* data, const int64_t* extents, char* message) {
   float* out = static_cast<float*>(data[2]);
   ++calls;
   float sum = 0;
-#ifdef ONE_TOO_MANY
-  for (int64_t i = 0; i <= extents[1]; ++i) sum += y[i];
-#else
-  for (int64_t i = 0; i < extents[1]; ++i) sum += y[i];
-#endif
+  for (int64_t i = 0; i < extents[1] + ONE_TOO_MANY; ++i) sum += y[i];
   if (x[0] < 0) {
     std::snprintf(message, kMessageSize, "%s", std::string(5000, 'x').c_str());
     return 1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import be_runtime
-from tests.support.runtime import libraries, run_python
+from tests.support.runtime import libraries
 
 SOURCE = """
 #include "brainevent/common.h"
@@ -25,49 +26,36 @@ MESSAGE = "twin.shifted: argument 0: twin:5: at<float>(): index 0 is 4, and axis
 
 
 @pytest.fixture
-def load(tmp_path: Any) -> Callable[..., Any]:
-    def loaded(**options: Any) -> Any:
-        flags = options.pop("flags", ["-DBE_LAST=1"])
-        return be_runtime.load_cpp_inline(
-            "twin", SOURCE, extra_cflags=flags, build_directory=tmp_path, auto_register=False, **options
-        )
-
-    return loaded
+def load(tmp_path: Path) -> Callable[..., Any]:
+    return partial(
+        be_runtime.load_cpp_inline, "twin", SOURCE, extra_cflags=["-DBE_LAST=1"], build_directory=tmp_path,
+        auto_register=False,
+    )  # fmt: skip
 
 
-def test_the_second_library_is_built_when_a_call_needs_it(load: Callable[..., Any], tmp_path: Any):
+def test_the_second_library_is_built_when_a_call_needs_it(load: Callable[..., Any], tmp_path: Path):
     module = load()
     module.shifted(X, by=1)
-    with be_runtime.debug("guards"):
-        assert module.shifted(X, by=0).tolist() == X.tolist()
-    assert len(libraries(tmp_path)) == 1
-    with be_runtime.debug("bounds"):
-        assert module.shifted(X, by=0).tolist() == X.tolist()
-    assert len(libraries(tmp_path)) == 2
+    for mode, count in (("guards", 1), ("bounds", 2)):
+        with be_runtime.debug(mode):
+            assert module.shifted(X, by=0).tolist() == X.tolist()
+        assert len(libraries(tmp_path)) == count
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
-def test_an_index_outside_is_an_error_of_the_call(load: Callable[..., Any], wrap: Callable[..., Any]):
+def test_an_index_outside_is_an_error_of_the_call(load: Callable[..., Any]):
     module = load()
-    call = wrap(lambda x: module.shifted(x, by=1))
-    with pytest.raises(be_runtime.FindingError) as raised, be_runtime.debug():
+    for call in (lambda x: module.shifted(x, by=1), jax.jit(lambda x: module.shifted(x, by=1))):
+        with pytest.raises(be_runtime.FindingError) as raised, be_runtime.debug():
+            call(X)
+        assert MESSAGE in str(raised.value)
+        assert "test_checked_twins.py" in raised.value.findings[0].caller
         call(X)
+    with pytest.raises(be_runtime.FindingError) as raised:
+        load(debug=True).shifted(X, by=1)
     assert MESSAGE in str(raised.value)
-    assert "test_checked_twins.py" in raised.value.findings[0].caller
-    call(X)
 
 
-def test_a_module_that_is_always_checked_has_it_too():
-    """In a process of its own: such a module has all calls look for a checked mode from then on."""
-    code = (
-        "import be_runtime, jax.numpy as jnp, sys\n"
-        "module = be_runtime.load_cpp_inline('twin', sys.argv[1], extra_cflags=['-DBE_LAST=1'], debug=True)\n"
-        "try:\n    module.shifted(jnp.arange(4.0), by=1)\nexcept be_runtime.FindingError as error:\n    print(error)\n"
-    )
-    assert MESSAGE in run_python(code, SOURCE).stdout
-
-
-def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_path: Any):
+def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_path: Path):
     text = SOURCE.replace("#include", "#ifdef BE_INTERNAL_CHECKED\n#error only ordinary\n#endif\n#include")
     module = be_runtime.load_cpp_inline("only_ordinary", text, extra_cflags=["-DBE_LAST=0"], build_directory=tmp_path)
     with pytest.raises(be_runtime.BuildError, match=r"debug\('-bounds'\)"), be_runtime.debug():
@@ -79,7 +67,6 @@ def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_pat
 def test_a_note_says_what_was_built_ahead_of_time_and_so_has_none(
     tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    del tmp_cache
     flags = ["-DBE_LAST=0"]
     be_runtime.load_cpp_inline("ahead", SOURCE, extra_cflags=flags)
     be_runtime.export_prebuilt(tmp_path / "prebuilt")
@@ -96,9 +83,8 @@ def test_a_note_says_what_was_built_ahead_of_time_and_so_has_none(
 def test_where_nothing_may_be_compiled_an_error_says_how_to_leave_it_out(
     load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ):
-    flags = ["-DBE_LAST=0", "-DALONE"]
-    load(flags=flags)
+    load()
     monkeypatch.setenv("BE_JIT", "never")
-    module = load(flags=flags)
+    module = load()
     with pytest.raises(be_runtime.LoadError, match=r"debug\('-bounds'\)"), be_runtime.debug("bounds"):
         module.shifted(X, by=0)

@@ -13,7 +13,7 @@ import pytest
 
 import be_runtime
 from be_runtime import CompiledModule, FindingError
-from tests.support.runtime import environment, run_python
+from tests.support.runtime import run_python
 
 SOURCE = r"""
 #include "brainevent/common.h"
@@ -21,57 +21,38 @@ SOURCE = r"""
 #include "brainevent/workspace.h"
 using T = BE::Tensor;
 static float* out(T& t) { return t.data_ptr<float>(); }
+static float* out(BE::Workspace& w) { return static_cast<float*>(w.data()); }
 static const float* in(const T& t) { return t.data_ptr<float>(); }
-
+#define EACH(x) for (int64_t i = 0; i < x.numel(); ++i)
 // @BE square arg[n] ret[n]
-void square(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] = in(x)[i] * in(x)[i]; }
-
+void square(const T x, T y) { EACH(x) out(y)[i] = in(x)[i] * in(x)[i]; }
 // @BE square_backward arg[n] arg[n] ret[n]
-void square_backward(const T x, const T g, T y) {
-  for (int64_t i = 1; i < x.numel(); ++i) out(y)[i] = 2 * in(x)[i] * in(g)[i];
-}
-
+void square_backward(const T x, const T g, T y) { EACH(x) if (i > 0) out(y)[i] = 2 * in(x)[i] * in(g)[i]; }
 // @BE skips arg[... n] ret[... n]
-void skips(const T x, T y) { for (int64_t i = 0; i < x.numel(); ++i) if (i != 7) out(y)[i] = in(x)[i]; }
-
+void skips(const T x, T y) { EACH(x) if (i != 7) out(y)[i] = in(x)[i]; }
 // @BE skips_one arg[n] ret[n]
-void skips_one(const T x, T y) { for (int64_t i = 0; i + 1 < x.numel(); ++i) out(y)[i] = in(x)[i]; }
-
+void skips_one(const T x, T y) { EACH(x) if (i + 1 < x.numel()) out(y)[i] = in(x)[i]; }
 // @BE adds arg[n] arg[n] ret[n]
-void adds(const T x, const T by, T y) { for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] += in(by)[i]; }
-
+void adds(const T x, const T by, T y) { EACH(x) out(y)[i] += in(by)[i]; }
 // @BE uses_scratch arg[n] ret[n] scratch[n*4]
-void uses_scratch(const T x, T y, BE::Workspace w) {
-  float* room = static_cast<float*>(w.data());
-  for (int64_t i = 0; i < x.numel(); ++i) { room[i] = in(x)[i]; out(y)[i] = room[i]; }
-}
-
+void uses_scratch(const T x, T y, BE::Workspace w) { EACH(x) out(y)[i] = out(w)[i] = in(x)[i]; }
 // @BE reads_scratch arg[n] ret[n] scratch[n*4]
-void reads_scratch(const T x, T y, BE::Workspace w) {
-  for (int64_t i = 0; i < x.numel(); ++i) out(y)[i] = in(x)[i] + static_cast<float*>(w.data())[i];
-}
-
+void reads_scratch(const T x, T y, BE::Workspace w) { EACH(x) out(y)[i] = in(x)[i] + out(w)[i]; }
 // @BE behind_scratch arg[n] ret[n] scratch[n*4]
-void behind_scratch(const T x, T y, BE::Workspace w) {
-  for (int64_t i = 0; i < x.numel(); ++i) { static_cast<float*>(w.data())[i + 1] = 0; out(y)[i] = in(x)[i]; }
-}
-
+void behind_scratch(const T x, T y, BE::Workspace w) { EACH(x) out(y)[i] = in(x)[i], out(w)[i + 1] = 0; }
 // @BE packs arg[n] ret[n]:uint4
 void packs(const T x, T y) {
   for (int64_t i = 0; i < (y.numel() + 1) / 2; ++i) if (i != 1) static_cast<uint8_t*>(y.data_ptr())[i] = 0x21;
 }
-
 struct Count { explicit Count(const BE::Attributes&) {} mutable int calls = 0; };
 // @BE counts state arg[n] ret[n]
 void counts(BE::State<Count> count, const T x, T y) {
   ++count->calls;
-  for (int64_t i = 0; i + 1 < x.numel(); ++i) out(y)[i] = static_cast<float>(count->calls);
+  EACH(x) if (i + 1 < x.numel()) out(y)[i] = static_cast<float>(count->calls);
 }
-
 // @BE refuses arg[n] ret[n]
 void refuses(const T x, T y) { BE_CHECK(x.numel() > 100) << "too short"; }
 """
-
 X = jnp.arange(1.0, 7.0)
 
 
@@ -86,13 +67,10 @@ def here(offset: int = 0) -> str:
     return f"test_guarded_programs.py:{inspect.stack()[1].lineno + offset} in "
 
 
-def test_a_batch_is_one_call_with_indices_of_the_batch(kernels: CompiledModule):
+def test_a_batch_is_one_call_with_indices_of_the_batch_or_one_for_each_element(kernels: CompiledModule):
     with be_runtime.debug(), pytest.raises(FindingError, match=r"float32\[3, 6\]") as caught:
         jax.vmap(kernels.skips)(jnp.ones((3, 6)))
     assert caught.value.findings[0].index == (1, 1)
-
-
-def test_elements_of_a_batch_one_after_the_other(kernels: CompiledModule):
     one_by_one = kernels.skips_one.with_options(vmap_method="sequential")
     with be_runtime.debug(on_finding="collect") as found:
         jax.block_until_ready(jax.vmap(one_by_one)(jnp.ones((3, 6))))
@@ -147,21 +125,15 @@ def test_elements_that_share_a_byte(kernels: CompiledModule):
     assert (caught.value.findings[0].index, caught.value.findings[0].count) == ((2,), 2)
 
 
-def test_a_kernel_with_state_runs_once_and_is_not_certain(kernels: CompiledModule):
+def test_a_kernel_with_state_or_side_effects_runs_once_and_is_not_certain(kernels: CompiledModule):
     step = jax.jit(kernels.counts)
     with pytest.warns(be_runtime.FindingWarning, match="may not write all of result 0"), be_runtime.debug():
-        numbers = [float(step(X)[0]) for _ in range(2)]
-    assert numbers == [1, 2]
-    with be_runtime.debug(on_finding="collect") as found:
-        jax.block_until_ready(step(X))
-    assert [(each.certain, each.index, each.count) for each in found] == [(False, (5,), 1)]
-
-
-@pytest.mark.parametrize("options", [{"has_side_effect": True}, {"ordered": True}])
-def test_a_kernel_with_side_effects_runs_once(kernels: CompiledModule, options: Any):
-    with be_runtime.debug(on_finding="collect") as found:
-        jax.block_until_ready(jax.jit(kernels.skips_one.with_options(**options))(X))
-    assert [(each.certain, each.index, each.count) for each in found] == [(False, (5,), 1)]
+        assert [float(step(X)[0]) for _ in range(2)] == [1, 2]
+    skips = kernels.skips_one
+    for each in (step, skips.with_options(has_side_effect=True), skips.with_options(ordered=True)):
+        with be_runtime.debug(on_finding="collect") as found:
+            jax.block_until_ready(jax.jit(each)(X))
+        assert [(each.certain, each.index, each.count) for each in found] == [(False, (5,), 1)]
 
 
 def test_an_error_of_the_kernel_names_the_line(kernels: CompiledModule):
@@ -210,25 +182,14 @@ def test_a_checked_program_is_not_exported(kernels: CompiledModule):
         be_runtime.export(jax.jit(kernels.square), X)
 
 
-SHARDED = """
-import sys
-import jax, jax.numpy as jnp, numpy as np
-import be_runtime
-
-module = be_runtime.load_cpp_inline("guarded_programs", sys.argv[1])
-mesh = jax.sharding.Mesh(np.array(jax.devices()), ("d",))
-x = jax.device_put(jnp.ones((8, 4)), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
-assert len(x.sharding.device_set) == 8
-with be_runtime.debug(on_finding="collect") as found:
-    y = jax.block_until_ready(jax.jit(jax.vmap(module.skips_one))(x))
-print(found.report())
-"""
-
-
-def test_a_call_that_is_split_over_devices():
-    done = run_python(SHARDED, SOURCE, env=environment(XLA_FLAGS="--xla_force_host_platform_device_count=8"))
-    assert "does not write all of result 0" in done.stdout
-    assert "called at <string>:" in done.stdout
+def test_a_call_that_is_split_over_devices(kernels: CompiledModule):
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")), ("d",))
+    x = jax.device_put(jnp.ones((8, 4)), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
+    assert len(x.sharding.device_set) > 1
+    with be_runtime.debug(on_finding="collect") as found:
+        jax.block_until_ready(jax.jit(jax.vmap(kernels.skips_one))(x))
+    assert "does not write all of result 0" in found.report()
+    assert here(-2) in found.report()
 
 
 def test_a_numba_kernel():
@@ -245,6 +206,7 @@ def test_a_numba_kernel():
     assert here(-1) in caught.value.findings[0].caller
 
 
+@pytest.mark.full
 def test_a_process_says_at_its_end_what_was_found_once():
     code = (
         "import be_runtime, jax.numpy as jnp, sys\n"

@@ -7,8 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.xla import jax_port
 from tests.support.runtime import real_compiler
@@ -16,21 +14,15 @@ from tests.support.runtime import real_compiler
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("device")
+def outcomes(folder: Path) -> list[dict[str, Any]]:
+    """The lines of each call, under its name: findings, errors, and how it ended."""
     driver, made = folder / "libcuda.so.1", folder / "guarded_device"
     common = [real_compiler(), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
     subprocess.run([*common, "-shared", "-fPIC", PROGRAMS / "pretended_driver.cc", "-o", driver], check=True)
-    places = [f"-I{folder}" for folder in (NATIVE_DIR, INCLUDE_DIR)] + [f"-isystem{jax_port.ffi_include_dir()}"]
-    end = [str(driver), "-ldl", f"-Wl,-rpath,{folder}"]
-    subprocess.run([*common, *places, str(PROGRAMS / "guarded_device.cc"), "-o", str(made), *end], check=True)
-    return made
-
-
-def outcomes(program: Path) -> list[dict[str, Any]]:
-    """The lines of each call, under its name: findings, errors, and how it ended."""
-    done = subprocess.run([program], check=True, capture_output=True, text=True, timeout=60)
+    places = [f"-I{NATIVE_DIR}", f"-I{INCLUDE_DIR}", f"-isystem{jax_port.ffi_include_dir()}"]
+    end = [driver, "-ldl", f"-Wl,-rpath,{folder}"]
+    subprocess.run([*common, *places, PROGRAMS / "guarded_device.cc", "-o", made, *end], check=True)
+    done = subprocess.run([made], check=True, capture_output=True, text=True, timeout=60)
     calls, lines = [], list[dict[str, Any]]()
     for line in map(json.loads, done.stdout.splitlines()):
         if "call" in line:
@@ -41,8 +33,8 @@ def outcomes(program: Path) -> list[dict[str, Any]]:
     return calls
 
 
-def test_each_call(program: Path):
-    right, wrong, skips, waits, faults, after = outcomes(program)
+def test_each_call(tmp_path: Path):
+    right, wrong, skips, waits, faults, after = outcomes(tmp_path)
     assert (right["failed"], right["last"], right["said"], right["taken"]) == (False, 12, [], 0)
 
     found = [line for line in wrong["said"] if "kind" in line]

@@ -1,19 +1,22 @@
-"""Several processes, fresh homes, and what a load or an import does to the machine."""
+"""Processes and environments of their own: what an import or a load does to the machine, and what they share."""
 
 from __future__ import annotations
 
 import copy
 import os
 import pickle
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 import be_runtime
 from tests.compile.be_runtime.load.sources import source
-from tests.support.runtime import environment, forwarding_compiler, libraries, run_python
+from tests.support.prefixes import Prefix
+from tests.support.runtime import environment, forwarding_compiler, run_python
 
 SOURCE = """
 #include "brainevent/common.h"
@@ -38,26 +41,6 @@ def folders(root: Path, *names: str) -> list[Path]:
     for folder in made:
         folder.mkdir()
     return made
-
-
-@pytest.mark.full
-def test_eight_processes_build_once(tmp_path: Path):
-    """All of them ask at the same moment; the compiler notes each time it compiles."""
-    notes = tmp_path / "notes"
-    compiler = forwarding_compiler(tmp_path / "g++", f"case \"$*\" in *shared.cc*) echo compiled >> '{notes}';; esac")
-    cache, start = tmp_path / "cache", tmp_path / "start"
-    env = environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(cache))
-    code = f"import os, time, jax, be_runtime\nwhile not os.path.exists({str(start)!r}): time.sleep(0.01)\n{USE}"
-    argv = [sys.executable, "-c", code]
-    processes = [
-        subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(8)
-    ]
-    start.touch()
-    results = [process.communicate(timeout=240) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 8, [error for _, error in results]
-    assert len({output for output, _ in results}) == 1, "one library, one content hash"
-    assert notes.read_text().split() == ["compiled"]
-    assert len(libraries(cache)) == 1
 
 
 WARM = f"""
@@ -100,50 +83,27 @@ def test_a_module_stays_in_its_process():
     assert copy.copy(module) is module
 
 
-def test_an_import_creates_nothing_and_loads_neither_numba_nor_jax(tmp_path: Path):
+def test_an_import_creates_nothing_and_a_load_writes_to_the_home_s_cache_only(tmp_path: Path):
     home, work, temporary = folders(tmp_path, "home", "work", "temporary")
     env = environment(**CACHES, HOME=str(home), TMPDIR=str(temporary), PYTHONDONTWRITEBYTECODE="1")
-    code = """
-import sys
+    code = f"""
+import os, sys
 started = []
 sys.addaudithook(lambda event, args: started.append(event) if event in ("subprocess.Popen", "os.fork") else None)
 import be_toolchain
 print([name for name in ("jax", "jaxlib", "be_runtime") if name in sys.modules])
 import be_runtime
 print([name for name in ("jax", "numba") if name in sys.modules])
+print(be_runtime.list_registered_targets(), started, be_runtime.clear_cache(), os.listdir({str(home)!r}))
 print(be_runtime.get_cache_dir())
-print(be_runtime.list_registered_targets(), started)
-print(be_runtime.clear_cache())
+{USE}
 """
     lines = run_python(code, env=env, cwd=work).stdout.splitlines()
-    assert Path(lines.pop(2)).is_relative_to(home)
-    assert lines == ["[]", "[]", "() []", "0"]
-    assert [*tmp_path.rglob("*")] == [home, work, temporary]
-
-
-@pytest.mark.full
-def test_a_load_writes_to_the_home_s_cache_only(tmp_path: Path):
-    home, work = folders(tmp_path, "home", "work")
-    env = environment(**CACHES, HOME=str(home), PYTHONDONTWRITEBYTECODE="1")
-    path = Path(run_python(USE, env=env, cwd=work).stdout.splitlines()[0])
-    assert path.is_relative_to(home / ".cache")
-    assert not os.listdir(work)
+    assert lines[:3] == ["[]", "[]", "() [] 0 []"]
+    assert all(Path(path).is_relative_to(home / ".cache") for path in lines[3:5])
+    assert [*work.iterdir(), *temporary.iterdir()] == []
     assert os.listdir(home) == [".cache"]
     assert len(os.listdir(home / ".cache")) == 1
-
-
-@pytest.mark.full
-def test_an_unusable_home_falls_back_with_a_warning(tmp_path: Path):
-    """A file where the cache's folder should be stops root as well, unlike permissions."""
-    home, temporary = folders(tmp_path, "home", "temporary")
-    (home / ".cache").write_text("not a folder")
-    env = environment(**CACHES, HOME=str(home), TMPDIR=str(temporary))
-    done = run_python(USE, env=env)
-    assert Path(done.stdout.splitlines()[0]).is_relative_to(temporary)
-    (warning,) = [line for line in done.stderr.splitlines() if "CacheWarning" in line]
-    assert str(home / ".cache") in warning
-    assert "BE_CACHE_DIR" in warning
-    assert run_python(USE, env=env).stdout == done.stdout, "the fallback is a cache too"
 
 
 def test_a_configured_cache_that_can_t_be_used_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -193,3 +153,105 @@ def test_a_cache_that_all_users_share_holds_a_folder_for_each(tmp_path: Path, mo
         assert be_runtime.load_cpp_inline("one_of_many", source(f=1)).path.is_relative_to(own)
         assert os.listdir(shared) == [own.name]
         assert own.stat().st_mode & 0o777 == 0o700
+
+
+PREBUILT = source(f="FACTOR")
+LOAD_PREBUILT = f"""
+import sys
+import jax, numpy as np
+import be_runtime
+module = be_runtime.load_cpp_inline("prebuilt", {PREBUILT!r}, extra_cflags=sys.argv[1:])
+print(module.path, jax.ffi.ffi_call("prebuilt.f", jax.ShapeDtypeStruct((), np.int32))())
+"""
+
+
+def run_prebuilt(folder: Path, flag: str) -> subprocess.CompletedProcess[str]:
+    """Run the script in a process of its own, without compilers and a cache."""
+    environ = environment(BE_PREBUILT_DIR=str(folder), BE_CACHE_DIR="/proc/no-cache", PATH="/nowhere", CXX="")
+    command = (sys.executable, "-c", LOAD_PREBUILT, flag)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_it_is_found_or_the_error_says_what_is_missing(
+    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A module that is live from the cache is not another one when it comes prebuilt."""
+    folder = tmp_path / "prebuilt"
+    first = be_runtime.load_cpp_inline("prebuilt", PREBUILT, extra_cflags=["-DFACTOR=3"])
+    be_runtime.export_prebuilt(folder)
+    done = run_prebuilt(folder, "-DFACTOR=3")
+    assert done.returncode == 0, done.stderr
+    path, number = done.stdout.split()
+    assert (Path(path).is_relative_to(folder), number) == (True, "3")
+    missing = run_prebuilt(folder, "-DFACTOR=4")
+    assert missing.returncode == 1
+    assert "HostCompilerNotFoundError" in missing.stderr
+    assert "prebuilt is there with other cflags" in missing.stderr
+    monkeypatch.setenv("BE_PREBUILT_DIR", str(folder))
+    second = be_runtime.load_cpp_inline("prebuilt", PREBUILT, extra_cflags=["-DFACTOR=3"])
+    forced = be_runtime.load_cpp_inline("prebuilt", PREBUILT, extra_cflags=["-DFACTOR=3"], force_rebuild=True)
+    assert second.path.is_relative_to(folder)
+    assert first.path.is_relative_to(tmp_cache)
+    assert forced.path.is_relative_to(tmp_cache)
+
+
+LOAD = """
+import sys, be_runtime
+for text in sys.argv[1:]:
+    print(be_runtime.load_cpp_inline("shared", text, auto_register=False).path)
+"""
+PLAIN = source(f=1)
+XLA = f'#include "xla/ffi/api/c_api.h"\n{PLAIN}'
+HEADER = "jaxlib/include/xla/ffi/api/c_api.h"
+
+
+class Environments:
+    """Two environments with packages of their own, one cache, and a compiler that notes what it compiles."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.notes = folder, folder / "notes"
+        self.compiler = forwarding_compiler(folder / "g++", f"echo \"$*\" >> '{self.notes}'")
+        self.first, self.second = self.make("first"), self.make("a second")
+
+    def make(self, name: str) -> Prefix:
+        """Make one, with links to all of jaxlib but its headers."""
+        made, jaxlib = Prefix(self.folder / name), Path(sysconfig.get_path("purelib"), "jaxlib")
+        (made.site / "jaxlib").mkdir()
+        shutil.copytree(jaxlib / "include", made.site / "jaxlib/include")
+        for each in jaxlib.iterdir():
+            if each.name not in ("include", "__pycache__"):
+                (made.site / "jaxlib" / each.name).symlink_to(each)
+        return made
+
+    def load(self, prefix: Prefix, *texts: str) -> tuple[list[str], str]:
+        """Load sources in a process of an environment: the libraries, and the compilers' commands."""
+        self.notes.write_text("")
+        variables = {"BE_CXX": str(self.compiler), "BE_CACHE_DIR": str(self.folder / "cache")}
+        done = run_python(LOAD, *texts, env=environment(PYTHONPATH=str(prefix.site), **variables))
+        return done.stdout.splitlines(), self.notes.read_text()
+
+
+def test_a_module_outlives_the_environment_that_built_it(tmp_path: Path):
+    made = Environments(tmp_path)
+    built, commands = made.load(made.first, PLAIN, XLA)
+    assert "handler.cc" in commands
+    shutil.rmtree(made.first.folder)
+    assert made.load(made.second, PLAIN, XLA) == (built, "")
+    _, commands = made.load(made.second, PLAIN + "// another\n")
+    assert "shared.cc" in commands
+    assert "handler.cc" not in commands, "of the parts that all modules share, that is as true"
+
+
+@pytest.mark.full
+def test_the_headers_of_the_environment_that_loads_count_and_those_that_a_source_names(tmp_path: Path):
+    made = Environments(tmp_path)
+    named = XLA.replace('"xla/ffi/api/c_api.h', f'"{made.first.site}/{HEADER}')
+    built, _ = made.load(made.first, PLAIN, XLA, named)
+    assert made.load(made.second, named)[0] != built[2:]
+    header = made.second.site / HEADER
+    header.write_text(f"{header.read_text()}// edited\n")
+    found, _ = made.load(made.second, PLAIN, XLA)
+    assert (found[0] == built[0], found[1] == built[1]) == (True, False)
+    (made.second.site / "jaxlib/include/new").write_text("#include_next <new>\n")
+    assert made.load(made.second, PLAIN)[0] != built[:1], "a header that would be found first"
+    assert made.load(made.first, PLAIN, XLA) == (built[:2], ""), "where it was built nothing has changed"

@@ -11,7 +11,6 @@ import pytest
 import be_runtime
 from be_runtime import ArgumentError, CompiledModule, RegistrationError
 from tests.compile.be_runtime.load.sources import source, value, write
-from tests.support.runtime import environment, run_python
 
 
 def targets(prefix: str) -> list[str]:
@@ -128,12 +127,3 @@ def test_a_name_that_was_registered_without_us(module: CompiledModule):
         be_runtime.load_cpp_inline("reg_foreign", source(g=12))
     assert caught.value.hints
     assert targets("reg_foreign") == []
-
-
-@pytest.mark.full
-def test_the_content_hash_is_the_same_in_every_process(tmp_path: Path):
-    """Found in the cache or built anew."""
-    code = f"import be_runtime\nprint(be_runtime.load_cpp_inline('reg_hash', {source(f=1)!r}).content_hash)"
-    places = {seed: environment(PYTHONHASHSEED=seed, BE_CACHE_DIR=str(tmp_path / seed)) for seed in ("1", "2")}
-    hashes = [run_python(code, env=places[seed]).stdout.strip() for seed in ("1", "1", "2")]
-    assert len(set(hashes)) == 1

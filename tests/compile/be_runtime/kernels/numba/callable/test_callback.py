@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +19,6 @@ from be_runtime.kernels.numba.callable.callback import Memory, python_function
 from be_runtime.kernels.numba.cpu.caller import called_function, host_array_function
 from be_runtime.kernels.numba.cpu.compiled import host_functions
 from be_runtime.kernels.numba.cpu.signature import Signature
-from be_runtime.xla.arrays import ArraySpec
 
 pytest.importorskip("numba")
 numbers = itertools.count()
@@ -35,22 +35,15 @@ def numpy_array(memory: Memory) -> Any:
     return array
 
 
-def on_cpu(
-    function: Callable[..., None],
-    outs: Any,
-    vmap_method: str | None = None,
-    aliases: Mapping[int, int] | None = None,
-    prepare: Callable[[str, Sequence[ArraySpec], Sequence[ArraySpec]], None] | None = None,
-) -> Callable[..., Any]:
+def on_cpu(function: Callable[..., None], outs: Any, prepare: Any = None, **options: Any) -> Callable[..., Any]:
     def target_for(_name: str, signature: Signature) -> str:
         target = f"tests.callback.{next(numbers)}"
-        host_functions().add(
-            target, function.__name__, signature, lambda: python_function(function, signature, numpy_array)
-        )
+        made = partial(python_function, function, signature, numpy_array)
+        host_functions().add(target, function.__name__, signature, made)
         return target
 
-    options = check_options(outs=outs, vmap_method=vmap_method, input_output_aliases=aliases)
-    return host_array_function(called_function(function, target_for, prepare=prepare), None, options)
+    called = called_function(function, target_for, prepare=prepare)
+    return host_array_function(called, None, check_options(outs=outs, **options))
 
 
 def test_arrays_of_any_shape_and_dtype():
@@ -72,7 +65,7 @@ def test_one_call_for_each_element_of_a_batch(method: str):
         shapes.append((x.shape, y.shape, out.shape))
         out[:] = x + y
 
-    run = jax.vmap(on_cpu(kernel, ROW, method), in_axes=(0, None))
+    run = jax.vmap(on_cpu(kernel, ROW, vmap_method=method), in_axes=(0, None))
     np.testing.assert_array_equal(run(X, X[0]), X + X[0])
     assert shapes == [((3,), (3,), (3,))] * 4
 
@@ -100,7 +93,7 @@ def test_in_place():
     def kernel(x: Any, out: Any) -> None:
         out += 1
 
-    np.testing.assert_array_equal(jax.jit(on_cpu(kernel, ROW, aliases={0: 0}))(X[1]), X[1] + 1)
+    np.testing.assert_array_equal(jax.jit(on_cpu(kernel, ROW, input_output_aliases={0: 0}))(X[1]), X[1] + 1)
 
 
 def test_what_is_prepared_is_prepared_once_for_the_same_shapes():

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from be_runtime import BuildError, numba_kernel
@@ -23,20 +22,6 @@ ONE = jax.ShapeDtypeStruct((1,), jnp.float32)
 @njit
 def setter(x):
     x[0] = 1
-
-
-@pytest.fixture
-def define(tmp_path: Path) -> Callable[..., Any]:
-    """Define a kernel of some parameters by its lines in a file, as messages show them."""
-
-    def defined(*lines: str, parameters: str = "x, out", **options: Any) -> Any:
-        file = tmp_path / "kernel.py"
-        file.write_text(f"def kernel({parameters}):\n" + "".join(f"    {line}\n" for line in lines))
-        namespace: dict[str, Any] = {"np": np, "setter": setter}
-        exec(compile(file.read_text(), file, "exec"), namespace)  # noqa: S102 - the test's own
-        return njit(**options)(namespace["kernel"])
-
-    return defined
 
 
 OWN = ('if x[0] == 0: raise ValueError("not zero", 7)', "out[0] = 1")
@@ -92,7 +77,7 @@ READ_ONLY = "an input can't be written"
 )
 def test_an_input_can_not_be_written(define: Callable[..., Any], statement: str, hint: str):
     with pytest.raises(BuildError) as caught:
-        jax.jit(numba_kernel(define(statement, "out[0] = 1"), ONE))(jnp.zeros(1))
+        jax.jit(numba_kernel(define(statement, "out[0] = 1", known={"setter": setter}), ONE))(jnp.zeros(1))
     assert hint != READ_ONLY or "readonly" in caught.value.output
     assert caught.value.hints[0].startswith(hint)
 

@@ -1,11 +1,13 @@
-"""Numba's CPU kernels: what they compute, under every transformation, and what is refused."""
+"""Numba's CPU kernels: what they compute, under every transformation, with and without a signature; what is refused."""
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,9 +15,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
-from be_runtime import ArgumentError, BuildError, list_registered_targets, numba_kernel
-from tests.support.jax_names import enable_x64
+from be_runtime import (
+    ArgumentError,
+    BuildError,
+    RegistrationError,
+    SpecError,
+    TransformError,
+    list_registered_targets,
+    numba_kernel,
+)
+from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
+from tests.support.jax_names import enable_x64, shard_map
 from tests.support.runtime import environment, run_python
 
 numba: Any = pytest.importorskip("numba")
@@ -36,6 +49,7 @@ def add_rows(x, y, out):
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 Y = np.array([[1, 10, 100], [2, 20, 200], [3, 30, 300], [4, 40, 400]], np.float32)
 ROW = jax.ShapeDtypeStruct((3,), jnp.float32)
+A, V = X.reshape(3, 4), np.arange(4, dtype=np.float32)
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
@@ -67,18 +81,12 @@ def test_in_loops_and_branches():
     np.testing.assert_array_equal(either(True, X[1]), 3 * X[1])
 
 
-@njit
-def minimum_and_place(x, least, place):
-    place[()] = np.argmin(x)
-    least[()] = x.min()
-
-
-def test_results_of_no_dimensions_in_any_structure():
+def test_results_of_no_dimensions_in_any_structure(define: Callable[..., Any]):
+    kernel = define("place[()] = np.argmin(x)", "least[()] = x.min()", parameters="x, least, place")
     outs = {"least": jax.ShapeDtypeStruct((), np.float32), "more": [jax.ShapeDtypeStruct((), np.int32)]}
-    result = jax.jit(numba_kernel(minimum_and_place, outs))(np.array([[3, 1], [2, 5]], np.float32))
-    assert result["least"] == 1
+    result = jax.jit(numba_kernel(kernel, outs))(np.array([[3, 1], [2, 5]], np.float32))
+    assert (result["least"], result["more"][0]) == (1, 1)
     assert result["more"][0].dtype == np.int32
-    assert result["more"][0] == 1
 
 
 @njit
@@ -91,15 +99,13 @@ DTYPES = (
 )
 
 
-def test_dtypes():
+def test_dtypes(define: Callable[..., Any]):
     """One kernel of all dtypes, each with another number of elements."""
     parameters = ", ".join((*(f"in_{name}" for name in DTYPES), *(f"out_{name}" for name in DTYPES)))
-    lines = [f"    out_{name}[...] = in_{name}\n" for name in DTYPES]
-    namespace: dict[str, Any] = {}
-    exec(f"def copy_all({parameters}):\n{''.join(lines)}", namespace)  # noqa: S102 - the test's own
+    kernel = define(*(f"out_{name}[...] = in_{name}" for name in DTYPES), parameters=parameters)
     with enable_x64(True):
         arrays = [jnp.arange(2 * (n + 1)).reshape(2, n + 1).astype(dtype) for n, dtype in enumerate(DTYPES)]
-        results = numba_kernel(njit(namespace["copy_all"]), [struct(each) for each in arrays])(*arrays)
+        results = numba_kernel(kernel, [struct(each) for each in arrays])(*arrays)
         for array, result in zip(arrays, results, strict=True):
             assert result.dtype == array.dtype
             np.testing.assert_array_equal(result, array)
@@ -156,24 +162,14 @@ def test_kernels_that_use_closures_globals_and_other_functions():
         np.testing.assert_allclose(numba_kernel(kernel, ROW)(X[1]), 3 * X[1] ** 2 + math.sqrt(offset))
 
 
-def test_a_kernel_that_is_defined_again_is_another_kernel():
+def test_a_kernel_that_is_defined_again_is_another_kernel_and_so_is_one_of_other_options(define: Callable[..., Any]):
     before = set(list_registered_targets())
     for number in (1, 2, 1):
-        namespace: dict[str, Any] = {}
-        exec(f"def edited(x, out):\n    out[:] = x + {number}\n", namespace)  # noqa: S102 - the test's own
-        np.testing.assert_array_equal(numba_kernel(njit(namespace["edited"]), ROW)(X[0]), X[0] + number)
+        np.testing.assert_array_equal(numba_kernel(define(f"out[:] = x + {number}"), ROW)(X[0]), X[0] + number)
     assert len(set(list_registered_targets()) - before) == 2
-
-
-def test_options_are_part_of_a_kernel():
-    def kernel(x: Any, out: Any) -> None:
-        out[0] = x[x.size - 1 + int(x[0])]
-
-    before = set(list_registered_targets())
-    out = jax.ShapeDtypeStruct((1,), np.float32)
     for options in ({}, {"boundscheck": True}, {"fastmath": True}, {"boundscheck": True}):
-        numba_kernel(njit(**options)(kernel), out)(jnp.zeros(3))
-    assert len(set(list_registered_targets()) - before) == 3
+        numba_kernel(define("out[0] = x[x.size - 1 + int(x[0])]", **options), ROW)(X[0])
+    assert len(set(list_registered_targets()) - before) == 5
 
 
 def test_a_list_of_signatures_does_not_restrict_a_kernel():
@@ -185,14 +181,10 @@ def test_a_list_of_signatures_does_not_restrict_a_kernel():
 
 
 def test_many_threads_make_and_run_the_same_kernels():
-    @njit
-    def shifted(x, out):
-        out[:] = x + 5
-
     def work(seed: int) -> bool:
         x = np.random.default_rng(seed).random(3, np.float32)
-        run = numba_kernel(shifted, ROW)
-        return all(np.array_equal(run(x), x + np.float32(5)) for _ in range(20))
+        run = numba_kernel(copy, ROW)
+        return all(np.array_equal(run(x), x) for _ in range(20))
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(work, range(12)))
@@ -223,31 +215,17 @@ def test_refused_arguments():
     for kernel in (print, numba.vectorize(abs), "add", None, jnp.add):
         with pytest.raises(TypeError, match=r"must be a function decorated with @numba\.njit"):
             numba_kernel(kernel, ROW)
-    for outs in ((), None, "float32", [3]):
-        with pytest.raises(ArgumentError, match="outs"):
-            numba_kernel(add_rows, outs)
-    with pytest.raises(ArgumentError, match="vmap_method"):
-        numba_kernel(add_rows, ROW, vmap_method="all")
-    for aliases in ({0: 1}, {5: 0}, {"a": 0}, 3):
-        with pytest.raises(ArgumentError, match="input_output_aliases"):
-            numba_kernel(add_rows, ROW, input_output_aliases=aliases)(X[0], Y[0])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((X[0],), r"add_rows\(x, y, out\) can't take 1 inputs and 1 outputs"),
-        ((X[0], X[0], X[0]), r"can't take 3 inputs and 1 outputs"),
-        (("text", X[0]), "argument 0 is 'text', which is not an array"),
-        ((X[0], [object()]), "argument 1 is .*, which is not an array"),
-    ],
-)
-def test_refused_inputs(arguments: tuple[Any, ...], message: str):
-    run = numba_kernel(add_rows, ROW)
-    with pytest.raises(ArgumentError, match=message):
-        run(*arguments)
-    with pytest.raises(ArgumentError, match=message):
-        jax.eval_shape(lambda: run(*arguments))
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        *((outs, {}, "outs") for outs in ((), None, "float32", [3])),
+        *(
+            (ROW, {"input_output_aliases": aliases}, "input_output_aliases")
+            for aliases in ({0: 1}, {5: 0}, {"a": 0}, 3)
+        ),
+        (ROW, {"vmap_method": "all"}, "vmap_method"),
+    ]
+    for outs, options, message in refused:
+        with pytest.raises(ArgumentError, match=message):
+            numba_kernel(add_rows, outs, **options)(X[0], Y[0])
 
 
 def test_without_numba(monkeypatch: pytest.MonkeyPatch):
@@ -256,17 +234,198 @@ def test_without_numba(monkeypatch: pytest.MonkeyPatch):
         numba_kernel(add_rows, ROW)
 
 
-def test_what_numba_can_not_compile():
-    @njit
-    def unknown(x, out):
-        out[0] = x.no_such_attribute
-
-    with pytest.raises(BuildError, match=r"compile the kernel unknown for \(float32\[:\]\) -> ") as caught:
-        numba_kernel(unknown, ROW)(X[0])
+def test_what_numba_can_not_compile(define: Callable[..., Any]):
+    with pytest.raises(BuildError, match=r"compile the kernel kernel for \(float32\[:\]\) -> ") as caught:
+        numba_kernel(define("out[0] = x.no_such_attribute"), ROW)(X[0])
     assert "no_such_attribute" in caught.value.output
-
-    def returning(x: Any, out: Any) -> Any:
-        return x.sum()
-
     with pytest.raises(BuildError, match="returns float32: a kernel writes its results to its outputs"):
-        numba_kernel(njit(returning), ROW)(X[0])
+        numba_kernel(define("return x.sum()"), ROW)(X[0])
+
+
+@njit
+def matvec(a, x, out, room):
+    doubled = room.view(np.float32)
+    for k in range(x.size):
+        doubled[k] = 2 * x[k]
+    for n in range(out.size):
+        out[n] = 0
+        for k in range(x.size):
+            out[n] += a[n, k] * doubled[k]
+
+
+SIGNATURE = "arg[n k] arg[k] ret[n]:like(0) scratch[4 * k]"
+
+
+def test_results_and_scratch_memory_follow_from_the_signature():
+    for given in (SIGNATURE, ["arg[n k]", "arg[k]", "ret[n]:like(0)", "scratch[4 * k]"]):
+        run = numba_kernel(matvec, signature=given)
+        for rows in (3, 2, 0):
+            np.testing.assert_array_equal(run(A[:rows], V), 2 * A[:rows] @ V)
+        np.testing.assert_array_equal(jax.jit(run)(A[:, :2], V[:2]), 2 * A[:, :2] @ V[:2])
+    batch = np.stack([V, V + 1, V * V])
+    for method in ("sequential", "broadcast_all", "expand_dims"):
+        run = numba_kernel(matvec, signature=SIGNATURE, vmap_method=method)
+        np.testing.assert_array_equal(jax.vmap(run, in_axes=(None, 0))(A, batch), 2 * batch @ A.T)
+
+
+DESCRIBED, DECLARED = numba_kernel(add_rows, ROW), numba_kernel(matvec, signature=SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    ("run", "arrays", "message"),
+    [
+        (DESCRIBED, (X[0],), "add_rows(x, y, out) can't take 1 inputs and 1 outputs"),
+        (DESCRIBED, (X[0], X[0], X[0]), "can't take 3 inputs and 1 outputs"),
+        (DESCRIBED, ("text", X[0]), "argument 0 is 'text', which is not an array"),
+        (DESCRIBED, (X[0], [object()]), "which is not an array"),
+        (DECLARED, (A, V[:3]), "matvec: axis k is 4 in argument 0 (axis 1) and 3 in argument 1 (axis 0)"),
+        (DECLARED, (A, A), "matvec: argument 1 has the shape (3, 4), but its axes are declared as [k]"),
+        (DECLARED, (A,), "matvec takes 2 arrays (a, x), but the call has 1"),
+        (DECLARED, (A, None), "matvec: argument 1 (x) is None, but the kernel takes an array"),
+    ],
+)
+def test_arrays_that_are_not_as_declared_are_refused_before_anything_is_compiled(run: Any, arrays: Any, message: str):
+    for call in (lambda: run(*arrays), lambda: jax.eval_shape(lambda: run(*arrays))):
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        assert message in caught.value.message
+
+
+def test_outs_beside_a_signature_give_the_structure_and_are_checked():
+    def described(size: int) -> Any:
+        return {"y": jax.ShapeDtypeStruct((size,), np.float32)}
+
+    np.testing.assert_array_equal(numba_kernel(matvec, described(3), signature=SIGNATURE)(A, V)["y"], 2 * A @ V)
+    with pytest.raises(ArgumentError, match=r"outs\[0\] is float32\[4\], but \[n\] is \(3,\) in this call"):
+        numba_kernel(matvec, described(4), signature=SIGNATURE)(A, V)
+
+
+def test_outs_may_be_a_function_of_the_inputs(define: Callable[..., Any]):
+    pairs = define("for i in range(x.size):", "    out[2 * i] = out[2 * i + 1] = x[i]")
+    run = numba_kernel(pairs, lambda x: jax.ShapeDtypeStruct((2 * x.shape[0],), x.dtype))
+    assert run(V[:2]).tolist() == [0, 0, 1, 1]
+    assert run(V[:3]).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_what_says_nothing_of_the_results_is_refused():
+    with pytest.raises(ArgumentError, match="neither outs nor a signature"):
+        numba_kernel(matvec)
+    with pytest.raises(SpecError, match="which has none: a number is an array"):
+        numba_kernel(matvec, signature="arg[n k] arg[k] ret[n] attr.by")
+
+
+@njit
+def twice(x, out):
+    for i in range(x.size):
+        out.flat[i] = 2 * x.flat[i]
+
+
+def test_leading_axes_are_a_batch():
+    run = numba_kernel(twice, signature="arg[... n] ret[... n]")
+    np.testing.assert_array_equal(run(A), 2 * A)
+    np.testing.assert_array_equal(jax.vmap(run, in_axes=1, out_axes=1)(A), 2 * A)
+    assert "for each element" not in str(jax.make_jaxpr(jax.vmap(run))(A))
+    one_by_one = jax.vmap(numba_kernel(twice, signature="arg[n] ret[n]"))
+    assert "for each element" in str(jax.make_jaxpr(one_by_one)(A))
+    np.testing.assert_array_equal(one_by_one(A), 2 * A)
+    with pytest.raises(TransformError, match="twice has no rule for vmap"):
+        jax.vmap(numba_kernel(twice, signature="arg ret:like(0)"))(A)
+
+
+def test_layouts_are_those_of_ffi_call():
+    def run(**layouts: Any) -> Any:
+        return numba_kernel(twice, signature="arg[n k] ret[n k]", **layouts)(A)
+
+    np.testing.assert_array_equal(run(input_layouts=[(1, 0)], output_layouts=[(1, 0)], ordered=True), 2 * A)
+    np.testing.assert_array_equal(np.asarray(run(input_layouts=[(1, 0)])).ravel(), 2 * A.T.ravel())
+    with pytest.raises(ArgumentError, match=r"twice: input_layouts\[0\] is \(0,\), but the array is float32\[3,4\]"):
+        run(input_layouts=[(0,)])
+    with pytest.raises(ArgumentError, match="twice: output_layouts describes 2 arrays, but the call has 1"):
+        run(output_layouts=[None, None])
+
+
+pause = ctypes.CDLL(None).usleep
+pause.argtypes, pause.restype = (ctypes.c_uint32,), ctypes.c_int32
+
+
+class Stamps:
+    """A kernel that gives the number of its calls before, counted in memory of its own, or waits for a number."""
+
+    def __init__(self, awaited: int = 0) -> None:
+        self.count = count = np.zeros(1, np.int64)
+        memory, address = intrinsics().memory, count.ctypes.data
+
+        @njit
+        def stamp(x, out):
+            counted = numba.carray(memory(address), (1,), np.int64)
+            out[()] = counted[0]
+            counted[0] += 1
+            tries = 0
+            while counted[0] < awaited and tries < 20_000:
+                pause(1000)
+                tries += 1
+            if counted[0] < awaited:
+                out[()] = -1
+
+        self.kernel = stamp
+
+    def made(self, **options: Any) -> Any:
+        return numba_kernel(self.kernel, signature="arg[] ret[]:int32", **options)
+
+
+def test_two_threads_run_at_once():
+    """Each call waits for the other, in C: with a lock around them, or the interpreter's, one would wait in vain."""
+    run = jax.jit(Stamps(awaited=2).made())
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(lambda _: int(run(1.0)), range(2))) == [0, 1]
+
+
+@pytest.mark.parametrize(("options", "calls"), [({}, 0), ({"has_side_effect": True}, 2), ({"ordered": True}, 2)])
+def test_a_call_whose_result_is_unused_is_kept_for_its_effect(options: dict[str, Any], calls: int):
+    stamps = Stamps()
+    run = stamps.made(**options)
+    jax.jit(lambda x: (run(x), run(x + 1), x)[2])(1.0).block_until_ready()
+    assert stamps.count[0] == calls
+
+
+def test_ordered_calls_run_in_the_order_of_the_program():
+    stamps = Stamps()
+    run = stamps.made(ordered=True, vmap_method="broadcast_all")
+    program = jax.jit(lambda x: [run(x + i) for i in range(26)])
+    assert [int(each) for each in program(1.0)] == list(range(26))
+    assert [int(each) for each in program(1.0)] == list(range(26, 52))
+    assert int(run(1.0)) == 52, "an eager call is in order too"
+    assert jax.vmap(run)(np.zeros(3, np.float32)).tolist() == [53, 54, 55]
+    assert stamps.count[0] == 56
+
+
+def test_an_exception_of_an_ordered_call_is_an_error(define: Callable[..., Any]):
+    kernel = define('raise ValueError("refused")')
+    with pytest.raises(jax.errors.JaxRuntimeError, match="kernel: ValueError: refused"):
+        numba_kernel(kernel, signature="arg[n] ret[n]", ordered=True)(V).block_until_ready()
+
+
+def test_another_platform_is_named():
+    run = numba_kernel(twice, signature="arg[n] ret[n]")
+    with pytest.raises(RegistrationError, match=r"twice has no kernel for cuda.*be_runtime\.numba\.twice:\w+ for cpu"):
+        jax.jit(run).trace(V).lower(lowering_platforms=("cuda",))
+
+
+def test_an_eager_call_is_traced_once():
+    traced = []
+
+    def outs(x: Any) -> Any:
+        traced.append(x.shape)
+        return x
+
+    run = numba_kernel(twice, outs)
+    for x in (V, V + 1, V[:2], V, V[:2]):
+        np.testing.assert_array_equal(run(x), 2 * x)
+    assert traced == [(4,), (2,)]
+
+
+def test_shard_map():
+    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("d",))
+    run = numba_kernel(twice, signature="arg[n] ret[n]")
+    mapped = jax.jit(shard_map(run, mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+    np.testing.assert_array_equal(mapped(jnp.arange(6.0)), 2 * np.arange(6))

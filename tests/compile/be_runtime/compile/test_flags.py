@@ -6,55 +6,36 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 import be_runtime
 from tests.compile.be_runtime.load.sources import source, value, write
 from tests.support.launchers import LAUNCHERS, compiler_cache
-from tests.support.runtime import call, forwarding_compiler, libraries, real_compiler, script
-
-WARNED = """
-#include "brainevent/common.h"
-// @BE f arg[n] ret[n]
-void f(const BE::Tensor x, BE::Tensor y) { int unused = 3; }
-"""
+from tests.support.runtime import forwarding_compiler, libraries, real_compiler, script
 
 
 def test_warnings_are_printed_once_a_build_and_reported_from_the_cache_too(capsys: pytest.CaptureFixture[str]):
+    text = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor y) { int unused = 3; }\n'
     for force, printed in ((True, 1), (False, 0)):
-        module = be_runtime.load_cpp_inline("warned", WARNED, extra_cflags=["-Wall"], force_rebuild=force)
-        assert capsys.readouterr().err.count("be_runtime: warned: the compiler warns\n  warned:4:") == printed
+        module = be_runtime.load_cpp_inline("warned", text, extra_cflags=["-Wall"], force_rebuild=force)
+        assert capsys.readouterr().err.count("be_runtime: warned: the compiler warns\n  warned:3:") == printed
         (warning,) = module.report().compiler_warnings
         assert "unused variable 'unused'" in warning
         assert warning in str(module.report())
         assert module.report().to_json()["compiler_warnings"] == [warning]
-    be_runtime.load_cpp_inline("warned", WARNED, extra_cflags=["-Wall"], force_rebuild=True, verbose=True)
+    be_runtime.load_cpp_inline("warned", text, extra_cflags=["-Wall"], force_rebuild=True, verbose=True)
     assert capsys.readouterr().err.count("warning: ") == 1  # the log has it
 
 
-SEEN = r"""
-#include "brainevent/common.h"
-#ifdef __OPTIMIZE__
-constexpr int optimized = 1;
-#else
-constexpr int optimized = 0;
-#endif
-#ifdef __FAST_MATH__
-constexpr int fast = 1;
-#else
-constexpr int fast = 0;
-#endif
-#ifndef LEVEL
-#define LEVEL -1
-#endif
-// @BE seen
-void seen(BE::Tensor out) {
-  const int found[] = {optimized, fast, __cplusplus / 100, LEVEL};
-  for (int i = 0; i < 4; ++i) out.data_ptr<int32_t>()[i] = found[i];
-}
+MACROS = """
+#define TEXT(x) #x
+#define EXPANDED(x) TEXT(x)
+#define IS_DEFINED(x) (EXPANDED(x)[0] != #x[0])
 """
+LEVEL = "IS_DEFINED(LEVEL) ? EXPANDED(LEVEL)[0] - '0' : -1"
+SEEN = source(
+    MACROS, o="IS_DEFINED(__OPTIMIZE__)", fast="IS_DEFINED(__FAST_MATH__)", cpp="__cplusplus / 100", level=LEVEL
+)
 
 
 @pytest.mark.parametrize(
@@ -68,38 +49,17 @@ void seen(BE::Tensor out) {
 def test_what_the_compiler_was_asked_for(options: dict[str, Any], expected: list[int]):
     name = f"flags_{len(options)}_{expected[2]}"
     be_runtime.load_cpp_inline(name, SEEN, **options)
-    assert call(f"{name}.seen", jax.ShapeDtypeStruct((4,), np.int32)).tolist() == expected
+    assert [value(f"{name}.{each}") for each in ("o", "fast", "cpp", "level")] == expected
 
 
-NATIVE = r"""
-#include "brainevent/common.h"
-// @BE instructions
-void instructions(BE::Tensor out) {
-  out.data_ptr<int32_t>()[0] = 0
-#ifdef __AVX2__
-    + 1
-#endif
-#ifdef BE_INTERNAL_CPU
-    + 2
-#endif
-  ;
-}
-"""
-
-
-def test_native_uses_what_this_cpu_has(tmp_path: Path):
+def test_native_uses_what_this_cpu_has(tmp_path: Path, tmp_cache: Path):
     predefined = [real_compiler(), "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"]
     macros = subprocess.run(predefined, capture_output=True, text=True, check=True).stdout
-    out = jax.ShapeDtypeStruct((1,), np.int32)
-    modules = [
-        be_runtime.load_cpp_inline("native", NATIVE, native=native, target_prefix=f"native_{native}")
-        for native in (False, True)
-    ]
-    assert [int(call(f"native_{native}.instructions", out)[0]) for native in (False, True)] == [
-        0,
-        2 + ("__AVX2__" in macros),
-    ]
-    assert modules[0].path != modules[1].path
+    text = source(MACROS, f="IS_DEFINED(__AVX2__) + 2 * IS_DEFINED(BE_INTERNAL_CPU)")
+    for native, expected in ((False, 0), (True, 2 + ("__AVX2__" in macros))):
+        be_runtime.load_cpp_inline("native", text, native=native, target_prefix=f"native_{native}")
+        assert value(f"native_{native}.f") == expected
+    assert len(libraries(tmp_cache)) == 2
     with pytest.raises(be_runtime.CacheError, match="native: compiled with native=True"):
         be_runtime.export_prebuilt(tmp_path)
 

@@ -1,9 +1,11 @@
-"""Checked calls of C++ kernels: each planted fault is found, named and placed."""
+"""Checked calls: planted faults are found, named and placed, in any program, also by a second, checked library."""
 
 from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,17 @@ import pytest
 import be_runtime
 from be_runtime import CompiledModule, FindingError
 from tests.support.requirements import in_full
-from tests.support.runtime import call, environment, run_python
+from tests.support.runtime import call, environment, libraries, run_python
 
 HEAD = r"""
 #include <stdexcept>
 #include <stdlib.h>
 #include "brainevent/common.h"
+#include "brainevent/state.h"
+#include "brainevent/workspace.h"
 using T = BE::Tensor;
 static float* out(T& t) { return t.data_ptr<float>(); }
+static float* out(BE::Workspace& w) { return static_cast<float*>(w.data()); }
 static const float* in(const T& t) { return t.data_ptr<float>(); }
 #define EACH(x) for (int64_t i = 0; i < x.numel(); ++i)
 """
@@ -45,6 +50,34 @@ void changes_input(const T x, T y) { EACH(x) out(y)[i] = 1; const_cast<float*>(i
 void adds(const T x, T y) { EACH(x) out(y)[i] += in(x)[i]; }
 // @BE divides arg[n] arg[n] ret[n]
 void divides(const T a, const T b, T y) { EACH(a) out(y)[i] = in(a)[i] / in(b)[i]; }
+// @BE square arg[n] ret[n]
+void square(const T x, T y) { EACH(x) out(y)[i] = in(x)[i] * in(x)[i]; }
+// @BE square_backward arg[n] arg[n] ret[n]
+void square_backward(const T x, const T g, T y) { EACH(x) if (i > 0) out(y)[i] = 2 * in(x)[i] * in(g)[i]; }
+// @BE skips_seventh arg[... n] ret[... n]
+void skips_seventh(const T x, T y) { EACH(x) if (i != 7) out(y)[i] = in(x)[i]; }
+// @BE skips_one arg[n] ret[n]
+void skips_one(const T x, T y) { EACH(x) if (i + 1 < x.numel()) out(y)[i] = in(x)[i]; }
+// @BE adds_to arg[n] arg[n] ret[n]
+void adds_to(const T x, const T by, T y) { EACH(x) out(y)[i] += in(by)[i]; }
+// @BE uses_scratch arg[n] ret[n] scratch[n*4]
+void uses_scratch(const T x, T y, BE::Workspace w) { EACH(x) out(y)[i] = out(w)[i] = in(x)[i]; }
+// @BE reads_scratch arg[n] ret[n] scratch[n*4]
+void reads_scratch(const T x, T y, BE::Workspace w) { EACH(x) out(y)[i] = in(x)[i] + out(w)[i]; }
+// @BE behind_scratch arg[n] ret[n] scratch[n*4]
+void behind_scratch(const T x, T y, BE::Workspace w) { EACH(x) out(y)[i] = in(x)[i], out(w)[i + 1] = 0; }
+// @BE packs arg[n] ret[n]:uint4
+void packs(const T x, T y) {
+  for (int64_t i = 0; i < (y.numel() + 1) / 2; ++i) if (i != 1) static_cast<uint8_t*>(y.data_ptr())[i] = 0x21;
+}
+struct Count { explicit Count(const BE::Attributes&) {} mutable int calls = 0; };
+// @BE counts state arg[n] ret[n]
+void counts(BE::State<Count> count, const T x, T y) {
+  ++count->calls;
+  EACH(x) if (i + 1 < x.numel()) out(y)[i] = static_cast<float>(count->calls);
+}
+// @BE refuses arg[n] ret[n]
+void refuses(const T x, T y) { BE_CHECK(x.numel() > 100) << "too short"; }
 """
 )
 NEVER_THE_SAME = (
@@ -74,11 +107,14 @@ void dies(const T, T) { abort(); }
 """
 )
 X = jnp.arange(6.0)
+Z = X + 1
 
 
 @pytest.fixture(scope="module")
 def planted() -> CompiledModule:
-    return be_runtime.load_cpp_inline("planted", PLANTED)
+    module = be_runtime.load_cpp_inline("planted", PLANTED)
+    module.square.defvjp(None, "square_backward")
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -308,6 +344,8 @@ once = module.skips.with_options(has_side_effect=True)
 jax.block_until_ready(jax.jit(once)(x))
 be_runtime.debug(False)
 print(seen, module.skips(x)[0], jax.jit(module.skips)(x)[0])
+with be_runtime.debug(on_finding="collect"):
+    jax.block_until_ready(module.adds(x))
 be_runtime.debug()
 jax.block_until_ready(jax.jit(once)(x))
 """
@@ -319,6 +357,8 @@ def test_the_whole_process_and_the_report_at_its_end():
     report = done.stderr.partition("checked mode, in this process:")[2]
     assert report.count("planted.skips may not write all of result 0") == 1
     assert "called at <string>:18 in <module>" in report
+    assert report.count("planted.behind writes 8 bytes") == 3, "from three lines"
+    assert "planted.adds" not in report, "it was collected"
 
 
 def test_what_is_running_is_written_for_tools_around_the_process(tmp_path: Path):
@@ -348,3 +388,218 @@ def test_hundreds_of_targets(count: int):
         for name in module.function_names:
             module[name](X[:3])
     assert len({each.kernel for each in found}) == count
+
+
+def test_a_batch_is_one_call_with_indices_of_the_batch_or_one_for_each_element(planted: CompiledModule):
+    with be_runtime.debug(), pytest.raises(FindingError, match=r"float32\[3, 6\]") as caught:
+        jax.vmap(planted.skips_seventh)(jnp.ones((3, 6)))
+    assert caught.value.findings[0].index == (1, 1)
+    one_by_one = planted.skips_one.with_options(vmap_method="sequential")
+    with be_runtime.debug(on_finding="collect") as found:
+        jax.block_until_ready(jax.vmap(one_by_one)(jnp.ones((3, 6))))
+    assert [each.index for each in found] == [(5,)]
+
+
+def test_the_kernel_of_a_derivative_has_the_line_of_the_forward_call(planted: CompiledModule):
+    def loss(x: Any) -> Any:
+        return planted.square(x).sum()
+
+    with be_runtime.debug(on_finding="collect") as found:
+        jax.block_until_ready(jax.grad(loss)(Z))
+        jax.block_until_ready(jax.jit(jax.grad(loss))(Z))
+    (finding,) = found
+    assert finding.kernel == "planted.square_backward"
+    assert f"test_guarded.py:{loss.__code__.co_firstlineno + 1} in " in finding.caller
+
+
+def test_loops(planted: CompiledModule):
+    def body(x: Any, _: Any) -> Any:
+        return planted.skips_one(x), None
+
+    with be_runtime.debug(on_finding="collect") as found:
+        jax.block_until_ready(jax.lax.scan(body, Z, None, length=3))
+        jax.block_until_ready(jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda _, y: planted.skips_one(y), x))(Z))
+    assert len({each.caller for each in found}) == 2
+
+
+def test_a_result_that_takes_over_an_argument_keeps_its_content(planted: CompiledModule):
+    in_place = planted.adds_to.with_options(input_output_aliases={0: 0})
+    with be_runtime.debug() as found:
+        assert in_place(Z, jnp.ones(6)).tolist() == (Z + 1).tolist()
+        assert jax.jit(in_place, donate_argnums=0)(Z + 0, jnp.ones(6)).tolist() == (Z + 1).tolist()
+    assert len(found) == 0
+    with be_runtime.debug(), pytest.raises(FindingError, match="reads memory that nobody has set"):
+        planted.adds_to(Z, jnp.ones(6))
+
+
+def test_scratch(planted: CompiledModule):
+    with be_runtime.debug() as found:
+        assert planted.uses_scratch(Z).tolist() == Z.tolist()
+    assert len(found) == 0
+    with be_runtime.debug(), pytest.raises(FindingError, match="memory that nobody has set"):
+        planted.reads_scratch(Z)
+    with be_runtime.debug(), pytest.raises(FindingError, match=r"writes 4 bytes behind scratch 0 \(uint8\[24\]\)"):
+        planted.behind_scratch(Z)
+
+
+def test_elements_that_share_a_byte(planted: CompiledModule):
+    with be_runtime.debug(), pytest.raises(FindingError, match=r"uint4\[5\]") as caught:
+        planted.packs(Z[:5])
+    assert (caught.value.findings[0].index, caught.value.findings[0].count) == ((2,), 2)
+
+
+def test_a_kernel_with_state_or_side_effects_runs_once_and_is_not_certain(planted: CompiledModule):
+    step = jax.jit(planted.counts)
+    with pytest.warns(be_runtime.FindingWarning, match="may not write all of result 0"), be_runtime.debug():
+        assert [float(step(Z)[0]) for _ in range(2)] == [1, 2]
+    skips = planted.skips_one
+    for each in (step, skips.with_options(has_side_effect=True), skips.with_options(ordered=True)):
+        with be_runtime.debug(on_finding="collect") as found:
+            jax.block_until_ready(jax.jit(each)(Z))
+        assert [(each.certain, each.index, each.count) for each in found] == [(False, (5,), 1)]
+
+
+def test_an_error_of_the_kernel_names_the_line(planted: CompiledModule):
+    with be_runtime.debug(), pytest.raises(jax.errors.JaxRuntimeError, match="too short") as caught:
+        planted.refuses(Z)
+    assert here(-1) in str(caught.value)
+
+
+def test_contexts_within_each_other(planted: CompiledModule):
+    with be_runtime.debug(on_finding="collect") as outer:
+        with be_runtime.debug("guards") as inner:
+            planted.skips_one(Z)
+        assert len(inner) == 0
+        planted.skips_one(Z)
+    assert len(outer) == 1
+    with be_runtime.debug(), pytest.raises(FindingError):
+        planted.skips_one(Z)
+    planted.skips_one(Z)
+
+
+def test_threads_have_modes_of_their_own(planted: CompiledModule):
+    done: list[str] = []
+
+    def plain() -> None:
+        jax.block_until_ready(planted.skips_one(Z))
+        done.append("plain")
+
+    def checked() -> None:
+        for _ in range(20):
+            with be_runtime.debug(), pytest.raises(FindingError):
+                planted.skips_one(Z)
+        done.append("checked")
+
+    threads = [threading.Thread(target=function) for function in (plain, checked, checked)]
+    with be_runtime.debug(on_finding="collect"):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(done) == ["checked", "checked", "plain"]
+
+
+def test_a_checked_program_is_not_exported(planted: CompiledModule):
+    pytest.importorskip("flatbuffers")  # jax.export needs it
+    with be_runtime.debug(), pytest.raises(be_runtime.BeRuntimeError, match=r"be\.checked\."):
+        be_runtime.export(jax.jit(planted.square), Z)
+
+
+def test_a_call_that_is_split_over_devices(planted: CompiledModule):
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")), ("d",))
+    x = jax.device_put(jnp.ones((8, 4)), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d")))
+    assert len(x.sharding.device_set) > 1
+    with be_runtime.debug(on_finding="collect") as found:
+        jax.block_until_ready(jax.jit(jax.vmap(planted.skips_one))(x))
+    assert "does not write all of result 0" in found.report()
+    assert here(-2) in found.report()
+
+
+def test_a_numba_kernel():
+    numba = pytest.importorskip("numba")
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def skips(x: Any, y: Any) -> None:
+        for i in range(x.size - 1):
+            y[i] = x[i]
+
+    kernel = be_runtime.numba_kernel(skips, outs=jax.ShapeDtypeStruct((6,), np.float32))
+    with be_runtime.debug(), pytest.raises(FindingError, match="1 of 6 elements are never written") as caught:
+        kernel(Z)
+    assert here(-1) in caught.value.findings[0].caller
+
+
+TWIN = """
+#include "brainevent/common.h"
+// @BE shifted arg[n] ret[n] attr.by:int64
+void shifted(const BE::Tensor x, BE::Tensor y, int64_t by) {
+  for (int64_t i = 0; i < x.numel(); ++i) y.at<float>(i) = i + by < x.numel() || BE_LAST ? x.at<float>(i + by) : 0;
+}
+"""
+V = jnp.arange(4.0)
+MESSAGE = "twin.shifted: argument 0: twin:5: at<float>(): index 0 is 4, and axis 0 has 4 elements"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Any]:
+    return partial(
+        be_runtime.load_cpp_inline, "twin", TWIN, extra_cflags=["-DBE_LAST=1"], build_directory=tmp_path,
+        auto_register=False,
+    )  # fmt: skip
+
+
+def test_the_second_library_is_built_when_a_call_needs_it(load: Callable[..., Any], tmp_path: Path):
+    module = load()
+    module.shifted(V, by=1)
+    for mode, count in (("guards", 1), ("bounds", 2)):
+        with be_runtime.debug(mode):
+            assert module.shifted(V, by=0).tolist() == V.tolist()
+        assert len(libraries(tmp_path)) == count
+
+
+def test_an_index_outside_is_an_error_of_the_call(load: Callable[..., Any]):
+    module = load()
+    for shift in (lambda x: module.shifted(x, by=1), jax.jit(lambda x: module.shifted(x, by=1))):
+        with pytest.raises(be_runtime.FindingError) as raised, be_runtime.debug():
+            shift(V)
+        assert MESSAGE in str(raised.value)
+        assert "test_guarded.py" in raised.value.findings[0].caller
+        shift(V)
+    with pytest.raises(be_runtime.FindingError) as raised:
+        load(debug=True).shifted(V, by=1)
+    assert MESSAGE in str(raised.value)
+
+
+def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_path: Path):
+    text = TWIN.replace("#include", "#ifdef BE_INTERNAL_CHECKED\n#error only ordinary\n#endif\n#include")
+    module = be_runtime.load_cpp_inline("only_ordinary", text, extra_cflags=["-DBE_LAST=0"], build_directory=tmp_path)
+    with pytest.raises(be_runtime.BuildError, match=r"debug\('-bounds'\)"), be_runtime.debug():
+        module.shifted(V, by=0)
+    with be_runtime.debug("-bounds"):
+        assert module.shifted(V, by=0).tolist() == V.tolist()
+
+
+def test_a_note_says_what_was_built_ahead_of_time_and_so_has_none(
+    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    flags = ["-DBE_LAST=0"]
+    be_runtime.load_cpp_inline("ahead", TWIN, extra_cflags=flags)
+    be_runtime.export_prebuilt(tmp_path / "prebuilt")
+    monkeypatch.setenv("BE_PREBUILT_DIR", str(tmp_path / "prebuilt"))
+    module = be_runtime.load_cpp_inline("ahead", TWIN, extra_cflags=flags, auto_register=False)
+    with be_runtime.debug("guards") as found:
+        module.shifted(V, by=0)
+    assert found.notes == ()
+    with be_runtime.debug("all,-stream") as found:
+        module.shifted(V, by=0)
+    assert found.notes == ("ahead: its accesses through tensors were not checked, since it was built ahead of time",)
+
+
+def test_where_nothing_may_be_compiled_an_error_says_how_to_leave_it_out(
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    load()
+    monkeypatch.setenv("BE_JIT", "never")
+    module = load()
+    with pytest.raises(be_runtime.LoadError, match=r"debug\('-bounds'\)"), be_runtime.debug("bounds"):
+        module.shifted(V, by=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from be_runtime import RegistrationError
 from be_runtime.kernels.cuda.calls import new_session
 from be_runtime.kernels.cuda.describe import Geometry, Kernel, KernelImage, encode_params, pointer_param
 from be_runtime.load.native_library import native_library
-from be_runtime.xla.jax_port import ffi_include_dir
 from be_toolchain import probe_devices
 from be_toolchain.arch import Arch
 from be_toolchain.machine.local_system import LocalSystem
@@ -115,18 +113,3 @@ def test_it_is_built_once(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.M
     for _ in range(2):
         native_library("launcher", new_session(), ["-ldl"])
         assert sum("launcher.cc" in line for line in notes.read_text().splitlines()) == 1
-
-
-def test_frame_structures_are_those_of_the_header(tmp_path: Path):
-    """The harness lays out what the C header does."""
-    (tmp_path / "sizes.cc").write_text(
-        '#include <cstdio>\n#include "xla/ffi/api/c_api.h"\nint main() { std::printf("%zu %zu %zu %zu %zu", '
-        "sizeof(XLA_FFI_CallFrame), sizeof(XLA_FFI_Buffer), sizeof(XLA_FFI_Attrs), "
-        "offsetof(XLA_FFI_Api, XLA_FFI_Stream_Get), offsetof(XLA_FFI_Api, XLA_FFI_Error_Create)); }"
-    )
-    command = [runtime.real_compiler(), f"-I{ffi_include_dir()}", "sizes.cc", "-o", "sizes"]
-    subprocess.run(command, check=True, timeout=60, cwd=tmp_path)
-    printed = subprocess.run([tmp_path / "sizes"], capture_output=True, text=True, check=True, timeout=10).stdout
-    sizes = [ctypes.sizeof(kind) for kind in (launch_frame.Frame, launch_frame.Buffer, launch_frame.Attrs)]
-    offsets = [launch_frame.Api.get_stream.offset, launch_frame.Api.create_error.offset]
-    assert list(map(int, printed.split())) == [*sizes, *offsets]

@@ -1,9 +1,10 @@
-"""One operation with a kernel of Numba, one of C++ and one of JAX."""
+"""One operation with a kernel of Numba, one of C++ and one of JAX, and the pages about operations and Numba."""
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from jax.interpreters import ad
 
 import be_runtime
 from be_runtime import BenchmarkConfig, XLACustomKernel, numba_kernel
+from tests.support.docs import run_page
 
 numba: Any = pytest.importorskip("numba")
 
@@ -89,17 +91,6 @@ def test_every_backend_under_every_transform(operation: XLACustomKernel):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_an_edited_kernel_takes_effect(operation: XLACustomKernel):
-    edited = XLACustomKernel("edited")
-    run = jax.jit(lambda x, y: edited(x, y, outs=jax.ShapeDtypeStruct(x.shape, x.dtype)))
-    for factor in (1, 2):
-        namespace: dict[str, Any] = {}
-        exec(f"def kernel(x, y, out):\n    out[:] = {factor} * x * y", namespace)  # noqa: S102 - the test's own
-        kernel = numba.njit(namespace["kernel"])
-        edited.def_numba_kernel(lambda outs, kernel=kernel: numba_kernel(kernel, outs))
-        np.testing.assert_allclose(run(X[0], Y[0]), factor * X[0] * Y[0])
-
-
 def test_a_benchmark_calls_a_native_kernel_as_often_as_it_says(operation: XLACustomKernel):
     """The second result is how often the kernel was ever called; nothing in the program uses it."""
     counted = XLACustomKernel("counted")
@@ -111,3 +102,12 @@ def test_a_benchmark_calls_a_native_kernel_as_often_as_it_says(operation: XLACus
     counted.benchmark(n_warmup=1, n_runs=2, calls=10)
     after = int(counted(x, outs=outs)[1][0])
     assert after - before == 1 + 10 + 3 * (20 + 10)
+
+
+@pytest.mark.parametrize("page", ["numba-cpu.md", "from-numba-callbacks.md", "custom-kernels.md"])
+def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It prints what it says."""
+    if page == "custom-kernels.md":
+        pytest.importorskip("tests.support.warp_kernels", exc_type=ImportError)
+    monkeypatch.chdir(tmp_path)
+    assert run_page(f"docs/{page}") > 2

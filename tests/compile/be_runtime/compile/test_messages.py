@@ -1,4 +1,4 @@
-"""What a build says: where it failed in the user's own source, first things first, and what it does if that is asked."""
+"""What a build says: where it failed in the user's own source, and what it does if that is asked."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from be_runtime.errors import BuildError
 from tests.compile.be_runtime.load.sources import source, write
 from tests.support.rebuilds import TICK_S, Edit, append, compiled, load_twice
 from tests.support.requirements import in_full
-from tests.support.runtime import forwarding_compiler, real_compiler, script
+from tests.support.runtime import forwarding_compiler
 
 ALL = {"a.cc", "b.cc", "c.cc"}
 
@@ -109,23 +109,3 @@ def test_editors_learn_how_the_sources_are_compiled(folder: Path, tmp_path: Path
     assert "-DNEW" in entries["a.cc"]["arguments"]
     assert entries["a.cc"]["arguments"][-2:] == ["-c", str(folder / "a.cc")]
     assert entries["a.cc"]["directory"] == str(folder)
-
-
-@pytest.mark.parametrize("variable", [in_full("BE_CXX"), in_full("CXX"), "a link"])
-def test_an_edited_wrapper_script_is_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str):
-    """It is edited in place: size, version and path stay."""
-    named, compiler = tmp_path / "named", real_compiler()
-    named.symlink_to(tmp_path / "g++-wrapper")
-    for name in ("BE_CXX", "CXX"):
-        monkeypatch.delenv(name, raising=False)
-    is_link = variable == "a link"
-    monkeypatch.setenv("BE_CXX" if is_link else variable, str(named if is_link else tmp_path / "g++-wrapper"))
-    paths = []
-    for number in (1, 2, 1):
-        script(tmp_path / "g++-wrapper", f'exec {compiler} -DWRAPPED={number} "$@"')
-        time.sleep(TICK_S)
-        module = be_runtime.load_cpp_inline("wrapped", source(f="WRAPPED"), auto_register=False)
-        paths.append(module.path)
-        assert module.path == be_runtime.load_cpp_inline("wrapped", source(f="WRAPPED"), auto_register=False).path
-    assert paths[0] != paths[1]
-    assert paths[0] == paths[2], "what was compiled with the first text is found again"

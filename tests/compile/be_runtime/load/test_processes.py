@@ -124,25 +124,6 @@ def test_the_cache_folder_can_move(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert be_runtime.load_cpp_inline("moving", SOURCE).path == second / path.relative_to(first)
 
 
-@pytest.mark.full
-def test_a_forked_child_can_load(tmp_path: Path):
-    code = f"""
-import os, be_runtime
-be_runtime.load_cpp_inline("parent", {SOURCE!r})
-pid = os.fork()
-if pid == 0:
-    try:
-        be_runtime.load_cpp_inline("child", {SOURCE!r})
-        be_runtime.load_cpp_inline("parent", {SOURCE!r})
-    except BaseException as error:
-        print(repr(error), flush=True)
-        os._exit(1)
-    os._exit(0)
-assert os.waitpid(pid, 0)[1] == 0
-"""
-    run_python(code, env=environment(BE_CACHE_DIR=str(tmp_path / "cache"), JAX_PLATFORMS="cpu"))
-
-
 def test_a_cache_that_all_users_share_holds_a_folder_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What decides which compiler runs must not lie where others can write."""
     (shared,) = folders(tmp_path, "shared")

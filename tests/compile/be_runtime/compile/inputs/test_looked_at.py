@@ -39,6 +39,7 @@ from tests.support.looked_at import (
     swap,
     thin_archive,
     versions,
+    wrapper,
 )
 from tests.support.rebuilds import TICK_S
 from tests.support.requirements import OPTIONAL, in_full
@@ -107,6 +108,9 @@ CASES = {
         ("-Wa,-I,{}/a,-I,{}/b",)
     ),
     # programs
+    "a script that is called by a link": Case(
+        "", both(wrapper("real", 1), link("cxx", "real")), wrapper("real", 2), environ=OWN_CXX
+    ),
     "a file that the compiler's script reads": Case(
         "", both(VALUE_FILE, cxx("read -r value < {}/value", f'exec {REAL_CXX} "-DANSWER=$value" "$@"')),
         {"value": "2\n"}, environ=OWN_CXX
@@ -161,8 +165,14 @@ CASES = {
 SHORT = (
     *("a header", "an earlier folder that is not there yet", "a folder in a header's place"),
     *("folders that change places", "__has_include by a macro", "a header that was only asked for goes", ".incbin"),
-    *("a file that the compiler's script reads", "a header of a compiler that runs without the library"),
-    *("an assembler first on PATH", "-l", "an archive in an earlier folder", "a shared library before an archive"),
+    *("a script that is called by a link", "a file that the compiler's script reads"),
+    *(
+        "a header of a compiler that runs without the library",
+        "an assembler first on PATH",
+        "-l",
+        "an archive in an earlier folder",
+        "a shared library before an archive",
+    ),
     *("a versioned library in an earlier folder", "a versioned library in an earlier folder that is not there yet"),
 )
 CLANG = [pytest.param("clang++", name, marks=(pytest.mark.full, pytest.mark.needs("clang++"))) for name in CASES]

@@ -1,4 +1,4 @@
-"""Numba's CUDA kernels and callables where it never comes to a GPU: what is refused, and callables over the CPU's arrays."""
+"""Numba's CUDA kernels and callables where there is no GPU: what is refused, and callables over the CPU's arrays."""
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 

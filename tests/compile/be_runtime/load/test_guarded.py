@@ -338,7 +338,7 @@ def test_the_whole_process_and_the_report_at_its_end():
     assert done.stdout == "['FindingError', 'XLA', 'XLA'] 1.0 1.0\n"
     report = done.stderr.partition("checked mode, in this process:")[2]
     assert report.count("planted.skips may not write all of result 0") == 1
-    assert "called at <string>:18 in <module>" in report
+    assert "called at <string>:20 in <module>" in report
     assert report.count("planted.behind writes 8 bytes") == 3, "from three lines"
     assert "planted.adds" not in report, "it was collected"
 

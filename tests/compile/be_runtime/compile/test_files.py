@@ -44,16 +44,16 @@ WINDOWS = b"\xef\xbb\xbf" + source(value=4).replace("\n", "\r\n").encode()
 LATIN = "// Grüße\n".encode("latin-1") + source(value=4).encode()
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        *(in_full(f"ending{suffix}", source(value=4).encode()) for suffix in (".cpp", ".cxx", ".txt")),
-        ("ending", source(value=4).encode()),
-        ("windows.cc", WINDOWS),
-        ("latin.cc", LATIN),
-        ("my kernel (1)|&.cc", source(value=4).encode()),
-    ],
-)
+FILES = [
+    *(in_full(f"ending{suffix}", source(value=4).encode()) for suffix in (".cpp", ".cxx", ".txt")),
+    ("ending", source(value=4).encode()),
+    ("windows.cc", WINDOWS),
+    ("latin.cc", LATIN),
+    ("my kernel (1)|&.cc", source(value=4).encode()),
+]
+
+
+@pytest.mark.parametrize(("file", "content"), FILES)
 def test_a_file_of_any_name_and_encoding_is_cpp(tmp_path: Path, file: str, content: bytes):
     (tmp_path / file).write_bytes(content)
     name = "given_" + "".join(filter(str.isalnum, file))

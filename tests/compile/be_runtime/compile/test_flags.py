@@ -38,14 +38,14 @@ SEEN = source(
 )
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [1, 0, 2017, -1]),
-        ({"optimization_level": 0, "use_fast_math": True}, [0, 1, 2017, -1]),
-        ({"extra_cflags": ["-std=c++20", "-O0", "-DLEVEL=7"]}, [0, 0, 2020, 7]),
-    ],
-)
+ASKED_FOR = [
+    ({}, [1, 0, 2017, -1]),
+    ({"optimization_level": 0, "use_fast_math": True}, [0, 1, 2017, -1]),
+    ({"extra_cflags": ["-std=c++20", "-O0", "-DLEVEL=7"]}, [0, 0, 2020, 7]),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), ASKED_FOR)
 def test_what_the_compiler_was_asked_for(options: dict[str, Any], expected: list[int]):
     name = f"flags_{len(options)}_{expected[2]}"
     be_runtime.load_cpp_inline(name, SEEN, **options)
@@ -156,9 +156,8 @@ def test_the_launcher_stands_before_the_compilers(tmp_path: Path, tmp_cache: Pat
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_compiler_cache_answers_where_ours_is_empty(
-    launcher: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_compiler_cache_answers(launcher: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    """Where ours is empty."""
     with compiler_cache(launcher, tmp_path / launcher, monkeypatch) as hits:
         first = be_runtime.load_cpp_inline("launched", source(f=1), auto_register=False)
         assert hits() == 0

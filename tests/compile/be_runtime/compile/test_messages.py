@@ -70,6 +70,12 @@ def test_the_first_error_comes_first_and_the_next_load_works(tmp_cache: Path):
     assert len(libraries(tmp_cache)) == 1
 
 
+STATEMENTS = [
+    ("echo 'internal trouble' >&2; kill -SEGV $$", ("internal trouble",)),
+    ("printf 'odd \\377\\376 bytes\\r\\n@be@nonsense\\n\\n'; exit 1", ("odd", "bytes")),
+]
+
+
 @pytest.mark.parametrize(
     ("returns", "given"), [("Number", "{}"), ("auto", "1"), ("std::vector<int>", "{}")], ids=lambda text: text
 )
@@ -206,17 +212,8 @@ def test_a_mistake_in_a_dispatch_macro_is_one_screen():
     assert len(str(error)) < 3000
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("echo 'internal trouble' >&2; kill -SEGV $$", ("internal trouble",)),
-        ("printf 'odd \\377\\376 bytes\\r\\n@be@nonsense\\n\\n'; exit 1", ("odd", "bytes")),
-    ],
-    ids=["crashes", "prints what is no text"],
-)
-def test_a_compiler_of_which_nothing_can_be_expected(
-    line: str, said: tuple[str, ...], tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.mark.parametrize(("line", "said"), STATEMENTS, ids=["crashes", "prints what is no text"])
+def test_a_broken_compiler(line: str, said: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     compiler = forwarding_compiler(tmp_path / "g++", line)
     monkeypatch.setenv("BE_CXX", str(compiler))
     error = fail(GOOD, "crashing")
@@ -228,7 +225,7 @@ def test_a_compiler_of_which_nothing_can_be_expected(
 UNUSED_INT = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor out) { int unused; }\n'
 
 
-def test_a_build_says_nothing_and_verbose_says_what_it_does(
+def test_a_build_is_quiet_unless_asked(
     tmp_cache: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     module = be_runtime.load_cpp_inline("talking", UNUSED_INT, auto_register=False)
@@ -286,25 +283,22 @@ def test_a_long_build_shows_a_line_on_a_terminal_alone(
     assert "\x1b[?25h" in terminal.text, "the cursor is there again"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "builder", "said"),
-    [
-        (1.0, THIS_PROCESS, ""),
-        (10.0, THIS_PROCESS, "another thread of this process, which is building it (10 s)\n"),
-        (1.0, "process 7", "process 7, which is building it (1 s)\n"),
-    ],
-)
-def test_a_load_that_waits_says_so_and_a_thread_only_after_long(
-    seconds: float, builder: str, said: str, capsys: pytest.CaptureFixture[str]
-):
+BROKEN_COMPILERS = [
+    (1.0, THIS_PROCESS, ""),
+    (10.0, THIS_PROCESS, "another thread of this process, which is building it (10 s)\n"),
+    (1.0, "process 7", "process 7, which is building it (1 s)\n"),
+]
+
+
+@pytest.mark.parametrize(("seconds", "builder", "said"), BROKEN_COMPILERS)
+def test_a_load_that_waits_says_so(seconds: float, builder: str, said: str, capsys: pytest.CaptureFixture[str]):
+    """A thread says so only after long."""
     say_waiting("slow", seconds, builder)
     assert capsys.readouterr().err == (said and f"be_runtime: slow: waiting for {said}")
 
 
 @pytest.mark.parametrize("deaf", [in_full(False), True], ids=["stops when asked", "ignores signals"])
-def test_a_build_that_takes_too_long_is_stopped(
-    deaf: bool, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_long_build_is_stopped(deaf: bool, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     mark = f"be-test-{os.getpid()}-{tmp_path.name}"
     trap = "trap '' TERM INT HUP; " if deaf else ""
     compiler = forwarding_compiler(tmp_path / f"g++{mark}", f"{trap}sleep 61.0{os.getpid()}")

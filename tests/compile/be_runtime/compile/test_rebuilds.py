@@ -68,9 +68,8 @@ def test_an_edit_compiles_what_depends_on_it(edit: str, folder: Path, monkeypatc
         assert load(folder).path == second.path
 
 
-def test_a_touched_source_compiles_nothing_and_another_compiler_everything(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_touch_compiles_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another compiler compiles everything."""
     first = load(folder)
     for path in folder.iterdir():
         path.touch()
@@ -88,9 +87,7 @@ def test_what_compiled_is_kept_when_another_source_does_not(folder: Path):
     assert "b.cc" in compiled(load(folder)) != ALL
 
 
-def test_an_edit_while_it_compiles_leaves_the_object_in_doubt(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_edit_during_a_build_leaves_doubt(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     mark = tmp_path / "edited"
     # By a program that is none of the build's, as an editor is.
     late = f"[ -e {mark} ] || env -u LD_PRELOAD sh -c 'echo // late >> {folder}/shared.h'; touch {mark}"

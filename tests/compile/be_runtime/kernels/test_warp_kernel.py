@@ -85,15 +85,15 @@ def test_refused_arguments(kernels: Any):
             warp_kernel(kernel, outs)(jnp.ones(3), 2.0)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (("text", 2.0), "the kernel scale: x is 'text', which is not an array"),
-        ((None, 2.0), "x is None, which is not an array"),
-        ((np.ones(3), "2"), "factor is '2', which is not a static number"),
-        ((np.ones(3), np.ones(2)), r"factor is array\(\[1., 1.\]\), which is not a static number"),
-    ],
-)
+REFUSED = [
+    (("text", 2.0), "the kernel scale: x is 'text', which is not an array"),
+    ((None, 2.0), "x is None, which is not an array"),
+    ((np.ones(3), "2"), "factor is '2', which is not a static number"),
+    ((np.ones(3), np.ones(2)), r"factor is array\(\[1., 1.\]\), which is not a static number"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "message"), REFUSED)
 def test_refused_inputs(kernels: Any, inputs: tuple[Any, ...], message: str):
     run = warp_kernel(kernels.scale, ROW)
     with pytest.raises(ArgumentError, match=message):

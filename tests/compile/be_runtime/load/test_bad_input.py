@@ -83,18 +83,18 @@ def test_sources_and_cache_folders():
                 call(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "error", "message"),
-    [
-        ("file", "absent.cc", FileNotFoundError, "/absent.cc"),
-        ("file", "bad", SourceNotFoundError, "(?s)is a folder.*load_cpp_dir"),
-        ("file", "loop.cc", SourceNotFoundError, "can't be read"),
-        ("file", "my kernel.cc", ArgumentError, "my kernel"),
-        ("dir", "k.cc", SourceNotFoundError, "is not a folder"),
-        ("dir", "absent", SourceNotFoundError, "no such folder"),
-        ("dir", "bad", SourceNotFoundError, r"(?s)/bad.*\.cc, \.cpp, \.cxx"),
-    ],
-)
+PATHS = [
+    ("file", "absent.cc", FileNotFoundError, "/absent.cc"),
+    ("file", "bad", SourceNotFoundError, "(?s)is a folder.*load_cpp_dir"),
+    ("file", "loop.cc", SourceNotFoundError, "can't be read"),
+    ("file", "my kernel.cc", ArgumentError, "my kernel"),
+    ("dir", "k.cc", SourceNotFoundError, "is not a folder"),
+    ("dir", "absent", SourceNotFoundError, "no such folder"),
+    ("dir", "bad", SourceNotFoundError, r"(?s)/bad.*\.cc, \.cpp, \.cxx"),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "error", "message"), PATHS)
 def test_files_and_folders(kind: str, path: str, error: type[Exception], message: str, tmp_path: Path):
     write(tmp_path / "bad" / "below", k=SOURCE)
     for name in ("k.cc", "my kernel.cc", "bad/k.cu", "bad/k.h"):
@@ -104,21 +104,21 @@ def test_files_and_folders(kind: str, path: str, error: type[Exception], message
         getattr(be_runtime, f"load_cpp_{kind}")(tmp_path / path)
 
 
-@pytest.mark.parametrize(
-    ("sources", "functions", "error", "message"),
-    [
-        (f"{SOURCE}// @BE f ret\n", None, DuplicateEntryPointError, "(?s)f.*bad:4"),
-        (
-            f"{SOURCE}namespace a {{\nvoid f(BE::Tensor out) {{}} }}",
-            None,
-            SpecError,
-            "two functions .* bad:3:6.*bad:5:6",
-        ),
-        ("int x;", None, EntryPointNotFoundError, "@BE"),
-        (SOURCE, ["gg"], EntryPointNotFoundError, "gg"),
-        (["int x;", "// @BE f rte\nvoid f(BE::Tensor out) {}\n"], None, SpecError, r"bad\[1\]:1:10"),
-    ],
-)
+ENTRY_POINTS = [
+    (f"{SOURCE}// @BE f ret\n", None, DuplicateEntryPointError, "(?s)f.*bad:4"),
+    (
+        f"{SOURCE}namespace a {{\nvoid f(BE::Tensor out) {{}} }}",
+        None,
+        SpecError,
+        "two functions .* bad:3:6.*bad:5:6",
+    ),
+    ("int x;", None, EntryPointNotFoundError, "@BE"),
+    (SOURCE, ["gg"], EntryPointNotFoundError, "gg"),
+    (["int x;", "// @BE f rte\nvoid f(BE::Tensor out) {}\n"], None, SpecError, r"bad\[1\]:1:10"),
+]
+
+
+@pytest.mark.parametrize(("sources", "functions", "error", "message"), ENTRY_POINTS)
 def test_entry_points(sources: Any, functions: Any, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
         be_runtime.load_cpp_inline("bad", sources, functions)

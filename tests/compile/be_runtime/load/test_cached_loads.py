@@ -62,10 +62,8 @@ def test_an_edit_builds_again_and_one_that_is_taken_back_does_not(name: str, tmp
 
 
 @pytest.mark.parametrize("name", ["a|b\"c'd\udcff", "a\rb $c", "a\nb"], ids=ascii)
-def test_a_cache_a_temporary_and_an_include_folder_with_an_odd_name(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """They work, or the include folder is refused by name before anything is built.
+def test_folders_with_odd_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A cache, temporary and include folder: they work, or the last is refused by name before anything is built.
 
     A second module links what the cache kept of the first.
     """
@@ -85,9 +83,8 @@ def test_a_cache_a_temporary_and_an_include_folder_with_an_odd_name(
     assert path_of("two").is_relative_to(folder)
 
 
-def test_what_changes_the_library_builds_again_and_the_rest_does_not(
-    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_changes_a_library_builds_it(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    """The rest does not."""
     first = path_of("same")
     same: list[dict[str, object]] = [
         {"verbose": True, "ninja_workers": 1},
@@ -164,9 +161,7 @@ def test_a_damaged_entry_is_built_again(damage: str):
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_a_build_goes_on_when_what_it_uses_is_cleared_away(
-    is_folder: bool, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_a_build_uses_may_go(is_folder: bool, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The handler of the first build is there when the second one begins, and gone when it links."""
     mark, kept = tmp_path / "mark", f"'{tmp_cache}'/toolchain/kernels-v1/??"
     clear = f"if [ -e '{mark}' ]; then env -u LD_PRELOAD rm -r '{mark}' {kept}; fi"

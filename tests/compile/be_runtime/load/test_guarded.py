@@ -186,20 +186,18 @@ def test_what_another_thread_traced_is_unchecked_after_the_mode_of_the_process(p
     assert "be_check" not in step.lower(X).as_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "array", "index", "count", "says"),
-    [
-        ("behind", "guards", "result 0", (6,), 8, "writes 8 bytes behind result 0 (float32[6])"),
-        ("before", "guards", "result 0", (-1,), 12, "writes 12 bytes before result 0 (float32[6])"),
-        ("reads_behind", "unwritten", "result 0", (5,), 1, "reads memory outside of its arrays"),
-        ("skips", "unwritten", "result 0", (1,), 2, "2 of 6 elements are never written, the first is [1]"),
-        ("changes_input", "inputs", "argument 0", (2,), 1, "writes to argument 0 (float32[6])"),
-        ("adds", "unwritten", "result 0", (0,), 6, "reads memory that nobody has set"),
-    ],
-)
-def test_a_planted_fault_is_found(
-    planted: CompiledModule, name: str, kind: str, array: str, index: tuple[int, ...], count: int, says: str
-):
+FAULTS = [
+    ("behind", "guards", "result 0", (6,), 8, "writes 8 bytes behind result 0 (float32[6])"),
+    ("before", "guards", "result 0", (-1,), 12, "writes 12 bytes before result 0 (float32[6])"),
+    ("reads_behind", "unwritten", "result 0", (5,), 1, "reads memory outside of its arrays"),
+    ("skips", "unwritten", "result 0", (1,), 2, "2 of 6 elements are never written, the first is [1]"),
+    ("changes_input", "inputs", "argument 0", (2,), 1, "writes to argument 0 (float32[6])"),
+    ("adds", "unwritten", "result 0", (0,), 6, "reads memory that nobody has set"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "array", "index", "count", "says"), FAULTS)
+def test_faults(planted: CompiledModule, name: str, kind: str, array: str, index: Any, count: int, says: str):
     with be_runtime.debug("-values"), pytest.raises(FindingError) as caught:
         planted[name](X + 1)
     line = here(-1)
@@ -555,9 +553,8 @@ def test_a_module_that_does_not_compile_checked_says_how_to_leave_it_out(tmp_pat
         assert module.shifted(V, by=0).tolist() == V.tolist()
 
 
-def test_a_note_says_what_was_built_ahead_of_time_and_so_has_none(
-    tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_prebuilt_module_has_no_twin(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    """A note says so."""
     flags = ["-DBE_LAST=0"]
     be_runtime.load_cpp_inline("ahead", TWIN, extra_cflags=flags)
     be_runtime.export_prebuilt(tmp_path / "prebuilt")
@@ -571,9 +568,8 @@ def test_a_note_says_what_was_built_ahead_of_time_and_so_has_none(
     assert found.notes == ("ahead: its accesses through tensors were not checked, since it was built ahead of time",)
 
 
-def test_where_nothing_may_be_compiled_an_error_says_how_to_leave_it_out(
-    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_where_no_twin_may_be_compiled(load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    """An error says how to leave it out."""
     load()
     monkeypatch.setenv("BE_JIT", "never")
     module = load()

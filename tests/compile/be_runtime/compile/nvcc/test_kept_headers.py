@@ -96,17 +96,17 @@ def test_the_headers_are_not_read(build: Path):
     assert "other" not in text
 
 
-@pytest.mark.parametrize(
-    ("text", "flags"),
-    [
-        ('#include "missing.h"\n', ()),
-        ("#error mine\n", ()),
-        ("#define TWICE 3\n", ()),
-        ("#warning mine\n", ()),
-        ("#if UNKNOWN\n#endif\n", ("-Wundef",)),
-        ("#warning mine\n", ("-Werror",)),
-    ],
-)
+SAID = [
+    ('#include "missing.h"\n', ()),
+    ("#error mine\n", ()),
+    ("#define TWICE 3\n", ()),
+    ("#warning mine\n", ()),
+    ("#if UNKNOWN\n#endif\n", ("-Wundef",)),
+    ("#warning mine\n", ("-Werror",)),
+]
+
+
+@pytest.mark.parametrize(("text", "flags"), SAID)
 def test_messages_are_those_of_reading_the_headers(build: Path, text: str, flags: tuple[str, ...]):
     (build / SOURCE).write_text(f"{AUTHORS}{text}")
     plain = preprocess(build, SOURCE, *flags)
@@ -130,15 +130,15 @@ def test_a_compiler_that_marks_sources_otherwise_reads_everything(build: Path):
     assert "int k =" in (build / "k.ii").read_text()
 
 
-@pytest.mark.parametrize(
-    ("define", "are_the_same"),
-    [
-        ("#define MORE 1", True),
-        ("#define GLUED a##b", True),
-        ('#define TEXT "a\x0cb\u2028c"', True),
-        ("#define BACKSLASH \\/**/", False),
-    ],
-)
+DEFINES = [
+    ("#define MORE 1", True),
+    ("#define GLUED a##b", True),
+    ('#define TEXT "a\x0cb\u2028c"', True),
+    ("#define BACKSLASH \\/**/", False),
+]
+
+
+@pytest.mark.parametrize(("define", "are_the_same"), DEFINES)
 def test_macros_that_do_not_read_back_are_noticed(build: Path, define: str, are_the_same: bool):
     """g++ writes the last of these with a backslash at the end, which takes the next line along."""
     (build / "inc/first.h").write_text(FIRST.replace("#define GONE 1", define, 1))

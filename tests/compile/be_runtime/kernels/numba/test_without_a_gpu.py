@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -41,20 +42,19 @@ def add(x, y, out):
 add_kernel = cuda.jit(add)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
-        (add, r"must be a function decorated with @cuda\.jit, not <function add "),
-        (numba.njit(add), r"not CPUDispatcher.*\(numba\.core\.registry\.CPUDispatcher\)"),
-        ("add", r"not 'add' \(builtins\.str\)"),
-        (cuda.jit(device=True)(add), "add is a device function"),
-    ],
-    ids=["a Python function", "a CPU kernel", "a name", "a device function"],
-)
-def test_what_is_no_kernel_is_a_type_error(kernel: Any, message: str):
-    with pytest.raises(TypeError, match=message) as caught:
-        numba_cuda_kernel(kernel, outs=OUT, launch_dims=8)
-    assert isinstance(caught.value, AssertionError), "as the reference has it"
+NO_KERNELS = [
+    (add, r"must be a function decorated with @cuda\.jit, not <function add "),
+    (numba.njit(add), r"not CPUDispatcher.*\(numba\.core\.registry\.CPUDispatcher\)"),
+    ("add", r"not 'add' \(builtins\.str\)"),
+    (cuda.jit(device=True)(add), "add is a device function"),
+]
+
+
+def test_what_is_no_kernel_is_a_type_error():
+    for kernel, message in NO_KERNELS:
+        with pytest.raises(TypeError, match=message) as caught:
+            numba_cuda_kernel(kernel, outs=OUT, launch_dims=8)
+        assert isinstance(caught.value, AssertionError), "as the reference has it"
 
 
 MODULES = ("numba", "numba.cuda", "numba.cuda.dispatcher")
@@ -72,55 +72,35 @@ def test_without_numba_cuda_an_import_error_says_what_to_install(absent: str, mo
         numba_cuda_callable(print, outs=OUT)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file',
-        '"cuda" is an NVIDIA driver library and can only be found via system search.',
-    ],
-    ids=["NVRTC", "nvJitLink"],
-)
-def test_a_library_that_numba_lacks_is_named(text: str, monkeypatch: pytest.MonkeyPatch):
-    """Where there is none: what the loaders of numba-cuda and cuda-core say."""
-
-    def fail(*_args: Any, **_options: Any) -> None:
-        raise RuntimeError(text)
-
-    monkeypatch.setattr(cuda, "compile_all", fail)
+def test_a_library_that_numba_lacks_is_named(monkeypatch: pytest.MonkeyPatch):
+    """Where there is none: what the loaders of numba-cuda and cuda-core say of NVRTC and nvJitLink."""
     monkeypatch.setenv("BE_COMPUTE_CAPABILITIES", "9.0")
-    with pytest.raises(BuildError) as caught:
-        jax.jit(numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)).lower(X, X)
-    assert "nvidia-cuda-nvrtc nvidia-nvjitlink" in caught.value.hints[0]
+    nvrtc = 'Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file'
+    for text in (nvrtc, '"cuda" is an NVIDIA driver library and can only be found via system search.'):
+        monkeypatch.setattr(cuda, "compile_all", Mock(side_effect=RuntimeError(text)))
+        with pytest.raises(BuildError) as caught:
+            jax.jit(numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)).lower(X, X)
+        assert "nvidia-cuda-nvrtc nvidia-nvjitlink" in caught.value.hints[0]
 
 
-@pytest.mark.parametrize(
-    ("launch", "message"),
-    [
-        ({}, "neither of"),
-        ({"grid": 1, "block": 2048}, "the most is 1024"),
-        ({"grid": "4", "block": 8}, "arithmetic over axes, and there is no signature"),
-    ],
-)
-def test_what_can_not_be_launched_is_a_value_error(launch: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match=message) as caught:
-        numba_cuda_kernel(add_kernel, outs=OUT, **launch)
-    assert isinstance(caught.value, ArgumentError)
+LAUNCH = {"launch_dims": 8}
+REFUSED: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
+    ({}, (X, X), "neither of"),
+    ({"grid": 1, "block": 2048}, (X, X), "the most is 1024"),
+    ({"grid": "4", "block": 8}, (X, X), "arithmetic over axes, and there is no signature"),
+    (LAUNCH, (X,), r"add\(x, y, out\) takes 3 arrays, but the call has 1 inputs and 1 outputs"),
+    (LAUNCH, (X, X, X), "the call has 3 inputs"),
+    (LAUNCH, (), "the call has 0 inputs"),
+    (LAUNCH, ("x", X), "add: argument 0 is 'x', which is not an array"),
+    (LAUNCH, (X, np.array(["x", "y"])), "add: argument 1 is .*, which is not an array"),
+    (LAUNCH, (X, np.array([None])), "add: argument 1 is .*, which is not an array"),
+]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ((X,), r"add\(x, y, out\) takes 3 arrays, but the call has 1 inputs and 1 outputs"),
-        ((X, X, X), "the call has 3 inputs"),
-        ((), "the call has 0 inputs"),
-        (("x", X), "add: argument 0 is 'x', which is not an array"),
-        ((X, np.array(["x", "y"])), "add: argument 1 is .*, which is not an array"),
-        ((X, np.array([None])), "add: argument 1 is .*, which is not an array"),
-    ],
-)
-def test_inputs_that_can_not_be_taken_are_refused_when_traced(inputs: tuple[Any, ...], message: str):
+@pytest.mark.parametrize(("launch", "inputs", "message"), REFUSED)
+def test_launches_and_inputs_that_are_refused(launch: dict[str, Any], inputs: tuple[Any, ...], message: str):
     with pytest.raises(ArgumentError, match=message):
-        numba_cuda_kernel(add_kernel, outs=OUT, launch_dims=8)(*inputs)
+        numba_cuda_kernel(add_kernel, outs=OUT, **launch)(*inputs)
 
 
 def test_no_gpu_is_said_when_traced(monkeypatch: pytest.MonkeyPatch):

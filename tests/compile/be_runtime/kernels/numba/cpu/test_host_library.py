@@ -105,20 +105,19 @@ print(t.build_host_kernel(t.decay, t.UNARY, t.PROCESS.session(), "x86-64-v3").li
 BIG = np.arange(2_000_000.0)
 
 
-@pytest.mark.parametrize(
-    ("line", "options", "reason"),
-    [
-        ("y[:] = np.cumsum(x)", {}, r"allocates an array \(NRT_"),
-        in_full("print(x[0])", {}, r"calls Python: it prints"),
-        in_full("if x[0] < 0: raise ValueError(x[0])", {}, "raises an exception with a value of run time"),
-        ("y[0] = big[int(x[0])]", {}, "a global array of more than a megabyte"),
-        ("for i in numba.prange(x.size): y[i] = x[i]", {"parallel": True}, "runs in threads"),
-        in_full("y[0] = np.dot(x, x)", {}, "linear algebra of SciPy"),
-    ],
-)
-def test_a_kernel_that_needs_numba_when_it_runs_is_refused_by_name(
-    define: Callable[..., Any], line: str, options: dict[str, bool], reason: str
-):
+NOT_ALONE = [
+    ("y[:] = np.cumsum(x)", {}, r"allocates an array \(NRT_"),
+    in_full("print(x[0])", {}, r"calls Python: it prints"),
+    in_full("if x[0] < 0: raise ValueError(x[0])", {}, "raises an exception with a value of run time"),
+    ("y[0] = big[int(x[0])]", {}, "a global array of more than a megabyte"),
+    ("for i in numba.prange(x.size): y[i] = x[i]", {"parallel": True}, "runs in threads"),
+    in_full("y[0] = np.dot(x, x)", {}, "linear algebra of SciPy"),
+]
+
+
+@pytest.mark.parametrize(("line", "options", "reason"), NOT_ALONE)
+def test_a_kernel_that_needs_numba(define: Callable[..., Any], line: str, options: dict[str, bool], reason: str):
+    """It is refused by name."""
     kernel = define(line, parameters="x, y", known={"big": BIG}, **options)
     with pytest.raises(BuildError, match=f"the kernel kernel can't be built ahead of time: it .*{reason}") as caught:
         build_host_kernel(kernel, UNARY, PROCESS.session(), "x86-64-v3")

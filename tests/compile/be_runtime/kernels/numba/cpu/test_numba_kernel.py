@@ -273,19 +273,19 @@ def test_results_and_scratch_memory_follow_from_the_signature():
 DESCRIBED, DECLARED = numba_kernel(add_rows, ROW), numba_kernel(matvec, signature=SIGNATURE)
 
 
-@pytest.mark.parametrize(
-    ("run", "arrays", "message"),
-    [
-        (DESCRIBED, (X[0],), "add_rows(x, y, out) can't take 1 inputs and 1 outputs"),
-        (DESCRIBED, (X[0], X[0], X[0]), "can't take 3 inputs and 1 outputs"),
-        (DESCRIBED, ("text", X[0]), "argument 0 is 'text', which is not an array"),
-        (DESCRIBED, (X[0], [object()]), "which is not an array"),
-        (DECLARED, (A, V[:3]), "matvec: axis k is 4 in argument 0 (axis 1) and 3 in argument 1 (axis 0)"),
-        (DECLARED, (A, A), "matvec: argument 1 has the shape (3, 4), but its axes are declared as [k]"),
-        (DECLARED, (A,), "matvec takes 2 arrays (a, x), but the call has 1"),
-        (DECLARED, (A, None), "matvec: argument 1 (x) is None, but the kernel takes an array"),
-    ],
-)
+REFUSED = [
+    (DESCRIBED, (X[0],), "add_rows(x, y, out) can't take 1 inputs and 1 outputs"),
+    (DESCRIBED, (X[0], X[0], X[0]), "can't take 3 inputs and 1 outputs"),
+    (DESCRIBED, ("text", X[0]), "argument 0 is 'text', which is not an array"),
+    (DESCRIBED, (X[0], [object()]), "which is not an array"),
+    (DECLARED, (A, V[:3]), "matvec: axis k is 4 in argument 0 (axis 1) and 3 in argument 1 (axis 0)"),
+    (DECLARED, (A, A), "matvec: argument 1 has the shape (3, 4), but its axes are declared as [k]"),
+    (DECLARED, (A,), "matvec takes 2 arrays (a, x), but the call has 1"),
+    (DECLARED, (A, None), "matvec: argument 1 (x) is None, but the kernel takes an array"),
+]
+
+
+@pytest.mark.parametrize(("run", "arrays", "message"), REFUSED)
 def test_arrays_that_are_not_as_declared_are_refused_before_anything_is_compiled(run: Any, arrays: Any, message: str):
     for call in (lambda: run(*arrays), lambda: jax.eval_shape(lambda: run(*arrays))):
         with pytest.raises(ArgumentError) as caught:
@@ -441,17 +441,17 @@ def setter(x):
 OWN = ('if x[0] == 0: raise ValueError("not zero", 7)', "out[0] = 1")
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (("out[0] = 1 / int(x[0])",), "kernel: ZeroDivisionError: division by zero"),
-        (OWN, r"kernel: ValueError: \('not zero', 7\)"),
-        (('if x[0] == 0: raise RuntimeError("row " + str(int(x.size)))', "out[0] = 1"), "kernel: RuntimeError: row 1"),
-        (('assert x[0] > 0, "x is positive"', "out[0] = 1"), "kernel: AssertionError: x is positive"),
-        (("out[0] = 1", "out[int(1 - x[0])] = 1"), "kernel: IndexError: index is out of bounds"),
-        (("table = {1: 1.0}", "out[0] = table[int(x[0])]"), "kernel: KeyError"),
-    ],
-)
+RAISING = [
+    (("out[0] = 1 / int(x[0])",), "kernel: ZeroDivisionError: division by zero"),
+    (OWN, r"kernel: ValueError: \('not zero', 7\)"),
+    (('if x[0] == 0: raise RuntimeError("row " + str(int(x.size)))', "out[0] = 1"), "kernel: RuntimeError: row 1"),
+    (('assert x[0] > 0, "x is positive"', "out[0] = 1"), "kernel: AssertionError: x is positive"),
+    (("out[0] = 1", "out[int(1 - x[0])] = 1"), "kernel: IndexError: index is out of bounds"),
+    (("table = {1: 1.0}", "out[0] = table[int(x[0])]"), "kernel: KeyError"),
+]
+
+
+@pytest.mark.parametrize(("lines", "message"), RAISING)
 def test_an_exception_is_an_xla_error_that_names_it(define: Callable[..., Any], lines: tuple[str, ...], message: str):
     run = jax.jit(numba_kernel(define(*lines, boundscheck=True), ONE, vmap_method="broadcast_all"))
     with pytest.raises(jax.errors.JaxRuntimeError, match=message):
@@ -473,22 +473,22 @@ def test_nothing_is_left_behind_in_python(define: Callable[..., Any]):
 READ_ONLY = "an input can't be written"
 
 
-@pytest.mark.parametrize(
-    ("statement", "hint"),
-    [
-        ("x[0] = 1", READ_ONLY),
-        ("x[:] = 1", READ_ONLY),
-        ("x[1:][0] = 1", READ_ONLY),
-        ("x.reshape((1, x.size))[0, 0] = 1", READ_ONLY),
-        ("x.sort()", READ_ONLY),
-        ("x.fill(1)", READ_ONLY),
-        ("np.add(out, out, x)", READ_ONLY),
-        ("setter(x)", READ_ONLY),
-        # Numba says nothing of inputs there.
-        ("x += out", "x += ... writes the input x: write to an output"),
-        ("x[:1] *= 2", "+= and similar operators fail on an"),
-    ],
-)
+WRITING = [
+    ("x[0] = 1", READ_ONLY),
+    ("x[:] = 1", READ_ONLY),
+    ("x[1:][0] = 1", READ_ONLY),
+    ("x.reshape((1, x.size))[0, 0] = 1", READ_ONLY),
+    ("x.sort()", READ_ONLY),
+    ("x.fill(1)", READ_ONLY),
+    ("np.add(out, out, x)", READ_ONLY),
+    ("setter(x)", READ_ONLY),
+    # Numba says nothing of inputs there.
+    ("x += out", "x += ... writes the input x: write to an output"),
+    ("x[:1] *= 2", "+= and similar operators fail on an"),
+]
+
+
+@pytest.mark.parametrize(("statement", "hint"), WRITING)
 def test_an_input_can_not_be_written(define: Callable[..., Any], statement: str, hint: str):
     with pytest.raises(BuildError) as caught:
         jax.jit(numba_kernel(define(statement, "out[0] = 1", known={"setter": setter}), ONE))(jnp.zeros(1))

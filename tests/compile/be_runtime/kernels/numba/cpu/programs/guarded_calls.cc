@@ -142,14 +142,6 @@ void refusals() {
   refused({&four, &y}, {&batched}, "part of a batch");
 }
 
-void nothing_to_do() {
-  Array x({0}), y({3}), out({0}), none({0, 5}), many({0, 5});
-  calls = 0;
-  expect(call_with(kAdd, {&x, &y}, {&out}) == nullptr, "an empty result");
-  expect(call_with(kAdd, {&none, &y}, {&many}) == nullptr, "an empty batch");
-  expect(calls == 0, "nothing is called for nothing");
-}
-
 void failing() {
   Array x({3, 2}), y({2}), out({3, 2});
   x.data[2] = -1;
@@ -189,7 +181,6 @@ int main() {
   for (const auto& x : shapes)
     for (const auto& y : shapes) batch(x, y);
   refusals();
-  nothing_to_do();
   failing();
   stream();
   metadata();

@@ -154,7 +154,7 @@ def run_prebuilt(folder: Path, flag: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_prebuilt_module_is_found(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
-    """Or the error says what is missing. A module that is live from the cache is not another one when it comes prebuilt."""
+    """Or an error says what is missing. A module that is live from the cache is none other when it comes prebuilt."""
     folder = tmp_path / "prebuilt"
     first = be_runtime.load_cpp_inline("prebuilt", PREBUILT, extra_cflags=["-DFACTOR=3"])
     be_runtime.export_prebuilt(folder)

@@ -29,13 +29,11 @@ def test_warnings_are_printed_once_a_build_and_reported_from_the_cache_too(capsy
 
 MACROS = """
 #define TEXT(x) #x
-#define EXPANDED(x) TEXT(x)
-#define IS_DEFINED(x) (EXPANDED(x)[0] != #x[0])
+#define SHOW(x) TEXT(x)
+#define IS(x) (SHOW(x)[0] != #x[0])
 """
-LEVEL = "IS_DEFINED(LEVEL) ? EXPANDED(LEVEL)[0] - '0' : -1"
-SEEN = source(
-    MACROS, o="IS_DEFINED(__OPTIMIZE__)", fast="IS_DEFINED(__FAST_MATH__)", cpp="__cplusplus / 100", level=LEVEL
-)
+LEVEL = "IS(LEVEL) ? SHOW(LEVEL)[0] - '0' : -1"
+SEEN = source(MACROS, o="IS(__OPTIMIZE__)", fast="IS(__FAST_MATH__)", cpp="__cplusplus / 100", level=LEVEL)
 
 
 ASKED_FOR = [
@@ -55,7 +53,7 @@ def test_what_the_compiler_was_asked_for(options: dict[str, Any], expected: list
 def test_native_uses_what_this_cpu_has(tmp_path: Path, tmp_cache: Path):
     predefined = [real_compiler(), "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"]
     macros = subprocess.run(predefined, capture_output=True, text=True, check=True).stdout
-    text = source(MACROS, f="IS_DEFINED(__AVX2__) + 2 * IS_DEFINED(BE_INTERNAL_CPU)")
+    text = source(MACROS, f="IS(__AVX2__) + 2 * IS(BE_INTERNAL_CPU)")
     for native, expected in ((False, 0), (True, 2 + ("__AVX2__" in macros))):
         be_runtime.load_cpp_inline("native", text, native=native, target_prefix=f"native_{native}")
         assert value(f"native_{native}.f") == expected

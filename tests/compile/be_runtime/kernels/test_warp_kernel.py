@@ -36,25 +36,15 @@ def test_values_structure_and_vmap(kernels: Any):
     np.testing.assert_array_equal(jax.jit(lambda x: scaled(x, 2.0))(x)["out"], 2 * x)
     batch = jnp.stack([x, x + 1])
     np.testing.assert_array_equal(jax.vmap(lambda x: scaled(x, 3.0)["out"])(batch), 3 * batch)
-
-
-def test_vmap_is_right_for_any_kernel_unless_told_otherwise(kernels: Any):
-    x = jnp.arange(6.0).reshape(2, 3)
-    rows = jax.vmap(warp_kernel(kernels.cumulate, ROW, launch_dims=1))(x)
-    np.testing.assert_array_equal(rows, jnp.cumsum(x, axis=1))
-
-
-def test_vectors_and_launch_dims(kernels: Any):
+    rows = jax.vmap(warp_kernel(kernels.cumulate, ROW, launch_dims=1))(batch)
+    np.testing.assert_array_equal(rows, jnp.cumsum(batch, axis=1), err_msg="right for any kernel unless told otherwise")
     outs = (ROW, jax.ShapeDtypeStruct((3, 1, 2), jnp.float32))
     first, vectors = warp_kernel(kernels.split, outs, launch_dims=3)(jnp.arange(6.0).reshape(3, 2))
     np.testing.assert_array_equal(first, [0, 2, 4])
     np.testing.assert_array_equal(vectors[:, 0, 1], [1, 3, 5])
-
-
-def test_as_a_kernel_of_an_operation(kernels: Any):
     operation = XLACustomKernel("warped")
     operation.def_warp_kernel(lambda outs: lambda x: warp_kernel(kernels.scale, outs)(x, 2.0), platform="cpu")
-    np.testing.assert_array_equal(jax.vmap(lambda x: operation(x, outs=ROW))(jnp.ones((2, 3))), np.full((2, 3), 2))
+    np.testing.assert_array_equal(jax.vmap(lambda x: operation(x, outs=ROW))(batch), 2 * batch)
 
 
 def test_types_of_dtypes():

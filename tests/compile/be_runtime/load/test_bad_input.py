@@ -88,6 +88,7 @@ PATHS = [
     ("file", "bad", SourceNotFoundError, "(?s)is a folder.*load_cpp_dir"),
     ("file", "loop.cc", SourceNotFoundError, "can't be read"),
     ("file", "my kernel.cc", ArgumentError, "my kernel"),
+    ("file", "bad/below/span.cc", SpecError, r"(?s)/below/span\.cc:5:24.*\^~~~~~~"),
     ("dir", "k.cc", SourceNotFoundError, "is not a folder"),
     ("dir", "absent", SourceNotFoundError, "no such folder"),
     ("dir", "bad", SourceNotFoundError, r"(?s)/bad.*\.cc, \.cpp, \.cxx"),
@@ -96,7 +97,7 @@ PATHS = [
 
 @pytest.mark.parametrize(("kind", "path", "error", "message"), PATHS)
 def test_files_and_folders(kind: str, path: str, error: type[Exception], message: str, tmp_path: Path):
-    write(tmp_path / "bad" / "below", k=SOURCE)
+    write(tmp_path / "bad" / "below", k=SOURCE, span="\n\n" + SOURCE.replace("out", "out, float* p"))
     for name in ("k.cc", "my kernel.cc", "bad/k.cu", "bad/k.h"):
         (tmp_path / name).write_text(SOURCE)
     (tmp_path / "loop.cc").symlink_to(tmp_path / "loop.cc")
@@ -122,14 +123,6 @@ ENTRY_POINTS = [
 def test_entry_points(sources: Any, functions: Any, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
         be_runtime.load_cpp_inline("bad", sources, functions)
-
-
-def test_an_error_in_a_file_points_at_the_file(tmp_path: Path):
-    write(tmp_path, k="\n\n" + SOURCE.replace("BE::Tensor out", "BE::Tensor out, float* p"))
-    with pytest.raises(SpecError) as caught:
-        be_runtime.load_cpp_file(tmp_path / "k.cc")
-    assert f"{tmp_path}/k.cc:5:24" in str(caught.value)
-    assert "^~~~~~~" in str(caught.value)
 
 
 def test_functions_of_a_wrong_kind(tmp_path: Path):

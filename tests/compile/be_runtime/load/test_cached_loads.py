@@ -43,10 +43,8 @@ class Project:
         return module.path, value(f"{self.targets[-1].encode().hex()}.value")
 
 
-@pytest.mark.parametrize(
-    "name", ["kernels", "a 'b' #c $d: \\ e", "a\u00a0\u3000\u2028\x85\tb\\\\s|%;\udcff"], ids=ascii
-)
-def test_an_edit_builds_again_and_one_that_is_taken_back_does_not(name: str, tmp_path: Path, tmp_cache: Path):
+@pytest.mark.parametrize("name", ["kernels", "a 'b' #$d: \\ e", "\u00a0\u3000\u2028\x85\tb\\\\s|%;\udcff"], ids=ascii)
+def test_an_edit_builds_again_and_taking_it_back_does_not(name: str, tmp_path: Path, tmp_cache: Path):
     project = Project(tmp_path / name)
     first = project.load()
     assert first[1] == 1

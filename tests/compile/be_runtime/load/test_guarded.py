@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +17,9 @@ import pytest
 
 import be_runtime
 from be_runtime import CompiledModule, FindingError
-from tests.support.runtime import call, environment, libraries, run_python
+from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
+from be_runtime.xla import jax_port
+from tests.support.runtime import call, environment, libraries, real_compiler, run_python
 
 HEAD = r"""
 #include <stdexcept>
@@ -81,8 +84,8 @@ void refuses(const T x, T y) { BE_CHECK(x.numel() > 100) << "too short"; }
 void alternates(const T x, T y) { static int calls = 0; ++calls; EACH(x) out(y)[i] = calls % 2; }
 // @BE first_is_other arg[n] ret[n]
 void first_is_other(const T x, T y) { static int calls = 0; ++calls; EACH(x) out(y)[i] = calls > 1; }
-// @BE counts arg[n] ret[n]:int32
-void counts(const T x, T y) {
+// @BE numbers arg[n] ret[n]:int32
+void numbers(const T x, T y) {
   static int32_t calls = 0;
   const int32_t low[] = {0xCB, 0x34};  // the byte of a result that was never written, in the first run and the second
   EACH(x) y.data_ptr<int32_t>()[i] = ++calls << 8 | low[(calls - 1) / x.numel() % 2];
@@ -100,6 +103,7 @@ void skips_second(const T x, T y) { EACH(x) if (i != 1) out(y)[i] = 1; }
 void dies(const T, T) { abort(); }
 """
 )
+HERE = Path(__file__).parent
 X = jnp.arange(6.0)
 Z = X + 1
 
@@ -117,7 +121,7 @@ def here(offset: int = 0) -> str:
 
 
 def test_a_kernel_that_is_never_the_same_is_found_unless_it_is_declared_as_random(planted: CompiledModule):
-    for kernel in (planted.alternates, planted.first_is_other, planted.counts):
+    for kernel in (planted.alternates, planted.first_is_other, planted.numbers):
         with be_runtime.debug(), pytest.raises(FindingError, match="gives other bits in each run for re") as caught:
             kernel(X)
         assert caught.value.findings[0].kind == "repeat"
@@ -575,3 +579,15 @@ def test_where_no_twin_may_be_compiled(load: Callable[..., Any], monkeypatch: py
     module = load()
     with pytest.raises(be_runtime.LoadError, match=r"debug\('-bounds'\)"), be_runtime.debug("bounds"):
         module.shifted(V, by=0)
+
+
+def test_each_call_of_a_pretended_gpu(tmp_path: Path):
+    """Right, outside of its stream, one element skipped, what can't be recorded, a fault, and no context after that."""
+    driver, made = tmp_path / "libcuda.so.1", tmp_path / "guarded_device"
+    common = [real_compiler(), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*common, "-shared", "-fPIC", HERE / "programs/pretended_driver.cc", "-o", driver], check=True)
+    places = [f"-I{NATIVE_DIR}", f"-I{INCLUDE_DIR}", f"-isystem{jax_port.ffi_include_dir()}"]
+    end = [driver, "-ldl", f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run([*common, *places, HERE / "programs/guarded_device.cc", "-o", made, *end], check=True)
+    done = subprocess.run([made], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout == (HERE / "golden/guarded_device.txt").read_text()

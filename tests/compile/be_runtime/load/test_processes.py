@@ -6,15 +6,15 @@ import copy
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 import sysconfig
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import be_runtime
-from tests.compile.be_runtime.load.sources import source
+from be_toolchain.errors import HostCompilerNotFoundError
+from tests.compile.be_runtime.load.sources import source, value
 from tests.support.prefixes import Prefix
 from tests.support.runtime import environment, forwarding_compiler, run_python
 
@@ -136,42 +136,22 @@ def test_a_cache_that_all_users_share_holds_a_folder_for_each(tmp_path: Path, mo
         assert own.stat().st_mode & 0o777 == 0o700
 
 
-PREBUILT = source(f="FACTOR")
-LOAD_PREBUILT = f"""
-import sys
-import jax, numpy as np
-import be_runtime
-module = be_runtime.load_cpp_inline("prebuilt", {PREBUILT!r}, extra_cflags=sys.argv[1:])
-print(module.path, jax.ffi.ffi_call("prebuilt.f", jax.ShapeDtypeStruct((), np.int32))())
-"""
-
-
-def run_prebuilt(folder: Path, flag: str) -> subprocess.CompletedProcess[str]:
-    """Run the script in a process of its own, without compilers and a cache."""
-    environ = environment(BE_PREBUILT_DIR=str(folder), BE_CACHE_DIR="/proc/no-cache", PATH="/nowhere", CXX="")
-    command = (sys.executable, "-c", LOAD_PREBUILT, flag)
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-
-
 def test_a_prebuilt_module_is_found(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
-    """Or an error says what is missing. A module that is live from the cache is none other when it comes prebuilt."""
-    folder = tmp_path / "prebuilt"
-    first = be_runtime.load_cpp_inline("prebuilt", PREBUILT, extra_cflags=["-DFACTOR=3"])
+    """Also without a compiler and a cache. A module that is live from the cache is none other when it is prebuilt."""
+    folder, load = tmp_path / "prebuilt", partial(be_runtime.load_cpp_inline, "prebuilt", source(f="FACTOR"))
+    assert load(extra_cflags=["-DFACTOR=3"]).path.is_relative_to(tmp_cache)
     be_runtime.export_prebuilt(folder)
-    done = run_prebuilt(folder, "-DFACTOR=3")
-    assert done.returncode == 0, done.stderr
-    path, number = done.stdout.split()
-    assert (Path(path).is_relative_to(folder), number) == (True, "3")
-    missing = run_prebuilt(folder, "-DFACTOR=4")
-    assert missing.returncode == 1
-    assert "HostCompilerNotFoundError" in missing.stderr
-    assert "prebuilt is there with other cflags" in missing.stderr
     monkeypatch.setenv("BE_PREBUILT_DIR", str(folder))
-    second = be_runtime.load_cpp_inline("prebuilt", PREBUILT, extra_cflags=["-DFACTOR=3"])
-    forced = be_runtime.load_cpp_inline("prebuilt", PREBUILT, extra_cflags=["-DFACTOR=3"], force_rebuild=True)
-    assert second.path.is_relative_to(folder)
-    assert first.path.is_relative_to(tmp_cache)
-    assert forced.path.is_relative_to(tmp_cache)
+    assert load(extra_cflags=["-DFACTOR=3"]).path.is_relative_to(folder)
+    assert load(extra_cflags=["-DFACTOR=3"], force_rebuild=True).path.is_relative_to(tmp_cache)
+    be_runtime.set_cache_dir(None)
+    monkeypatch.delenv("BE_CXX", raising=False)
+    for name, text in {"BE_CACHE_DIR": "/proc/no-cache", "PATH": "/nowhere", "CXX": ""}.items():
+        monkeypatch.setenv(name, text)
+    assert load(extra_cflags=["-DFACTOR=3"], target_prefix="ahead").path.is_relative_to(folder)
+    assert value("ahead.f") == 3
+    with pytest.raises(HostCompilerNotFoundError, match="prebuilt is there with other cflags"):
+        load(extra_cflags=["-DFACTOR=4"])
 
 
 LOAD = """

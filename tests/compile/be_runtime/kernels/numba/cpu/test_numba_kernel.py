@@ -19,15 +19,8 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from be_runtime import (
-    ArgumentError,
-    BuildError,
-    RegistrationError,
-    SpecError,
-    TransformError,
-    list_registered_targets,
-    numba_kernel,
-)
+import be_runtime
+from be_runtime import ArgumentError, BuildError, list_registered_targets, numba_kernel
 from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
 from tests.support.jax_names import enable_x64, shard_map
 from tests.support.runtime import environment, run_python
@@ -96,9 +89,8 @@ def copy(x, out):
     out[...] = x
 
 
-DTYPES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()  # noqa: SIM905
-)
+INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+DTYPES = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
 
 
 def test_dtypes(define: Callable[..., Any]):
@@ -197,8 +189,7 @@ import jax, numpy as np, numba, be_runtime
 from concurrent.futures import ThreadPoolExecutor
 @numba.njit(parallel=True)
 def kernel(x, out):
-    for i in numba.prange(out.size):
-        out[i] = 2 * x[i]
+    for i in numba.prange(out.size): out[i] = 2 * x[i]
 x = np.arange(10000, dtype=np.float32)
 run = jax.jit(be_runtime.numba_kernel(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype)))
 with ThreadPoolExecutor(4) as pool:
@@ -217,14 +208,9 @@ def test_refused_arguments():
     for kernel in (print, numba.vectorize(abs), "add", None, jnp.add):
         with pytest.raises(TypeError, match=r"must be a function decorated with @numba\.njit"):
             numba_kernel(kernel, ROW)
-    refused: list[tuple[Any, dict[str, Any], str]] = [
-        *((outs, {}, "outs") for outs in ((), None, "float32", [3])),
-        *(
-            (ROW, {"input_output_aliases": aliases}, "input_output_aliases")
-            for aliases in ({0: 1}, {5: 0}, {"a": 0}, 3)
-        ),
-        (ROW, {"vmap_method": "all"}, "vmap_method"),
-    ]
+    refused: list[tuple[Any, dict[str, Any], str]] = [(ROW, {"vmap_method": "all"}, "vmap_method")]
+    refused += [(outs, {}, "outs") for outs in ((), None, "float32", [3])]
+    refused += [(ROW, {"input_output_aliases": each}, "input_output_aliases") for each in ({0: 1}, {5: 0}, {"a": 0}, 3)]
     for outs, options, message in refused:
         with pytest.raises(ArgumentError, match=message):
             numba_kernel(add_rows, outs, **options)(X[0], Y[0])
@@ -312,7 +298,7 @@ def test_outs_may_be_a_function_of_the_inputs(define: Callable[..., Any]):
 def test_what_says_nothing_of_the_results_is_refused():
     with pytest.raises(ArgumentError, match="neither outs nor a signature"):
         numba_kernel(matvec)
-    with pytest.raises(SpecError, match="which has none: a number is an array"):
+    with pytest.raises(be_runtime.SpecError, match="which has none: a number is an array"):
         numba_kernel(matvec, signature="arg[n k] arg[k] ret[n] attr.by")
 
 
@@ -330,7 +316,7 @@ def test_leading_axes_are_a_batch():
     one_by_one = jax.vmap(numba_kernel(twice, signature="arg[n] ret[n]"))
     assert "for each element" in str(jax.make_jaxpr(one_by_one)(A))
     np.testing.assert_array_equal(one_by_one(A), 2 * A)
-    with pytest.raises(TransformError, match="twice has no rule for vmap"):
+    with pytest.raises(be_runtime.TransformError, match="twice has no rule for vmap"):
         jax.vmap(numba_kernel(twice, signature="arg ret:like(0)"))(A)
 
 
@@ -409,7 +395,9 @@ def test_an_exception_of_an_ordered_call_is_an_error(define: Callable[..., Any])
 
 def test_another_platform_is_named():
     run = numba_kernel(twice, signature="arg[n] ret[n]")
-    with pytest.raises(RegistrationError, match=r"twice has no kernel for cuda.*be_runtime\.numba\.twice:\w+ for cpu"):
+    with pytest.raises(
+        be_runtime.RegistrationError, match=r"twice has no kernel for cuda.*be_runtime\.numba\.twice:\w+ for cpu"
+    ):
         jax.jit(run).trace(V).lower(lowering_platforms=("cuda",))
 
 

@@ -22,15 +22,10 @@ void expect(bool condition, const char* what) {
 }
 
 XLA_FFI_Error* make_error(XLA_FFI_Error_Create_Args* args) {
-  last_error = args->message;
-  last_code = args->errc;
-  return reinterpret_cast<XLA_FFI_Error*>(&last_error);
+  return last_error = args->message, last_code = args->errc, reinterpret_cast<XLA_FFI_Error*>(&last_error);
 }
 
-XLA_FFI_Error* get_stream(XLA_FFI_Stream_Get_Args* args) {
-  args->stream = &stream_value;
-  return nullptr;
-}
+XLA_FFI_Error* get_stream(XLA_FFI_Stream_Get_Args* args) { return args->stream = &stream_value, nullptr; }
 
 // A buffer of floats whose memory is its own allocation, exactly as long as its extents say.
 struct Array {
@@ -85,8 +80,7 @@ int32_t add_sum(void* const* data, const int64_t* extents, char* message) {
 }
 
 int32_t keep_stream(void* const* data, const int64_t*, char*) {
-  *static_cast<float*>(data[1]) = data[2] == &stream_value ? 1.0f : 0.0f;
-  return 0;
+  return *static_cast<float*>(data[1]) = data[2] == &stream_value ? 1.0f : 0.0f, 0;
 }
 
 const Parameter kVector{XLA_FFI_DataType_F32, 1, 4};
@@ -95,9 +89,7 @@ const Parameter kScalar{XLA_FFI_DataType_F32, 0, 4};
 const Parameter kVectors[] = {kVector, kVector, kVector}, kScalars[] = {kScalar, kScalar};
 const Kernel* kAdd = be_host_kernel("add_sum", reinterpret_cast<void*>(add_sum), true, false, 0, 2, 3, kVectors);
 
-float sum_of(const Array& array, int64_t begin, int64_t count) {
-  return std::accumulate(array.data.get() + begin, array.data.get() + begin + count, 0.0f);
-}
+float sum_of(const float* begin, int64_t count) { return std::accumulate(begin, begin + count, 0.0f); }
 
 void one_call() {
   Array x({5}), y({3}), out({5});
@@ -120,7 +112,7 @@ void batch(std::vector<int64_t> x_batch, std::vector<int64_t> y_batch) {
     for (int64_t j = 0; j < 3; ++j)
       for (int64_t k = 0; k < 5; ++k)
         expect(out.data[(i * 3 + j) * 5 + k] ==
-                   x.data[offset(x_batch, i, j) * 5 + k] + sum_of(y, offset(y_batch, i, j) * 4, 4),
+                   x.data[offset(x_batch, i, j) * 5 + k] + sum_of(y.data.get() + offset(y_batch, i, j) * 4, 4),
                "an element of a batch");
 }
 

@@ -62,15 +62,6 @@ def test_native_uses_what_this_cpu_has(tmp_path: Path, tmp_cache: Path):
         be_runtime.export_prebuilt(tmp_path)
 
 
-@pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file to which the compiler appends its arguments, each ended by a null character."""
-    record = tmp_path / "argv"
-    compiler = forwarding_compiler(tmp_path / "g++", f'printf "%s\\0" "$@" >> \'{record}\'')
-    monkeypatch.setenv("BE_CXX", str(compiler))
-    return record
-
-
 ODD = [
     "a b", " a", "a ", "", 'a"b', "a'b", "'", '"', "a\nb", "\n", "a\n\nb\n", "a\r\nb", "\r", "a\tb", "\v\f\x1b\x7f",
     "$HOME", "${HOME}", "$$", "$", "$(echo x)", "`echo x`", "a\\b", "\\", "\\n", "a\\\nb", "*", "?", "~", "a;b", "a&b",
@@ -78,8 +69,10 @@ ODD = [
 ]  # fmt: skip
 
 
-def test_every_argument_arrives_as_one(tmp_path: Path, recorded: Path):
+def test_every_argument_arrives_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The real compiler takes any -D; the record says what it was given, also to link."""
+    compiler = forwarding_compiler(tmp_path / "g++", f"printf '%s\\0' \"$@\" >> '{tmp_path}/argv'")
+    monkeypatch.setenv("BE_CXX", str(compiler))
     odd = [f"-DODD{index}={text}" for index, text in enumerate(ODD)]
     folder = tmp_path / "a, b"
     flags = ["-lm", str(shared_library(folder, "libplain.so", "plain", 5)), "-Wl,-z,now", "-pthread"]
@@ -88,7 +81,7 @@ def test_every_argument_arrives_as_one(tmp_path: Path, recorded: Path):
         shared_library(folder, f"libversioned.so.{version}", "versioned", version)
     text = source('extern "C" int plain();\nextern "C" int versioned();\n', value="plain() + versioned()")
     module = be_runtime.load_cpp_inline("flags_linked", text, extra_cflags=odd, extra_ldflags=[*flags, *separate])
-    given = recorded.read_bytes().decode("utf-8", "surrogateescape").split("\0")
+    given = (tmp_path / "argv").read_bytes().decode("utf-8", "surrogateescape").split("\0")
     assert [flag for flag in given if flag.startswith("-DODD")] == odd
     link = given[given.index("-shared") :]
     assert [flag for flag in link if flag in flags] == flags

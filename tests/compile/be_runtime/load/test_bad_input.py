@@ -137,12 +137,6 @@ def test_functions_of_a_wrong_kind(tmp_path: Path):
             be_runtime.load_cpp_dir(tmp_path, functions, name="bad")
 
 
-def test_a_setting_that_means_nothing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BE_COMPILE_TIMEOUT_S", "soon")
-    with pytest.raises(ArgumentError, match="BE_COMPILE_TIMEOUT_S is 'soon'"):
-        be_runtime.load_cpp_inline("bad", SOURCE)
-
-
 def test_no_compiler_lists_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_CXX", str(tmp_path / "no-such-compiler"))
     with pytest.raises(ToolchainError, match="no-such-compiler"):

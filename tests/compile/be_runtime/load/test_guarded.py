@@ -21,7 +21,7 @@ from be_runtime.own_files import INCLUDE_DIR, NATIVE_DIR
 from be_runtime.xla import jax_port
 from tests.support.runtime import call, environment, libraries, real_compiler, run_python
 
-HEAD = r"""
+PLANTED = r"""
 #include <stdexcept>
 #include <stdlib.h>
 #include "brainevent/common.h"
@@ -32,10 +32,6 @@ static float* out(T& t) { return t.data_ptr<float>(); }
 static float* out(BE::Workspace& w) { return static_cast<float*>(w.data()); }
 static const float* in(const T& t) { return t.data_ptr<float>(); }
 #define EACH(x) for (int64_t i = 0; i < x.numel(); ++i)
-"""
-PLANTED = (
-    HEAD
-    + r"""
 // @BE good arg[n] ret[n] attr.by:float32
 void good(const T x, T y, float by) { EACH(x) out(y)[i] = by * in(x)[i]; }
 // @BE behind arg[...] ret:like(0)
@@ -102,7 +98,6 @@ void skips_second(const T x, T y) { EACH(x) if (i != 1) out(y)[i] = 1; }
 // @BE dies arg[n] ret[n]
 void dies(const T, T) { abort(); }
 """
-)
 HERE = Path(__file__).parent
 X = jnp.arange(6.0)
 Z = X + 1
@@ -364,8 +359,9 @@ def test_a_wrong_variable_is_an_error():
 
 
 def test_three_hundred_targets():
-    entry = "// @BE f{0} arg[n] ret[n]\nvoid f{0}(const T x, T y) {{ *out(y) = {0}; }}\n"
-    text = HEAD + "".join(entry.format(number) for number in range(300))
+    entry = "// @BE f{0} arg[n] ret[n]\nvoid f{0}(const T x, T y) {{ *y.data_ptr<float>() = {0}; }}\n"
+    head = '#include "brainevent/common.h"\nusing T = BE::Tensor;\n'
+    text = head + "".join(entry.format(number) for number in range(300))
     module = be_runtime.load_cpp_inline("targets", text, optimization_level=0, auto_register=False)
     with be_runtime.debug(on_finding="collect") as found:
         for name in module.function_names:
@@ -396,11 +392,8 @@ def test_the_kernel_of_a_derivative_has_the_line_of_the_forward_call(planted: Co
 
 
 def test_loops(planted: CompiledModule):
-    def body(x: Any, _: Any) -> Any:
-        return planted.skips_one(x), None
-
     with be_runtime.debug(on_finding="collect") as found:
-        jax.block_until_ready(jax.lax.scan(body, Z, None, length=3))
+        jax.block_until_ready(jax.lax.scan(lambda x, _: (planted.skips_one(x), None), Z, None, length=3))
         jax.block_until_ready(jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda _, y: planted.skips_one(y), x))(Z))
     assert len({each.caller for each in found}) == 2
 
@@ -520,10 +513,8 @@ MESSAGE = "twin.shifted: argument 0: twin:5: at<float>(): index 0 is 4, and axis
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[..., Any]:
-    return partial(
-        be_runtime.load_cpp_inline, "twin", TWIN, extra_cflags=["-DBE_LAST=1"], build_directory=tmp_path,
-        auto_register=False,
-    )  # fmt: skip
+    options: dict[str, Any] = {"build_directory": tmp_path, "auto_register": False}
+    return partial(be_runtime.load_cpp_inline, "twin", TWIN, extra_cflags=["-DBE_LAST=1"], **options)
 
 
 def test_the_second_library_is_built_when_a_call_needs_it(load: Callable[..., Any], tmp_path: Path):

@@ -64,7 +64,6 @@ CASES = {
     "a header": Case(INCLUDES, ONE_HEADER, {"i/a.h": TWO}, IN_I),
     "an earlier folder that is not there yet": Case(INCLUDES, ONE_HEADER, {"e/a.h": TWO}, IN_E_I),
     "CPATH": Case(INCLUDES, {"s/a.h": ONE}, {"c/a.h": TWO}, ("-isystem", "{}/s"), environ={"CPATH": "{}/c"}),
-    "-imacros": Case("", {"a.h": ONE}, {"a.h": TWO}, ("-imacros", "{}/a.h")),
     "a link to nothing that is filled": Case(MAYBE, link("i/a.h", "../r/a.h"), {"r/a.h": TWO}, IN_I),
     "a link to a folder that is not there": Case(MAYBE, link("i", "r/s"), {"r/s/a.h": TWO}, IN_I),
     "a link that leads elsewhere": Case(

@@ -267,7 +267,7 @@ def general_kernel(before: str = "") -> str:
     """
 
 
-GENERAL = {"v": np.ones(1, np.float32), "be_present": np.int64(0)}
+GENERAL: dict[str, Any] = {"v": np.ones(1, np.float32), "be_present": np.int64(0)}
 """Attributes of that kernel."""
 
 

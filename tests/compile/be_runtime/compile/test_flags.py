@@ -96,7 +96,7 @@ def shared_library(folder: Path, file: str, function: str, number: int) -> Path:
     """A library with one function; its own name is the file's."""
     text = f'extern "C" int {function}() {{ return {number}; }}\n'
     made = write(folder, **{file: text})
-    command = [real_compiler(), "-shared", "-fPIC", f"-Wl,-soname,{file}", made / f"{file}.cc", "-o", made / file]
+    command = [real_compiler(), "-shared", "-fPIC", f"-Wl,-soname,{file}", f"{made}/{file}.cc", "-o", f"{made}/{file}"]
     subprocess.run(command, check=True, timeout=60)
     return made / file
 

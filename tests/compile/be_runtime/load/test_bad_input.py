@@ -131,10 +131,9 @@ def test_functions_of_a_wrong_kind(tmp_path: Path):
         with pytest.raises((ArgumentError, SpecError)):
             be_runtime.load_cpp_inline("bad", SOURCE, functions)
     write(tmp_path, a=SOURCE, b=SOURCE)
-    wrong = ({"f": 5}, 7, "f", {"absent"}, ["absent"], deque(["absent"]))
-    for functions in wrong:
+    for functions in [{"f": 5}, 7, "f", {"absent"}, ["absent"], deque(["absent"])]:
         with pytest.raises((ArgumentError, SpecError)):
-            be_runtime.load_cpp_dir(tmp_path, functions, name="bad")
+            be_runtime.load_cpp_dir(tmp_path, functions, name="bad")  # type: ignore[arg-type]
 
 
 def test_no_compiler_lists_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

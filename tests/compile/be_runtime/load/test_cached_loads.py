@@ -88,7 +88,7 @@ def test_folders_with_odd_names(name: str, tmp_path: Path, monkeypatch: pytest.M
 def test_what_changes_a_library_builds_it(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The rest does not."""
     first = path_of("same")
-    same: list[dict[str, object]] = [
+    same: list[dict[str, Any]] = [
         {"verbose": True, "ninja_workers": 1},
         {"extra_cflags": [], "extra_ldflags": (), "extra_include_paths": []},
         {"optimization_level": 3, "use_fast_math": False, "functions": None},

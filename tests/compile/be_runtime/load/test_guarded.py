@@ -528,7 +528,8 @@ def test_the_second_library_is_built_when_a_call_needs_it(load: Callable[..., An
 
 def test_an_index_outside_is_an_error_of_the_call(load: Callable[..., Any]):
     module = load()
-    for shift in (lambda x: module.shifted(x, by=1), jax.jit(lambda x: module.shifted(x, by=1))):
+    shifts: list[Any] = [lambda x: module.shifted(x, by=1), jax.jit(lambda x: module.shifted(x, by=1))]
+    for shift in shifts:
         with pytest.raises(be_runtime.FindingError) as raised, be_runtime.debug():
             shift(V)
         assert MESSAGE in str(raised.value)
@@ -575,10 +576,10 @@ def test_where_no_twin_may_be_compiled(load: Callable[..., Any], monkeypatch: py
 def test_each_call_of_a_pretended_gpu(tmp_path: Path):
     """Right, outside of its stream, one element skipped, what can't be recorded, a fault, and no context after that."""
     driver, made = tmp_path / "libcuda.so.1", tmp_path / "guarded_device"
-    common = [real_compiler(), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
+    common: list[Any] = [real_compiler(), "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
     subprocess.run([*common, "-shared", "-fPIC", HERE / "programs/pretended_driver.cc", "-o", driver], check=True)
     places = [f"-I{NATIVE_DIR}", f"-I{INCLUDE_DIR}", f"-isystem{jax_port.ffi_include_dir()}"]
-    end = [driver, "-ldl", f"-Wl,-rpath,{tmp_path}"]
+    end = [str(driver), "-ldl", f"-Wl,-rpath,{tmp_path}"]
     subprocess.run([*common, *places, HERE / "programs/guarded_device.cc", "-o", made, *end], check=True)
     done = subprocess.run([made], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout == (HERE / "golden/guarded_device.txt").read_text()

@@ -48,7 +48,9 @@ IN_I, IN_E_I = ("-I{}/i",), ("-I{}/e", "-I{}/i")
 LINK_X, LINK_E_X = ("-L{}/lib", "-lx"), ("-L{}/e", "-L{}/lib", "-lx")
 AT_RUN_TIME = ("-Wl,-rpath,{}/lib",)
 OWN_CXX, OWN_PATH = {"CXX": "{}/cxx"}, {"PATH": f"{{}}/bin:{os.environ['PATH']}"}
-ONE_HEADER, VALUE_FILE, OWN_BIN = {"i/a.h": ONE}, {"value": "1\n"}, {"bin/x": ""}
+ONE_HEADER: dict[str, str | None] = {"i/a.h": ONE}
+VALUE_FILE: dict[str, str | None] = {"value": "1\n"}
+OWN_BIN: dict[str, str | None] = {"bin/x": ""}
 
 
 def cxx(*lines: str) -> Callable[[Path], object]:

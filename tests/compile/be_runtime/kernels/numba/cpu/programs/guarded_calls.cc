@@ -144,7 +144,7 @@ void failing() {
 }
 
 void stream() {
-  const Kernel* kernel = be_host_kernel("s", reinterpret_cast<void*>(keep_stream), false, true, 1, 1, 2, kScalars);
+  static const Kernel* kernel = be_host_kernel("s", reinterpret_cast<void*>(keep_stream), false, true, 1, 1, 2, kScalars);
   Array x({}), out({});
   expect(call_with(kernel, {&x}, {&out}) == nullptr && out.data[0] == 1.0f, "the stream");
 }
@@ -160,7 +160,7 @@ void metadata() {
   other.next = base;
   XLA_FFI_CallFrame frame{};
   frame.extension_start = &other;
-  const Kernel* kernel = be_host_kernel("m", reinterpret_cast<void*>(keep_stream), false, true, 1, 0, 1, kScalars);
+  static const Kernel* kernel = be_host_kernel("m", reinterpret_cast<void*>(keep_stream), false, true, 1, 0, 1, kScalars);
   expect(be_host_call(&frame, kernel) == nullptr, "the question for metadata");
   expect(metadata.api_version.minor_version == be_xla::kClaimMinor && metadata.traits == 1, "its answer");
 }

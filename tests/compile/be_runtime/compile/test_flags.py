@@ -107,20 +107,15 @@ def test_relative_folders_are_the_caller_s(tmp_path: Path, tmp_cache: Path, monk
     head = "".join(f'#include "{name}.h"\n' for name in names if name != "five") + 'extern "C" int relative();\n'
     text = source(head, value=" + ".join(("relative()", *names)))
     flags = ["-Ione", "-isystem", "two", "-iquotethree", "-idirafter", "four", "-include", "five/five.h"]
+    to_link = ["-L", "libs", "-lrelative", "-rpath=libs"]
+    options: Any = {"extra_cflags": flags, "extra_include_paths": ["six"], "extra_ldflags": to_link}
     for number, place in enumerate(("here", "there")):
         for name in names:
             folder = write(tmp_path / place / name)
             (folder / f"{name}.h").write_text(f"#define {name} {number}\n")
         shared_library(tmp_path / place / "libs", "librelative.so", "relative", 7)
         monkeypatch.chdir(tmp_path / place)
-        be_runtime.load_cpp_inline(
-            "relative",
-            text,
-            extra_cflags=flags,
-            extra_include_paths=["six"],
-            extra_ldflags=["-L", "libs", "-lrelative", "-rpath=libs"],
-            target_prefix=f"flags_{place}",
-        )
+        be_runtime.load_cpp_inline("relative", text, target_prefix=f"flags_{place}", **options)
         assert value(f"flags_{place}.value") == 7 + 6 * number
     assert len(libraries(tmp_cache)) == 2
 

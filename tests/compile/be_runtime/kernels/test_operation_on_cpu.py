@@ -16,6 +16,7 @@ from jax.interpreters import ad
 import be_runtime
 from be_runtime import BenchmarkConfig, XLACustomKernel, numba_kernel
 from tests.support.docs import run_page
+from tests.support.requirements import in_full
 
 numba: Any = pytest.importorskip("numba")
 
@@ -48,10 +49,7 @@ def operation() -> XLACustomKernel:
     made.def_numba_kernel(lambda outs: numba_kernel(multiply, outs, vmap_method="broadcast_all"))
     made.def_kernel("cpp", "cpu", lambda outs: jax.ffi.ffi_call("operation_on_cpu.multiply", outs))
     made.def_kernel("jax", "cpu", lambda outs: lambda x, y: [x * y])
-    made.def_jvp_rule2(
-        lambda t, x, y, **parameters: made(t, y, **parameters),
-        lambda t, x, y, **parameters: made(x, t, **parameters),
-    )
+    made.def_jvp_rule2(lambda t, x, y, **other: made(t, y, **other), lambda t, x, y, **other: made(x, t, **other))
 
     def transpose(cotangents: Any, x: Any, y: Any, **parameters: Any) -> Any:
         if ad.is_undefined_primal(x):
@@ -104,7 +102,7 @@ def test_a_benchmark_calls_a_native_kernel_as_often_as_it_says(operation: XLACus
     assert after - before == 1 + 10 + 3 * (20 + 10)
 
 
-@pytest.mark.parametrize("page", ["numba-cpu.md", "from-numba-callbacks.md", "custom-kernels.md"])
+@pytest.mark.parametrize("page", [*map(in_full, ("numba-cpu.md", "custom-kernels.md")), "from-numba-callbacks.md"])
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It prints what it says."""
     if page == "custom-kernels.md":

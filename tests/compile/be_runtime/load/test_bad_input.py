@@ -54,9 +54,6 @@ def test_options(option: str):
     for value in BAD_OPTIONS[option]:
         with pytest.raises(ArgumentError, match=option):
             be_runtime.load_cpp_inline("bad", SOURCE, **{option: value})
-
-
-def test_a_string_of_flags_says_how_to_write_it():
     with pytest.raises(ArgumentError, match=r"extra_cflags=\['-O2', '-g'\]"):
         be_runtime.load_cpp_inline("bad", SOURCE, extra_cflags="-O2 -g")
 

@@ -213,12 +213,11 @@ EDITS: dict[str, Edit] = {
     "a source is gone": Edit(lambda root: (root / "c.cc").unlink(), {}, {}, set()),
     "an entry point is renamed": Edit(lambda root: write(root, b=source(x=1)), {}, {}, {"b.cc"}),
     "a compiler flag": Edit(nothing, {"extra_cflags": ["-DX=1"]}, {}, ALL),
-    "the optimization": Edit(nothing, {"optimization_level": 1}, {}, ALL),
     "a variable that compilers read": Edit(nothing, {}, {"CPATH": os.sep}, ALL),
     "a linker flag": Edit(nothing, {"extra_ldflags": ["-Wl,-z,now"]}, {}, set()),
     "everything, by force": Edit(nothing, {"force_rebuild": True}, {}, ALL),
 }
-LONGER = {"a header of an include folder", "a source is gone", "an entry point is renamed", "the optimization"}
+LONGER = {"a header of an include folder", "a source is gone", "an entry point is renamed"}
 
 
 @pytest.mark.parametrize("edit", [in_full(edit) if edit in LONGER else edit for edit in EDITS])

@@ -11,6 +11,7 @@ import pytest
 import be_runtime
 from tests.compile.be_runtime.load.sources import source, value, write
 from tests.support.launchers import LAUNCHERS, compiler_cache
+from tests.support.requirements import in_full
 from tests.support.runtime import forwarding_compiler, libraries, real_compiler, script
 
 
@@ -50,14 +51,13 @@ def test_what_the_compiler_was_asked_for(options: dict[str, Any], expected: list
     assert [value(f"{name}.{each}") for each in ("o", "fast", "cpp", "level")] == expected
 
 
-def test_native_uses_what_this_cpu_has(tmp_path: Path, tmp_cache: Path):
+def test_native_uses_what_this_cpu_has(tmp_path: Path):
     predefined = [real_compiler(), "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"]
     macros = subprocess.run(predefined, capture_output=True, text=True, check=True).stdout
     text = source(MACROS, f="IS(__AVX2__) + 2 * IS(BE_INTERNAL_CPU)")
     for native, expected in ((False, 0), (True, 2 + ("__AVX2__" in macros))):
         be_runtime.load_cpp_inline("native", text, native=native, target_prefix=f"native_{native}")
         assert value(f"native_{native}.f") == expected
-    assert len(libraries(tmp_cache)) == 2
     with pytest.raises(be_runtime.CacheError, match="native: compiled with native=True"):
         be_runtime.export_prebuilt(tmp_path)
 
@@ -120,7 +120,7 @@ def test_relative_folders_are_the_caller_s(tmp_path: Path, tmp_cache: Path, monk
     assert len(libraries(tmp_cache)) == 2
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [in_full(1), 3])
 def test_ninja_workers(workers: int, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The most compilers that ran at once: each waits until as many as may run have begun."""
     running, begun = write(tmp_path / "running"), write(tmp_path / "begun")

@@ -76,7 +76,7 @@ BROKEN_COMPILERS = [
 ]
 
 
-@pytest.mark.parametrize("returns", ["Number", "auto", "std::vector<int>"])
+@pytest.mark.parametrize("returns", [*map(in_full, ("Number", "std::vector<int>")), "auto"])
 def test_an_entry_point_whose_type_hides_a_result(returns: str):
     head = f"#include <vector>\n{HEAD}using Number = int;\n// @BE f ret\n"
     text = f"{head}{returns} f(BE::Tensor out) {{ return {'1' if returns == 'auto' else '{}'}; }}\n"
@@ -86,7 +86,7 @@ def test_an_entry_point_whose_type_hides_a_result(returns: str):
     assert f"{returns} f(BE::Tensor out)" in line
 
 
-@pytest.mark.parametrize("returns", ["Nothing", "auto", "std::enable_if_t<true>"])
+@pytest.mark.parametrize("returns", [*map(in_full, ("Nothing", "std::enable_if_t<true>")), "auto"])
 def test_an_entry_point_whose_type_hides_void(returns: str):
     head, name = f"#include <type_traits>\n{HEAD}using Nothing = void;\n// @BE f ret\n", f"hides_void_{len(returns)}"
     text = f"{head}{returns} f(BE::Tensor out) {{ out.data_ptr<float>()[0] = 3; }}\n"
@@ -252,7 +252,7 @@ def test_what_a_failed_build_printed_is_shown_where_that_is_asked_for(capfd: pyt
         assert caught.value.output in err if verbose else err == ""
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [False, in_full(True)])
 def test_a_long_build_shows_a_line_on_a_terminal_alone(
     fails: bool, tmp_path: Path, tmp_cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

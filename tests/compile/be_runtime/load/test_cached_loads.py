@@ -44,7 +44,7 @@ class Project:
 
 
 @pytest.mark.parametrize("name", ["kernels", "a 'b' #$d: \\ e", "\u00a0\u3000\u2028\x85\tb\\\\s|%;\udcff"], ids=ascii)
-def test_an_edit_builds_again_and_taking_it_back_does_not(name: str, tmp_path: Path, tmp_cache: Path):
+def test_an_edit_builds_again_and_taking_it_back_does_not(name: str, tmp_path: Path):
     project = Project(tmp_path / name)
     first = project.load()
     assert first[1] == 1
@@ -56,14 +56,13 @@ def test_an_edit_builds_again_and_taking_it_back_does_not(name: str, tmp_path: P
     assert second[0] != first[0]
     assert project.load() == second
     assert project.load("#define INNER 1\n") == first
-    assert len(libraries(tmp_cache)) == 2
     assert project.load("#define INNER 1 // still\n")[0] != first[0]
     project.inner.unlink()
     with pytest.raises(be_runtime.BuildError, match=r"inner\.h"):
         project.load()
 
 
-@pytest.mark.parametrize("name", ["a|b\"c'd\udcff", "a\rb $c", "a\nb"], ids=ascii)
+@pytest.mark.parametrize("name", ["a|b\"c'd\udcff", in_full("a\rb $c"), "a\nb"], ids=ascii)
 def test_folders_with_odd_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A cache, temporary and include folder: they work, or the last is refused by name before anything is built.
 
@@ -97,15 +96,14 @@ def test_what_changes_a_library_builds_it(tmp_path: Path, tmp_cache: Path, monke
     assert be_runtime.load_cpp_inline("same", INLINE, target_prefix="same_prefix").path == first
     paths = [first, path_of("same", INLINE + "\n"), path_of("other"), path_of("same", extra_cflags=["-DX=1", "-DY"])]
     paths += [path_of("same", extra_cflags=["-DX=1 -DY"]), path_of("same", functions={"value": ["ret"]})]
-    for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"):
-        with monkeypatch.context() as patched:
-            patched.setenv(variable, str(tmp_path))
-            paths.append(path_of("same"))
+    with monkeypatch.context() as patched:
+        patched.setenv("LIBRARY_PATH", str(tmp_path))
+        paths.append(path_of("same"))
     forced = be_runtime.load_cpp_inline("same", INLINE, force_rebuild=True)
     assert forced.content_hash == be_runtime.load_cpp_inline("same", INLINE).content_hash
     assert path_of("same") == forced.path
     assert value("same.value") == 1
-    assert len({*paths, forced.path}) == len(libraries(tmp_cache)) == 10
+    assert len({*paths, forced.path}) == len(libraries(tmp_cache)) == 8
 
 
 def test_build_directory(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
@@ -161,7 +159,7 @@ def test_a_damaged_entry_is_built_again(damage: str):
         assert again.get_handler("value")
 
 
-@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize("is_folder", [in_full(False), True])
 def test_what_a_build_uses_may_go(is_folder: bool, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
     """The handler of the first build is there when the second one begins, and gone when it links."""
     mark, kept = tmp_path / "mark", f"'{tmp_cache}'/toolchain/kernels-v1/??"

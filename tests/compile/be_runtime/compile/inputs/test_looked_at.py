@@ -137,17 +137,10 @@ CASES = {
     ),
 }  # fmt: skip
 SHORT = (
-    *("a header", "an earlier folder that is not there yet", "a folder in a header's place"),
-    *("folders that change places", "__has_include by a macro", "a header that was only asked for goes", ".incbin"),
-    *("a script that is called by a link", "a file that the compiler's script reads"),
-    *(
-        "a header of a compiler that runs without the library",
-        "an assembler first on PATH",
-        "-l",
-        "an archive in an earlier folder",
-        "a shared library before an archive",
-    ),
-    *("a versioned library in an earlier folder", "a versioned library in an earlier folder that is not there yet"),
+    *("an earlier folder that is not there yet", "a folder in a header's place", "__has_include by a macro", ".incbin"),
+    *("a header that was only asked for goes", "a script that is called by a link", "-l"),
+    *("a header of a compiler that runs without the library", "an assembler first on PATH"),
+    *("a shared library before an archive", "a versioned library in an earlier folder that is not there yet"),
 )
 CLANG = [pytest.param("clang++", name, marks=(pytest.mark.full, pytest.mark.needs("clang++"))) for name in CASES]
 TRIED = [*(("g++", name) if name in SHORT else in_full("g++", name) for name in CASES), *CLANG]

@@ -62,6 +62,8 @@ assert be_runtime.load_cpp_inline("shared", {SOURCE!r}).path == module.path
 print("started", started)
 heavy = {{"be_runtime.compile.make", "be_runtime.compile.run.execute", "packaging", "rich", "shtab"}} & set(sys.modules)
 print("imported", sorted(heavy))
+be_runtime.load_cpp_inline("cold", {SOURCE!r})
+print("subprocess.Popen" in [event for event, _ in started])
 """
 
 
@@ -69,7 +71,7 @@ def test_a_warm_load_starts_no_process_and_no_backend(tmp_path: Path, monkeypatc
     monkeypatch.setenv("BE_CACHE_DIR", str(tmp_path))
     made = be_runtime.load_cpp_inline("shared", SOURCE)
     said = run_python(WARM).stdout.splitlines()
-    assert said == ["False", "False", str(made.path), made.content_hash, "started []", "imported []"]
+    assert said == ["False", "False", str(made.path), made.content_hash, "started []", "imported []", "True"]
 
 
 def test_a_module_stays_in_its_process():

@@ -106,7 +106,7 @@ BIG = np.arange(2_000_000.0)
 
 
 NOT_ALONE = [
-    ("y[:] = np.cumsum(x)", {}, r"allocates an array \(NRT_"),
+    in_full("y[:] = np.cumsum(x)", {}, r"allocates an array \(NRT_"),
     in_full("print(x[0])", {}, r"calls Python: it prints"),
     in_full("if x[0] < 0: raise ValueError(x[0])", {}, "raises an exception with a value of run time"),
     ("y[0] = big[int(x[0])]", {}, "a global array of more than a megabyte"),

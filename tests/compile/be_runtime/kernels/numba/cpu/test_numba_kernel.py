@@ -25,6 +25,7 @@ import be_runtime
 from be_runtime import ArgumentError, BuildError, list_registered_targets, numba_kernel
 from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
 from tests.support.jax_names import enable_x64, shard_map
+from tests.support.requirements import in_full
 from tests.support.runtime import environment, run_python
 
 numba: Any = pytest.importorskip("numba")
@@ -88,7 +89,8 @@ def test_results_of_no_dimensions_in_any_structure(define: Callable[..., Any]):
 
 @njit
 def copy(x, out):
-    out[...] = x
+    for i in range(x.size):
+        out.flat[i] = x.flat[i]
 
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -162,7 +164,9 @@ def test_kernels_that_use_closures_globals_and_other_functions():
 def test_a_kernel_that_is_defined_again_is_another_kernel_and_so_is_one_of_other_options(define: Callable[..., Any]):
     before = set(list_registered_targets())
     for number in (1, 2, 1):
-        np.testing.assert_array_equal(numba_kernel(define(f"out[:] = x + {number}"), ROW)(X[0]), X[0] + number)
+        np.testing.assert_array_equal(
+            numba_kernel(define(f"for i in range(3): out[i] = x[i] + {number}"), ROW)(X[0]), X[0] + number
+        )
     assert len(set(list_registered_targets()) - before) == 2
     for options in ({}, {"boundscheck": True}, {"fastmath": True}, {"boundscheck": True}):
         numba_kernel(define("out[0] = x[x.size - 1 + int(x[0])]", **options), ROW)(X[0])
@@ -172,9 +176,9 @@ def test_a_kernel_that_is_defined_again_is_another_kernel_and_so_is_one_of_other
 def test_a_list_of_signatures_does_not_restrict_a_kernel():
     @njit("void(float32[:], float32[:])")
     def restricted(x, out):
-        out[:] = x + 1
+        out[0] = x[2]
 
-    np.testing.assert_array_equal(numba_kernel(restricted, ROW)(X[0]), X[0] + 1)
+    assert numba_kernel(restricted, ONE)(X[0]) == 2
 
 
 def test_many_threads_make_and_run_the_same_kernels():
@@ -440,9 +444,9 @@ OWN = ('if x[0] == 0: raise ValueError("not zero", 7)', "out[0] = 1")
 RAISING = [
     (("out[0] = 1 / int(x[0])",), "kernel: ZeroDivisionError: division by zero"),
     (OWN, r"kernel: ValueError: \('not zero', 7\)"),
-    (('if x[0] == 0: raise RuntimeError("row " + str(int(x.size)))', "out[0] = 1"), "kernel: RuntimeError: row 1"),
+    in_full(('if x[0] == 0: raise RuntimeError("row " + str(int(x.size)))', "out[0] = 1"), "RuntimeError: row 1"),
     (('assert x[0] > 0, "x is positive"', "out[0] = 1"), "kernel: AssertionError: x is positive"),
-    (("out[0] = 1", "out[int(1 - x[0])] = 1"), "kernel: IndexError: index is out of bounds"),
+    in_full(("out[0] = 1", "out[int(1 - x[0])] = 1"), "kernel: IndexError: index is out of bounds"),
     (("table = {1: 1.0}", "out[0] = table[int(x[0])]"), "kernel: KeyError"),
 ]
 

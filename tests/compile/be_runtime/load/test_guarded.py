@@ -342,6 +342,7 @@ def test_the_whole_process_and_the_report_at_its_end():
     assert "planted.adds" not in report, "it was collected"
 
 
+@pytest.mark.full
 def test_what_is_running_is_written_for_tools_around_the_process(tmp_path: Path):
     code = (
         "import pathlib, sys, jax.numpy as jnp, be_runtime\n"

@@ -189,6 +189,7 @@ class Environments:
         return done.stdout.splitlines(), self.notes.read_text()
 
 
+@pytest.mark.full
 def test_a_module_outlives_the_environment_that_built_it(tmp_path: Path):
     made = Environments(tmp_path)
     built, commands = made.load(made.first, PLAIN, XLA)

@@ -1,113 +1,84 @@
-"""Files and folders of sources: their headers, their names, and what one file of a folder sees of the others."""
+"""Files and folders of sources: their headers and names, what one file sees of the others, and what surrounds code.
+
+An author's warnings, macros and pragmas don't reach what is generated around them.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 import be_runtime
+from tests.compile.be_runtime.load.sources import VALUE, source, value, write
+from tests.support.requirements import in_full
 from tests.support.runtime import call, libraries
-
-VALUE = jax.ShapeDtypeStruct((), np.int32)
-
-
-def value_source(expression: str, name: str = "value", head: str = "") -> str:
-    """An entry point that writes one number."""
-    return (
-        f'{head}#include "brainevent/common.h"\n// @BE {name}\n'
-        f"void {name}(BE::Tensor out) {{ out.data_ptr<int32_t>()[0] = {expression}; }}\n"
-    )
-
-
-def value(target: str) -> int:
-    return int(call(target, VALUE))
-
-
-def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return folder
 
 
 def test_a_file_includes_its_siblings(tmp_path: Path):
-    write(
-        tmp_path,
-        {
-            "siblings.cc": value_source("A + B", head='#include "a.h"\n#include "below/b.h"\n'),
-            "a.h": "#define A 1\n",
-            "below/b.h": '#include "../a.h"\n#include "c.h"\n#define B (A + C)\n',
-            "below/c.h": "#define C 10\n",
-        },
-    )
+    head = '#include "a.h"\n#include "below/b.h"\n'
+    write(tmp_path / "below")
+    for name, text in {
+        "siblings.cc": source(head, value="A + B"),
+        "a.h": "#define A 1\n",
+        "below/b.h": '#include "../a.h"\n#include "c.h"\n#define B (A + C)\n',
+        "below/c.h": "#define C 10\n",
+    }.items():
+        (tmp_path / name).write_text(text)
     module = be_runtime.load_cpp_file(tmp_path / "siblings.cc")
-    assert module.name == "siblings"
-    assert module.function_names == ["value"]
+    assert (module.name, module.function_names) == ("siblings", ["value"])
     assert value("siblings.value") == 12
 
 
-def test_a_file_by_a_relative_path_and_from_elsewhere(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
-    write(tmp_path, {"k/moving.cc": value_source("3"), "elsewhere/x": ""})
+def test_a_file_by_a_relative_path_and_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write(tmp_path / "k", moving=source(value=3))
     monkeypatch.chdir(tmp_path)
     be_runtime.load_cpp_file("k/moving.cc")
-    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.chdir(write(tmp_path / "elsewhere"))
     be_runtime.load_cpp_file(Path("../k/moving.cc"))
     be_runtime.load_cpp_file(str(tmp_path / "k" / "moving.cc"))
     assert value("moving.value") == 3
 
 
-@pytest.mark.parametrize("suffix", [".cc", ".cpp", ".cxx", ".txt", ""])
-def test_a_file_of_any_ending_is_cpp(tmp_path: Path, suffix: str):
-    file = tmp_path / f"ending{suffix}"
-    file.write_text(value_source("4"))
-    be_runtime.load_cpp_file(file, name=f"ending_{suffix.strip('.') or 'none'}")
-    assert value(f"ending_{suffix.strip('.') or 'none'}.value") == 4
+PLAIN = source(value=4).encode()
+FILES = [
+    ("ending", PLAIN),
+    ("windows.cc", b"\xef\xbb\xbf" + PLAIN.replace(b"\n", b"\r\n")),
+    ("latin.cc", "// Grüße\n".encode("latin-1") + PLAIN),
+    ("my kernel (1)|&.cpp", PLAIN),
+]
 
 
-def test_a_file_s_name_can_be_given(tmp_path: Path):
-    write(tmp_path, {"my kernel (1)|&.cc": value_source("5")})
-    module = be_runtime.load_cpp_file(tmp_path / "my kernel (1)|&.cc", name="given", target_prefix="other.prefix")
-    assert module.name == "given"
-    assert value("other.prefix.value") == 5
+@pytest.mark.parametrize(("file", "content"), FILES)
+def test_a_file_of_any_name_and_encoding_is_cpp(tmp_path: Path, file: str, content: bytes):
+    (tmp_path / file).write_bytes(content)
+    name = "given_" + "".join(filter(str.isalnum, file))
+    assert be_runtime.load_cpp_file(tmp_path / file, name=name, target_prefix=f"other.{name}").name == name
+    assert value(f"other.{name}.value") == 4
 
 
-@pytest.mark.parametrize(
-    "name", ["be_handler", "be_handlers", "be_device_link", "link", "module", "build", "obj", "all"]
-)
-def test_names_that_we_use_ourselves(name: str, tmp_path: Path, tmp_cache: Path):
-    be_runtime.load_cpp_inline(name, value_source("6"))
-    assert value(f"{name}.value") == 6
-    write(tmp_path / "folder", {f"{name}.cc": value_source("7", "seven"), "other.cc": value_source("8", "eight")})
-    be_runtime.load_cpp_dir(tmp_path / "folder", name=f"{name}_in_folder")
-    assert value(f"{name}_in_folder.seven") == 7
+NAMES = ("be_handler", "be_handlers", "be_device_link", "link", "module", "build", "obj", "all")
 
 
-def test_windows_line_ends_and_a_byte_order_mark(tmp_path: Path):
-    file = tmp_path / "windows.cc"
-    file.write_bytes(b"\xef\xbb\xbf" + value_source("9").replace("\n", "\r\n").encode())
-    be_runtime.load_cpp_file(file)
-    assert value("windows.value") == 9
-
-
-def test_a_source_that_is_not_utf_8(tmp_path: Path):
-    file = tmp_path / "latin.cc"
-    file.write_bytes("// Grüße\n".encode("latin-1") + value_source("10").encode())
-    be_runtime.load_cpp_file(file)
-    assert value("latin.value") == 10
+def test_names_that_we_use_ourselves(tmp_path: Path):
+    for name in NAMES[::4]:
+        be_runtime.load_cpp_inline(name, source(value=6))
+        assert value(f"{name}.value") == 6
+    write(tmp_path, **{name: source(**{f"f{number}": number}) for number, name in enumerate(NAMES)})
+    be_runtime.load_cpp_dir(tmp_path, name="named_like_ours")
+    assert [value(f"named_like_ours.f{number}") for number in range(8)] == [*range(8)]
 
 
 def entry_file(number: int) -> str:
-    """One of eight: `step` is in all, `half` in the even ones, `only<n>` in one; helpers share their names."""
+    """One of four: `step` is in all, `half` in the even ones, `only<n>` in one; helpers share their names."""
     even = "// @BE half\nvoid half(BE::Tensor out) { out.data_ptr<int32_t>()[0] = 1000 + helper() + table[0]; }\n"
     return f"""
 #include "brainevent/common.h"
 #include "shared.h"
-
 int table[] = {{{number}}};
 int helper() {{ return {number}; }}
 extern "C" int c_helper() {{ return {number}; }}
@@ -115,17 +86,14 @@ struct Widget {{ int value; Widget(); int get(); }};
 Widget::Widget() : value({number}) {{}}
 int Widget::get() {{ return value; }}
 int from_{number}() {{ return {number} * 100 + helper(); }}
-int from_{(number + 1) % 8}();
-
+int from_{(number + 1) % 4}();
 // @BE step
 void step(BE::Tensor out) {{
   out.data_ptr<int32_t>()[0] = helper() + 10 * c_helper() + 100 * Widget().get() + 1000 * twice<int>(table[0]);
 }}
-
 {even if number % 2 == 0 else ""}
-
 // @BE only{number}
-void only{number}(BE::Tensor out) {{ out.data_ptr<int32_t>()[0] = from_{(number + 1) % 8}() + 10000 * counted(); }}
+void only{number}(BE::Tensor out) {{ out.data_ptr<int32_t>()[0] = from_{(number + 1) % 4}() + 10000 * counted(); }}
 """
 
 
@@ -137,54 +105,32 @@ inline int counted() { static int calls = 0; return ++calls; }
 """
 
 
-@pytest.fixture(scope="module")
-def eight(tmp_path_factory: pytest.TempPathFactory) -> be_runtime.CompiledModule:
-    folder = tmp_path_factory.mktemp("eight")
-    write(folder, {"shared.h": SHARED, **{f"file{number}.cc": entry_file(number) for number in range(8)}})
-    return be_runtime.load_cpp_dir(folder, name="eight")
-
-
-def test_a_folder_of_eight_files_offers_every_entry_point(eight: be_runtime.CompiledModule):
-    expected = {f"file{n}.step" for n in range(8)} | {f"file{n}.half" for n in range(0, 8, 2)}
-    assert set(eight.function_names) == expected | {f"only{n}" for n in range(8)}
-    assert set(be_runtime.list_registered_targets()) >= {f"eight.{name}" for name in eight.function_names}
-
-
-@pytest.mark.parametrize("number", range(8))
-def test_each_file_of_a_folder_uses_its_own_helpers(eight: be_runtime.CompiledModule, number: int):
-    assert value(f"eight.file{number}.step") == number * (1 + 10 + 100 + 2000)
-    if number % 2 == 0:
-        assert value(f"eight.file{number}.half") == 1000 + 2 * number
-
-
-def test_what_one_file_alone_defines_the_others_can_call(eight: be_runtime.CompiledModule):
-    """And an inline function's static variable is one for all files."""
-    for calls, number in enumerate(range(8), start=1):
-        following = (number + 1) % 8
-        assert value(f"eight.only{number}") == following * 101 + 10000 * calls
+def test_a_folder_offers_every_entry_point_and_each_file_its_own_helpers(tmp_path: Path):
+    """What one file alone defines the others can call, and an inline function's static variable is one for all."""
+    (tmp_path / "shared.h").write_text(SHARED)
+    write(tmp_path, **{f"file{number}": entry_file(number) for number in range(4)})
+    module = be_runtime.load_cpp_dir(tmp_path, name="four")
+    expected = {f"file{n}.step" for n in range(4)} | {f"only{n}" for n in range(4)} | {"file0.half", "file2.half"}
+    assert set(module.function_names) == expected
+    assert set(be_runtime.list_registered_targets()) >= {f"four.{name}" for name in expected}
+    for number in range(4):
+        assert value(f"four.file{number}.step") == number * (1 + 10 + 100 + 2000)
+        assert value(f"four.only{number}") == (number + 1) % 4 * 101 + 10000 * (number + 1)
+    assert [value(f"four.file{number}.half") for number in (0, 2)] == [1000, 1004]
 
 
 def test_an_error_of_a_folder_s_function_names_its_file(tmp_path: Path):
     text = '#include "brainevent/common.h"\n// @BE f\nvoid f(BE::Tensor out) { BE_CHECK(out.ndim() == 1) << "no"; }\n'
-    write(tmp_path, {"a.cc": text, "b.cc": text})
-    be_runtime.load_cpp_dir(tmp_path, name="checked")
+    be_runtime.load_cpp_dir(write(tmp_path, a=text, b=text), name="checked")
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"checked\.b\.f: .*/b\.cc:3: "):
         jax.block_until_ready(call("checked.b.f", VALUE))
 
 
-def test_a_folder_s_own_name_and_headers(tmp_path: Path):
-    folder = write(
-        tmp_path / "my_folder",
-        {"a.cc": value_source("A", "a", '#include "a.h"\n'), "a.h": "#define A 3\n", "notes.txt": "no source"},
-    )
-    assert be_runtime.load_cpp_dir(folder).name == "my_folder"
-    assert value("my_folder.a") == 3
-
-
 def test_two_folders_of_one_name(tmp_path: Path):
     for number, library in enumerate(("first", "second-lib")):
-        write(tmp_path / library / "csrc", {"a.cc": value_source(str(number))})
-    be_runtime.load_cpp_dir(tmp_path / "first" / "csrc")
+        write(tmp_path / library / "csrc", a=source(value=number))
+    (tmp_path / "first" / "csrc" / "notes.txt").write_text("no source")
+    assert be_runtime.load_cpp_dir(tmp_path / "first" / "csrc").name == "csrc"
     with pytest.raises(be_runtime.RegistrationError) as caught:
         be_runtime.load_cpp_dir(tmp_path / "second-lib" / "csrc")
     assert "target_prefix='second_lib_csrc'" in caught.value.hints[-1]
@@ -193,27 +139,17 @@ def test_two_folders_of_one_name(tmp_path: Path):
 
 
 def test_functions_of_a_folder_by_list_and_dict(tmp_path: Path):
-    body = "(BE::Tensor out) { out.data_ptr<int32_t>()[0] = %d; }\n"
-    head = '#include "brainevent/common.h"\n'
-    write(
-        tmp_path,
-        {
-            "a.cc": head + "void both" + body % 1 + "void first" + body % 2,
-            "b.cc": head + "void both" + body % 3 + "void second" + body % 4,
-        },
-    )
+    write(tmp_path, a=source(both=1, first=2), b=source(both=3, second=4))
     module = be_runtime.load_cpp_dir(tmp_path, ["both", "second"], name="listed")
     assert set(module.function_names) == {"a.both", "b.both", "second"}
     assert [value(f"listed.{name}") for name in ("a.both", "b.both", "second")] == [1, 3, 4]
-    module = be_runtime.load_cpp_dir(tmp_path, {"first": ["ret"]}, name="mapped")
-    assert module.function_names == ["first"]
-    assert value("mapped.first") == 2
-    with pytest.raises(be_runtime.EntryPointNotFoundError, match="third"):
-        be_runtime.load_cpp_dir(tmp_path, ["both", "third"], name="unlisted")
+    assert be_runtime.load_cpp_dir(tmp_path, {"first": ["ret"]}, name="mapped").function_names == ["first"]
 
 
-def test_files_of_one_stem(tmp_path: Path):
-    write(tmp_path, {"k.cc": value_source("1"), "k.cpp": value_source("2"), "K.cxx": value_source("3")})
+def test_files_of_one_stem_and_of_helpers_only(tmp_path: Path):
+    write(tmp_path, k=source("int helper();\n", value="helper()"), helpers="int helper() { return 1; }\n")
+    (tmp_path / "k.cpp").write_text(source(value=2))
+    (tmp_path / "K.cxx").write_text(source(value=3))
     module = be_runtime.load_cpp_dir(tmp_path, name="stems")
     assert set(module.function_names) == {"k.cc.value", "k.cpp.value", "K.value"}
     assert [value(f"stems.{name}") for name in ("k.cc.value", "k.cpp.value", "K.value")] == [1, 2, 3]
@@ -221,58 +157,35 @@ def test_files_of_one_stem(tmp_path: Path):
 
 def test_odd_file_names_in_a_folder(tmp_path: Path):
     names = ["a b", "a$b", "a'b", "a|b", "a:b", "a#b", "a\\b", "-a", "ä", "a&b;", "(a)", "a%b", "a=b", "a\udcffb"]
-    files = {f"{name}.cc": value_source(str(index), f"f{index}") for index, name in enumerate(names)}
-    write(tmp_path, files)
-    module = be_runtime.load_cpp_dir(tmp_path, name="odd_names")
+    write(tmp_path, **{name: source(**{f"f{index}": index}) for index, name in enumerate(names)})
+    module = be_runtime.load_cpp_dir(tmp_path, name="odd_names", optimization_level=0)
     assert set(module.function_names) == {f"f{index}" for index in range(len(names))}
     assert [value(f"odd_names.f{index}") for index in range(len(names))] == list(range(len(names)))
 
 
-def test_a_folder_of_one_file(tmp_path: Path):
-    write(tmp_path, {"single.cc": value_source("11")})
-    assert be_runtime.load_cpp_dir(tmp_path, name="one_file").function_names == ["value"]
-    assert value("one_file.value") == 11
-
-
-def test_a_folder_with_a_file_of_helpers_only(tmp_path: Path):
-    write(
-        tmp_path,
-        {"a.cc": value_source("helper()", head="int helper();\n"), "helpers.cc": "int helper() { return 12; }\n"},
-    )
-    be_runtime.load_cpp_dir(tmp_path, name="with_helpers")
-    assert value("with_helpers.value") == 12
-
-
-def test_a_file_added_to_a_folder_is_seen(tmp_path: Path, tmp_cache: Path):
-    folder = write(tmp_path / "growing", {"a.cc": value_source("1", "a")})
+def test_a_file_added_to_a_folder_of_one_is_seen(tmp_path: Path, tmp_cache: Path):
+    folder = write(tmp_path / "growing", a=source(a=1))
     assert be_runtime.load_cpp_dir(folder).function_names == ["a"]
-    write(folder, {"b.cc": value_source("2", "b")})
+    write(folder, b=source(b=2))
     assert be_runtime.load_cpp_dir(folder, target_prefix="grown").function_names == ["a", "b"]
-    assert value("grown.b") == 2
+    assert (value("growing.a"), value("grown.b")) == (1, 2)
     assert len(libraries(tmp_cache)) == 2
 
 
 def test_two_modules_with_the_same_names_do_not_meet():
-    """Helpers, globals and templates of one library are invisible to the other."""
+    """Helpers, globals and templates of one library are invisible to the other, and to the process."""
     for number in (1, 2):
-        source = (
+        head = (
             f"int helper() {{ return {number}; }}\ninline int weak() {{ return {number}; }}\n"
             f"template <class T> T maker() {{ static T kept = {number}; return kept; }}\n"
         )
-        be_runtime.load_cpp_inline(
-            f"separate{number}", value_source("helper() + 10 * weak() + 100 * maker<int>()", head=source)
-        )
-    assert value("separate1.value") == 111
-    assert value("separate2.value") == 222
+        text = source(head, value="helper() + 10 * weak() + 100 * maker<int>()")
+        be_runtime.load_cpp_inline(f"separate{number}", text)
+    assert (value("separate1.value"), value("separate2.value")) == (111, 222)
+    assert not hasattr(ctypes.CDLL(None), "be_ffi_separate1_value")
 
 
-def test_a_module_s_names_are_not_the_process_s():
-    be_runtime.load_cpp_inline("unseen", value_source("1", "seen_by_its_handle_only"))
-    assert not hasattr(ctypes.CDLL(None), "be_ffi_unseen_seen_by_its_handle_only")
-
-
-def test_entry_points_in_namespaces_and_static(tmp_path: Path):
-    source = """
+PLACES = """
 #include "brainevent/common.h"
 namespace ops { namespace inner {
 // @BE nested
@@ -286,38 +199,122 @@ void anonymous(BE::Tensor out) { out.data_ptr<int32_t>()[0] = 3; }
 }
 // @BE external
 extern "C" void external(BE::Tensor out) { out.data_ptr<int32_t>()[0] = 4; }
-#define MAKE(NAME, VALUE) \\
-  void made_##NAME(BE::Tensor out) { out.data_ptr<int32_t>()[0] = VALUE; }
+#define MAKE(NAME, VALUE) void made_##NAME(BE::Tensor out) { out.data_ptr<int32_t>()[0] = VALUE; }
 // @BE made_five
 MAKE(five, 5)
-"""
-    be_runtime.load_cpp_inline("places", source)
-    names = ("nested", "hidden", "anonymous", "external", "made_five")
-    assert [value(f"places.{name}") for name in names] == [1, 2, 3, 4, 5]
-
-
-def test_names_that_the_generated_code_might_use():
-    source = """
-#include "brainevent/common.h"
 // @BE be_call ret attr.frame attr.entry attr.be_call
 void be_call(BE::Tensor out, int frame, int entry, int be_call) {
   out.data_ptr<int32_t>()[0] = frame + 10 * entry + 100 * be_call;
 }
-// @BE be_handle
-void be_handle(BE::Tensor out) { out.data_ptr<int32_t>()[0] = 7; }
-// @BE handle
-void handle(BE::Tensor out) { out.data_ptr<int32_t>()[0] = 8; }
 """
-    be_runtime.load_cpp_inline("clashing", source)
+
+
+def test_entry_points_anywhere_and_with_names_that_generated_code_might_use():
+    be_runtime.load_cpp_inline("places", source(PLACES, be_handle=6, handle=7))
+    names = ("nested", "hidden", "anonymous", "external", "made_five", "be_handle", "handle")
+    assert [value(f"places.{name}") for name in names] == [1, 2, 3, 4, 5, 6, 7]
     attrs = {"frame": np.int32(1), "entry": np.int32(2), "be_call": np.int32(3)}
-    assert int(call("clashing.be_call", VALUE, **attrs)) == 321
-    assert value("clashing.be_handle") == 7
-    assert value("clashing.handle") == 8
+    assert int(call("places.be_call", VALUE, **attrs)) == 321
 
 
-@pytest.mark.parametrize("header", ["c_api.h", "ffi.h"])
+@pytest.mark.parametrize("header", ["c_api.h", in_full("ffi.h")])
 def test_a_kernel_may_include_xla_s_own_headers(header: str):
     name = f"own_{header.replace('.', '_')}"
     head = f'#include "xla/ffi/api/{header}"\nstatic_assert(sizeof(XLA_FFI_Buffer) > 0, "");\n'
-    be_runtime.load_cpp_inline(name, value_source("14", head=head), optimization_level=0)
+    be_runtime.load_cpp_inline(name, source(head, value=14), optimization_level=0)
     assert value(f"{name}.value") == 14
+
+
+WARNINGS = (
+    *("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Wold-style-cast"),
+    *("-Wcast-qual", "-Wnull-dereference", "-Werror"),
+)
+KERNELS = {
+    "strides": """
+        for (int64_t i = 0; i < x.shape(0); ++i)
+          for (int64_t j = 0; j < x.shape(1); ++j)
+            out.data_ptr<float>()[i * out.stride(0) + j] = x.data_ptr<float>()[i * x.stride(0) + j * x.stride(-1)];""",
+    "pointers": """
+        BE_CHECK(x.ndim() == 2);
+        const BE::Tensor copy = x;
+        const int64_t *shape = copy.shape_ptr(), *strides = copy.strides_ptr();
+        for (int64_t i = 0; i < shape[0] * strides[0]; ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i];""",
+    "elements": "for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = x.data_ptr<float>()[i];",
+}
+HEAD = '#include "brainevent/common.h"\n'
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def kernel(body: str, *, before: str = "", by: str = "&") -> str:
+    return f"{HEAD}{before}\n// @BE f\nvoid f(const BE::Tensor{by} x, BE::Tensor{by} out) {{\n{body}\n}}\n"
+
+
+def general_kernel(before: str = "") -> str:
+    """A kernel whose generated code needs all of our headers."""
+    return f"""
+    #include <optional>
+    #include <string_view>
+    {HEAD}{before}
+    enum class Mode {{ slow, fast }};
+    struct Step {{ float rate = 0.5f; int n{{1}}; Mode mode = Mode::fast; }};
+    // @BE f arg[n k] arg?[n] arg? arg... ret[n k] ret... attr.s attr.m attr.d attr.p attr.v
+    void f(const BE::Tensor& x, const BE::Tensor*, std::optional<BE::Tensor>, const BE::Tensors&, BE::Tensor& out,
+           BE::Tensors, std::string_view s = "a", Mode m = Mode::slow, BE::DType d = BE::DType::Int8, Step p = {{}},
+           BE::Span<const float> v = {{}}) {{
+      BE_CHECK(s == "a" && m == Mode::slow && d == BE::DType::Int8 && p.n == 1 && v[0] == 1.0f);
+      {KERNELS["elements"]}
+    }}
+    """
+
+
+GENERAL: dict[str, Any] = {"v": np.ones(1, np.float32), "be_present": np.int64(0)}
+"""Attributes of that kernel."""
+
+
+def check(name: str, text: str, flags: tuple[str, ...] = (), **attrs: Any) -> None:
+    be_runtime.load_cpp_inline(name, text, extra_cflags=flags)
+    np.testing.assert_array_equal(call(f"{name}.f", jax.ShapeDtypeStruct(X.shape, X.dtype), X, **attrs), X)
+
+
+@pytest.mark.parametrize("level", [*map(in_full, ("-O0", "-O1", "-O2")), "-O3"])
+@pytest.mark.parametrize("by", ["&", ""], ids=["reference", "value"])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_no_warning_is_about_our_code(kind: str, by: str, level: str):
+    name = f"warned_{kind}_{'value' if by == '' else 'reference'}_{level[1:]}"
+    check(name, kernel(KERNELS[kind], by=by), (*WARNINGS, level))
+
+
+@pytest.mark.parametrize("level", ["-O0", in_full("-O2")])
+def test_no_warning_is_about_our_code_for_general_calls(level: str):
+    check(f"warned_{level[1:]}", general_kernel(), (*WARNINGS, level), **GENERAL)
+
+
+MACROS = (
+    "dims rank view holds run Indices values known types api buffer from stage ctx ptr len message matched tensors "
+    "code data dtype shape count size extension attrs rets call trampoline entry traits where XlaItems kWrong"
+)
+
+
+def test_macros_of_the_author_do_not_reach_generated_code():
+    """They come before it, after our headers."""
+    before = "".join(f"#define {macro} 3 +\n" for macro in MACROS.split())
+    body = "float* to = out.data_ptr<float>(); for (int i = 0; i < 6; ++i) to[i] = x.data_ptr<float>()[i];"
+    check("macros", kernel(body, before=before))
+    check("general_macros", general_kernel(before).replace(KERNELS["elements"], body), **GENERAL)
+
+
+def test_an_alignment_that_the_author_leaves_set_does_not_reach_xla_s_structures():
+    check("packed", kernel(KERNELS["strides"], before="#pragma pack(push, 1)"))
+    check("general_packed", general_kernel("#pragma pack(push, 1)"), **GENERAL)
+
+
+@pytest.mark.parametrize(("entries", "inputs"), [(1, 0), in_full(1, 8), (1, 40), in_full(30, 1), (17, 2)])
+def test_any_number_of_tensors(entries: int, inputs: int):
+    names = [f"x{index}" for index in range(inputs)]
+    total = " + ".join(["0.0f", *(f"{name}.data_ptr<float>()[0]" for name in names)])
+    parameters = ", ".join([*(f"const BE::Tensor {name}" for name in names), "BE::Tensor out"])
+    entry = f"// @BE f{{0}}\nvoid f{{0}}({parameters}) {{{{ out.data_ptr<float>()[0] = {{0}} + {total}; }}}}\n"
+    module = f"many_{entries}_{inputs}"
+    be_runtime.load_cpp_inline(module, HEAD + "".join(entry.format(index) for index in range(entries)))
+    last = call(f"{module}.f{entries - 1}", jax.ShapeDtypeStruct((1,), np.float32), *[np.ones(1, np.float32)] * inputs)
+    assert last.tolist() == [entries - 1 + inputs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -10,20 +11,15 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, XLACustomKernel, jaxinfo_to_warpinfo, jaxtype_to_warptype, warp_kernel
-from tests.support.runtime import run_python
 
 ROW = jax.ShapeDtypeStruct((3,), jnp.float32)
 
 
-def test_without_warp():
-    code = (
-        "import sys; sys.modules['warp'] = None\n"
-        "import be_runtime\n"
-        "for call in (lambda: be_runtime.warp_kernel(print, ()), lambda: be_runtime.jaxtype_to_warptype(float)):\n"
-        "    try: call()\n"
-        "    except ImportError as error: print(error)"
-    )
-    assert run_python(code).stdout.count("pip install 'brainevent-toolchain[warp]'") == 2
+def test_without_warp(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "warp", None)
+    for use in (lambda: warp_kernel(print, ()), lambda: jaxtype_to_warptype(float)):
+        with pytest.raises(ImportError, match=r"pip install 'brainevent-toolchain\[warp\]'"):
+            use()
 
 
 @pytest.fixture(scope="module")
@@ -40,25 +36,15 @@ def test_values_structure_and_vmap(kernels: Any):
     np.testing.assert_array_equal(jax.jit(lambda x: scaled(x, 2.0))(x)["out"], 2 * x)
     batch = jnp.stack([x, x + 1])
     np.testing.assert_array_equal(jax.vmap(lambda x: scaled(x, 3.0)["out"])(batch), 3 * batch)
-
-
-def test_vmap_is_right_for_any_kernel_unless_told_otherwise(kernels: Any):
-    x = jnp.arange(6.0).reshape(2, 3)
-    rows = jax.vmap(warp_kernel(kernels.cumulate, ROW, launch_dims=1))(x)
-    np.testing.assert_array_equal(rows, jnp.cumsum(x, axis=1))
-
-
-def test_vectors_and_launch_dims(kernels: Any):
+    rows = jax.vmap(warp_kernel(kernels.cumulate, ROW, launch_dims=1))(batch)
+    np.testing.assert_array_equal(rows, jnp.cumsum(batch, axis=1), err_msg="right for any kernel unless told otherwise")
     outs = (ROW, jax.ShapeDtypeStruct((3, 1, 2), jnp.float32))
     first, vectors = warp_kernel(kernels.split, outs, launch_dims=3)(jnp.arange(6.0).reshape(3, 2))
     np.testing.assert_array_equal(first, [0, 2, 4])
     np.testing.assert_array_equal(vectors[:, 0, 1], [1, 3, 5])
-
-
-def test_as_a_kernel_of_an_operation(kernels: Any):
     operation = XLACustomKernel("warped")
     operation.def_warp_kernel(lambda outs: lambda x: warp_kernel(kernels.scale, outs)(x, 2.0), platform="cpu")
-    np.testing.assert_array_equal(jax.vmap(lambda x: operation(x, outs=ROW))(jnp.ones((2, 3))), np.full((2, 3), 2))
+    np.testing.assert_array_equal(jax.vmap(lambda x: operation(x, outs=ROW))(batch), 2 * batch)
 
 
 def test_types_of_dtypes():
@@ -77,27 +63,27 @@ def test_types_of_dtypes():
 
 
 def test_refused_arguments(kernels: Any):
-    with pytest.raises(TypeError, match=r"must be a function decorated with @warp\.kernel"):
-        warp_kernel(lambda x: x, ROW)
-    with pytest.raises(ArgumentError, match="outs is empty: a kernel needs at least one output"):
-        warp_kernel(kernels.scale, ())
-    with pytest.raises(ArgumentError, match=r"outs\[0\] is 3, which has no shape and dtype"):
-        warp_kernel(kernels.scale, 3)
-    with pytest.raises(ArgumentError, match="has 3 parameters, fewer than the 4 outs"):
-        warp_kernel(kernels.scale, [ROW] * 4)
-    with pytest.raises(ArgumentError, match=r"gives float32\[3\] as output 0, but outs says int32\[3\]"):
-        warp_kernel(kernels.scale, jax.ShapeDtypeStruct((3,), jnp.int32))(jnp.ones(3), 2.0)
+    integers = jax.ShapeDtypeStruct((3,), jnp.int32)
+    for kernel, outs, message in (
+        (lambda x: x, ROW, r"must be a function decorated with @warp\.kernel"),
+        (kernels.scale, (), "outs is empty: a kernel needs at least one output"),
+        (kernels.scale, 3, r"outs\[0\] is 3, which has no shape and dtype"),
+        (kernels.scale, [ROW] * 4, "has 3 parameters, fewer than the 4 outs"),
+        (kernels.scale, integers, r"gives float32\[3\] as output 0, but outs says int32\[3\]"),
+    ):
+        with pytest.raises((TypeError, ArgumentError), match=message):
+            warp_kernel(kernel, outs)(jnp.ones(3), 2.0)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (("text", 2.0), "the kernel scale: x is 'text', which is not an array"),
-        ((None, 2.0), "x is None, which is not an array"),
-        ((np.ones(3), "2"), "factor is '2', which is not a static number"),
-        ((np.ones(3), np.ones(2)), r"factor is array\(\[1., 1.\]\), which is not a static number"),
-    ],
-)
+REFUSED = [
+    (("text", 2.0), "the kernel scale: x is 'text', which is not an array"),
+    ((None, 2.0), "x is None, which is not an array"),
+    ((np.ones(3), "2"), "factor is '2', which is not a static number"),
+    ((np.ones(3), np.ones(2)), r"factor is array\(\[1., 1.\]\), which is not a static number"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "message"), REFUSED)
 def test_refused_inputs(kernels: Any, inputs: tuple[Any, ...], message: str):
     run = warp_kernel(kernels.scale, ROW)
     with pytest.raises(ArgumentError, match=message):
@@ -106,14 +92,10 @@ def test_refused_inputs(kernels: Any, inputs: tuple[Any, ...], message: str):
         jax.jit(run)(jnp.ones(3), 2.0)
 
 
-def test_inputs_are_whatever_jax_takes(kernels: Any):
+def test_inputs_are_whatever_jax_takes_and_annotations_may_be_text(kernels: Any):
     run = warp_kernel(kernels.scale, ROW)
     for x in ([1.0, 2.0, 3.0], np.array([1.0, 2.0, 3.0])):
         np.testing.assert_array_equal(run(x, np.float64(2)), [2, 4, 6])
-
-
-def test_annotations_that_are_text(kernels: Any):
-    """As they are in a module with ``from __future__ import annotations``."""
     np.testing.assert_array_equal(warp_kernel(kernels.negate, ROW)(jnp.ones(3)), [-1, -1, -1])
 
 

@@ -1,18 +1,22 @@
-"""Several processes, fresh homes, and what a load or an import does to the machine."""
+"""Processes and environments of their own: what an import or a load does to the machine, and what they share."""
 
 from __future__ import annotations
 
 import copy
 import os
 import pickle
-import subprocess
-import sys
+import shutil
+import sysconfig
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import be_runtime
-from tests.support.runtime import environment, forwarding_compiler, libraries, run_python
+from be_toolchain.errors import HostCompilerNotFoundError
+from tests.compile.be_runtime.load.sources import source, value
+from tests.support.prefixes import Prefix
+from tests.support.runtime import environment, forwarding_compiler, run_python
 
 SOURCE = """
 #include "brainevent/common.h"
@@ -21,7 +25,6 @@ void twice(const BE::Tensor x, BE::Tensor out) {
   for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
 }
 """
-
 USE = f"""
 import jax, numpy as np, be_runtime
 module = be_runtime.load_cpp_inline("shared", {SOURCE!r})
@@ -30,25 +33,14 @@ assert out.tolist() == [2.0, 2.0, 2.0]
 print(module.path)
 print(module.content_hash)
 """
+CACHES = dict.fromkeys(("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"))
 
 
-def test_eight_processes_build_once(tmp_path: Path):
-    """All of them ask at the same moment; the compiler notes each time it compiles."""
-    notes = tmp_path / "notes"
-    compiler = forwarding_compiler(tmp_path / "g++", f"case \"$*\" in *shared.cc*) echo compiled >> '{notes}';; esac")
-    cache, start = tmp_path / "cache", tmp_path / "start"
-    env = environment(BE_CXX=str(compiler), BE_CACHE_DIR=str(cache))
-    code = f"import os, time, jax, be_runtime\nwhile not os.path.exists({str(start)!r}): time.sleep(0.01)\n{USE}"
-    argv = [sys.executable, "-c", code]
-    processes = [
-        subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(8)
-    ]
-    start.touch()
-    results = [process.communicate(timeout=240) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 8, [error for _, error in results]
-    assert len({output for output, _ in results}) == 1, "one library, one content hash"
-    assert notes.read_text().split() == ["compiled"]
-    assert len(libraries(cache)) == 1
+def folders(root: Path, *names: str) -> list[Path]:
+    made = [root / name for name in names]
+    for folder in made:
+        folder.mkdir()
+    return made
 
 
 WARM = f"""
@@ -59,27 +51,30 @@ def note(event, args):
                  "os.system", "os.spawn", "pty.spawn"):
         started.append((event, args))
 import jax
+from jax._src import xla_bridge
 sys.addaudithook(note)
-{USE}
 import be_runtime
+print(xla_bridge.backends_are_initialized())
+be_runtime.load_cpp_inline("shared", {SOURCE!r})
+print(xla_bridge.backends_are_initialized())
+{USE}
 assert be_runtime.load_cpp_inline("shared", {SOURCE!r}).path == module.path
 print("started", started)
 heavy = {{"be_runtime.compile.make", "be_runtime.compile.run.execute", "packaging", "rich", "shtab"}} & set(sys.modules)
 print("imported", sorted(heavy))
+be_runtime.load_cpp_inline("cold", {SOURCE!r})
+print("subprocess.Popen" in [event for event, _ in started])
 """
 
 
-def test_a_warm_load_starts_no_process(tmp_path: Path):
-    env = environment(BE_CACHE_DIR=str(tmp_path / "cache"))
-    cold = run_python(WARM, env=env).stdout.splitlines()
-    assert "subprocess.Popen" in cold[2], "the first load compiles, so the hook sees it"
-    warm = run_python(WARM, env=env).stdout.splitlines()
-    assert warm[:2] == cold[:2]
-    assert warm[2] == "started []"
-    assert warm[3] == "imported []"
+def test_a_warm_load_starts_no_process_and_no_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BE_CACHE_DIR", str(tmp_path))
+    made = be_runtime.load_cpp_inline("shared", SOURCE)
+    said = run_python(WARM).stdout.splitlines()
+    assert said == ["False", "False", str(made.path), made.content_hash, "started []", "imported []", "True"]
 
 
-def test_a_module_stays_in_its_process(tmp_cache: Path):
+def test_a_module_stays_in_its_process():
     module = be_runtime.load_cpp_inline("stays", SOURCE, auto_register=False)
     with pytest.raises(TypeError, match=r"'stays' can't be pickled.* call the load function in the other process"):
         pickle.dumps(module)
@@ -87,129 +82,135 @@ def test_a_module_stays_in_its_process(tmp_cache: Path):
     assert copy.copy(module) is module
 
 
-def tree(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def test_an_import_creates_nothing(tmp_path: Path):
-    home, work, temporary = (tmp_path / name for name in ("home", "work", "temporary"))
-    for folder in (home, work, temporary):
-        folder.mkdir()
-    variables = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-    env = environment(**dict.fromkeys(variables), HOME=str(home), TMPDIR=str(temporary), PYTHONDONTWRITEBYTECODE="1")
-    code = """
-import sys
+def test_an_import_creates_nothing_and_a_load_writes_to_the_home_s_cache_only(tmp_path: Path):
+    home, work, temporary = folders(tmp_path, "home", "work", "temporary")
+    env = environment(**CACHES, HOME=str(home), TMPDIR=str(temporary), PYTHONDONTWRITEBYTECODE="1")
+    code = f"""
+import os, sys
 started = []
 sys.addaudithook(lambda event, args: started.append(event) if event in ("subprocess.Popen", "os.fork") else None)
-import be_toolchain, be_runtime
+import be_toolchain
+print([name for name in ("jax", "jaxlib", "be_runtime") if name in sys.modules])
+import be_runtime
+print([name for name in ("jax", "numba") if name in sys.modules])
+print(be_runtime.list_registered_targets(), started, be_runtime.clear_cache(), os.listdir({str(home)!r}))
 print(be_runtime.get_cache_dir())
-print(be_runtime.list_registered_targets(), started)
-print(be_runtime.clear_cache())
+{USE}
 """
     lines = run_python(code, env=env, cwd=work).stdout.splitlines()
-    assert Path(lines[0]).is_relative_to(home)
-    assert lines[1:] == ["() []", "0"]
-    assert tree(home) == tree(work) == tree(temporary) == []
-
-
-def test_be_toolchain_imports_neither_jax_nor_be_runtime():
-    code = "import sys, be_toolchain\nprint([name for name in ('jax', 'jaxlib', 'be_runtime') if name in sys.modules])"
-    assert run_python(code).stdout.strip() == "[]"
-
-
-def test_importing_be_runtime_does_not_start_a_backend():
-    code = """
-import be_runtime
-from jax._src import xla_bridge
-print(xla_bridge.backends_are_initialized())
-be_runtime.load_cpp_inline("quiet", '#include "brainevent/common.h"\\n// @BE f\\nvoid f(BE::Tensor out) {}\\n')
-print(xla_bridge.backends_are_initialized())
-"""
-    assert run_python(code).stdout.split() == ["False", "False"]
-
-
-def test_a_load_writes_to_the_home_s_cache_only(tmp_path: Path):
-    home, work = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
-    work.mkdir()
-    variables = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-    env = environment(**dict.fromkeys(variables), HOME=str(home), PYTHONDONTWRITEBYTECODE="1")
-    path = Path(run_python(USE, env=env, cwd=work).stdout.splitlines()[0])
-    assert path.is_relative_to(home / ".cache")
-    assert tree(work) == []
+    assert lines[:3] == ["[]", "[]", "() [] 0 []"]
+    assert all(Path(path).is_relative_to(home / ".cache") for path in lines[3:5])
+    assert [*work.iterdir(), *temporary.iterdir()] == []
     assert os.listdir(home) == [".cache"]
     assert len(os.listdir(home / ".cache")) == 1
 
 
-def test_an_unusable_home_falls_back_with_a_warning(tmp_path: Path):
-    """A file where the cache's folder should be stops root as well, unlike permissions."""
-    home, temporary = tmp_path / "home", tmp_path / "temporary"
-    home.mkdir()
-    temporary.mkdir()
-    (home / ".cache").write_text("not a folder")
-    variables = ("BE_CACHE_DIR", "BRAINEVENT_CACHE_DIR", "XDG_CACHE_HOME")
-    env = environment(**dict.fromkeys(variables), HOME=str(home), TMPDIR=str(temporary))
-    done = run_python(USE, env=env)
-    path = Path(done.stdout.splitlines()[0])
-    assert path.is_relative_to(temporary)
-    warnings = [line for line in done.stderr.splitlines() if "CacheWarning" in line]
-    assert len(warnings) == 1
-    assert str(home / ".cache") in warnings[0]
-    assert "BE_CACHE_DIR" in warnings[0]
-    again = run_python(USE, env=env)
-    assert again.stdout == done.stdout, "the fallback is a cache too"
-
-
-def test_a_configured_cache_that_can_t_be_used_is_an_error(tmp_path: Path):
+def test_a_configured_cache_that_can_t_be_used_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").write_text("not a folder")
-    code = f"""
-import be_runtime
-try:
-    be_runtime.load_cpp_inline("nowhere", {SOURCE!r})
-except be_runtime.CacheError as error:
-    print(error)
-"""
-    done = run_python(code, env=environment(BE_CACHE_DIR=str(tmp_path / "file" / "cache")))
-    assert str(tmp_path / "file") in done.stdout
-    assert "BE_CACHE_DIR" in done.stdout
+    monkeypatch.setenv("BE_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.raises(be_runtime.CacheError, match="BE_CACHE_DIR") as caught:
+        be_runtime.load_cpp_inline("nowhere", SOURCE)
+    assert str(tmp_path / "file") in str(caught.value)
 
 
-def test_the_cache_folder_can_move(tmp_path: Path):
+def test_the_cache_folder_can_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Built libraries hold no absolute path of the cache that they need."""
-    first, second = tmp_path / "first", tmp_path / "second"
-    path = run_python(USE, env=environment(BE_CACHE_DIR=str(first))).stdout.splitlines()[0]
+    first, second = folders(tmp_path, "first", "second")
+    monkeypatch.setenv("BE_CACHE_DIR", str(first))
+    path = be_runtime.load_cpp_inline("moving", SOURCE).path
     first.rename(second)
-    moved = run_python(USE, env=environment(BE_CACHE_DIR=str(second))).stdout.splitlines()[0]
-    assert Path(moved).is_relative_to(second)
-    assert Path(moved).name == Path(path).name
+    monkeypatch.setenv("BE_CACHE_DIR", str(second))
+    assert be_runtime.load_cpp_inline("moving", SOURCE).path == second / path.relative_to(first)
 
 
-def test_a_forked_child_can_load(tmp_path: Path):
-    code = f"""
-import os, be_runtime
-be_runtime.load_cpp_inline("parent", {SOURCE!r})
-pid = os.fork()
-if pid == 0:
-    try:
-        be_runtime.load_cpp_inline("child", {SOURCE!r})
-        be_runtime.load_cpp_inline("parent", {SOURCE!r})
-    except BaseException as error:
-        print(repr(error), flush=True)
-        os._exit(1)
-    os._exit(0)
-assert os.waitpid(pid, 0)[1] == 0
-"""
-    run_python(code, env=environment(BE_CACHE_DIR=str(tmp_path / "cache"), JAX_PLATFORMS="cpu"))
-
-
-def test_a_cache_that_all_users_share_holds_a_folder_for_each(tmp_path: Path):
+def test_a_cache_that_all_users_share_holds_a_folder_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What decides which compiler runs must not lie where others can write."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
+    (shared,) = folders(tmp_path, "shared")
     shared.chmod(0o1777)
+    monkeypatch.setenv("BE_CACHE_DIR", str(shared))
+    own = shared / f"user-{os.geteuid()}"
     for _ in range(2):
-        path = Path(run_python(USE, env=environment(BE_CACHE_DIR=str(shared))).stdout.splitlines()[0])
-        own = f"user-{os.geteuid()}"
-        assert os.listdir(shared) == [own]
-        assert path.is_relative_to(shared / own)
-        assert (shared / own).stat().st_mode & 0o777 == 0o700
+        assert be_runtime.load_cpp_inline("one_of_many", source(f=1)).path.is_relative_to(own)
+        assert os.listdir(shared) == [own.name]
+        assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_prebuilt_module_is_found(tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also without a compiler and a cache. A module that is live from the cache is none other when it is prebuilt."""
+    folder, load = tmp_path / "prebuilt", partial(be_runtime.load_cpp_inline, "prebuilt", source(f="FACTOR"))
+    assert load(extra_cflags=["-DFACTOR=3"]).path.is_relative_to(tmp_cache)
+    be_runtime.export_prebuilt(folder)
+    monkeypatch.setenv("BE_PREBUILT_DIR", str(folder))
+    assert load(extra_cflags=["-DFACTOR=3"]).path.is_relative_to(folder)
+    assert load(extra_cflags=["-DFACTOR=3"], force_rebuild=True).path.is_relative_to(tmp_cache)
+    be_runtime.set_cache_dir(None)
+    monkeypatch.delenv("BE_CXX", raising=False)
+    for name, text in {"BE_CACHE_DIR": "/proc/no-cache", "PATH": "/nowhere", "CXX": ""}.items():
+        monkeypatch.setenv(name, text)
+    assert load(extra_cflags=["-DFACTOR=3"], target_prefix="ahead").path.is_relative_to(folder)
+    assert value("ahead.f") == 3
+    with pytest.raises(HostCompilerNotFoundError, match="prebuilt is there with other cflags"):
+        load(extra_cflags=["-DFACTOR=4"])
+
+
+LOAD = """
+import sys, be_runtime
+for text in sys.argv[1:]:
+    print(be_runtime.load_cpp_inline("shared", text, auto_register=False).path)
+"""
+PLAIN = source(f=1)
+XLA = f'#include "xla/ffi/api/c_api.h"\n{PLAIN}'
+HEADER = "jaxlib/include/xla/ffi/api/c_api.h"
+
+
+class Environments:
+    """Two environments with packages of their own, one cache, and a compiler that notes what it compiles."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.notes = folder, folder / "notes"
+        self.compiler = forwarding_compiler(folder / "g++", f"echo \"$*\" >> '{self.notes}'")
+        self.first, self.second = self.make("first"), self.make("a second")
+
+    def make(self, name: str) -> Prefix:
+        """Make one, with links to all of jaxlib but its headers."""
+        made, jaxlib = Prefix(self.folder / name), Path(sysconfig.get_path("purelib"), "jaxlib")
+        (made.site / "jaxlib").mkdir()
+        shutil.copytree(jaxlib / "include", made.site / "jaxlib/include")
+        for each in jaxlib.iterdir():
+            if each.name not in ("include", "__pycache__"):
+                (made.site / "jaxlib" / each.name).symlink_to(each)
+        return made
+
+    def load(self, prefix: Prefix, *texts: str) -> tuple[list[str], str]:
+        """Load sources in a process of an environment: the libraries, and the compilers' commands."""
+        self.notes.write_text("")
+        variables = {"BE_CXX": str(self.compiler), "BE_CACHE_DIR": str(self.folder / "cache")}
+        done = run_python(LOAD, *texts, env=environment(PYTHONPATH=str(prefix.site), **variables))
+        return done.stdout.splitlines(), self.notes.read_text()
+
+
+@pytest.mark.full
+def test_a_module_outlives_the_environment_that_built_it(tmp_path: Path):
+    made = Environments(tmp_path)
+    built, commands = made.load(made.first, PLAIN, XLA)
+    assert "handler.cc" in commands
+    shutil.rmtree(made.first.folder)
+    assert made.load(made.second, PLAIN, XLA) == (built, "")
+    _, commands = made.load(made.second, PLAIN + "// another\n")
+    assert "shared.cc" in commands
+    assert "handler.cc" not in commands, "of the parts that all modules share, that is as true"
+
+
+@pytest.mark.full
+def test_the_headers_of_the_environment_that_loads_count_and_those_that_a_source_names(tmp_path: Path):
+    made = Environments(tmp_path)
+    named = XLA.replace('"xla/ffi/api/c_api.h', f'"{made.first.site}/{HEADER}')
+    built, _ = made.load(made.first, PLAIN, XLA, named)
+    assert made.load(made.second, named)[0] != built[2:]
+    header = made.second.site / HEADER
+    header.write_text(f"{header.read_text()}// edited\n")
+    found, _ = made.load(made.second, PLAIN, XLA)
+    assert (found[0] == built[0], found[1] == built[1]) == (True, False)
+    (made.second.site / "jaxlib/include/new").write_text("#include_next <new>\n")
+    assert made.load(made.second, PLAIN)[0] != built[:1], "a header that would be found first"
+    assert made.load(made.first, PLAIN, XLA) == (built[:2], ""), "where it was built nothing has changed"

@@ -9,52 +9,44 @@ import random
 import re
 import shlex
 import sys
+import sysconfig
 import threading
-from collections.abc import Mapping
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from be_runtime.compile.plan.build_plan import BuildPlan, Edge, GeneratedFile
+from be_runtime.compile.run import execute
 from be_runtime.compile.run.execute import Runner, Step, render_log
 from be_runtime.compile.run.programs import resolve_ninja
-from be_runtime.compile.run.progress import Progress
 from be_runtime.errors import BuildError, BuildTimeoutError
 from be_toolchain.machine.local_system import LocalSystem
 from tests.support.runtime import PRINTING, processes_with
 
 NINJA = resolve_ninja(LocalSystem())
+BEGIN = """
+import sys, os, time, json
+def await_file(name):
+    while not os.path.exists(name): time.sleep(0.01)
+"""
 
 
 def edge(name: str, code: str, *args: str, inputs: tuple[str, ...] = (), description: str = "") -> Edge:
     """A command that runs some Python and then makes a file of its name."""
-    script = f"import sys, os, time, json\n{code}\nopen({name!r}, 'a').close()"
-    argv = (sys.executable, "-S", "-c", script, *args)
+    argv = (sys.executable, "-S", "-c", f"{BEGIN}{code}\nopen({name!r}, 'a').close()", *args)
     return Edge(argv=argv, inputs=inputs, outputs=(name,), description=description or f"making {name}", tool="compile")
 
 
-def runner(
-    folder: Path, *, jobs: int = 2, timeout_s: float | None = 60, environ: Mapping[str, str] = os.environ
-) -> Runner:
-    return Runner(folder, ninja=NINJA, jobs=jobs, timeout_s=timeout_s, environ=environ)
+def runner(folder: Path, **options: Any) -> Runner:
+    return Runner(folder, **{"ninja": NINJA, "jobs": 2, "timeout_s": 60, "environ": os.environ, **options})
 
 
 def run(folder: Path, *edges: Edge, **options: Any) -> tuple[Step, ...]:
     return runner(folder, **options).run(BuildPlan(files=(), edges=edges))
-
-
-class Told(Progress):
-    """Notes what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__("m", ())
-        self.outputs: list[str] = []
-        self.threads: set[int] = set()
-
-    def finish(self, edge: Edge) -> None:
-        self.outputs.append(edge.outputs[0])
-        self.threads.add(threading.get_ident())
 
 
 def test_arguments_of_every_kind_arrive(tmp_path: Path):
@@ -70,34 +62,39 @@ def test_arguments_of_every_kind_arrive(tmp_path: Path):
 
 
 def test_each_command_has_its_own_output(tmp_path: Path):
-    edges = [edge(f"f{number}", f"print('one {number}'); print(); print('two {number}')") for number in range(6)]
+    """Whatever it is called, and whatever it prints, such as what ninja says of failures; it reads no terminal."""
+    names = ["linking", "FAILED: x", "ninja: error", "@be@making", "a $x 'b'", "a\udcff", "a\udcfe"]
+    code = "print('FAILED: [code=1] a', 'sh -c false', sep=chr(10)); print(); print(repr({!a}), repr(sys.stdin.read()))"
+    edges = [edge(f"f{at}", code.format(name), description=f"compiling {name}") for at, name in enumerate(names)]
     steps = run(tmp_path, *edges, jobs=4)
-    assert {step.edge.outputs[0]: step.output for step in steps} == {
-        f"f{number}": f"one {number}\n\ntwo {number}" for number in range(6)
-    }
-    assert not any(step.failed for step in steps)
+    begin = "FAILED: [code=1] a\nsh -c false\n\n"
+    expected = {f"compiling {name}": f"{begin}{name!r} ''" for name in names[:5]}
+    assert {step.edge.description: step.output for step in steps if step.edge in edges[:5]} == expected
+    made = {(step.edge.description, step.edge.outputs[0], step.failed) for step in steps}
+    assert made == {(f"compiling {name}", f"f{at}", False) for at, name in enumerate(names)}
 
 
 def test_inputs_come_first_and_every_end_is_told(tmp_path: Path):
-    told = Told()
+    told: list[tuple[str, int]] = []
+    progress = Mock(finish=lambda edge: told.append((edge.outputs[0], threading.get_ident())))
     edges = (edge("b", "", inputs=("a",)), edge("a", ""))
     plan = BuildPlan(files=(), edges=edges, link=edge("c", "", inputs=("b",)))
-    steps = runner(tmp_path).run(plan, progress=told)
-    assert told.outputs == ["a", "b", "c"] == [step.edge.outputs[0] for step in steps]
-    assert told.threads == {threading.get_ident()}
+    steps = runner(tmp_path).run(plan, progress=progress)
+    assert [step.edge.outputs[0] for step in steps] == ["a", "b", "c"]
+    assert told == [(name, threading.get_ident()) for name in "abc"]
 
 
 def test_each_success_is_told_at_once_and_no_failure(tmp_path: Path):
     """At the latest when the next command ends: until then it is not known that there is no more to its output."""
-    told: dict[str, bool] = {}
-    edges = (edge("a", ""), edge("b", ""), edge("slow", "time.sleep(1)"), edge("bad", "sys.exit(3)", inputs=("slow",)))
+    slow = edge("slow", "await_file('told')")
+    edges = (edge("a", ""), edge("b", ""), slow, edge("bad", "sys.exit(3)", inputs=("slow",)))
     with runner(tmp_path).started(BuildPlan(files=(), edges=edges)) as steps:
-        for step in itertools.islice(steps, 4):
-            told |= {} if step.failed else {step.edge.outputs[0]: (tmp_path / "slow").exists()}
+        first = next(steps)
+        (tmp_path / "told").touch()
+        ended = [first, *itertools.islice(steps, 3)]
+        assert {step.edge.outputs[0] for step in ended if not step.failed} == {"a", "b", "slow"}
         with pytest.raises(BuildError, match="making bad failed"):
             next(steps)
-    assert set(told) == {"a", "b", "slow"}
-    assert not (told["a"] and told["b"])
 
 
 def test_only_what_is_asked_for_is_made(tmp_path: Path):
@@ -107,23 +104,14 @@ def test_only_what_is_asked_for_is_made(tmp_path: Path):
     assert {step.edge.outputs[0] for step in run(tmp_path, *edges)} == {"b", "c"}, "the rest, and a not again"
 
 
-def test_the_first_failure_ends_the_build(tmp_path: Path):
-    edges = [edge("a", "print('before', flush=True); sys.exit('went wrong')"), edge("b", "", inputs=("a",))]
-    with pytest.raises(BuildError, match="making a failed") as caught:
-        run(tmp_path, *edges)
-    assert caught.value.output == "before\nwent wrong"
-    assert caught.value.command == edges[0].argv
-    assert not (tmp_path / "b").exists()
-
-
-def test_a_failure_among_others_has_only_its_own_output(tmp_path: Path):
-    edges = [
-        edge("slow", "print('slow'); time.sleep(0.3); print('done')"),
-        edge("bad", "print('bad'); sys.exit(3)"),
-    ]
+def test_the_first_failure_ends_the_build_with_its_own_output(tmp_path: Path):
+    bad = edge("bad", "await_file('begun'); print('bad', flush=True); open('failing', 'w'); sys.exit('went wrong')")
+    slow = edge("slow", "print('slow'); open('begun', 'w'); await_file('failing'); print('done')")
     with pytest.raises(BuildError, match="making bad failed") as caught:
-        run(tmp_path, *edges)
-    assert caught.value.output == "bad"
+        run(tmp_path, slow, bad, edge("after", "", inputs=("bad",)))
+    assert caught.value.output == "bad\nwent wrong"
+    assert caught.value.command == bad.argv
+    assert not (tmp_path / "after").exists()
 
 
 @pytest.mark.parametrize("name", PRINTING)
@@ -137,73 +125,53 @@ def test_no_variable_steers_what_ninja_prints(tmp_path: Path, name: str):
     assert caught.value.output == "red"
 
 
-@pytest.mark.parametrize("name", sorted({*PRINTING} - {"LANG", "LC_MESSAGES", "NINJA_STATUS"}))
-def test_no_variable_steers_what_commands_print(tmp_path: Path, name: str):
+def test_no_variable_steers_what_commands_print(tmp_path: Path):
     """LC_ALL settles what the others of the locale say; ninja's own status is ours."""
-    (step,) = run(tmp_path, edge("a", f"print(os.environ.get({name!r}))"), environ={**os.environ, **PRINTING})
-    assert step.output == {"TERM": "dumb"}.get(name, "None")
-
-
-def test_a_command_that_prints_what_ninja_says_of_failures_has_not_failed(tmp_path: Path):
-    (step,) = run(tmp_path, edge("a", "print('FAILED: [code=1] a', 'sh -c false', 'more', sep=chr(10))"))
-    assert not step.failed
-    assert step.output == "FAILED: [code=1] a\nsh -c false\nmore"
-
-
-def test_descriptions_may_repeat_what_ninja_says(tmp_path: Path):
-    """Whatever a file is called, its output is its own."""
-    names = ["linking", "FAILED: x", "ninja: error", "@be@making", "a $x 'b'", "a\udcff", "a\udcfe"]
-    edges = [edge(f"f{at}", f"print({name!a})", description=f"compiling {name}") for at, name in enumerate(names)]
-    steps = run(tmp_path, *edges)
-    assert {step.edge.description: step.edge.outputs[0] for step in steps} == {
-        f"compiling {name}": f"f{at}" for at, name in enumerate(names)
-    }
+    names = {*PRINTING} - {"LANG", "LC_MESSAGES", "NINJA_STATUS"}
+    code = f"print({{name: os.environ[name] for name in {names} if name in os.environ}})"
+    (step,) = run(tmp_path, edge("a", code), environ={**os.environ, **PRINTING})
+    assert step.output == "{'TERM': 'dumb'}"
 
 
 def test_files_are_written_before_and_not_again(tmp_path: Path):
-    plan = BuildPlan(
-        files=(GeneratedFile(path="src/deep/a.txt", text="ä \udcff\n"),),
-        edges=(edge("copy", "open('copied', 'wb').write(open('src/deep/a.txt', 'rb').read())"),),
-    )
+    file = GeneratedFile(path="src/deep/a.txt", text="ä \udcff\n")
+    plan = BuildPlan((file,), (edge("copy", "open('copied', 'wb').write(open('src/deep/a.txt', 'rb').read())"),))
     for _ in range(2):
         runner(tmp_path).run(plan)
     assert (tmp_path / "copied").read_bytes() == "ä ".encode() + b"\xff\n"
 
 
-def test_a_graph_that_is_wrong(tmp_path: Path):
+def test_what_ninja_can_not_run_and_no_ninja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(BuildError, match="ninja") as caught:
         run(tmp_path, edge("a", "", inputs=("b",)), edge("b", "", inputs=("a",)))
     assert "root nodes" in caught.value.output
-
-
-def test_no_ninja(tmp_path: Path):
     with pytest.raises(BuildError, match="ninja can't be started"):
         Runner(tmp_path, ninja=tmp_path / "none", jobs=1, environ=os.environ).run(BuildPlan(files=(), edges=()))
-
-
-def test_commands_read_nothing_from_the_terminal(tmp_path: Path):
-    (step,) = run(tmp_path, edge("a", "print(repr(sys.stdin.read()))"))
-    assert step.output == "''"
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.raises(BuildError, match="ninja is not installed") as caught:
+        resolve_ninja(LocalSystem({"PATH": str(tmp_path)}))
+    assert "pip install ninja" in caught.value.hints[0]
 
 
 @pytest.mark.parametrize("ignores", [False, True])
 def test_a_time_limit_ends_every_command(tmp_path: Path, ignores: bool):
     mark = f"be-execute-{tmp_path.name}-{ignores}"
     deaf = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; " if ignores else ""
-    child = (
-        f"os.spawnlp(os.P_NOWAIT, sys.executable, sys.executable, '-S', '-c', 'import time; time.sleep(99) # {mark}')"
-    )
+    child = f"os.spawnlp(os.P_NOWAIT, sys.executable, 'python', '-Sc', 'import time; time.sleep(99) # {mark}')"
     edges = [edge(f"f{at}", f"{deaf}{child}; time.sleep(98)", mark) for at in range(2)]
     with pytest.raises(BuildTimeoutError, match=r"stopped after 0\.5 s"):
         run(tmp_path, *edges, timeout_s=0.5)
     assert not processes_with(mark)
 
 
-def test_all_commands_of_a_runner_share_its_time_limit(tmp_path: Path):
-    limited = runner(tmp_path, timeout_s=6.0)
-    limited.run(BuildPlan(files=(), edges=(edge("a", "time.sleep(2)"),)))
-    with pytest.raises(BuildTimeoutError, match=r"stopped after 6 s"):
-        limited.run(BuildPlan(files=(), edges=(edge("b", "time.sleep(4.5)"),)))
+def test_all_commands_of_a_runner_share_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now_s = [0.0]
+    monkeypatch.setattr(execute, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=time.sleep))
+    limited = runner(tmp_path, timeout_s=900.0)
+    limited.run(BuildPlan(files=(), edges=(edge("a", ""),)))
+    now_s[0] = 901.0
+    with pytest.raises(BuildTimeoutError, match=r"stopped after 900 s"):
+        limited.run(BuildPlan(files=(), edges=(edge("b", "time.sleep(99)"),)))
 
 
 def test_an_error_of_the_caller_ends_every_command(tmp_path: Path):
@@ -221,15 +189,9 @@ def test_an_error_of_the_caller_ends_every_command(tmp_path: Path):
 
 
 def test_the_log_can_be_pasted_into_a_shell(tmp_path: Path):
-    plain = Edge(
-        argv=("/bin/sh", "-c", "echo said > 'a b'; cat 'a b'"),
-        inputs=(),
-        outputs=("a b",),
-        description="x",
-        tool="compile",
-    )
-    log = render_log(run(tmp_path, plain))
-    title, command, said = log.splitlines()
+    argv = ("/bin/sh", "-c", "echo said > 'a b'; cat 'a b'")
+    plain = Edge(argv=argv, inputs=(), outputs=("a b",), description="x", tool="compile")
+    title, command, said = render_log(run(tmp_path, plain)).splitlines()
     assert re.fullmatch(r"# x: \d+\.\d\d s", title)
-    assert shlex.split(command.removeprefix("$ ")) == list(plain.argv)
+    assert shlex.split(command.removeprefix("$ ")) == list(argv)
     assert said == "said"

@@ -14,46 +14,33 @@ char own_stream;
 int64_t taken = 0;  // pieces of XLA's memory
 constexpr int64_t kCount = 6;
 
-struct Arguments {
-  const float* x;
-  float* y;
-};
-Arguments given;
+const float* given_x;
+float* given_y;
 
 XLA_FFI_Error* create_error(XLA_FFI_Error_Create_Args* args) {
-  printf("{\"error\": ");
   std::string text;
   be_guard::add_text(text, args->message);
-  printf("%s}\n", text.c_str());
+  printf("{\"error\": %s}\n", text.c_str());
   return reinterpret_cast<XLA_FFI_Error*>(&own_stream);
 }
 void destroy_error(XLA_FFI_Error_Destroy_Args*) {}
 void get_message(void* args) { static_cast<be_xla::ErrorArgs*>(args)->message = "what the kernel said"; }
 XLA_FFI_Error* get_stream(XLA_FFI_Stream_Get_Args* args) { return args->stream = &own_stream, nullptr; }
 XLA_FFI_Error* allocate(XLA_FFI_DeviceMemory_Allocate_Args* args) {
-  ++taken;
-  return args->data = aligned_alloc(256, (args->size + 255) / 256 * 256), nullptr;
+  return ++taken, args->data = aligned_alloc(256, (args->size + 255) / 256 * 256), nullptr;
 }
-XLA_FFI_Error* release(XLA_FFI_DeviceMemory_Free_Args* args) {
-  --taken;
-  return free(args->data), nullptr;
-}
+XLA_FFI_Error* release(XLA_FFI_DeviceMemory_Free_Args* args) { return --taken, free(args->data), nullptr; }
 
 template <void (*Kernel)(void*)>
 XLA_FFI_Error* launch(XLA_FFI_CallFrame* frame, void* stream) {
-  given.x = static_cast<const float*>(be_xla::buffer_at(frame, 0)->data);
-  given.y = static_cast<float*>(be_xla::buffer_at(frame, 1)->data);
+  given_x = static_cast<const float*>(be_xla::buffer_at(frame, 0)->data);
+  given_y = static_cast<float*>(be_xla::buffer_at(frame, 1)->data);
   pretend_launch(stream, Kernel, nullptr);
   return nullptr;
 }
 
-void twice(void*) {
-  for (int i = 0; i < kCount; ++i) given.y[i] = 2 * given.x[i];
-}
-void some(void*) {
-  for (int i = 0; i < kCount; ++i)
-    if (i != 4) given.y[i] = 1;
-}
+void twice(void*) { for (int i = 0; i < kCount; ++i) given_y[i] = 2 * given_x[i]; }
+void some(void*) { for (int i = 0; i < kCount; ++i) if (i != 4) given_y[i] = 1; }
 void ruins(void*) { pretend_fault(700); }
 
 XLA_FFI_Error* right(XLA_FFI_CallFrame* frame) { return launch<twice>(frame, &own_stream); }
@@ -103,10 +90,7 @@ void call(const char* name, XLA_FFI_Error* (*handler)(XLA_FFI_CallFrame*)) {
 }  // namespace
 
 int main() {
-  call("right", right);
-  call("wrong", wrong);
-  call("skips", skips);
-  call("waits", waits);
-  call("faults", faults);
-  call("right", right);
+  const char* names[] = {"right", "wrong", "skips", "waits", "faults", "right"};
+  XLA_FFI_Error* (*handlers[])(XLA_FFI_CallFrame*) = {right, wrong, skips, waits, faults, right};
+  for (int i = 0; i < 6; ++i) call(names[i], handlers[i]);
 }

@@ -53,15 +53,10 @@ EXPORT int cuStreamDestroy_v2(void* stream) { return free(stream), fault; }
 EXPORT int cuStreamSynchronize(void*) { return fault; }
 EXPORT int cuStreamIsCapturing(void*, int* is) { return *is = 0; }
 EXPORT int cuStreamBeginCapture_v2(void* stream, int) {
-  recording = stream;
-  recorded = new Work;
-  spoilt = false;
-  return 0;
+  return recording = stream, recorded = new Work, spoilt = false, 0;
 }
 EXPORT int cuStreamEndCapture(void*, void** graph) {
-  recording = nullptr;
-  *graph = spoilt ? nullptr : recorded;
-  return spoilt ? 901 : 0;
+  return recording = nullptr, *graph = spoilt ? nullptr : recorded, spoilt ? 901 : 0;
 }
 EXPORT int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) { return *exec = graph, 0; }
 EXPORT int cuGraphLaunch(void* exec, void*) {

@@ -1,4 +1,4 @@
-"""Numba CPU kernels as libraries for a baseline CPU: what they compute, what they need, and what is refused."""
+"""Numba CPU kernels as libraries for a baseline CPU, and their native handler over buffers as long as they say."""
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import math
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.kernels.numba.cpu.host_library import build_host_kernel
 from be_runtime.kernels.numba.cpu.signature import Parameter, Signature
 from be_runtime.load.process import PROCESS
-from tests.support.requirements import in_full
-from tests.support.runtime import call, environment, run_python
+from be_runtime.own_files import NATIVE_DIR
+from be_runtime.xla.jax_port import ffi_include_dir
+from tests.support.requirements import OPTIONAL, in_full
+from tests.support.runtime import call, environment, real_compiler, run_python
 
 numba: Any = pytest.importorskip("numba")
 njit = numba.njit
@@ -49,43 +52,6 @@ def sums(x, y):
     for i in range(x.size):
         total += x[i] * x[i] + math.sin(x[i])
     y[:] = total
-
-
-BIG = np.arange(2_000_000.0)
-
-
-@njit
-def allocates(x, y):
-    y[:] = np.cumsum(x)
-
-
-@njit
-def prints(x, y):
-    print(x[0])  # noqa: T201
-    y[:] = x
-
-
-@njit
-def raises_a_value(x, y):
-    if x[0] < 0:
-        raise ValueError(x[0])
-    y[:] = x
-
-
-@njit
-def reads_a_large_global(x, y):
-    y[0] = BIG[int(x[0])]
-
-
-@njit(parallel=True)
-def runs_in_threads(x, y):
-    for i in numba.prange(x.size):
-        y[i] = x[i]
-
-
-@njit
-def needs_scipy(x, y):
-    y[0] = np.dot(x, x)
 
 
 def register(kernel: Any, folder: Path) -> tuple[str, bytes]:
@@ -117,50 +83,43 @@ def test_a_library_runs_batches_and_keeps_the_text_of_what_a_kernel_raises(tmp_p
     assert b"numba" not in data
 
 
-def test_two_builds_in_other_caches_are_the_same_bytes(tmp_path: Path):
-    program = (
-        "from tests.compile.be_runtime.kernels.numba.cpu import test_host_library as t\n"
-        "if {0}: t.sums(t.np.ones(2), t.np.ones(2))\n"
-        "print(t.build_host_kernel(t.decay, t.UNARY, t.PROCESS.session(), 'x86-64-v3').library)"
-    )
-    made = {
-        run_python(program.format(first), env=environment(BE_CACHE_DIR=str(tmp_path / str(first)))).stdout.strip()
-        for first in (0, 1)
-    }
-    assert len(made) == 1
-
-
-def test_results_have_the_bits_of_a_process_whose_cpu_is_the_baseline(tmp_path: Path):
+@pytest.mark.full
+def test_another_process_builds_the_same_bytes_and_a_baseline_cpu_gives_the_same_bits(tmp_path: Path):
     x = np.random.default_rng(0).standard_normal(1001).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
-    program = (
-        "import jax, numpy as np\n"
-        "from be_runtime import numba_kernel\n"
-        "from tests.compile.be_runtime.kernels.numba.cpu.test_host_library import sums\n"
-        f"x = np.load({str(tmp_path / 'x.npy')!r})\n"
-        f"y = numba_kernel(sums, signature='arg[n] ret[n]:like(0)')(x)\n"
-        f"np.save({str(tmp_path / 'y.npy')!r}, y)"
-    )
-    run_python(program, env=environment(NUMBA_CPU_NAME="x86-64-v3", NUMBA_CPU_FEATURES=""))
+    program = f"""
+import jax, numpy as np
+from be_runtime import numba_kernel
+from tests.compile.be_runtime.kernels.numba.cpu import test_host_library as t
+x = np.load({str(tmp_path / "x.npy")!r})
+np.save({str(tmp_path / "y.npy")!r}, numba_kernel(t.sums, signature="arg[n] ret[n]:like(0)")(x))
+print(t.build_host_kernel(t.decay, t.UNARY, t.PROCESS.session(), "x86-64-v3").library)"""
+    baseline = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "", "BE_CACHE_DIR": str(tmp_path / "cache")}
+    made = run_python(program, env=environment(**baseline)).stdout.strip()
+    assert made == build_host_kernel(decay, UNARY, PROCESS.session(), "x86-64-v3").library, "its name is its content"
     target, _ = register(sums, tmp_path)
     found = np.asarray(call(target, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
     assert found.tobytes() == np.load(tmp_path / "y.npy").tobytes()
 
 
-@pytest.mark.parametrize(
-    ("kernel", "reason"),
-    [
-        (allocates, r"allocates an array \(NRT_"),
-        in_full(prints, r"calls Python: it prints"),
-        in_full(raises_a_value, "raises an exception with a value of run time"),
-        (reads_a_large_global, "a global array of more than a megabyte"),
-        (runs_in_threads, "runs in threads"),
-        in_full(needs_scipy, "linear algebra of SciPy"),
-    ],
-)
-def test_a_kernel_that_needs_numba_when_it_runs_is_refused_by_name(kernel: Any, reason: str):
-    name = kernel.py_func.__name__
-    with pytest.raises(BuildError, match=f"the kernel {name} can't be built ahead of time: it .*{reason}") as caught:
+BIG = np.arange(2_000_000.0)
+
+
+NOT_ALONE = [
+    in_full("y[:] = np.cumsum(x)", {}, r"allocates an array \(NRT_"),
+    in_full("print(x[0])", {}, r"calls Python: it prints"),
+    in_full("if x[0] < 0: raise ValueError(x[0])", {}, "raises an exception with a value of run time"),
+    ("y[0] = big[int(x[0])]", {}, "a global array of more than a megabyte"),
+    ("for i in numba.prange(x.size): y[i] = x[i]", {"parallel": True}, "runs in threads"),
+    in_full("y[0] = np.dot(x, x)", {}, "linear algebra of SciPy"),
+]
+
+
+@pytest.mark.parametrize(("line", "options", "reason"), NOT_ALONE)
+def test_a_kernel_that_needs_numba(define: Callable[..., Any], line: str, options: dict[str, bool], reason: str):
+    """It is refused by name."""
+    kernel = define(line, parameters="x, y", known={"big": BIG}, **options)
+    with pytest.raises(BuildError, match=f"the kernel kernel can't be built ahead of time: it .*{reason}") as caught:
         build_host_kernel(kernel, UNARY, PROCESS.session(), "x86-64-v3")
     assert caught.value.hints
 
@@ -169,3 +128,32 @@ def test_nothing_is_compiled_where_that_is_forbidden(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("BE_JIT", "never")
     with pytest.raises(LoadError, match="decay was not built ahead of time, and BE_JIT=never forbids to compile it"):
         build_host_kernel(decay, UNARY, PROCESS.session(), "x86-64-v4")
+
+
+PROGRAM = Path(__file__).parent / "programs" / "guarded_calls.cc"
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def run(folder: Path, one_too_many: int) -> subprocess.CompletedProcess[str]:
+    """Build the program and run it."""
+    compiler = real_compiler()
+    probe = (compiler, *SANITIZE, "-x", "c++", "-", "-o", str(folder / "probe"))
+    if subprocess.run(probe, input=b"int main() {}", capture_output=True, check=False).returncode != 0:
+        pytest.skip(OPTIONAL + "the compiler's sanitizers")
+    flags = ("-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror", *SANITIZE, f"-DONE_TOO_MANY={one_too_many}")
+    command = (compiler, *flags, f"-I{ffi_include_dir()}", f"-I{NATIVE_DIR}", str(PROGRAM), "-o", str(folder / "main"))
+    subprocess.run(command, check=True)
+    return subprocess.run([folder / "main"], capture_output=True, text=True, check=False)
+
+
+def test_calls_and_batches_stay_within_their_buffers(tmp_path: Path):
+    done = run(tmp_path, 0)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.full
+def test_the_program_would_notice(tmp_path: Path):
+    """A function that touches one element too many is found."""
+    done = run(tmp_path, 1)
+    assert done.returncode != 0
+    assert "heap-buffer-overflow" in done.stderr

@@ -1,4 +1,4 @@
-"""Numba's CPU kernels: what they compute, under every transformation, and what is refused."""
+"""Numba's CPU kernels: what they compute, under every transformation, with and without a signature; what is refused."""
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 
@@ -6,17 +6,26 @@ from __future__ import annotations
 
 import ctypes
 import math
-import time
+import re
+import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
-from be_runtime import ArgumentError, BuildError, TransformError, list_registered_targets, numba_kernel
-from tests.support.jax_names import enable_x64
+import be_runtime
+from be_runtime import ArgumentError, BuildError, list_registered_targets, numba_kernel
+from be_runtime.kernels.numba.cpu.intrinsics import intrinsics
+from tests.support.jax_names import enable_x64, shard_map
+from tests.support.requirements import in_full
 from tests.support.runtime import environment, run_python
 
 numba: Any = pytest.importorskip("numba")
@@ -37,23 +46,29 @@ def add_rows(x, y, out):
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 Y = np.array([[1, 10, 100], [2, 20, 200], [3, 30, 300], [4, 40, 400]], np.float32)
 ROW = jax.ShapeDtypeStruct((3,), jnp.float32)
+A, V = X.reshape(3, 4), np.arange(4, dtype=np.float32)
+ONE = jax.ShapeDtypeStruct((1,), jnp.float32)
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
+@njit
+def accumulate(total, x, out):
+    """Right only where the output begins with the content of the first input."""
+    for i in range(out.size):
+        out[i] += x[i]
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_of_vmap_gives_the_kernel_one_element(method: str):
-    run = numba_kernel(add_rows, ROW, vmap_method=method)
-    np.testing.assert_array_equal(jax.jit(jax.vmap(run))(X, Y), X + 2 * Y)
-    np.testing.assert_array_equal(jax.vmap(run, in_axes=(0, None))(X, Y[1]), X + 2 * Y[1])
-    np.testing.assert_array_equal(jax.vmap(run, in_axes=(None, 1))(X[0], Y.T), X[0] + 2 * Y)
-    if method != "legacy_vectorized":
+@pytest.mark.parametrize(("kernel", "factor", "aliases"), [(add_rows, 2, {}), (accumulate, 1, {0: 0})])
+def test_every_method_of_vmap_gives_the_kernel_one_element(kernel: Any, factor: int, aliases: Any, method: str):
+    """An input for a whole batch, which is smaller than the output, can still be where the output begins."""
+    run = numba_kernel(kernel, ROW, vmap_method=method, input_output_aliases=aliases)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(run))(X, Y), X + factor * Y)
+    np.testing.assert_array_equal(jax.vmap(run, in_axes=(0, None))(X, Y[1]), X + factor * Y[1])
+    np.testing.assert_array_equal(jax.vmap(run, in_axes=(None, 1))(X[0], Y.T), X[0] + factor * Y)
+    if method != "legacy_vectorized" or aliases:
         grid = jax.vmap(jax.vmap(run, in_axes=(None, 0)), in_axes=(0, None))
-        np.testing.assert_array_equal(jax.jit(grid)(X, Y), X[:, None] + 2 * Y)
-
-
-def test_vmap_without_a_method_says_what_to_write():
-    with pytest.raises(TransformError, match="add_rows has no rule for vmap"):
-        jax.vmap(numba_kernel(add_rows, ROW))(X, Y)
+        np.testing.assert_array_equal(jax.jit(grid)(X, Y), X[:, None] + factor * Y)
 
 
 def test_in_loops_and_branches():
@@ -64,41 +79,32 @@ def test_in_loops_and_branches():
     np.testing.assert_array_equal(either(True, X[1]), 3 * X[1])
 
 
-@njit
-def minimum_and_place(x, least, place):
-    place[()] = np.argmin(x)
-    least[()] = x.min()
-
-
-def test_results_of_no_dimensions_in_any_structure():
+def test_results_of_no_dimensions_in_any_structure(define: Callable[..., Any]):
+    kernel = define("place[()] = np.argmin(x)", "least[()] = x.min()", parameters="x, least, place")
     outs = {"least": jax.ShapeDtypeStruct((), np.float32), "more": [jax.ShapeDtypeStruct((), np.int32)]}
-    result = jax.jit(numba_kernel(minimum_and_place, outs))(np.array([[3, 1], [2, 5]], np.float32))
-    assert result["least"] == 1
+    result = jax.jit(numba_kernel(kernel, outs))(np.array([[3, 1], [2, 5]], np.float32))
+    assert (result["least"], result["more"][0]) == (1, 1)
     assert result["more"][0].dtype == np.int32
-    assert result["more"][0] == 1
 
 
 @njit
 def copy(x, out):
-    out[...] = x
+    for i in range(x.size):
+        out.flat[i] = x.flat[i]
 
 
-DTYPES = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float32", "float64", "complex64", "complex128"),
-)
+INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+DTYPES = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
 
 
-def test_dtypes():
+def test_dtypes(define: Callable[..., Any]):
     """One kernel of all dtypes, each with another number of elements."""
-    names = [f"x{index}" for index in range(len(DTYPES))]
-    lines = [f"    out_{name}[...] = {name}" for name in names]
-    parameters = ", ".join((*names, *(f"out_{name}" for name in names)))
-    namespace: dict[str, Any] = {}
-    exec("\n".join((f"def copy_all({parameters}):", *lines)), namespace)  # noqa: S102 - the test's own
+    parameters = ", ".join((*(f"in_{name}" for name in DTYPES), *(f"out_{name}" for name in DTYPES)))
+    lines = [f"for i in range(in_{name}.size): out_{name}[i] = in_{name}[i]" for name in DTYPES]
+    kernel = define(*lines, parameters=parameters)
     with enable_x64(True):
-        arrays = [jnp.arange(2 * (n + 1)).reshape(2, n + 1).astype(dtype) for n, dtype in enumerate(DTYPES)]
-        results = numba_kernel(njit(namespace["copy_all"]), [struct(each) for each in arrays])(*arrays)
+        arrays = [jnp.arange(n + 2).astype(dtype) for n, dtype in enumerate(DTYPES)]
+        results = numba_kernel(kernel, [struct(each) for each in arrays])(*arrays)
         for array, result in zip(arrays, results, strict=True):
             assert result.dtype == array.dtype
             np.testing.assert_array_equal(result, array)
@@ -112,53 +118,28 @@ def test_dtypes_that_numba_lacks(dtype: str):
 
 
 def test_layouts_and_numbers():
-    transposed = X.T
-    np.testing.assert_array_equal(numba_kernel(copy, struct(transposed))(transposed), transposed)
-    np.testing.assert_array_equal(numba_kernel(copy, struct(X[::2, ::-1]))(X[::2, ::-1]), X[::2, ::-1])
+    for array in (X.T, X[::2, ::-1]):
+        np.testing.assert_array_equal(numba_kernel(copy, struct(array))(array), array)
     assert numba_kernel(copy, jax.ShapeDtypeStruct((), np.float32))(3.0) == 3
-
-
-@njit
-def first_of_all(x, out):
-    out[0] = x[0]
 
 
 @pytest.mark.parametrize("batch", [(), (0,), (2, 0)])
 def test_nothing_to_compute(batch: tuple[int, ...]):
     """Such a call is skipped: its addresses may be null."""
-    run = numba_kernel(
-        first_of_all, jax.ShapeDtypeStruct((0 if batch == () else 3,), np.float32), vmap_method="broadcast_all"
-    )
+    size = 0 if batch == () else 3
+    run = numba_kernel(add_rows, jax.ShapeDtypeStruct((size,), np.float32), vmap_method="broadcast_all")
     for _ in batch:
         run = jax.vmap(run)
     x = jnp.zeros((*batch, 3))
-    assert run(x).shape == (*batch, 0 if batch == () else 3)
-
-
-@njit
-def accumulate(total, x, out):
-    """Right only where the output begins with the content of the first input."""
-    for i in range(out.size):
-        out[i] += x[i]
+    assert run(x, x).shape == (*batch, size)
 
 
 def test_an_output_that_begins_with_an_input():
-    run = numba_kernel(accumulate, ROW, input_output_aliases={0: 0}, vmap_method="broadcast_all")
+    run = numba_kernel(accumulate, ROW, input_output_aliases={0: 0})
     start = jnp.array([1.0, 2.0, 3.0])
     loop = jax.jit(lambda start: jax.lax.fori_loop(0, 10, lambda _, total: run(total, Y[0]), start))
     np.testing.assert_array_equal(loop(start), [11, 102, 1003])
     np.testing.assert_array_equal(start, [1, 2, 3], err_msg="an argument that lives on is copied")
-    np.testing.assert_array_equal(jax.vmap(run)(X, Y), X + Y)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_an_input_for_a_whole_batch_can_still_be_where_an_output_begins(method: str):
-    """Such an input is smaller than the output, whose memory it can't be then."""
-    run = numba_kernel(accumulate, ROW, input_output_aliases={0: 0}, vmap_method=method)
-    np.testing.assert_array_equal(jax.jit(jax.vmap(run, in_axes=(None, 0)))(X[1], Y), X[1] + Y)
-    np.testing.assert_array_equal(jax.vmap(run, in_axes=(0, None))(X, Y[1]), X + Y[1])
-    grid = jax.vmap(jax.vmap(run, in_axes=(None, 0)), in_axes=(0, None))
-    np.testing.assert_array_equal(jax.jit(grid)(X, Y), X[:, None] + Y)
 
 
 FACTOR = np.float32(3)
@@ -170,107 +151,41 @@ def square(x):
 
 
 def test_kernels_that_use_closures_globals_and_other_functions():
-    def make(offset: float) -> Any:
+    for offset in (4.0, 9.0):
+
         @njit
         def kernel(x, out):
             for i in range(out.size):
-                out[i] = FACTOR * square(x[i]) + math.sqrt(offset)
+                out[i] = FACTOR * square(x[i]) + math.sqrt(offset)  # noqa: B023 - a closure of this round
 
-        return numba_kernel(kernel, ROW)
-
-    np.testing.assert_allclose(make(4.0)(X[1]), 3 * X[1] ** 2 + 2)
-    np.testing.assert_allclose(make(9.0)(X[1]), 3 * X[1] ** 2 + 3)
+        np.testing.assert_allclose(numba_kernel(kernel, ROW)(X[1]), 3 * X[1] ** 2 + math.sqrt(offset))
 
 
-def test_a_kernel_that_is_defined_again_is_another_kernel():
-    def define(text: str) -> Any:
-        namespace: dict[str, Any] = {}
-        exec(f"def edited(x, out):\n    out[:] = {text}\n", namespace)  # noqa: S102 - the test's own
-        return numba_kernel(njit(namespace["edited"]), ROW)
-
-    def targets() -> int:
-        return sum(name.startswith("be_runtime.numba.edited:") for name in list_registered_targets())
-
-    np.testing.assert_array_equal(define("x + 1")(X[0]), X[0] + 1)
-    np.testing.assert_array_equal(define("x + 2")(X[0]), X[0] + 2)
-    np.testing.assert_array_equal(define("x + 1")(X[0]), X[0] + 1)
-    assert targets() == 2
-
-
-def test_options_are_part_of_a_kernel():
-    def kernel(x: Any, out: Any) -> None:
-        out[0] = x[x.size - 1 + int(x[0])]
-
+def test_a_kernel_that_is_defined_again_is_another_kernel_and_so_is_one_of_other_options(define: Callable[..., Any]):
     before = set(list_registered_targets())
-    out = jax.ShapeDtypeStruct((1,), np.float32)
+    for number in (1, 2, 1):
+        np.testing.assert_array_equal(
+            numba_kernel(define(f"for i in range(3): out[i] = x[i] + {number}"), ROW)(X[0]), X[0] + number
+        )
+    assert len(set(list_registered_targets()) - before) == 2
     for options in ({}, {"boundscheck": True}, {"fastmath": True}, {"boundscheck": True}):
-        numba_kernel(njit(**options)(kernel), out)(jnp.zeros(3))
-    assert len(set(list_registered_targets()) - before) == 3
-
-
-IDENTITY = """
-import jax, numpy as np, numba, be_runtime
-SCALE = np.array([1.0, 2.0, 3.0])
-@numba.njit(fastmath=True)
-def identified(x, out):
-    for i in range(out.size):
-        out[i] = x[i] * SCALE[i] if i in {0, 1, 2} else 0
-run = be_runtime.numba_kernel(identified, jax.ShapeDtypeStruct((3,), np.float32))
-assert run(np.ones(3, np.float32)).tolist() == [1, 2, 3]
-print(*(name for name in be_runtime.list_registered_targets() if name.startswith("be_runtime.numba.identified:")))
-"""
-
-
-def test_a_kernel_has_one_target_in_every_process(capsys: pytest.CaptureFixture[str]):
-    exec(IDENTITY, {"__name__": "identity"})  # noqa: S102 - the test's own
-    here = capsys.readouterr().out
-    assert here.startswith("be_runtime.numba.identified:")
-    assert run_python(IDENTITY, env=environment(PYTHONHASHSEED="7")).stdout == here
+        numba_kernel(define("out[0] = x[x.size - 1 + int(x[0])]", **options), ROW)(X[0])
+    assert len(set(list_registered_targets()) - before) == 5
 
 
 def test_a_list_of_signatures_does_not_restrict_a_kernel():
     @njit("void(float32[:], float32[:])")
     def restricted(x, out):
-        out[:] = x + 1
+        out[0] = x[2]
 
-    np.testing.assert_array_equal(numba_kernel(restricted, ROW)(X[0]), X[0] + 1)
-
-
-pause = ctypes.CDLL(None).usleep
-pause.argtypes, pause.restype = (ctypes.c_uint32,), ctypes.c_int32
-
-
-@njit
-def wait(x, out):
-    pause(500_000)
-    out[0] = x[0]
-
-
-def test_two_threads_run_at_once():
-    """Kernels that wait in C: with a lock around them, or the interpreter's, two would take twice as long as one."""
-    run = jax.jit(numba_kernel(wait, jax.ShapeDtypeStruct((1,), np.float32)))
-    x = jnp.zeros(1)
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: run(x).block_until_ready(), range(2)))  # a thread's first call is traced
-
-        def both_s() -> float:
-            start = time.perf_counter()
-            list(pool.map(lambda _: run(x).block_until_ready(), range(2)))
-            return time.perf_counter() - start
-
-        # One after the other, two waits of 0.5 s always take a second; a busy machine may start a thread late.
-        assert any(both_s() < 0.9 for _ in range(5))
+    assert numba_kernel(restricted, ONE)(X[0]) == 2
 
 
 def test_many_threads_make_and_run_the_same_kernels():
-    @njit
-    def shifted(x, out):
-        out[:] = x + 5
-
     def work(seed: int) -> bool:
         x = np.random.default_rng(seed).random(3, np.float32)
-        run = numba_kernel(shifted, ROW)
-        return all(np.array_equal(run(x), x + np.float32(5)) for _ in range(20))
+        run = numba_kernel(copy, ROW)
+        return all(np.array_equal(run(x), x) for _ in range(20))
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(work, range(12)))
@@ -281,8 +196,7 @@ import jax, numpy as np, numba, be_runtime
 from concurrent.futures import ThreadPoolExecutor
 @numba.njit(parallel=True)
 def kernel(x, out):
-    for i in numba.prange(out.size):
-        out[i] = 2 * x[i]
+    for i in numba.prange(out.size): out[i] = 2 * x[i]
 x = np.arange(10000, dtype=np.float32)
 run = jax.jit(be_runtime.numba_kernel(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype)))
 with ThreadPoolExecutor(4) as pool:
@@ -291,73 +205,308 @@ print(numba.threading_layer())
 """
 
 
+@pytest.mark.full
 def test_parallel_kernels_from_several_threads_with_the_layer_that_can_not_stand_them():
     done = run_python(PARALLEL, env=environment(NUMBA_THREADING_LAYER="workqueue"))
     assert done.stdout.split() == ["workqueue"]
-
-
-def test_an_exported_program_needs_the_kernel():
-    with pytest.raises(Exception, match=r"be_runtime\.numba\.absent"):
-        jax.jit(jax.ffi.ffi_call("be_runtime.numba.absent:0", ROW))(X[0])
 
 
 def test_refused_arguments():
     for kernel in (print, numba.vectorize(abs), "add", None, jnp.add):
         with pytest.raises(TypeError, match=r"must be a function decorated with @numba\.njit"):
             numba_kernel(kernel, ROW)
-    for outs in ((), None, "float32", [3]):
-        with pytest.raises(ArgumentError, match="outs"):
-            numba_kernel(add_rows, outs)
-    with pytest.raises(ArgumentError, match="vmap_method"):
-        numba_kernel(add_rows, ROW, vmap_method="all")
-    for aliases in ({0: 1}, {5: 0}, {"a": 0}, 3):
-        with pytest.raises(ArgumentError, match="input_output_aliases"):
-            numba_kernel(add_rows, ROW, input_output_aliases=aliases)(X[0], Y[0])  # type: ignore[arg-type]
+    refused: list[tuple[Any, dict[str, Any], str]] = [(ROW, {"vmap_method": "all"}, "vmap_method")]
+    refused += [(outs, {}, "outs") for outs in ((), None, "float32", [3])]
+    refused += [(ROW, {"input_output_aliases": each}, "input_output_aliases") for each in ({0: 1}, {5: 0}, {"a": 0}, 3)]
+    for outs, options, message in refused:
+        with pytest.raises(ArgumentError, match=message):
+            numba_kernel(add_rows, outs, **options)(X[0], Y[0])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((X[0],), r"add_rows\(x, y, out\) can't take 1 inputs and 1 outputs"),
-        ((X[0], X[0], X[0]), r"can't take 3 inputs and 1 outputs"),
-        (("text", X[0]), "argument 0 is 'text', which is not an array"),
-        ((X[0], [object()]), "argument 1 is .*, which is not an array"),
-    ],
-)
-def test_refused_inputs(arguments: tuple[Any, ...], message: str):
-    run = numba_kernel(add_rows, ROW)
-    with pytest.raises(ArgumentError, match=message):
-        run(*arguments)
-    with pytest.raises(ArgumentError, match=message):
-        jax.eval_shape(lambda: run(*arguments))
+def test_without_numba(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(ImportError, match=r"pip install 'brainevent-toolchain\[numba\]'"):
+        numba_kernel(add_rows, ROW)
 
 
-def test_without_numba():
-    code = (
-        "import sys; sys.modules['numba'] = None\n"
-        "import be_runtime\n"
-        "try: be_runtime.numba_kernel(print, ())\n"
-        "except ImportError as error: print(error)"
-    )
-    assert "pip install 'brainevent-toolchain[numba]'" in run_python(code).stdout
-
-
-def test_importing_us_imports_neither_numba_nor_jax():
-    code = "import sys, be_runtime; print('numba' in sys.modules, 'jax' in sys.modules)"
-    assert run_python(code).stdout == "False False\n"
-
-
-def test_what_numba_can_not_compile():
-    @njit
-    def unknown(x, out):
-        out[0] = x.no_such_attribute
-
-    with pytest.raises(BuildError, match=r"compile the kernel unknown for \(float32\[:\]\) -> ") as caught:
-        numba_kernel(unknown, ROW)(X[0])
+def test_what_numba_can_not_compile(define: Callable[..., Any]):
+    with pytest.raises(BuildError, match=r"compile the kernel kernel for \(float32\[:\]\) -> ") as caught:
+        numba_kernel(define("out[0] = x.no_such_attribute"), ROW)(X[0])
     assert "no_such_attribute" in caught.value.output
-
-    def returning(x: Any, out: Any) -> Any:
-        return x.sum()
-
     with pytest.raises(BuildError, match="returns float32: a kernel writes its results to its outputs"):
-        numba_kernel(njit(returning), ROW)(X[0])
+        numba_kernel(define("return x.sum()"), ROW)(X[0])
+
+
+@njit
+def matvec(a, x, out, room):
+    doubled = room.view(np.float32)
+    for k in range(x.size):
+        doubled[k] = 2 * x[k]
+    for n in range(out.size):
+        out[n] = 0
+        for k in range(x.size):
+            out[n] += a[n, k] * doubled[k]
+
+
+SIGNATURE = "arg[n k] arg[k] ret[n]:like(0) scratch[4 * k]"
+
+
+def test_results_and_scratch_memory_follow_from_the_signature():
+    for given in (SIGNATURE, ["arg[n k]", "arg[k]", "ret[n]:like(0)", "scratch[4 * k]"]):
+        run = numba_kernel(matvec, signature=given)
+        for rows in (3, 2, 0):
+            np.testing.assert_array_equal(run(A[:rows], V), 2 * A[:rows] @ V)
+        np.testing.assert_array_equal(jax.jit(run)(A[:, :2], V[:2]), 2 * A[:, :2] @ V[:2])
+    batch = np.stack([V, V + 1, V * V])
+    for method in ("sequential", "broadcast_all", "expand_dims"):
+        run = numba_kernel(matvec, signature=SIGNATURE, vmap_method=method)
+        np.testing.assert_array_equal(jax.vmap(run, in_axes=(None, 0))(A, batch), 2 * batch @ A.T)
+
+
+DESCRIBED, DECLARED = numba_kernel(add_rows, ROW), numba_kernel(matvec, signature=SIGNATURE)
+
+
+REFUSED = [
+    (DESCRIBED, (X[0],), "add_rows(x, y, out) can't take 1 inputs and 1 outputs"),
+    (DESCRIBED, (X[0], X[0], X[0]), "can't take 3 inputs and 1 outputs"),
+    (DESCRIBED, ("text", X[0]), "argument 0 is 'text', which is not an array"),
+    (DESCRIBED, (X[0], [object()]), "which is not an array"),
+    (DECLARED, (A, V[:3]), "matvec: axis k is 4 in argument 0 (axis 1) and 3 in argument 1 (axis 0)"),
+    (DECLARED, (A, A), "matvec: argument 1 has the shape (3, 4), but its axes are declared as [k]"),
+    (DECLARED, (A,), "matvec takes 2 arrays (a, x), but the call has 1"),
+    (DECLARED, (A, None), "matvec: argument 1 (x) is None, but the kernel takes an array"),
+]
+
+
+@pytest.mark.parametrize(("run", "arrays", "message"), REFUSED)
+def test_arrays_that_are_not_as_declared_are_refused_before_anything_is_compiled(run: Any, arrays: Any, message: str):
+    with pytest.raises(ArgumentError) as caught:
+        run(*arrays)
+    assert message in caught.value.message
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        jax.eval_shape(lambda: run(*arrays))
+
+
+def test_outs_beside_a_signature_give_the_structure_and_are_checked():
+    def described(size: int) -> Any:
+        return {"y": jax.ShapeDtypeStruct((size,), np.float32)}
+
+    np.testing.assert_array_equal(numba_kernel(matvec, described(3), signature=SIGNATURE)(A, V)["y"], 2 * A @ V)
+    with pytest.raises(ArgumentError, match=r"outs\[0\] is float32\[4\], but \[n\] is \(3,\) in this call"):
+        numba_kernel(matvec, described(4), signature=SIGNATURE)(A, V)
+
+
+def test_outs_may_be_a_function_of_the_inputs(define: Callable[..., Any]):
+    pairs = define("for i in range(x.size):", "    out[2 * i] = out[2 * i + 1] = x[i]")
+    run = numba_kernel(pairs, lambda x: jax.ShapeDtypeStruct((2 * x.shape[0],), x.dtype))
+    assert run(V[:2]).tolist() == [0, 0, 1, 1]
+    assert run(V[:3]).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_what_says_nothing_of_the_results_is_refused():
+    with pytest.raises(ArgumentError, match="neither outs nor a signature"):
+        numba_kernel(matvec)
+    with pytest.raises(be_runtime.SpecError, match="which has none: a number is an array"):
+        numba_kernel(matvec, signature="arg[n k] arg[k] ret[n] attr.by")
+
+
+@njit
+def twice(x, out):
+    for i in range(x.size):
+        out.flat[i] = 2 * x.flat[i]
+
+
+def test_leading_axes_are_a_batch():
+    run = numba_kernel(twice, signature="arg[... n] ret[... n]")
+    np.testing.assert_array_equal(run(A), 2 * A)
+    np.testing.assert_array_equal(jax.vmap(run, in_axes=1, out_axes=1)(A), 2 * A)
+    assert "for each element" not in str(jax.make_jaxpr(jax.vmap(run))(A))
+    one_by_one = jax.vmap(numba_kernel(twice, signature="arg[n] ret[n]"))
+    assert "for each element" in str(jax.make_jaxpr(one_by_one)(A))
+    np.testing.assert_array_equal(one_by_one(A), 2 * A)
+    with pytest.raises(be_runtime.TransformError, match="twice has no rule for vmap"):
+        jax.vmap(numba_kernel(twice, signature="arg ret:like(0)"))(A)
+
+
+def test_layouts_are_those_of_ffi_call():
+    def run(**layouts: Any) -> Any:
+        return numba_kernel(twice, signature="arg[n k] ret[n k]", **layouts)(A)
+
+    np.testing.assert_array_equal(run(input_layouts=[(1, 0)], output_layouts=[(1, 0)], ordered=True), 2 * A)
+    np.testing.assert_array_equal(np.asarray(run(input_layouts=[(1, 0)])).ravel(), 2 * A.T.ravel())
+    with pytest.raises(ArgumentError, match=r"twice: input_layouts\[0\] is \(0,\), but the array is float32\[3,4\]"):
+        run(input_layouts=[(0,)])
+    with pytest.raises(ArgumentError, match="twice: output_layouts describes 2 arrays, but the call has 1"):
+        run(output_layouts=[None, None])
+
+
+pause = ctypes.CDLL(None).usleep
+pause.argtypes, pause.restype = (ctypes.c_uint32,), ctypes.c_int32
+
+
+class Stamps:
+    """A kernel that gives the number of its calls before, counted in memory of its own, or waits for a number."""
+
+    def __init__(self, awaited: int = 0) -> None:
+        self.count = count = np.zeros(1, np.int64)
+        memory, address = intrinsics().memory, count.ctypes.data
+
+        @njit
+        def stamp(x, out):
+            counted = numba.carray(memory(address), (1,), np.int64)
+            out[()] = counted[0]
+            counted[0] += 1
+            tries = 0
+            while counted[0] < awaited and tries < 20_000:
+                pause(1000)
+                tries += 1
+            if counted[0] < awaited:
+                out[()] = -1
+
+        self.kernel = stamp
+
+    def made(self, **options: Any) -> Any:
+        return numba_kernel(self.kernel, signature="arg[] ret[]:int32", **options)
+
+
+def test_two_threads_run_at_once():
+    """Each call waits for the other, in C: with a lock around them, or the interpreter's, one would wait in vain."""
+    stamps, both = Stamps(awaited=2), threading.Barrier(2)
+    run = jax.jit(stamps.made())
+    with ThreadPoolExecutor(2) as pool:
+        for count in (2, 0):  # a thread's first call is traced, and so waits for nothing
+            stamps.count[0] = count
+            called = list(pool.map(lambda _: (both.wait(), int(run(1.0)))[1], range(2)))
+    assert sorted(called) == [0, 1]
+
+
+@pytest.mark.parametrize(("options", "calls"), [({}, 0), ({"has_side_effect": True}, 2), ({"ordered": True}, 2)])
+def test_a_call_whose_result_is_unused_is_kept_for_its_effect(options: dict[str, Any], calls: int):
+    stamps = Stamps()
+    run = stamps.made(**options)
+    jax.jit(lambda x: (run(x), run(x + 1), x)[2])(1.0).block_until_ready()
+    assert stamps.count[0] == calls
+
+
+def test_ordered_calls_run_in_the_order_of_the_program():
+    stamps = Stamps()
+    run = stamps.made(ordered=True, vmap_method="broadcast_all")
+    program = jax.jit(lambda x: [run(x + i) for i in range(26)])
+    assert [int(each) for each in program(1.0)] == list(range(26))
+    assert [int(each) for each in program(1.0)] == list(range(26, 52))
+    assert int(run(1.0)) == 52, "an eager call is in order too"
+    assert jax.vmap(run)(np.zeros(3, np.float32)).tolist() == [53, 54, 55]
+    assert stamps.count[0] == 56
+
+
+def test_an_exception_of_an_ordered_call_is_an_error(define: Callable[..., Any]):
+    kernel = define('raise ValueError("refused")')
+    with pytest.raises(jax.errors.JaxRuntimeError, match="kernel: ValueError: refused"):
+        numba_kernel(kernel, signature="arg[n] ret[n]", ordered=True)(V).block_until_ready()
+
+
+def test_another_platform_is_named():
+    run = numba_kernel(twice, signature="arg[n] ret[n]")
+    with pytest.raises(
+        be_runtime.RegistrationError, match=r"twice has no kernel for cuda.*be_runtime\.numba\.twice:\w+ for cpu"
+    ):
+        jax.jit(run).trace(V).lower(lowering_platforms=("cuda",))
+
+
+def test_an_eager_call_is_traced_once():
+    traced = []
+
+    def outs(x: Any) -> Any:
+        traced.append(x.shape)
+        return x
+
+    run = numba_kernel(twice, outs)
+    for x in (V, V + 1, V[:2], V, V[:2]):
+        np.testing.assert_array_equal(run(x), 2 * x)
+    assert traced == [(4,), (2,)]
+
+
+def test_shard_map():
+    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("d",))
+    run = numba_kernel(twice, signature="arg[n] ret[n]")
+    mapped = jax.jit(shard_map(run, mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+    np.testing.assert_array_equal(mapped(jnp.arange(6.0)), 2 * np.arange(6))
+
+
+@njit
+def setter(x):
+    x[0] = 1
+
+
+OWN = ('if x[0] == 0: raise ValueError("not zero", 7)', "out[0] = 1")
+
+
+RAISING = [
+    (("out[0] = 1 / int(x[0])",), "kernel: ZeroDivisionError: division by zero"),
+    (OWN, r"kernel: ValueError: \('not zero', 7\)"),
+    in_full(('if x[0] == 0: raise RuntimeError("row " + str(int(x.size)))', "out[0] = 1"), "RuntimeError: row 1"),
+    (('assert x[0] > 0, "x is positive"', "out[0] = 1"), "kernel: AssertionError: x is positive"),
+    in_full(("out[0] = 1", "out[int(1 - x[0])] = 1"), "kernel: IndexError: index is out of bounds"),
+    (("table = {1: 1.0}", "out[0] = table[int(x[0])]"), "kernel: KeyError"),
+]
+
+
+@pytest.mark.parametrize(("lines", "message"), RAISING)
+def test_an_exception_is_an_xla_error_that_names_it(define: Callable[..., Any], lines: tuple[str, ...], message: str):
+    run = jax.jit(numba_kernel(define(*lines, boundscheck=True), ONE, vmap_method="broadcast_all"))
+    with pytest.raises(jax.errors.JaxRuntimeError, match=message):
+        run(jnp.zeros(1)).block_until_ready()
+    assert run(jnp.ones(1)) == 1, "the process and the kernel go on"
+    with pytest.raises(jax.errors.JaxRuntimeError, match=message + r".* \(element 2 of a batch of 3\)"):
+        jax.block_until_ready(jax.vmap(run)(jnp.array([[1.0], [1.0], [0.0]])))
+
+
+def test_nothing_is_left_behind_in_python(define: Callable[..., Any]):
+    """The exception is Python's for a moment: it must not show up in whatever runs next on the thread."""
+    run = numba_kernel(define(*OWN), ONE)
+    for _ in range(20):
+        with pytest.raises(jax.errors.JaxRuntimeError):
+            run(jnp.zeros(1)).block_until_ready()
+        assert [each for each in range(3)] == [0, 1, 2]  # noqa: C416 - iteration ends by an exception of its own
+
+
+READ_ONLY = "an input can't be written"
+
+
+WRITING = [
+    ("x[0] = 1", READ_ONLY),
+    ("x[:] = 1", READ_ONLY),
+    ("x[1:][0] = 1", READ_ONLY),
+    ("x.reshape((1, x.size))[0, 0] = 1", READ_ONLY),
+    ("x.sort()", READ_ONLY),
+    ("x.fill(1)", READ_ONLY),
+    ("np.add(out, out, x)", READ_ONLY),
+    ("setter(x)", READ_ONLY),
+    # Numba says nothing of inputs there.
+    ("x += out", "x += ... writes the input x: write to an output"),
+    ("x[:1] *= 2", "+= and similar operators fail on an"),
+]
+
+
+@pytest.mark.parametrize(("statement", "hint"), WRITING)
+def test_an_input_can_not_be_written(define: Callable[..., Any], statement: str, hint: str):
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_kernel(define(statement, "out[0] = 1", known={"setter": setter}), ONE))(jnp.zeros(1))
+    assert hint != READ_ONLY or "readonly" in caught.value.output
+    assert caught.value.hints[0].startswith(hint)
+
+
+def test_the_reason_comes_first_with_the_kernel_s_line(define: Callable[..., Any], tmp_path: Path):
+    kernel = define("for i in range(out.shape[0]):", "    out[i] = x.shape[1]")
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_kernel(kernel, ONE))(jnp.ones(3))
+    assert str(caught.value).splitlines()[0].endswith(f": tuple index out of range ({tmp_path}/kernel.py:3)")
+
+
+def test_a_number_is_read_as_the_hint_says(define: Callable[..., Any]):
+    repeated = define("for _ in range(count):", "    out[0] = x[0]", parameters="count, x, out")
+    with pytest.raises(BuildError) as caught:
+        jax.jit(numba_kernel(repeated, ONE))(2, jnp.ones(1))
+    assert caught.value.hints == ("count is a 0-dimensional array, as all numbers are: its value is count[()]",)
+    right = define("for _ in range(count[()]):", "    out[0] = x[0]", parameters="count, x, out")
+    assert jax.jit(numba_kernel(right, ONE))(2, jnp.ones(1)) == 1

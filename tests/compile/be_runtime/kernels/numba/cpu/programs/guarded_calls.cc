@@ -22,15 +22,10 @@ void expect(bool condition, const char* what) {
 }
 
 XLA_FFI_Error* make_error(XLA_FFI_Error_Create_Args* args) {
-  last_error = args->message;
-  last_code = args->errc;
-  return reinterpret_cast<XLA_FFI_Error*>(&last_error);
+  return last_error = args->message, last_code = args->errc, reinterpret_cast<XLA_FFI_Error*>(&last_error);
 }
 
-XLA_FFI_Error* get_stream(XLA_FFI_Stream_Get_Args* args) {
-  args->stream = &stream_value;
-  return nullptr;
-}
+XLA_FFI_Error* get_stream(XLA_FFI_Stream_Get_Args* args) { return args->stream = &stream_value, nullptr; }
 
 // A buffer of floats whose memory is its own allocation, exactly as long as its extents say.
 struct Array {
@@ -51,9 +46,9 @@ struct Array {
 };
 
 XLA_FFI_Error* call_with(const Kernel* kernel, const std::vector<Array*>& args, const std::vector<Array*>& rets) {
-  std::vector<void*> arg_buffers, ret_buffers;
-  for (Array* each : args) arg_buffers.push_back(&each->buffer);
-  for (Array* each : rets) ret_buffers.push_back(&each->buffer);
+  std::vector<void*> buffers;
+  for (Array* each : args) buffers.push_back(&each->buffer);
+  for (Array* each : rets) buffers.push_back(&each->buffer);
   XLA_FFI_Api api{};
   api.XLA_FFI_Error_Create = make_error;
   api.XLA_FFI_Stream_Get = get_stream;
@@ -61,9 +56,9 @@ XLA_FFI_Error* call_with(const Kernel* kernel, const std::vector<Array*>& args, 
   frame.api = &api;
   frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
   frame.args.size = static_cast<int64_t>(args.size());
-  frame.args.args = arg_buffers.data();
+  frame.args.args = buffers.data();
   frame.rets.size = static_cast<int64_t>(rets.size());
-  frame.rets.rets = ret_buffers.data();
+  frame.rets.rets = buffers.data() + args.size();
   return be_host_call(&frame, kernel);
 }
 
@@ -71,16 +66,11 @@ int calls = 0;
 
 // (x[n], y[m], out[n]): out = x + the sum of y.
 int32_t add_sum(void* const* data, const int64_t* extents, char* message) {
-  const float* x = static_cast<const float*>(data[0]);
-  const float* y = static_cast<const float*>(data[1]);
+  const float *x = static_cast<const float*>(data[0]), *y = static_cast<const float*>(data[1]);
   float* out = static_cast<float*>(data[2]);
   ++calls;
   float sum = 0;
-#ifdef ONE_TOO_MANY
-  for (int64_t i = 0; i <= extents[1]; ++i) sum += y[i];
-#else
-  for (int64_t i = 0; i < extents[1]; ++i) sum += y[i];
-#endif
+  for (int64_t i = 0; i < extents[1] + ONE_TOO_MANY; ++i) sum += y[i];
   if (x[0] < 0) {
     std::snprintf(message, kMessageSize, "%s", std::string(5000, 'x').c_str());
     return 1;
@@ -90,55 +80,45 @@ int32_t add_sum(void* const* data, const int64_t* extents, char* message) {
 }
 
 int32_t keep_stream(void* const* data, const int64_t*, char*) {
-  *static_cast<float*>(data[1]) = data[2] == &stream_value ? 1.0f : 0.0f;
-  return 0;
+  return *static_cast<float*>(data[1]) = data[2] == &stream_value ? 1.0f : 0.0f, 0;
 }
 
 const Parameter kVector{XLA_FFI_DataType_F32, 1, 4};
 const Parameter kScalar{XLA_FFI_DataType_F32, 0, 4};
 
-const Kernel* add_kernel() {
-  static const Parameter parameters[] = {kVector, kVector, kVector};
-  static const Kernel* kernel =
-      be_host_kernel("add_sum", reinterpret_cast<void*>(add_sum), true, false, 0, 2, 3, parameters);
-  return kernel;
-}
+const Parameter kVectors[] = {kVector, kVector, kVector}, kScalars[] = {kScalar, kScalar};
+const Kernel* kAdd = be_host_kernel("add_sum", reinterpret_cast<void*>(add_sum), true, false, 0, 2, 3, kVectors);
 
-float sum_of(const Array& array, int64_t begin, int64_t count) {
-  return std::accumulate(array.data.get() + begin, array.data.get() + begin + count, 0.0f);
-}
+float sum_of(const float* begin, int64_t count) { return std::accumulate(begin, begin + count, 0.0f); }
 
 void one_call() {
   Array x({5}), y({3}), out({5});
-  expect(call_with(add_kernel(), {&x, &y}, {&out}) == nullptr, "a call");
+  expect(call_with(kAdd, {&x, &y}, {&out}) == nullptr, "a call");
   for (int i = 0; i < 5; ++i) expect(out.data[i] == x.data[i] + 3, "its result");
 }
 
 // x, y and out with the batch (2, 3) in front, each of x and y with all, some or none of it.
 void batch(std::vector<int64_t> x_batch, std::vector<int64_t> y_batch) {
-  const auto with = [](std::vector<int64_t> front, int64_t last) {
-    front.push_back(last);
-    return front;
-  };
+  const auto with = [](std::vector<int64_t> front, int64_t last) { return front.push_back(last), front; };
   const auto offset = [](const std::vector<int64_t>& front, int64_t i, int64_t j) -> int64_t {
     if (front.empty()) return 0;
     return (front[0] == 1 ? 0 : i) * front[1] + (front[1] == 1 ? 0 : j);
   };
   Array x(with(x_batch, 5)), y(with(y_batch, 4)), out({2, 3, 5});
   calls = 0;
-  expect(call_with(add_kernel(), {&x, &y}, {&out}) == nullptr, "a batch");
+  expect(call_with(kAdd, {&x, &y}, {&out}) == nullptr, "a batch");
   expect(calls == 6, "one call for each element");
   for (int64_t i = 0; i < 2; ++i)
     for (int64_t j = 0; j < 3; ++j)
       for (int64_t k = 0; k < 5; ++k)
         expect(out.data[(i * 3 + j) * 5 + k] ==
-                   x.data[offset(x_batch, i, j) * 5 + k] + sum_of(y, offset(y_batch, i, j) * 4, 4),
+                   x.data[offset(x_batch, i, j) * 5 + k] + sum_of(y.data.get() + offset(y_batch, i, j) * 4, 4),
                "an element of a batch");
 }
 
 void refused(const std::vector<Array*>& args, const std::vector<Array*>& rets, const char* what) {
   calls = 0;
-  expect(call_with(add_kernel(), args, rets) != nullptr, what);
+  expect(call_with(kAdd, args, rets) != nullptr, what);
   expect(last_code == XLA_FFI_Error_Code_INVALID_ARGUMENT && calls == 0, what);
 }
 
@@ -154,26 +134,17 @@ void refusals() {
   refused({&four, &y}, {&batched}, "part of a batch");
 }
 
-void nothing_to_do() {
-  Array x({0}), y({3}), out({0}), none({0, 5}), many({0, 5});
-  calls = 0;
-  expect(call_with(add_kernel(), {&x, &y}, {&out}) == nullptr, "an empty result");
-  expect(call_with(add_kernel(), {&none, &y}, {&many}) == nullptr, "an empty batch");
-  expect(calls == 0, "nothing is called for nothing");
-}
-
 void failing() {
   Array x({3, 2}), y({2}), out({3, 2});
   x.data[2] = -1;
-  expect(call_with(add_kernel(), {&x, &y}, {&out}) != nullptr, "a failure");
+  expect(call_with(kAdd, {&x, &y}, {&out}) != nullptr, "a failure");
   expect(last_code == XLA_FFI_Error_Code_INTERNAL, "its code");
   expect(last_error.rfind("add_sum: xxx", 0) == 0, "its name");
   expect(last_error.find("(element 1 of a batch of 3)") != std::string::npos, "its place");
 }
 
 void stream() {
-  const Parameter parameters[] = {kScalar, kScalar};
-  static const Kernel* kernel = be_host_kernel("s", reinterpret_cast<void*>(keep_stream), false, true, 1, 1, 2, parameters);
+  static const Kernel* kernel = be_host_kernel("s", reinterpret_cast<void*>(keep_stream), false, true, 1, 1, 2, kScalars);
   Array x({}), out({});
   expect(call_with(kernel, {&x}, {&out}) == nullptr && out.data[0] == 1.0f, "the stream");
 }
@@ -189,8 +160,7 @@ void metadata() {
   other.next = base;
   XLA_FFI_CallFrame frame{};
   frame.extension_start = &other;
-  const Parameter parameters[] = {kScalar};
-  static const Kernel* kernel = be_host_kernel("m", reinterpret_cast<void*>(keep_stream), false, true, 1, 0, 1, parameters);
+  static const Kernel* kernel = be_host_kernel("m", reinterpret_cast<void*>(keep_stream), false, true, 1, 0, 1, kScalars);
   expect(be_host_call(&frame, kernel) == nullptr, "the question for metadata");
   expect(metadata.api_version.minor_version == be_xla::kClaimMinor && metadata.traits == 1, "its answer");
 }
@@ -203,11 +173,8 @@ int main() {
   for (const auto& x : shapes)
     for (const auto& y : shapes) batch(x, y);
   refusals();
-  nothing_to_do();
   failing();
   stream();
   metadata();
-  if (failures != 0) return 1;
-  std::puts("all passed");
-  return 0;
+  return failures != 0;
 }

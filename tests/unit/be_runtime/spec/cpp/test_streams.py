@@ -6,9 +6,6 @@ import pytest
 
 from tests.unit.be_runtime.spec.conftest import Spec
 
-NO_STREAM = "// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y) {{ {} }}\n"
-STREAM = "// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y, int64_t stream) {{ {} }}\n"
-
 RACES = {
     "plain": "k<<<1, 32>>>(x, y);",
     "template": "k<float, 3><<<dim3(1, 2), f(1, 2)>>>(x);",
@@ -36,6 +33,17 @@ QUIET = {
 }
 
 
+USED = {
+    "cast": "k<<<1, 32, 0, (cudaStream_t)stream>>>(x);",
+    "variable": "auto s = reinterpret_cast<cudaStream_t>(stream); k<<<1, 32, 0, s>>>(x);",
+    "helper": "wait_for(stream); k<<<1, 32>>>(x);",
+    "lambda": "auto run = [&] { k<<<1, 32, 0, (cudaStream_t)stream>>>(x); }; run();",
+}
+NO_STREAM = "// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y) {{ {} }}\n"
+STREAM = "// @BE f\nvoid f(const BE::Tensor x, BE::Tensor y, int64_t stream) {{ {} }}\n"
+WAIT = "#define WAIT() cudaStreamWaitEvent((cudaStream_t)stream, e)\n"
+
+
 @pytest.mark.parametrize("frame", [NO_STREAM, STREAM], ids=["without", "unused"])
 @pytest.mark.parametrize("body", RACES.values(), ids=RACES)
 def test_a_launch_on_the_default_stream(spec: Spec, body: str, frame: str):
@@ -49,31 +57,17 @@ def test_nothing_is_certain(spec: Spec, body: str, frame: str):
 
 
 @pytest.mark.parametrize(
-    "body",
+    "text",
     [
-        "k<<<1, 32, 0, (cudaStream_t)stream>>>(x);",
-        "auto s = reinterpret_cast<cudaStream_t>(stream); k<<<1, 32, 0, s>>>(x);",
-        "wait_for(stream); k<<<1, 32>>>(x);",
-        "auto run = [&] { k<<<1, 32, 0, (cudaStream_t)stream>>>(x); }; run();",
+        *(STREAM.format(body) for body in USED.values()),
+        WAIT + STREAM.format("WAIT(); k<<<1, 2>>>(x);"),
+        "#define MAKE(n) void n(BE::Tensor y) { k<<<1, 2>>>(y); }\n// @BE f\nMAKE(f)\nvoid g() { k<<<1, 2>>>(); }\n",
+        STREAM.format("g(y);") + "void g(BE::Tensor y) { k<<<1, 2>>>(y); }\n",
     ],
+    ids=[*USED, "in a macro", "a function that a macro makes", "another function"],
 )
-def test_the_stream_is_used(spec: Spec, body: str):
-    assert not spec.one(STREAM.format(body)).launches_out_of_order
-
-
-def test_a_macro_that_names_the_stream(spec: Spec):
-    text = "#define WAIT() cudaStreamWaitEvent((cudaStream_t)stream, e)\n" + STREAM.format("WAIT(); k<<<1, 2>>>(x);")
+def test_the_stream_is_used_or_the_body_is_not_its_own(spec: Spec, text: str):
     assert not spec.one(text).launches_out_of_order
-
-
-def test_functions_that_a_macro_makes_are_not_judged(spec: Spec):
-    text = "#define MAKE(n) void n(BE::Tensor y) { k<<<1, 2>>>(y); }\n// @BE f\nMAKE(f)\nvoid g() { k<<<1, 2>>>(); }\n"
-    assert not spec.one(text).launches_out_of_order
-
-
-def test_only_its_own_body_counts(spec: Spec):
-    other = "void g(BE::Tensor y) { k<<<1, 2>>>(y); }\n"
-    assert not spec.one(STREAM.format("g(y);") + other).launches_out_of_order
 
 
 def test_a_stream_without_a_name(spec: Spec):

@@ -275,14 +275,3 @@ def test_parameters_carry_their_cpp_names(spec: Spec) -> None:
 def test_a_call_of_a_template_is_not_refused(spec: Spec) -> None:
     tokens = ["ret", "attr.n:int32"]
     assert spec.tokens("template <class T> void f(BE::Tensor y, T n) {}", {"f": tokens}) == " ".join(tokens)
-
-
-def test_a_macro_that_is_not_defined_needs_a_type_for_numbers_alone(spec: Spec) -> None:
-    given = "ret attr.s:string attr.t:dtype attr.m:enum(a b)"
-    assert spec.tokens(f"// @BE f_x {given}\nDEFINE(f_x)\n") == given
-
-
-def test_the_order_is_that_of_functions(spec: Spec) -> None:
-    text = "void f(BE::Tensor y) {}\nvoid g(BE::Tensor y) {}"
-    assert [entry.name for entry in spec.all(text, {"g": ["ret"], "f": ["ret"]})] == ["g", "f"]
-    assert [entry.name for entry in spec.all(text, ("g", "f"))] == ["g", "f"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from be_runtime.errors import ArgumentError, BuildError, SourceSpan, SpecError
+from be_runtime.errors import ArgumentError, BeRuntimeError, BuildError, SourceSpan, SpecError
 from be_runtime.notebook.cell_options import parse_cell_options
 from be_runtime.notebook.shown_error import error_html
-from be_toolchain.errors import HostCompilerNotFoundError
+from be_toolchain.errors import HostCompilerNotFoundError, ToolchainError
 
 
 def test_everything_is_escaped_and_the_output_folded():
@@ -18,12 +18,12 @@ def test_everything_is_escaped_and_the_output_folded():
     evil = "<script>&\33[31m"
     first, output = f"k:1:1: {evil}\n   1 | {evil}\n     | ^~~", f"{evil}\n  ^~~ {evil}\n</pre></details>"
     span = SourceSpan("k", 3, 5, 2, "int <x>;")
-    errors = (
+    errors: tuple[BeRuntimeError | ToolchainError, ...] = (
         BuildError(f"g++ {evil}", command=("g++", evil), output=output, first_error=first, hints=(evil,)),
         SpecError("no axes", span=span, hints=("write [n]",)),
         HostCompilerNotFoundError("no compiler", hints=("apt",)),
     )
-    page = "\n".join(map(error_html, errors)) + "\n"
+    page = "\n".join(error_html(error) for error in errors) + "\n"
     golden = Path(__file__).parent / "shown_errors.html"
     if "BE_UPDATE_GOLDEN" in os.environ:
         golden.write_text(page)

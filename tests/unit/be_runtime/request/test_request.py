@@ -36,21 +36,21 @@ def test_a_name_is_always_a_plain_file_name(name: str):
         assert is_plain
 
 
+def check_bool(value: Any) -> bool:
+    return options.check_bool(value, "verbose")
+
+
+def check_flags(value: Any) -> tuple[str, ...]:
+    return options.check_flags(value, "flags")
+
+
 LEVEL = "optimization_level must be an integer from 0 to 3"
 BAD: list[tuple[Callable[[Any], object], Any, str]] = [
     *((options.check_optimization_level, level, LEVEL) for level in (-1, 4, True, False, "3", 3.0, None)),
     *((options.check_jobs, count, "ninja_workers") for count in (0, -3, True, "4", 2.0)),
-    *(
-        (lambda each: options.check_bool(each, "verbose"), each, "verbose must be True or False")
-        for each in (1, 0, None, "True", [])
-    ),
-    *(
-        (lambda flags: options.check_flags(flags, "flags"), flags, message)
-        for flags, message in (
-            *(("-O2", "list of strings"), ([1], r"flags\[0\]"), (["a", "b\0"], r"flags\[1\].*null")),
-            *((7, "int"), ({"a"}, "set")),
-        )
-    ),
+    *((check_bool, each, "verbose must be True or False") for each in (1, 0, None, "True", [])),
+    *((check_flags, "-O2", "list of strings"), (check_flags, [1], r"flags\[0\]"), (check_flags, 7, "int")),
+    *((check_flags, ["a", "b\0"], r"flags\[1\].*null"), (check_flags, {"a"}, "set")),
     (options.check_name, "void f();\n" * 1000, "the name comes first"),
     (options.check_name, "a" * 300, "name has 300 characters, and 200 are allowed"),
     (arguments.file_units, "void f();\n" * 1000, "load_cpp_inline"),
@@ -87,9 +87,9 @@ def test_what_only_looks_like_a_path_is_a_source(source: object):
 def test_flags_stay_what_they_are():
     odd = ["", " ", "a b", "a\nb", '"', "'", "$HOME", "\\", "-DX=-I"]
     spaced = ["-I/my folder", "-DMSG=a -b", "-Wl,-rpath,/a b", "-Xcompiler=-a -b", "-L/x y/z", "-D X=1"]
-    assert options.check_flags([*odd, *spaced], "flags") == (*odd, *spaced)
-    assert options.check_flags(None, "flags") == options.check_flags([], "flags") == ()
-    assert options.check_flags(("-a",), "flags") == ("-a",)
+    assert check_flags([*odd, *spaced]) == (*odd, *spaced)
+    assert check_flags(None) == check_flags([]) == ()
+    assert check_flags(("-a",)) == ("-a",)
 
 
 TWO = "-I /usr/include | -isystem  /x y | -DX Y | -O3 -g | -I/a -I/b | -lm -lfoo | -Xptxas -v | -include a.h"
@@ -98,7 +98,7 @@ TWO = "-I /usr/include | -isystem  /x y | -DX Y | -O3 -g | -I/a -I/b | -lm -lfoo
 @pytest.mark.parametrize("flag", [*TWO.split(" | "), "-gencode arch=compute_90,code=sm_90"])
 def test_two_flags_in_one(flag: str):
     with pytest.raises(ArgumentError, match="is two arguments in one") as caught:
-        options.check_flags(["-O2", flag], "flags")
+        check_flags(["-O2", flag])
     first, second = flag.split(maxsplit=1)
     assert caught.value.hints == (f"write {first!r}, {second!r}",)
 
@@ -210,7 +210,7 @@ def test_default_names(tmp_path: Path):
 
 
 def test_the_request_holds_what_was_given(tmp_path: Path):
-    lists = {"extra_cflags": ["-a"], "extra_ldflags": ["-b"], "extra_include_paths": [tmp_path]}
+    lists: Any = {"extra_cflags": ["-a"], "extra_ldflags": ["-b"], "extra_include_paths": [tmp_path]}
     request = arguments.cpp_request("m", INT, ["f"], **lists, optimization_level=1, use_fast_math=True)
     flags = request.compile
     assert (flags.cflags, flags.ldflags, flags.include_paths) == (("-a",), ("-b",), (tmp_path,))

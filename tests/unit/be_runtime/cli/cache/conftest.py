@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -17,6 +18,7 @@ import pytest
 
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
 from be_runtime.cli import main as cli
+from be_runtime.cli.cache import listing, show_entry, why
 from be_runtime.cli.cache import text as cache_text
 from be_runtime.sharing.archive import Head, pack
 from be_runtime.sharing.export_file import ExportWriter
@@ -30,9 +32,11 @@ class Shell:
         self.root, self.header = folder / "cache", folder / "x.h"
         self.entries: dict[str, Entry] = {}
         self.digests: list[str] = []
-        self.now_s = time.time()
+        self.began_s = self.now_s = time.time()
         monkeypatch.setenv("BE_CACHE_DIR", str(self.root))
         monkeypatch.setattr(cache_text, "time", SimpleNamespace(time=lambda: self.now_s))
+        for module in (listing, show_entry, why):
+            monkeypatch.setattr(module, "ago", self._ago)
         self.edit("one")
 
     def run(self, line: str) -> str:
@@ -46,6 +50,10 @@ class Shell:
         printed = self.capsys.readouterr()
         assert not (printed.out and printed.err)
         return self._plain(printed.out + printed.err) + f"[{code}]\n" * bool(code)
+
+    def _ago(self, then_s: float, now_s: float) -> str:
+        """Say of what was built in this test that it was now, however long the test takes."""
+        return "now" if now_s == self.now_s and abs(then_s - self.began_s) < 3600 else "at another time"
 
     def _plain(self, text: str) -> str:
         """Take out of a text what differs from one run or machine to another."""
@@ -70,13 +78,18 @@ class Shell:
         store = Store(self.root / "toolchain" if kind == "handler" else self.root)
         fields = (("name", name), ("flags", flags), ("sources", ["int f();\n" * 40]), ("archs", ["sm_80", "sm_90"]))
         self.entries[name] = store.get_or_build(make_key(kind, *fields), build)
-        self.now_s = max(self.now_s, time.time())
+        self.use(name, "0")
         return self.entries[name]
 
     def use(self, name: str, days_ago: str) -> None:
-        """Let the last use of an entry be long ago."""
+        """Set the last use of an entry, unless another thread has removed it."""
         used_s = self.now_s - int(days_ago) * 86400
-        os.utime(self.entries[name].path / "manifest.json", (used_s, used_s))
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.entries[name].path / "manifest.json", (used_s, used_s))
+
+    def later(self, days: str) -> None:
+        """Let days pass."""
+        self.now_s += int(days) * 86400
 
     def edit(self, text: str = "") -> None:
         """Write the header that entries are made from, or remove it, in a tick of the clock before that of a build."""

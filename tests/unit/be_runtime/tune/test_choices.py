@@ -9,18 +9,10 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import ArgumentError
+from be_runtime.tune import winners
 from be_runtime.tune.buckets import bucket_of, nearest
 from be_runtime.tune.configs import expand, name_of
-from be_runtime.tune.winners import (
-    TunedDevice,
-    Winner,
-    find_winner,
-    merged,
-    parse_winners,
-    render_winners,
-    sources_digest,
-    write_package,
-)
+from be_runtime.tune.winners import TunedDevice, Winner, find_winner, parse_winners, render_winners
 
 
 def test_extents_are_rounded_up_to_powers_of_two():
@@ -120,13 +112,13 @@ def test_the_bucket_itself_on_a_like_gpu_is_better_than_a_near_one_on_this():
 def test_a_new_row_replaces_that_of_its_thing_bucket_and_device():
     new = row(512)
     other = row(64, device="NVIDIA A100", sm="8.0")
-    assert merged([ROW, other], [new]) == (new, other)
+    assert winners.merged([ROW, other], [new]) == (new, other)
 
 
 def test_a_package_keeps_the_rows_of_other_devices(tmp_path: Path):
     other = row(64, device="NVIDIA A100", sm="8.0")
-    write_package(tmp_path, [other])
-    path = write_package(tmp_path, [ROW])
+    winners.write_package(tmp_path, [other])
+    path = winners.write_package(tmp_path, [ROW])
     assert {each["device"] for each in json.loads(path.read_text())["rows"]} == {"NVIDIA H200", "NVIDIA A100"}
     assert [each.name for each in tmp_path.iterdir()] == ["tuned.json"]
 
@@ -137,6 +129,6 @@ def test_the_sources_of_a_package_are_the_same_wherever_it_is(tmp_path: Path):
         for name, text in texts.items():
             (tmp_path / place / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / place / name).write_text(text)
-    assert sources_digest(tmp_path / "here") == sources_digest(tmp_path / "there")
+    assert winners.sources_digest(tmp_path / "here") == winners.sources_digest(tmp_path / "there")
     (tmp_path / "there" / "b.cuh").write_text("c")
-    assert sources_digest(tmp_path / "here") != sources_digest(tmp_path / "there")
+    assert winners.sources_digest(tmp_path / "here") != winners.sources_digest(tmp_path / "there")

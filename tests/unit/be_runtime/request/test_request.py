@@ -44,11 +44,12 @@ def check_flags(value: Any) -> tuple[str, ...]:
     return options.check_flags(value, "flags")
 
 
+NO_BOOLS: tuple[Any, ...] = (1, 0, None, "True", [])
 LEVEL = "optimization_level must be an integer from 0 to 3"
 BAD: list[tuple[Callable[[Any], object], Any, str]] = [
     *((options.check_optimization_level, level, LEVEL) for level in (-1, 4, True, False, "3", 3.0, None)),
     *((options.check_jobs, count, "ninja_workers") for count in (0, -3, True, "4", 2.0)),
-    *((check_bool, each, "verbose must be True or False") for each in (1, 0, None, "True", [])),
+    *((check_bool, each, "verbose must be True or False") for each in NO_BOOLS),
     *((check_flags, "-O2", "list of strings"), (check_flags, [1], r"flags\[0\]"), (check_flags, 7, "int")),
     *((check_flags, ["a", "b\0"], r"flags\[1\].*null"), (check_flags, {"a"}, "set")),
     (options.check_name, "void f();\n" * 1000, "the name comes first"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def build(staging: Path) -> BuildOutput:
     return BuildOutput(outputs=("text",))
 
 
+def use_built(session: Session, use: Callable[[Entry], str], *, force: bool = False) -> str:
+    return use_entry(lambda: session.module_store.get_or_build(KEY, build, force=force), use, session)
+
+
+def read(entry: Entry) -> str:
+    return entry.output("text").read_text()
+
+
 def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_again(session: Session):
     built = []
 
@@ -43,9 +52,9 @@ def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_
         built.append(entry.built)
         if len(built) <= 2:
             session.module_store.clear()
-        return entry.output("text").read_text()
+        return read(entry)
 
-    assert use_entry(lambda: session.module_store.get_or_build(KEY, build), read_too_late, session) == "made"
+    assert use_built(session, read_too_late) == "made"
     assert built == [True, True, True]
 
 
@@ -53,12 +62,12 @@ def test_an_entry_that_another_process_twice_removes_before_it_is_read_is_built_
 def test_what_fails_while_its_entry_is_there_is_not_tried_again(session: Session, error: Exception):
     used = []
 
-    def fail(entry: Entry) -> None:
+    def fail(entry: Entry) -> str:
         used.append(entry)
         raise error
 
     with pytest.raises(type(error)):
-        use_entry(lambda: session.module_store.get_or_build(KEY, build), fail, session)
+        use_built(session, fail)
     assert len(used) == 1
 
 
@@ -69,7 +78,7 @@ def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
     def use(entry: Entry) -> str:
         if entry.manifest.made.source:
             raise error
-        return entry.output("text").read_text()
+        return read(entry)
 
     def fetched() -> Entry:
         return session.module_store.get_or_build(KEY, lambda folder: build(folder)._replace(source="a server"))
@@ -84,13 +93,18 @@ def test_what_came_from_elsewhere_and_can_not_be_used_is_built_here_once(
 def test_an_entry_that_is_removed_again_and_again_is_the_caches_error(session: Session):
     def read_too_late(entry: Entry) -> str:
         session.module_store.clear()
-        return entry.output("text").read_text()
+        return read(entry)
 
     with pytest.raises(CacheError, match="was removed before it was loaded, 5 times"):
-        use_entry(lambda: session.module_store.get_or_build(KEY, build), read_too_late, session)
+        use_built(session, read_too_late)
 
 
 def test_a_build_keeps_the_cache_and_what_it_holds_of_the_toolchain_within_the_limits(session: Session):
+    def large(staging: Path) -> BuildOutput:
+        (staging / "large").touch()
+        os.truncate(staging / "large", 2 * 2**20)
+        return BuildOutput(outputs=("large",))
+
     both = (session.cache, session.toolchain_store)
     for store in both:
         old = store.get_or_build(make_key("module", ("name", "old")), large)
@@ -98,7 +112,7 @@ def test_a_build_keeps_the_cache_and_what_it_holds_of_the_toolchain_within_the_l
         store.get_or_build(make_key("module", ("name", "new")), build)
     limited = session._replace(settings=session.settings._replace(cache_max_size_mib=1))
     for _ in range(2):  # one finds out how large the cache is, the next removes what is too much
-        use_entry(lambda: session.module_store.get_or_build(KEY, build, force=True), lambda entry: entry, limited)
+        use_built(limited, read, force=True)
     names = [sorted({info.name for info in store.entries()}) for store in both]
     assert names == [["kernels", "new"], ["new"]]
 
@@ -106,11 +120,4 @@ def test_a_build_keeps_the_cache_and_what_it_holds_of_the_toolchain_within_the_l
 def test_a_cache_that_cant_be_pruned_fails_no_load(session: Session):
     session.module_store.get_or_build(KEY, build)
     (session.module_store.root / "kernels-v1" / "pruning.json").mkdir()
-    entry = use_entry(lambda: session.module_store.get_or_build(KEY, build, force=True), lambda entry: entry, session)
-    assert entry.built
-
-
-def large(staging: Path) -> BuildOutput:
-    with (staging / "large").open("wb") as file:
-        file.truncate(2 * 2**20)
-    return BuildOutput(outputs=("large",))
+    assert use_built(session, read, force=True) == "made"

@@ -19,14 +19,11 @@ REQUEST = BuildRequest(
 )
 
 
-def test_the_level_comes_after_the_author_s_own():
+def test_the_level_comes_after_the_authors_own_and_folders_have_the_modules_name():
     options = portable_request(REQUEST, Demand("x86-64-v3")).compile
     assert [flag for flag in options.cflags if flag.startswith("-march")] == ["-march=znver4", "-march=x86-64-v3"]
+    assert "-ffile-prefix-map=/home/me=ops" in options.cflags
     assert options.native == ""
-
-
-def test_folders_have_the_module_s_name():
-    assert "-ffile-prefix-map=/home/me=ops" in portable_request(REQUEST, Demand("")).compile.cflags
 
 
 def test_a_module_without_libraries_keeps_none_so_its_handlers_are_compiled_with_its_functions():

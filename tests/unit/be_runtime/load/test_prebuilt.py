@@ -35,10 +35,19 @@ REQUEST = BuildRequest(
     functions=None,
     compile=CompileOptions(),
 )
-KEY = prebuilt.wanted_of(REQUEST)
+wanted_of = prebuilt.wanted_of
+KEY = wanted_of(REQUEST)
 FUNCTIONS = {"f": Handlers("be_f", "be_f_graph")}
 
 Fill = Callable[..., Path]
+
+
+def find(folder: Path, wanted: prebuilt.Wanted = KEY, archs: str = "") -> prebuilt.Prebuilt | None:
+    return prebuilt.find(folder, wanted, parse_archs(archs) if archs else ())
+
+
+def explain(folder: Path, wanted: prebuilt.Wanted = KEY, archs: str = "") -> str:
+    return prebuilt.explain(folder, wanted, parse_archs(archs) if archs else ())
 
 
 @pytest.fixture
@@ -61,8 +70,7 @@ def fill(tmp_path: Path, header: Path) -> Fill:
     def run(*archs: str, request: BuildRequest = REQUEST, version: str = "12.2.0") -> Path:
         cxx = HostCompiler(path=Path("/usr/bin/g++"), family="gcc", version=version, target="x86_64", found_via="PATH")
         for text in archs:
-            built = parse_archs(text) if text else ()
-            tools = Tools(cxx=cxx, cuda=None, archs=built, ffi_include=Path("/site/jaxlib/include"))
+            tools = Tools(cxx=cxx, cuda=None, archs=parse_archs(text), ffi_include=Path("/site/jaxlib/include"))
             store.get_or_build(module_key(request, tools, Toolchain(cxx=cxx)), build)
         prebuilt.export(store, folder)
         return folder
@@ -70,65 +78,50 @@ def fill(tmp_path: Path, header: Path) -> Fill:
     return run
 
 
-@pytest.mark.parametrize(
-    ("built", "wanted", "expected"),
-    [
-        ("9.0", "9.0", True),
-        ("8.0", "8.6", True),  # machine code of an earlier minor version
-        ("8.6", "8.0", False),
-        ("8.0", "9.0", True),  # by its PTX
-        ("7.5,12.0", "8.6", False),  # there is PTX for 12.0 only
-        ("9.0a", "9.0", True),
-        ("9.0a", "10.0", False),
-        ("10.0a", "10.3", False),
-        ("9.0", "9.0a", False),
-        ("10.0f", "10.3", True),
-        ("10.0f", "12.0", False),
-        ("8.0,9.0", "8.6,9.0", True),
-        ("9.0", "8.6,9.0", False),
-    ],
+SERVING = (
+    *(("9.0", "9.0"), ("8.0", "8.6"), ("9.0a", "9.0"), ("10.0f", "10.3"), ("8.0,9.0", "8.6,9.0")),
+    ("8.0", "9.0"),  # by its PTX
 )
-def test_code_serves_the_devices_that_can_run_it(built: str, wanted: str, *, expected: bool):
-    assert serves(parse_archs(built), parse_archs(wanted)) is expected
+NOT_SERVING = (
+    *(("8.6", "8.0"), ("9.0a", "10.0"), ("10.0a", "10.3"), ("9.0", "9.0a"), ("10.0f", "12.0"), ("9.0", "8.6,9.0")),
+    ("7.5,12.0", "8.6"),  # there is PTX for 12.0 only
+)
 
 
-def test_a_module_is_found_whatever_compiler_made_it(fill: Fill):
-    folder = fill("9.0", version="99.0")
-    found = prebuilt.find(folder, KEY, parse_archs("9.0"))
-    assert found is not None
-    assert found.bundle.image(found.record.image) == b"code"
-    assert found.record.contents() == FUNCTIONS
+@pytest.mark.parametrize(("built", "wanted"), [*SERVING, *NOT_SERVING])
+def test_code_serves_the_devices_that_can_run_it(built: str, wanted: str):
+    assert serves(parse_archs(built), parse_archs(wanted)) is ((built, wanted) in SERVING)
 
 
-def test_of_several_exports_the_one_for_the_device_is_taken(fill: Fill):
-    folder = fill("7.5", "9.0a")
-    found = prebuilt.find(folder, KEY, parse_archs("9.0a"))
+def test_a_module_is_found_whatever_compiler_made_it_and_the_one_for_the_device_is_taken(fill: Fill):
+    folder = fill("7.5", "9.0a", version="99.0")
+    found = find(folder, archs="9.0a")
     assert found is not None
     assert found.bundle.where.endswith("sm_90a")
+    assert found.bundle.image(found.record.image) == b"code"
+    assert found.record.contents() == FUNCTIONS
+    assert find(folder) is not None, "any module serves where nothing says what it runs on"
+    why = explain(fill("9.0"), archs="7.0")
+    assert "for sm_90" in why
+    assert "sm_70" in why
+    assert explain(folder, wanted_of(REQUEST._replace(name="strange"))).endswith("none named strange")
 
 
-def test_any_module_serves_where_nothing_says_what_it_runs_on(fill: Fill):
-    assert prebuilt.find(fill("9.0"), KEY, ()) is not None
-
-
-def test_exporting_again_keeps_one_copy(fill: Fill):
-    before = sorted(fill("9.0").rglob("*"))
-    assert sorted(fill("9.0").rglob("*")) == before
+def test_exporting_again_keeps_one_copy_that_every_user_can_read(fill: Fill):
+    before = os.umask(0o077)
+    try:
+        folder = fill("9.0")
+    finally:
+        os.umask(before)
+    written = sorted(folder.rglob("*"))
+    assert all(path.stat().st_mode & 0o004 for path in (folder, *written))
+    assert sorted(fill("9.0").rglob("*")) == written
 
 
 def test_code_for_one_cpu_is_not_exported(fill: Fill):
     native = REQUEST._replace(compile=CompileOptions(native="a1"))
     with pytest.raises(CacheError, match="kernels: compiled with native=True"):
         fill("9.0", request=native)
-
-
-def test_every_user_can_read_what_was_exported(fill: Fill):
-    before = os.umask(0o077)
-    try:
-        folder = fill("9.0")
-    finally:
-        os.umask(before)
-    assert all(path.stat().st_mode & 0o004 for path in (folder, *folder.rglob("*")))
 
 
 @pytest.mark.parametrize(
@@ -140,31 +133,28 @@ def test_every_user_can_read_what_was_exported(fill: Fill):
     ],
 )
 def test_another_request_finds_nothing_and_is_told_what_differs(fill: Fill, changed: BuildRequest, label: str):
-    folder, key = fill("9.0"), prebuilt.wanted_of(changed)
-    assert prebuilt.find(folder, key, ()) is None
-    assert f"kernels is there with other {label}" in prebuilt.explain(folder, key, ())
+    folder, wanted = fill("9.0"), wanted_of(changed)
+    assert find(folder, wanted) is None
+    assert f"kernels is there with other {label}" in explain(folder, wanted)
 
 
 def test_another_release_finds_it_and_a_later_abi_says_what_to_update(fill: Fill, monkeypatch: pytest.MonkeyPatch):
     folder = fill("9.0")
     monkeypatch.setattr(identity, "own_code_digest", lambda: "another release")
-    assert prebuilt.find(folder, prebuilt.wanted_of(REQUEST), ()) is not None
+    assert find(folder, wanted_of(REQUEST)) is not None
     (index,) = folder.rglob(INDEX)
     index.write_text(index.read_text().replace(f'"abi": {ABI}', f'"abi": {ABI + 1}'))
-    assert prebuilt.find(folder, KEY, ()) is None
-    assert "update brainevent-toolchain here" in prebuilt.explain(folder, KEY, ())
+    assert find(folder) is None
+    assert "update brainevent-toolchain here" in explain(folder)
 
 
 def test_the_authors_folders_may_be_elsewhere(fill: Fill, tmp_path: Path):
-    request = _with_file(tmp_path / "here")
-    folder = fill("9.0", request=request)
-    assert prebuilt.find(folder, prebuilt.wanted_of(_with_file(tmp_path / "there")), ()) is not None
+    def request(folder: Path) -> BuildRequest:
+        unit = Unit(stem="a", sources=(SourceText(str(folder / "a.cu"), "void f();"),), path=folder / "a.cu")
+        return REQUEST._replace(units=(unit,), compile=CompileOptions(include_paths=(folder / "include",)))
 
-
-def _with_file(folder: Path) -> BuildRequest:
-    source = SourceText(name=str(folder / "a.cu"), text="void f();")
-    unit = Unit(stem="a", sources=(source,), path=folder / "a.cu")
-    return REQUEST._replace(units=(unit,), compile=CompileOptions(include_paths=(folder / "include",)))
+    folder = fill("9.0", request=request(tmp_path / "here"))
+    assert find(folder, wanted_of(request(tmp_path / "there"))) is not None
 
 
 def test_what_another_release_left_in_the_cache_is_not_exported(fill: Fill, monkeypatch: pytest.MonkeyPatch):
@@ -173,104 +163,74 @@ def test_what_another_release_left_in_the_cache_is_not_exported(fill: Fill, monk
         fill("9.0")
 
 
-def test_the_explanation_names_both_architectures(fill: Fill):
-    why = prebuilt.explain(fill("9.0"), KEY, parse_archs("8.0"))
-    assert "for sm_90" in why
-    assert "sm_80" in why
-
-
-def test_the_explanation_of_an_unknown_name(fill: Fill):
-    key = prebuilt.wanted_of(REQUEST._replace(name="strange"))
-    assert prebuilt.explain(fill("9.0"), key, ()).endswith("none named strange")
+def _reading(header: Path) -> BuildRequest:
+    return REQUEST._replace(compile=CompileOptions(include_paths=(header.parent,)))
 
 
 @pytest.mark.parametrize("way", ["folder", "flag"])
 def test_a_changed_header_makes_a_module_stale(fill: Fill, header: Path, way: str):
     by_flag = REQUEST._replace(compile=CompileOptions(cflags=(f"-include={header}",)))
     request = _reading(header) if way == "folder" else by_flag
-    folder, wanted = fill("9.0", request=request), prebuilt.wanted_of(request)
-    assert prebuilt.find(folder, wanted, ()) is not None
+    folder, wanted = fill("9.0", request=request), wanted_of(request)
+    assert find(folder, wanted) is not None
     header.write_text("#define N 2\n")
-    assert prebuilt.find(folder, wanted, ()) is None
-    assert f"{header} changed" in prebuilt.explain(folder, wanted, ())
+    assert find(folder, wanted) is None
+    assert f"{header} changed" in explain(folder, wanted)
 
 
-def test_a_header_that_is_not_there_does_not_matter(fill: Fill, header: Path):
-    request = _reading(header)
-    folder = fill("9.0", request=request)
-    header.unlink()
-    assert prebuilt.find(folder, prebuilt.wanted_of(request), ()) is not None
+IN_ITS_PLACE: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda path: None,
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "folder": Path.mkdir,
+    "loop": lambda path: path.symlink_to(path.name),
+}
 
 
-def _reading(header: Path) -> BuildRequest:
-    return REQUEST._replace(compile=CompileOptions(include_paths=(header.parent,)))
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop"])
-def test_what_is_no_file_in_the_place_of_a_header_is_none(fill: Fill, header: Path, kind: str):
+@pytest.mark.parametrize("kind", IN_ITS_PLACE)
+def test_a_header_that_is_not_there_does_not_matter_nor_what_is_no_file_in_its_place(
+    fill: Fill, header: Path, kind: str
+):
     """It may be where anyone can put one, and a pipe or a device would never end."""
     request = _reading(header)
     folder = fill("9.0", request=request)
     header.unlink()
-    match kind:
-        case "pipe":
-            os.mkfifo(header)
-        case "device":
-            header.symlink_to("/dev/zero")
-        case "folder":
-            header.mkdir()
-        case _:
-            header.symlink_to(header.name)
-    assert prebuilt.find(folder, prebuilt.wanted_of(request), ()) is not None
+    IN_ITS_PLACE[kind](header)
+    assert find(folder, wanted_of(request)) is not None
 
 
 def test_a_damaged_library_is_never_loaded(fill: Fill):
     folder = fill("9.0")
     (library,) = folder.rglob("*.so")
     library.write_bytes(b"cod")
-    assert prebuilt.find(folder, KEY, ()) is None
-    assert "is damaged" in prebuilt.explain(folder, KEY, ())
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 99}'])
-def test_a_record_that_means_nothing_is_passed_over(fill: Fill, text: str):
-    folder = fill("9.0")
-    (record,) = folder.rglob(INDEX)
-    record.write_text(text)
-    assert prebuilt.find(folder, KEY, ()) is None
+    assert find(folder) is None
+    assert "is damaged" in explain(folder)
 
 
 @pytest.mark.parametrize(
-    "request_", ["x", "{}", "[]", '{"kind": 7, "fields": []}', '{"kind": "\\ud800", "fields": []}']
+    "request_", [None, "x", "{}", "[]", '{"kind": 7, "fields": []}', '{"kind": "\\ud800", "fields": []}']
 )
-def test_a_request_that_is_no_key_is_passed_over_and_named(fill: Fill, request_: str):
+def test_a_record_or_a_request_that_means_nothing_is_passed_over_and_named(fill: Fill, request_: str | None):
     folder = fill("9.0")
     (record,) = folder.rglob(INDEX)
     index = json.loads(record.read_text())
     index["modules"]["kernels"]["request"] = request_
-    record.write_text(json.dumps(index))
-    assert prebuilt.find(folder, KEY, ()) is None
-    assert "has a damaged index" in prebuilt.explain(folder, KEY, ())
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_a_folder_that_everybody_can_write_is_refused(fill: Fill, mode: int):
-    folder = fill("9.0")
-    folder.chmod(mode)
-    with pytest.raises(CacheError, match="can be written by other users"):
-        prebuilt.find(folder, KEY, ())
+    record.write_text("{}" if request_ is None else json.dumps(index))
+    assert find(folder) is None
+    assert "has a damaged index" in explain(folder)
 
 
 LEVELS = ("", "kernels", "kernels/*", f"kernels/*/{INDEX}", f"kernels/*/{IMAGES}", f"kernels/*/{IMAGES}/*.so")
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_level_that_others_can_write_is_refused(fill: Fill, level: str):
+@pytest.mark.parametrize("mode", [0o775, 0o1777])
+def test_every_level_that_others_can_write_is_refused(fill: Fill, level: str, mode: int):
     folder = fill("9.0")
     (place,) = folder.glob(level) if level else (folder,)
-    place.chmod(0o775)
-    with pytest.raises(CacheError, match=r"can be written by other users \(mode 775\)") as caught:
-        prebuilt.find(folder, KEY, ())
+    place.chmod(mode)
+    with pytest.raises(CacheError, match=rf"can be written by other users \(mode {mode:o}\)") as caught:
+        find(folder)
     assert caught.value.hints == (f"chmod -R go-w {place}",)
 
 
@@ -281,17 +241,17 @@ def test_every_level_of_another_user_is_refused(fill: Fill, level: str):
     (place,) = folder.glob(level) if level else (folder,)
     os.chown(place, STRANGER, STRANGER)
     with pytest.raises(CacheError, match=f"{place} belongs to another user") as caught:
-        prebuilt.find(folder, KEY, ())
+        find(folder)
     assert caught.value.hints
 
 
 @needs_root
 def test_a_link_of_another_user_is_refused_and_ones_own_is_followed(fill: Fill, tmp_path: Path):
     (tmp_path / "link").symlink_to(fill("9.0"))
-    assert prebuilt.find(tmp_path / "link", KEY, ()) is not None
+    assert find(tmp_path / "link") is not None
     os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
     with pytest.raises(CacheError, match="link is a symbolic link made by another user"):
-        prebuilt.find(tmp_path / "link", KEY, ())
+        find(tmp_path / "link")
 
 
 def test_a_folder_that_others_could_exchange_is_refused(fill: Fill, open_place: Path):
@@ -299,20 +259,15 @@ def test_a_folder_that_others_could_exchange_is_refused(fill: Fill, open_place: 
     (open_place / "open").chmod(0o777)
     folder = shutil.copytree(fill("9.0"), open_place / "open" / "prebuilt")
     with pytest.raises(CacheError, match=f"{folder} can't be trusted: {open_place}/open can be written") as caught:
-        prebuilt.find(folder, KEY, ())
+        find(folder)
     assert f"BE_SAFE_FOLDERS={open_place}/open" in caught.value.hints[0]
     (open_place / "open").chmod(0o755)
-    assert prebuilt.find(folder, KEY, ()) is not None
+    assert find(folder) is not None
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path):
     with pytest.raises(CacheError, match="BE_PREBUILT_DIR"):
-        prebuilt.find(tmp_path / "nowhere", KEY, ())
-
-
-def test_an_empty_cache_has_nothing_to_export(tmp_path: Path):
-    with pytest.raises(CacheError, match="nothing to export"):
-        prebuilt.export(Store(tmp_path / "cache"), tmp_path / "out")
+        find(tmp_path / "nowhere")
 
 
 class ClearedWhile(Store):
@@ -339,8 +294,10 @@ def test_modules_that_are_removed_meanwhile_are_left_out(fill: Fill, tmp_path: P
         prebuilt.export(ClearedWhile(tmp_path / moment), tmp_path / "out")
 
 
-def test_a_folder_that_cannot_be_made_is_named(fill: Fill, tmp_path: Path):
+def test_an_empty_cache_and_a_folder_that_cannot_be_made_are_named(fill: Fill, tmp_path: Path):
+    with pytest.raises(CacheError, match="nothing to export"):
+        prebuilt.export(Store(tmp_path / "empty"), tmp_path / "out")
     fill("9.0")
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match="file"):
+    with pytest.raises(CacheError, match="file/kernels can't be written: Not a directory"):
         prebuilt.export(Store(tmp_path / "cache"), tmp_path / "file")

@@ -37,18 +37,12 @@ Resource usage:
 """
 
 
-def test_ptxas_of_cuda_13():
+def test_ptxas_tells_the_kernels_own_stack_and_not_that_of_a_function_it_calls():
     assert parse_ptxas(PTXAS_13) == {
         ("_Z8spillingPKfPf", Arch(9, 0)): Usage(32, 1024, 392, 912, 920),
         ("_Z4addPfi", Arch(12, 0, "f")): Usage(8, 0, 0, 0, 0),
     }
-
-
-def test_the_stack_is_the_kernels_own_and_not_that_of_a_function_it_calls():
     assert parse_ptxas(PTXAS_12_WITH_A_FUNCTION) == {("main", Arch(8, 0)): Usage(40, 512, 16, 8, 8)}
-
-
-def test_other_lines_are_passed_over():
     assert parse_ptxas("nvcc warning : something\nptxas info : new\n    8 bytes stack frame, else\n") == {}
 
 

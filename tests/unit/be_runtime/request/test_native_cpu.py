@@ -20,28 +20,30 @@ flags\t\t: fpu sse2 {flags}
 """
 
 
-def identity(folder: Path, *, clock: str = "2000.0", flags: str = "avx2", text: str = "") -> str:
-    path = folder / "cpuinfo"
-    path.write_text(text or "".join(CORE.format(core=core, clock=clock, flags=flags) for core in range(2)))
+ARM = "processor : 0\nBogoMIPS : {}\nFeatures : fp asimd\nCPU implementer : 0x41\nCPU part : {}\n"
+
+
+def identity(folder: Path, text: str) -> str:
+    (folder / "cpuinfo").write_text(text)
     identify_cpu.cache_clear()
-    return identify_cpu(path)
+    return identify_cpu(folder / "cpuinfo")
 
 
-def test_instructions_decide_and_clocks_do_not(tmp_path: Path):
-    assert identity(tmp_path) == identity(tmp_path, clock="3100.5")
-    assert identity(tmp_path) != identity(tmp_path, flags="avx2 avx512f")
-    int(identity(tmp_path), 16)
+def test_kinds_and_instructions_decide_and_clocks_and_cores_do_not(tmp_path: Path):
+    def intel(clock: str = "2000.0", flags: str = "avx2") -> str:
+        return identity(tmp_path, "".join(CORE.format(core=core, clock=clock, flags=flags) for core in range(2)))
 
-
-def test_an_arm_has_other_lines(tmp_path: Path):
-    arm = "processor : 0\nBogoMIPS : {}\nFeatures : fp asimd\nCPU implementer : 0x41\nCPU part : {}\n"
-    assert identity(tmp_path, text=arm.format(50, "0xd0c")) == identity(tmp_path, text=arm.format(99, "0xd0c"))
-    assert identity(tmp_path, text=arm.format(50, "0xd0c")) != identity(tmp_path, text=arm.format(50, "0xd40"))
+    assert intel() == intel(clock="3100.5") != intel(flags="avx2 avx512f")
+    int(intel(), 16)
+    first, same, other = (
+        identity(tmp_path, ARM.format(*kind)) for kind in ((50, "0xd0c"), (99, "0xd0c"), (50, "0xd40"))
+    )
+    assert first == same != other
 
 
 def test_an_unknown_cpu_is_refused(tmp_path: Path):
     with pytest.raises(ArgumentError, match="names none"):
-        identity(tmp_path, text="processor : 0\n")
+        identity(tmp_path, "processor : 0\n")
     identify_cpu.cache_clear()
     with pytest.raises(ArgumentError, match="No such file"):
         identify_cpu(tmp_path / "missing")

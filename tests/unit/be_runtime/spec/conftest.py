@@ -1,4 +1,4 @@
-"""Short ways to run discovery on one text."""
+"""Short ways to run discovery on one text, and tables of texts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from be_runtime.errors import BeRuntimeError
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
 from be_runtime.spec.grammar import render_spec
 from be_runtime.spec.model import EntryPoint
 
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
+
+
+def each(table: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The rows of a table that has, for each thing expected, the texts that it is expected of between bars."""
+    return [(text, expected) for expected, texts in table.items() for text in texts.split(" | ")]
 
 
 class Spec:
@@ -32,17 +36,6 @@ class Spec:
     def params(self, params: str, before: str = "") -> str:
         """The tokens inferred for a function with these C++ parameters."""
         return self.tokens(f"{before}\nvoid f({params}) {{}}", ["f"])
-
-    def error(self, text: str, functions: object = None) -> BeRuntimeError:
-        with pytest.raises(BeRuntimeError) as caught:
-            self.all(text, functions)  # type: ignore[arg-type]
-        return caught.value
-
-    def caret(self, error: BeRuntimeError) -> str:
-        """The text that the error's caret underlines."""
-        span = error.span
-        assert span is not None, "the error has no place"
-        return span.text[span.column - 1 : span.column - 1 + span.length]
 
 
 @pytest.fixture

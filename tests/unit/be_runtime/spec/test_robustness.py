@@ -54,62 +54,36 @@ def test_any_text(text: str, functions: list[str] | dict[str, list[str]] | None)
         assert [entry.name for entry in entries] == ["f"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "(" * 50_000,
-        "{" * 50_000,
-        "void f(" * 5_000,
-        "namespace a {" * 5_000,
-        "__attribute__((" * 5_000,
-        "f<" * 5_000,
-        "#if X\n" * 5_000,
-        "#if X\n{\n#else\n" * 2_000,
-        "// @BE f\n" * 2_000,
-        "struct " * 5_000 + "{",
-        "[[" * 5_000,
-        "alignas(" * 5_000 + "struct S {",
-        "namespace " + "a::" * 10_000 + " (",
-        "namespace " + "a " * 10_000 + "( {",
-        "struct " + "a " * 10_000 + "( {",
-        "struct " + "a" * 10_000 + " g() {",
-        "template <class " + "a" * 10_000 + "> void g() {",
-        "namespace " + "a" * 10_000 + " M(x) {",
-        "struct alignas(" + "a" * 10_000 + " {",
-        "enum class A {" * 5_000 + "void f(A a);",
-        "enum A : " * 5_000 + "{ void f(A a);",
-        "enum A { " + "a, " * 50_000 + "* }; void f(A a);",
-        "struct A { " + "A a; " * 5_000 + "}; void f(A a);",
-        "struct A { " + "int n{" * 5_000 + "; }; void f(A a);",
-        "void f(" + "a::" * 20_000 + "< a);",
-        "void f(float x = " + "-" * 50_000 + "1);",
-    ],
-    ids=lambda text: text[:24],
+HOSTILE = (
+    *("(" * 50_000, "{" * 50_000, "void f(" * 5_000, "namespace a {" * 5_000, "__attribute__((" * 5_000, "f<" * 5_000),
+    *("#if X\n" * 5_000, "#if X\n{\n#else\n" * 2_000, "// @BE f\n" * 2_000, "struct " * 5_000 + "{", "[[" * 5_000),
+    *("alignas(" * 5_000 + "struct S {", "namespace " + "a::" * 10_000 + " (", "namespace " + "a " * 10_000 + "( {"),
+    *("struct " + "a " * 10_000 + "( {", "struct " + "a" * 10_000 + " g() {", "namespace " + "a" * 10_000 + " M(x) {"),
+    *("template <class " + "a" * 10_000 + "> void g() {", "struct alignas(" + "a" * 10_000 + " {"),
+    *("enum class A {" * 5_000 + "void f(A a);", "enum A : " * 5_000 + "{ void f(A a);"),
+    *("enum A { " + "a, " * 50_000 + "* }; void f(A a);", "struct A { " + "A a; " * 5_000 + "}; void f(A a);"),
+    *("struct A { " + "int n{" * 5_000 + "; }; void f(A a);", "void f(" + "a::" * 20_000 + "< a);"),
+    "void f(float x = " + "-" * 50_000 + "1);",
 )
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:24])
 def test_hostile_text_takes_no_time(text: str) -> None:
     started = time.process_time()
-    with pytest.raises(BeRuntimeError):
-        discover([SourceText(name="k.cu", text=text)], ["f"])
-    with pytest.raises(BeRuntimeError):
-        discover([SourceText(name="k.cu", text=text)], None)
+    for functions in (["f"], None):
+        with pytest.raises(BeRuntimeError):
+            discover([SourceText(name="k.cu", text=text)], functions)
     assert usual_seconds(time.process_time() - started) < 20
 
 
-def test_types_of_many_overloads_take_no_time() -> None:
-    text = "".join(f"enum T{i} {{ a{i} }};\nvoid f(T{i} x) {{}}\n" for i in range(255)) + "void f(BE::Tensor y) {}"
+@pytest.mark.parametrize(
+    ("overload", "line"), [("enum T@ { a@ };\nvoid f(T@ x) {}\n", 511), ("void f(T@ x) {}\n", 256)]
+)
+def test_many_overloads_take_no_time(overload: str, line: int) -> None:
+    text = "".join(overload.replace("@", str(number)) for number in range(255)) + "void f(BE::Tensor y, int n) {}"
     started = time.process_time()
-    (entry,) = discover([SourceText(name="k.cu", text=text)], {"f": ["ret"]})
-    assert entry.line == 511
-    assert usual_seconds(time.process_time() - started) < 5
-
-
-def test_many_overloads_take_no_time() -> None:
-    overloads = "".join(f"void f(T{number} x) {{}}\n" for number in range(255))
-    started = time.process_time()
-    (entry,) = discover(
-        [SourceText(name="k.cu", text=f"{overloads}void f(BE::Tensor y, int n) {{}}")], {"f": ["ret", "attr.n"]}
-    )
-    assert entry.line == 256
+    (entry,) = discover([SourceText(name="k.cu", text=text)], {"f": ["ret", "attr.n"]})
+    assert entry.line == line
     assert usual_seconds(time.process_time() - started) < 5
 
 

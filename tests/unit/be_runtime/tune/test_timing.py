@@ -13,19 +13,17 @@ from be_runtime.tune import timing
 from be_runtime.tune.timing import choose, differs
 
 
-def test_the_fastest_wins_and_of_equals_the_first():
-    assert choose({0: [4.0, 4.0], 1: [2.0, 2.0], 2: [1.0, 1.0]}) == 2
-    assert choose({0: [1.0, 1.0], 1: [0.99, 0.99]}) == 0
-    assert choose({3: [1.0]}) == 3
-
-
-def test_rounds_are_compared_with_each_other():
-    slow_machine = {0: [1.0, 10.0, 1.0, 10.0], 1: [0.9, 9.0, 0.9, 9.0]}
-    assert choose(slow_machine) == 1
-
-
-def test_one_that_wins_half_of_the_rounds_does_not_win():
-    assert choose({0: [1.0, 1.0, 1.0, 1.0], 1: [0.2, 0.2, 1.5, 1.5]}) == 0
+@pytest.mark.parametrize(
+    ("samples", "chosen"),
+    [
+        ({0: [4.0, 4.0], 1: [2.0, 2.0], 2: [1.0, 1.0]}, 2),
+        *(({0: [1.0, 1.0], 1: [0.99, 0.99]}, 0), ({3: [1.0]}, 3)),  # of equals the first
+        ({0: [1.0, 10.0, 1.0, 10.0], 1: [0.9, 9.0, 0.9, 9.0]}, 1),  # rounds are compared with each other
+        ({0: [1.0, 1.0, 1.0, 1.0], 1: [0.2, 0.2, 1.5, 1.5]}, 0),  # one that wins half of them does not win
+    ],
+)
+def test_the_fastest_wins(samples: dict[int, list[float]], chosen: int):
+    assert choose(samples) == chosen
 
 
 def test_runners_take_turns_in_opposite_orders():
@@ -54,28 +52,30 @@ def test_the_flush_alone_is_taken_off_what_is_shown(monkeypatch: pytest.MonkeyPa
     assert timing.time_variants({0: runner(1e-3)}, {}, None, 2).cold_us == {}
 
 
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def small(*values: int) -> np.ndarray:
+    return np.array(values, ml_dtypes.uint4)
+
+
+EQUAL = (
+    *((np.arange(3), np.arange(3)), (floats(1, 1e6), floats(1.5, 1e6)), (small(15, 3), small(15, 3))),
+    *((np.array([1.0], np.float16), np.array([1.001], np.float16)), (np.array([1 + 1j]), np.array([1 + 1j]))),
+    *((np.array([np.nan, np.inf]), np.array([np.nan, np.inf])), (np.zeros(0), np.zeros(0))),
+)
+DIFFERENT = (
+    *((np.arange(3), np.array([0, 1, 3])), (floats(1, 1e6), floats(1, 1e6 + 20)), (small(15, 3), small(15, 4))),
+    *((np.array([1.0]), np.array([1.0 + 1e-9])), (np.array([1.0], np.float16), np.array([1.01], np.float16))),
+    *((np.array([np.nan, 1.0]), np.array([1.0, 1.0])), (np.array([np.inf, 1.0]), np.array([-np.inf, 1.0]))),
+    *((np.array([1 + 1j]), np.array([1 - 1j])), (np.array([True]), np.array([False]))),
+    *((np.zeros(3), np.zeros(4)), (np.zeros(3, np.float32), np.zeros(3, np.float16))),
+)
+
+
 @pytest.mark.parametrize(
-    ("expected", "found", "is_right"),
-    [
-        (np.arange(3), np.arange(3), True),
-        (np.arange(3), np.array([0, 1, 3]), False),
-        (np.array([1.0, 1e6], np.float32), np.array([1.5, 1e6], np.float32), True),
-        (np.array([1.0, 1e6], np.float32), np.array([1.0, 1e6 + 20], np.float32), False),
-        (np.array([1.0]), np.array([1.0 + 1e-9]), False),
-        (np.array([1.0], np.float16), np.array([1.001], np.float16), True),
-        (np.array([1.0], np.float16), np.array([1.01], np.float16), False),
-        (np.array([np.nan, np.inf]), np.array([np.nan, np.inf]), True),
-        (np.array([np.nan, 1.0]), np.array([1.0, 1.0]), False),
-        (np.array([np.inf, 1.0]), np.array([-np.inf, 1.0]), False),
-        (np.array([1 + 1j]), np.array([1 + 1j]), True),
-        (np.array([1 + 1j]), np.array([1 - 1j]), False),
-        (np.array([True]), np.array([False]), False),
-        (np.zeros(0), np.zeros(0), True),
-        (np.zeros(3), np.zeros(4), False),
-        (np.zeros(3, np.float32), np.zeros(3, np.float16), False),
-        (np.array([15, 3], ml_dtypes.uint4), np.array([15, 4], ml_dtypes.uint4), False),
-        (np.array([15, 3], ml_dtypes.uint4), np.array([15, 3], ml_dtypes.uint4), True),
-    ],
+    ("expected", "found", "is_right"), [*((*each, True) for each in EQUAL), *((*each, False) for each in DIFFERENT)]
 )
 def test_results_are_compared_with_the_first(expected: np.ndarray, found: np.ndarray, is_right: bool):
     assert (differs([expected], [found]) == "") == is_right

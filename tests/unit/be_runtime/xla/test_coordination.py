@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +13,12 @@ from tests.support.runtime import run_python
 
 
 class Client:
-    """A client whose calls end in an error, or take some time."""
+    """A client whose calls may end in an error."""
 
-    def __init__(self, error: str = "", seconds: float = 0.0) -> None:
-        self._error, self._seconds = error, seconds
+    def __init__(self, error: str = "") -> None:
+        self._error = error
 
     def key_value_set_bytes(self, key: str, value: bytes, replace: bool) -> None:
-        time.sleep(self._seconds)
         if self._error:
             raise RuntimeError(self._error)
 
@@ -29,30 +27,22 @@ class Client:
         return b"value"
 
 
-def in_job(monkeypatch: pytest.MonkeyPatch, **state: Any) -> JobStore | None:
-    known = {"client": Client(), "process_id": 1, "num_processes": 2, **state}
-    module = SimpleNamespace(global_state=SimpleNamespace(**known))
-    monkeypatch.setitem(sys.modules, "jax._src.distributed", module)
-    return find_job_store()
-
-
-def test_a_job_of_several_processes_has_a_store(monkeypatch: pytest.MonkeyPatch):
-    store = in_job(monkeypatch)
-    assert store is not None
-    assert store.process == 1
-
-
 @pytest.mark.parametrize(
-    "state",
-    [{"client": None}, {"client": object()}, {"num_processes": 1}, {"num_processes": None}, {"process_id": "1"}],
+    ("state", "process"),
+    [
+        ({}, 1),
+        *(({"client": None}, None), ({"client": object()}, None), ({"process_id": "1"}, None)),
+        *(({"num_processes": 1}, None), ({"num_processes": None}, None), (None, None)),
+    ],
 )
-def test_what_is_not_as_expected_is_no_job(monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]):
-    assert in_job(monkeypatch, **state) is None
-
-
-def test_a_jax_without_the_name_has_no_job(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace())
-    assert find_job_store() is None
+def test_a_job_of_several_processes_has_a_store_and_what_is_not_as_expected_is_no_job(
+    monkeypatch: pytest.MonkeyPatch, state: dict[str, Any] | None, process: int | None
+):
+    known = {"client": Client(), "process_id": 1, "num_processes": 2, **(state or {})}
+    module = SimpleNamespace() if state is None else SimpleNamespace(global_state=SimpleNamespace(**known))
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", module)
+    store = find_job_store()
+    assert (store and store.process) == process
 
 
 def test_who_has_not_imported_jax_is_in_no_job():

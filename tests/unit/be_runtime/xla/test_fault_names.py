@@ -6,22 +6,27 @@ import ctypes
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from be_runtime.xla.fault_names import FaultNames
 
 
-def named() -> tuple[Any, dict[int, str]]:
-    """A library, and the texts that its codes have."""
-    texts: dict[int, str] = {}
+@pytest.fixture
+def texts() -> dict[int, str]:
+    """The texts that codes have."""
+    return {}
 
+
+@pytest.fixture
+def library(texts: dict[int, str]) -> Any:
     def name(code: ctypes.c_void_p, text: bytes, _running: object) -> None:
         assert code.value is not None
         texts[code.value] = text.decode()
 
-    return SimpleNamespace(be_name_kernel=name), texts
+    return SimpleNamespace(be_name_kernel=name)
 
 
-def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls():
-    library, texts = named()
+def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls(library: Any, texts: dict[int, str]):
     names = FaultNames()
     names.add_line("k.f")
     names.add_code("k.f", 16, library)
@@ -35,8 +40,7 @@ def test_each_code_of_a_kernel_has_the_lines_of_all_its_calls():
     assert texts[16].count("test_fault_names.py:") == 2
 
 
-def test_a_kernel_without_calls_has_its_name_and_one_with_many_has_the_first_lines():
-    library, texts = named()
+def test_a_kernel_without_calls_has_its_name_and_one_with_many_the_first_lines(library: Any, texts: dict[int, str]):
     names = FaultNames()
     names.add_code("k.f", 16, library)
     assert texts == {16: "k.f"}

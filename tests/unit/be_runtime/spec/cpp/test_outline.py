@@ -7,42 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from be_runtime.spec.cpp.outline import outline
+from tests.unit.be_runtime.spec.conftest import each
+
+LIVE = {
+    "": "#if false\na\n#endif | #if (0)\na\n#endif | #if 0 // off\na\n#endif | #  if 0\na\n#  endif | #if 0\na",
+    "a": "#if 1\na\n#elif Y\nb\n#endif | #endif\na",
+    "b": "#if 0\na\n#endif\nb | #if 0\r\na\r\n#endif\r\nb | #if 0\na\n#elif 1\nb\n#elif Y\nc\n#else\nd\n#endif"
+    " | #if 0\n// #endif\na /* #endif\n*/\n#endif\nb | #if 0\ns = \"\n#endif\nb | #if 0\ndon't\n#endif\nb",
+    "d": "#if 0\n#if X\na\n#else\nb\n#endif\nc\n#else\nd\n#endif",
+    "a b": "#if X\na\n#else\nb\n#endif",
+    "a c": "#if 1\na\n#else\nb\n#endif\nc | #ifdef X\na\n#elif 0\nb\n#elif Y\nc\n#endif",
+    "b c": "#if 0\na\n#else\nb\n#endif\nc",
+    'a " " b': 'a R"(\n#if 0\n)" b',
+    # Of two alternative first lines one may stay.
+    "f(a) { }": "#ifdef X\nf(a) {\n#else\nf(b) {\n#endif\n}",
+    "f(b) { }": "#if 0\nf(a) {\n#else\nf(b) {\n#endif\n}",
+    "extern X { a }": "#ifdef __cplusplus\nextern X {\n#endif\na\n#ifdef __cplusplus\n}\n#endif",
+}
 
 
-def live(text: str) -> str:
-    return " ".join(outline(text).code.split())
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("#if 0\na\n#endif\nb", "b"),
-        ("#if 0\na\n#else\nb\n#endif\nc", "b c"),
-        ("#if 1\na\n#else\nb\n#endif\nc", "a c"),
-        ("#if false\na\n#endif", ""),
-        ("#if (0)\na\n#endif", ""),
-        ("#if 0 // off\na\n#endif", ""),
-        ("#  if 0\na\n#  endif", ""),
-        ("#if 0\r\na\r\n#endif\r\nb", "b"),
-        ("#if 0\n#if X\na\n#else\nb\n#endif\nc\n#else\nd\n#endif", "d"),
-        ("#if X\na\n#else\nb\n#endif", "a b"),
-        ("#ifdef X\na\n#elif 0\nb\n#elif Y\nc\n#endif", "a c"),
-        ("#if 1\na\n#elif Y\nb\n#endif", "a"),
-        ("#if 0\na\n#elif 1\nb\n#elif Y\nc\n#else\nd\n#endif", "b"),
-        ("#if 0\n// #endif\na /* #endif\n*/\n#endif\nb", "b"),
-        ('#if 0\ns = "\n#endif\nb', "b"),
-        ("#if 0\ndon't\n#endif\nb", "b"),
-        ('a R"(\n#if 0\n)" b', 'a " " b'),
-        ("#endif\na", "a"),
-        ("#if 0\na", ""),
-        # Two alternative first lines: only one may stay.
-        ("#ifdef X\nf(a) {\n#else\nf(b) {\n#endif\n}", "f(a) { }"),
-        ("#if 0\nf(a) {\n#else\nf(b) {\n#endif\n}", "f(b) { }"),
-        ("#ifdef __cplusplus\nextern X {\n#endif\na\n#ifdef __cplusplus\n}\n#endif", "extern X { a }"),
-    ],
-)
+@pytest.mark.parametrize(("text", "code"), each(LIVE))
 def test_live_code(text: str, code: str) -> None:
-    assert live(text) == code
+    assert " ".join(outline(text).code.split()) == code
 
 
 def test_the_code_stands_where_it_stood() -> None:

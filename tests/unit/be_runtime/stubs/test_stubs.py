@@ -1,9 +1,10 @@
-"""The text of stubs: a golden file for the whole, and that it is Python."""
+"""The text of stubs, of an author's Python module and of its kernels: golden files of the whole."""
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,38 @@ import pytest
 from be_runtime.call.resolve import CallSignature
 from be_runtime.spec.grammar import parse_spec
 from be_runtime.spec.model import Role
+from be_runtime.stubs.python_stub import imported_names, python_stub
 from be_runtime.stubs.stub_text import MARK, StubFunction, class_name, render_class, render_function, render_stub
 
-GOLDEN = Path(__file__).parent / "golden" / "every_kind.pyi.txt"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def assert_golden(name: str, text: str) -> None:
+    """``BE_UPDATE_GOLDEN=1`` writes the file anew."""
+    if "BE_UPDATE_GOLDEN" in os.environ:
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+def stub(source: str) -> str:
+    """The stub of a module that has the kernels ``ops`` and ``fire``, and the names in its first comment.
+
+    Releases of Python place blank lines differently.
+    """
+    names = re.match("# names: (.*)", source)
+    text = python_stub(source, {"ops", "fire"}, names[1].split() if names else ())
+    return "\n".join(filter(None, text.splitlines()))
+
+
+def test_stubs_of_python_modules() -> None:
+    cases = (GOLDEN / "python_modules.txt").read_text().split("\n====\n")
+    sources = [case.partition("\n--\n")[0] for case in cases]
+    assert_golden("python_modules.txt", "\n====\n".join(f"{each}\n--\n{stub(each)}" for each in sources) + "\n")
+
+
+def test_names_from_elsewhere() -> None:
+    assert imported_names("import a.b, c as d\nfrom e import f as g, h\nx = 3") == {"a", "d", "g", "h"}
+
 
 FUNCTIONS = {
     "matvec": "arg[n k]; arg[k]; ret[n]:like(0); attr.alpha:float32=1; stream",
@@ -39,12 +69,10 @@ def functions() -> list[StubFunction]:
     return found
 
 
-def test_the_whole() -> None:
+def test_the_stub_of_kernels() -> None:
     parts = [render_class("Ops", functions(), hidden=["path"]), render_function(functions()[2])]
     text = render_stub(parts)
-    if "BE_UPDATE_GOLDEN" in os.environ:
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text()
+    assert_golden("every_kind.pyi.txt", text)
     found = {node.name: node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
     assert ast.get_docstring(found["matvec"]) == (
         'Ends with a quote "\n\n    Indented \\ and """ \\x1b \\x80.\n\n'

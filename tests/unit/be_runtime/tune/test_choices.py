@@ -1,0 +1,134 @@
+"""Sizes that share a choice, configurations as an author names them, and choices as JSON and as a package's file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_runtime.errors import ArgumentError
+from be_runtime.tune import winners
+from be_runtime.tune.buckets import bucket_of, nearest
+from be_runtime.tune.configs import expand, name_of
+from be_runtime.tune.winners import TunedDevice, Winner, find_winner, parse_winners, render_winners
+
+
+def test_extents_are_rounded_up_to_powers_of_two():
+    rounded = {0: 0, 1: 1, 2: 2, 3: 4, 1000: 1024, 1024: 1024, 1025: 2048}
+    assert {each: bucket_of([("float32", (each,))]) for each in rounded} == {
+        each: f"float32[{up}]" for each, up in rounded.items()
+    }
+
+
+def test_types_and_axes_are_told_apart():
+    shapes = [("float32", (4, 4)), ("float16", (4, 4)), ("float32", (4, 4, 1)), ("float32", (16,)), ("float32", ())]
+    assert len({bucket_of([each]) for each in shapes}) == len(shapes)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "known", "found"),
+    [
+        ("float32[2048,64]", ["float32[1024,64]", "float32[4096,4096]", "float32[2048,128]"], "float32[1024,64]"),
+        ("float32[4096,1024]", ["float32[1024,64]", "float32[4096,4096]", "float32[2048,128]"], "float32[4096,4096]"),
+        ("float32[8]", ["int32[8]", "float32[8,8]", "float32[8] float32[8]", "small"], None),
+        *(("small", ["small"], "small"), ("small", ["large"], None), ("float32[8]", [], None)),
+    ],
+)
+def test_the_nearest_is_that_of_the_smallest_ratio_over_all_extents(bucket: str, known: list[str], found: str | None):
+    assert nearest(bucket, known) == found
+
+
+def test_configurations_are_all_combinations_in_the_authors_order_or_a_list_without_repetition():
+    found = expand({"block": [256, 64], "vector": (1, 4)})
+    assert [(each["block"], each["vector"]) for each in found] == [(256, 1), (256, 4), (64, 1), (64, 4)]
+    assert expand([{"a": 1}, {"a": 2}, {"a": 1}]) == ({"a": 1}, {"a": 2})
+    assert expand({}) == ({},), "no choice is one configuration"
+    assert name_of({"a": 1, "b": "x"}) == name_of({"b": "x", "a": 1})
+
+
+@pytest.mark.parametrize(
+    ("configs", "said"),
+    [
+        *(([], "names no configuration"), ({"block": []}, "names no configuration")),
+        *(({"block": 64}, "configs['block'] is 64"), ([64], "configs[0] is 64"), ([{1: 2}], "configs[0] is {1: 2}")),
+        ([{"kind": object}], "kept as JSON"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(configs: Any, said: str):
+    with pytest.raises(ArgumentError) as refused:
+        expand(configs)
+    assert said in str(refused.value)
+    assert refused.value.hints
+
+
+H200 = TunedDevice("NVIDIA H200", "9.0", "580.1")
+ROW = Winner("csr", "float32[1024]", {"block": 256}, 1.5, 3.0, *H200, "abc")
+
+
+def row(block: int, **changes: object) -> Winner:
+    return ROW._replace(config={"block": block}, **changes)  # type: ignore[arg-type]
+
+
+def test_rows_come_back_from_json_sorted():
+    rows = (row(64, bucket="float32[2048]"), ROW)
+    assert parse_winners(render_winners(rows), "here") == (ROW, rows[0])
+    assert render_winners(parse_winners(render_winners(rows), "here")) == render_winners(reversed(rows))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"schema": 1, "rows": [{"name": "x"}]}', '{"schema": 2, "rows": []}', b"\xff\xfe"),
+        *(render_winners([ROW]).replace('"float32[1024]"', "7"), render_winners([ROW]).replace('"9.0"', "null")),
+        *(render_winners([ROW]).replace('{"block": 256}', '"block"'), "[" * 100_000),
+    ],
+    ids=lambda text: None if len(text) < 50 else f"{len(text)} characters",
+)
+def test_other_text_is_refused(text: str | bytes):
+    with pytest.raises(ArgumentError) as refused:
+        parse_winners(text, "pkg/tuned.json")
+    assert "pkg/tuned.json" in str(refused.value)
+    assert "python -m be_runtime tune" in refused.value.hints[0]
+
+
+def test_the_same_device_comes_first_then_its_architecture():
+    others = [row(1, device="NVIDIA H100"), row(2, driver="570.0"), row(3)]
+    assert find_winner(others, ROW.bucket, H200) == others[2]
+    assert find_winner(others[:2], ROW.bucket, H200) == others[1], "of another driver"
+    assert find_winner(others[:1], ROW.bucket, H200) == others[0], "of another GPU of 9.0"
+    assert find_winner([row(1, device="NVIDIA A100", sm="8.0")], ROW.bucket, H200) is None
+
+
+def test_the_bucket_itself_on_a_like_gpu_is_better_than_a_near_one_on_this():
+    like, near = row(1, device="NVIDIA H100"), row(2, bucket="float32[2048]")
+    assert find_winner([near, like], ROW.bucket, H200) == like
+    assert find_winner([near], ROW.bucket, H200) == near
+    for bucket in ("int32[1024]", f"float32[{'9' * 6000}]"):
+        assert find_winner([row(1, bucket=bucket)], ROW.bucket, H200) is None
+
+
+def test_a_new_row_replaces_that_of_its_thing_bucket_and_device():
+    new = row(512)
+    other = row(64, device="NVIDIA A100", sm="8.0")
+    assert winners.merged([ROW, other], [new]) == (new, other)
+
+
+def test_a_package_keeps_the_rows_of_other_devices(tmp_path: Path):
+    other = row(64, device="NVIDIA A100", sm="8.0")
+    winners.write_package(tmp_path, [other])
+    path = winners.write_package(tmp_path, [ROW])
+    assert {each["device"] for each in json.loads(path.read_text())["rows"]} == {"NVIDIA H200", "NVIDIA A100"}
+    assert [each.name for each in tmp_path.iterdir()] == ["tuned.json"]
+
+
+def test_the_sources_of_a_package_are_the_same_wherever_it_is(tmp_path: Path):
+    for place in ("here", "there"):
+        texts = {"kernels/a.cu": "a", "b.cuh": "b", "notes.txt": place, "_kernels/c.cc": place}
+        for name, text in texts.items():
+            (tmp_path / place / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / place / name).write_text(text)
+    assert winners.sources_digest(tmp_path / "here") == winners.sources_digest(tmp_path / "there")
+    (tmp_path / "there" / "b.cuh").write_text("c")
+    assert winners.sources_digest(tmp_path / "here") != winners.sources_digest(tmp_path / "there")

@@ -1,0 +1,174 @@
+"""What Numba makes of a kernel's inputs: read-only arrays, with the gaps that docs/kernels.md lists; of numbers too.
+
+Tracing compiles, for an architecture that need not be here.
+"""
+
+# ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from be_runtime import ArgumentError, BuildError, numba_cuda_kernel
+from tests.support.kernel_calls import attributes, kernel_calls
+
+numba_kernels = pytest.importorskip(
+    "tests.support.numba_kernels", reason="no Numba: pip install 'brainevent-toolchain[numba]'", exc_type=ImportError
+)
+from numba import cuda
+from numba.cuda import stwt
+
+X = np.zeros(4, np.float32)
+OUT = jax.ShapeDtypeStruct((4,), np.float32)
+
+
+def trace(kernel: Callable[..., None], *inputs: Any) -> None:
+    jax.make_jaxpr(numba_cuda_kernel(cuda.jit(kernel), OUT, launch_dims=4))(*inputs)
+
+
+def by_index(x, out):
+    x[0] = 1
+
+
+def by_view(x, out):
+    view = x[1:]
+    view[0] = 1
+
+
+def by_choice(x, out):
+    either = x if out.size > 2 else out
+    either[0] = 1
+
+
+def by_ufunc(x, out):
+    np.add(out, out, x)
+
+
+def by_operator(x, out):
+    x += out
+
+
+def by_operator_on_a_part(x, out):
+    view = x[1:]
+    view -= 1
+
+
+def scaled(x, out):
+    out[0] = x * 2
+
+
+READONLY = "an input can't be written"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value", "hint"),
+    [
+        (by_index, X, READONLY),
+        (by_view, X, READONLY),
+        (by_choice, X, READONLY),
+        (by_ufunc, X, READONLY),
+        (by_operator, X, "x += ... writes the input x: write to an output"),
+        (by_operator_on_a_part, X, "+= and similar operators fail on an"),
+        (scaled, 2.0, "x is a 0-dimensional array, as all numbers are: its value is x[()]"),
+    ],
+)
+def test_what_numba_refuses_has_a_hint(kernel: Callable[..., None], value: Any, hint: str):
+    with pytest.raises(BuildError) as caught:
+        trace(kernel, value)
+    assert "readonly" in caught.value.output or hint != READONLY
+    assert caught.value.hints[0].startswith(hint)
+
+
+def misspelt(x, out):
+    out[0] = np.shuffle(x)  # type: ignore[attr-defined]
+
+
+def test_a_name_that_numpy_never_had_is_the_kernel_s_mistake():
+    with pytest.raises(BuildError, match="module 'numpy' has no attribute 'shuffle'"):
+        trace(misspelt, X)
+
+
+def by_atomic(x, out):
+    cuda.atomic.max(x[1:], 0, 1)
+
+
+def by_store(x, out):
+    cuda.stcs(x, 0, np.float32(1))
+
+
+def by_imported_store(x, out):
+    stwt(x, 0, np.float32(1))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "message"),
+    [
+        (by_atomic, "float32", "the kernel by_atomic has an atomic operation on the input x"),
+        (by_store, "float32", r"the kernel by_store has a cuda\.stcs on the input x"),
+        (by_imported_store, "float32", r"the kernel by_imported_store has a cuda\.stwt on the input x"),
+        (by_index, "float8_e5m2", r"input 0 is float8_e5m2\[4\]: Numba has no arrays of float8_e5m2"),
+        (by_index, "int4", r"input 0 is int4\[4\]: Numba has no arrays of int4"),
+    ],
+)
+def test_what_numba_would_let_pass_or_lacks_is_refused(kernel: Callable[..., None], dtype: str, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        trace(kernel, X.astype(jax.numpy.dtype(dtype)))
+
+
+def by_flat(x, out):
+    x.flat[0] = 1
+
+
+def by_nditer(x, out):
+    elements: Any = np.nditer(x)
+    for value in elements:
+        value[()] = 1
+
+
+def by_another_name(x, out):
+    other = x
+    cuda.atomic.add(other, 0, 1)
+
+
+def scaled_by_its_value(x, out):
+    out[0] = x[()] * 2
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value"), [(by_flat, X), (by_nditer, X), (by_another_name, X), (scaled_by_its_value, 2.0)]
+)
+def test_gaps_of_the_check_are_those_of_the_documentation(kernel: Callable[..., None], value: Any):
+    """If Numba refuses one of these, the page says too much; tests/gpu has those that need a device to compile."""
+    trace(kernel, value)
+
+
+def test_a_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):
+    from be_runtime.kernels.numba.gpu.numba_compiler import compile_numba
+
+    compiled = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        compiled.append(arguments)
+        return compile_numba(*arguments, **options)
+
+    case = numba_kernels.CASES["saxpy"]
+    outs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in case.outs]
+
+    def find_id() -> str:
+        (call,) = kernel_calls(numba_cuda_kernel(case.kernel, outs, **case.launch), *case.inputs)
+        return str(attributes(call)["kernel"])
+
+    monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.compile_numba", counted)
+    first = find_id()
+    assert find_id() == first
+    assert len(compiled) == 1
+    # A checkout of ours on another host has other times: the kernel is compiled anew, and the program is the same.
+    monkeypatch.setattr("be_runtime.kernels.numba.gpu.numba_cuda.own_code_digest", lambda: "another checkout")
+    assert find_id() == first
+    assert len(compiled) == 2

@@ -1,0 +1,28 @@
+"""What tests of modules share: a module of each kernel, compiled once in the cache of the session, and looks at it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import be_runtime
+from tests.support.cuda import device_code, source
+
+UNCOMPRESSED = "--no-compress"
+"""Leaves the PTX and the machine code in the library readable."""
+
+
+def built(name: str, *flags: str, **options: Any) -> be_runtime.CompiledModule:
+    """The module of a kernel of tests/support, under flags of nvcc."""
+    return be_runtime.load_cuda_inline(
+        name, source(name), extra_cuda_cflags=list(flags), **{"auto_register": False, **options}
+    )
+
+
+def images(module: be_runtime.CompiledModule) -> set[tuple[str, int]]:
+    """The kind and the architecture of each image in a module's library."""
+    return {(code.kind, code.arch) for code in device_code(module.path)}
+
+
+def log(module: be_runtime.CompiledModule) -> str:
+    """What the build ran and what was said."""
+    return (module.path.parent / "build.log").read_text()

@@ -16,6 +16,7 @@ from be_runtime.cache.validity.manifest import parse_manifest
 from be_runtime.errors import BuildError
 from tests.cuda.built import UNCOMPRESSED, built, log
 from tests.support.cuda import device_code, instructions, source
+from tests.support.launchers import LAUNCHERS, compiler_cache
 from tests.support.requirements import in_full
 from tests.support.runtime import script
 
@@ -170,3 +171,18 @@ def test_a_folder_makes_it_at_once_and_its_edits_use_it(tmp_path: Path):
             file.write("// edited\n")
     assert MADE in logs[0]
     assert [words in logs[1] for words in (MADE, USED, HEADERS_USED, "b.cu")] == [False, True, True, False]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_compiler_cache_answers_for_nvcc(
+    launcher: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with compiler_cache(launcher, tmp_path / launcher, monkeypatch) as hits:
+        built("arithmetic")
+        assert hits() == 0
+        be_runtime.set_cache_dir(tmp_path / "empty")
+        built("arithmetic")
+        assert hits() == 2, "the source and the handler"
+        built("arithmetic", use_fast_math=True)
+        assert hits() == 2, "another flag compiles again"

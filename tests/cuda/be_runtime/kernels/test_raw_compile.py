@@ -139,18 +139,13 @@ def test_the_key_knows_source_name_flags_architectures_and_compiler():
 
 
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "a folder": (INCLUDES, ("-I{folder}",)),
     "a folder apart": (INCLUDES, ("-I", "{folder}")),
     "a folder behind =": (INCLUDES, ("-I={folder}",)),
-    "a folder by its long name": (INCLUDES, ("--include-path={folder}",)),
-    "a header": ("", ("-include={folder}/factor.h",)),
-    "a header apart": ("", ("-include", "{folder}/factor.h")),
     "a header by its long name": ("", ("--pre-include={folder}/factor.h",)),
     "a header in a folder": ("", ("-include", "factor.h", "-I{folder}")),
     "an absolute name": ('#include "{folder}/factor.h"\n', ()),
     "a name beside the header": ('#include "{folder}/other.h"\n', ()),
     "a macro": ("#define NAME <factor.h>\n#include NAME\n", ("-I{folder}",)),
-    "a macro of the command": ("#include NAME\n", ("-DNAME=<factor.h>", "-I{folder}")),
 }
 BY_NVCC = ("a folder behind =", "a header in a folder", "an absolute name", "a macro")
 """Ways that differ for nvcc, which says itself what it read."""

@@ -1,4 +1,4 @@
-"""A checked build of a CUDA module compiles, and names the lines of its source; streams that are unused are warned of."""
+"""A checked build of a CUDA module names the lines of its source; launches on no stream are warned of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of modules by nvcc and of kernels by NVRTC: spills, local memory, loops and lines; occupancy as CUDA has it."""
+"""Reports of modules by nvcc and of kernels by NVRTC: spills, local memory, loops, lines; occupancy."""
 
 from __future__ import annotations
 

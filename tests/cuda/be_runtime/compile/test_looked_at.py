@@ -37,8 +37,6 @@ from tests.support.rebuilds import TICK_S, compiled
 from tests.support.requirements import OPTIONAL, in_full
 from tests.support.runtime import script
 
-pytestmark = pytest.mark.usefixtures("tmp_cache")
-
 KERNEL = (
     ANSWERING
     + """__global__ void fill(float* out) {{ *out = 1.0f; }}

@@ -7,38 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.built import built
+from tests.cuda.built import WARM_LOAD, built
 from tests.support import requirements, runtime
-from tests.support.cuda import KERNELS, run_json
-
-pytestmark = pytest.mark.usefixtures("tmp_cache")
-
-LOAD = """
-import json, sys
-
-import jax
-
-started = []
-events = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
-sys.addaudithook(lambda event, args: started.append([event, str(args)]) if event in events else None)
-
-import be_runtime
-
-module = be_runtime.load_cuda_file(sys.argv[1])
-
-from jax._src import xla_bridge
-
-print(json.dumps({
-    "path": str(module.path),
-    "hash": module.content_hash,
-    "started": started,
-    "backend": xla_bridge.backends_are_initialized(),
-}))
-"""
+from tests.support.cuda import KERNELS, run_json, source
 
 
-def test_a_warm_load_in_a_new_process_starts_nothing():
-    cold, warm = (run_json(LOAD, str(KERNELS / "sibling.cu"), JAX_PLATFORMS="cpu") for _ in range(2))
+def test_a_warm_load_in_a_new_process_starts_nothing(tmp_path: Path):
+    (tmp_path / "once.cu").write_text(source("half"))
+    cold, warm = (run_json(WARM_LOAD, str(tmp_path / "once.cu"), JAX_PLATFORMS="cpu") for _ in range(2))
     assert any("ninja" in str(event) for event in cold["started"])
     assert warm == {**cold, "started": [], "backend": False}
     assert cold["backend"] is False

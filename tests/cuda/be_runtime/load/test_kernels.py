@@ -27,7 +27,6 @@ ENTRY_POINTS = {
     "styles": "plus_1 plus_2 plus_3 plus_4 plus_5 plus_6",
     "kinds": "combine copies",
     "elementwise": "twice describe divmod",
-    "attributes": "integers floats complexes",
     "transforms": "weigh decay increment",
     "graph": "step",
     "half": "fused widen",

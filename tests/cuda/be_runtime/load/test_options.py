@@ -117,7 +117,6 @@ def test_ninja_workers_and_a_build_directory(tmp_path: Path):
     assert module.path.is_relative_to(tmp_path / "mine")
 
 
-@pytest.mark.usefixtures("tmp_cache")
 @pytest.mark.parametrize("variable", ["NVCC_APPEND_FLAGS", pytest.param("NVCC_PREPEND_FLAGS", marks=pytest.mark.full)])
 def test_flags_of_nvcc_s_own_variables(variable: str, monkeypatch: pytest.MonkeyPatch):
     plain = built("half")

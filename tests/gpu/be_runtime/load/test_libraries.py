@@ -105,12 +105,6 @@ def test_relocatable_device_code(flag: str):
     np.testing.assert_array_equal(call(f"{name}.apply", like(x), x), 10 * x + 0.5)
 
 
-def test_kept_intermediate_files_do_no_harm():
-    be_runtime.load_cuda_inline("kept", source("half"), extra_cuda_cflags=["--keep"])
-    x = np.ones(8, np.float16)
-    np.testing.assert_array_equal(call("kept.fused", like(x), x), 3 * x)
-
-
 @pytest.fixture(scope="module")
 def _events() -> None:
     be_runtime.load_cuda_inline("events", source("events"))
@@ -150,13 +144,3 @@ def test_scattered_events(dtype: str):
         out = call("events.scatter", jax.ShapeDtypeStruct((50,), weights.dtype), weights, indices, spikes)
         assert out.dtype == weights.dtype
     np.testing.assert_array_equal(np.asarray(out).astype(np.float64), expected)
-
-
-@pytest.mark.usefixtures("_events")
-def test_dispatch_refuses_what_it_does_not_list():
-    x, indices, spikes = jnp.ones((2, 2)), jnp.zeros((2, 2), jnp.int32), jnp.ones(2)
-    out = jax.ShapeDtypeStruct((2,), jnp.int32)
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"events\.scatter: .*BE_DISPATCH_FLOATING_AND_HALF.*int32"):
-        call("events.scatter", out, x.astype(jnp.int32), indices, spikes)
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"events\.scatter: .*CSR indices must be int32"):
-        call("events.scatter", jax.ShapeDtypeStruct((2,), x.dtype), x, x, spikes)

@@ -52,20 +52,6 @@ def test_vmap_over_one_argument(method: str):
     np.testing.assert_array_equal(seen, np.full(4, SEEN[method]))
 
 
-@pytest.mark.parametrize("method", SEEN)
-def test_vmap_over_both_arguments(method: str):
-    x, w = jnp.stack([vector(i) for i in range(4)]), jnp.stack([vector(-i) for i in range(4)])
-    out, seen = jax.vmap(weigh(method))(x, w)
-    np.testing.assert_array_equal(out, np.asarray(x) + 2 * np.asarray(w))
-    np.testing.assert_array_equal(seen, np.full(4, 100 + N if "sequential" in method else 204))
-
-
-def test_vmap_of_vmap():
-    v, current = jnp.ones((3, 4, N)), jnp.stack([vector(i) for i in range(4)])
-    out = jax.vmap(jax.vmap(decay), in_axes=(0, None))(v, current)
-    np.testing.assert_array_equal(out, 0.5 + np.broadcast_to(np.asarray(current), (3, 4, N)))
-
-
 def test_between_operations_of_xla():
     """XLA's kernels before and after ours are on the same stream, so nothing waits and nothing is missed."""
 
@@ -106,20 +92,6 @@ def test_while_loop_and_cond():
 
     out = jax.jit(lambda v: jax.lax.while_loop(lambda v: v[0] < 100, step, v))(vector())
     np.testing.assert_array_equal(out, (np.asarray(vector()) + 10) * 16)
-
-
-def test_gradient_through_a_custom_rule():
-    @jax.custom_vjp
-    def leaky(v: jax.Array, current: jax.Array) -> jax.Array:
-        return decay(v, current)
-
-    leaky.defvjp(lambda v, current: (leaky(v, current), None), lambda _, g: (decay(g, jnp.zeros_like(g)), g))
-    for_v, for_current = jax.jit(jax.grad(lambda v, current: (leaky(v, current) ** 2).sum(), argnums=(0, 1)))(
-        vector(), vector(1)
-    )
-    out = 0.5 * np.asarray(vector()) + np.asarray(vector(1))
-    np.testing.assert_allclose(for_v, out, rtol=1e-6)
-    np.testing.assert_allclose(for_current, 2 * out, rtol=1e-6)
 
 
 def increment(x: jax.Array) -> Any:
@@ -170,24 +142,3 @@ def test_on_each_device():
         out = jax.jit(decay)(v, v)
         assert out.devices() == {device}
         np.testing.assert_array_equal(out, 1.5 * np.arange(N) / 8)
-
-
-def test_declared_axes_refuse_a_batch():
-    """`total` adds up one array; a whole batch would be one longer array to it."""
-    code = """
-#include "brainevent/common.h"
-__global__ void add_up(const float* x, int n, float* y) { *y = 0; for (int i = 0; i < n; ++i) *y += x[i]; }
-// @BE total arg[n] ret[] stream
-void total(const BE::Tensor x, BE::Tensor y, int64_t stream) {
-  add_up<<<1, 1, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), x.numel(), y.data_ptr<float>());
-}
-"""
-    be_runtime.load_cuda_inline("axes_on_gpu", code)
-
-    def total(x: jax.Array, method: str) -> Any:
-        return jax.ffi.ffi_call("axes_on_gpu.total", jax.ShapeDtypeStruct((), x.dtype), vmap_method=method)(x)
-
-    rows = jnp.ones((4, 3), jnp.float32)
-    np.testing.assert_array_equal(jax.vmap(lambda x: total(x, "sequential"))(rows), [3, 3, 3, 3])
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"shape \(4, 3\), but its axes are declared as \[n\]"):
-        jax.block_until_ready(jax.vmap(lambda x: total(x, "broadcast_all"))(rows))

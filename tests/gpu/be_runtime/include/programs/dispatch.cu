@@ -45,6 +45,11 @@ static void doubles() {
   EXPECT(number(values[0]) == (is_bool ? 1 : 2) && number(values[1]) == (is_bool ? 1 : 6));
 }
 
+template <class... Ts>
+static void doubles_of() {
+  (doubles<Ts>(), ...);
+}
+
 template <class T>
 __global__ void complex_arithmetic(const T* in, T* out) {
   const T a = in[0], b = in[1];
@@ -73,21 +78,8 @@ static void complex_numbers() {
 }
 
 int main() {
-  doubles<bool>();
-  doubles<BE::float16_t>();
-  doubles<BE::bfloat16_t>();
-  doubles<float>();
-  doubles<double>();
-  doubles<int8_t>();
-  doubles<int16_t>();
-  doubles<int32_t>();
-  doubles<int64_t>();
-  doubles<uint8_t>();
-  doubles<uint16_t>();
-  doubles<uint32_t>();
-  doubles<uint64_t>();
-  doubles<BE::complex64_t>();
-  doubles<BE::complex128_t>();
+  doubles_of<bool, BE::float16_t, BE::bfloat16_t, float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t,
+             uint32_t, uint64_t, BE::complex64_t, BE::complex128_t>();
   complex_numbers<float>();
   complex_numbers<double>();
   const auto half = thrown_by<BE::CheckError>([] { BE_CHECK(false) << BE::float16_t(1.5f) << BE::bfloat16_t(2.0f); });

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,17 +36,9 @@ OUT = jax.ShapeDtypeStruct((8,), jnp.float32)
 def operation() -> XLACustomKernel:
     be_runtime.load_cuda_inline("operation_on_gpu", SOURCE)
     made = XLACustomKernel("twice")
-    made.def_kernel(
-        "cuda_module",
-        "gpu",
-        lambda outs: jax.ffi.ffi_call("operation_on_gpu.twice", outs, vmap_method="broadcast_all"),
-    )
+    made.def_kernel("cuda_module", "gpu", lambda outs: jax.ffi.ffi_call("operation_on_gpu.twice", outs))
     made.def_kernel("jax", "cpu", lambda outs: lambda x: [2 * x])
-    made.def_cuda_raw_kernel(
-        lambda outs: be_runtime.cuda_kernel(RAW, "twice", outs, grid=1, block=8, vmap_method="broadcast_all")
-    )
-    made.def_jvp_rule2(lambda t, x, **parameters: made(t, **parameters))
-    made.def_transpose_rule(lambda cotangents, x, **parameters: made(cotangents[0], **parameters))
+    made.def_cuda_raw_kernel(lambda outs: be_runtime.cuda_kernel(RAW, "twice", outs, grid=1, block=8))
     return made
 
 
@@ -58,22 +48,6 @@ def test_the_platform_decides(operation: XLACustomKernel):
             result = jax.jit(lambda x: operation(x, outs=OUT))(jax.device_put(X, device))
         assert result.devices() == {device}
         np.testing.assert_array_equal(result, 2 * X)
-
-
-@pytest.mark.parametrize("backend", ["cuda_module", "cuda_raw"])
-def test_transforms(operation: XLACustomKernel, backend: str):
-    def call(x: Any) -> Any:
-        return operation(x, outs=OUT, backend=backend)
-
-    def loss(x: Any) -> Any:
-        return jnp.sin(call(x)).sum()
-
-    batch = jnp.stack([X, X + 1])
-    np.testing.assert_allclose(jax.jit(jax.vmap(call))(batch), 2 * batch)
-    expected = 2 * jnp.cos(2 * batch)
-    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(loss)))(batch), expected, rtol=1e-4, atol=1e-5)
-    together = jax.grad(lambda x: jnp.sin(jax.vmap(call)(x)).sum())
-    np.testing.assert_allclose(jax.jit(together)(batch), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_numba_on_both_platforms():

@@ -26,7 +26,7 @@ from tests.support.requirements import OPTIONAL, in_full
 ENTRY_POINTS = {
     "styles": "plus_1 plus_2 plus_3 plus_4 plus_5 plus_6",
     "kinds": "combine copies",
-    "elementwise": "twice describe divmod",
+    "elementwise": "twice divmod",
     "transforms": "weigh decay increment",
     "graph": "step",
     "half": "fused widen",

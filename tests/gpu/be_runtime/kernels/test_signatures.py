@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -35,11 +34,6 @@ __global__ void twice(const float* x, float* y, int n) {
 
 __device__ int count = 0;
 __global__ void stamp(const float* x, int* y) { *y = count++; }
-
-__global__ void number(const float* x, float* y, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = 1000 * x[i] + i;
-}
 """
 SHIFTED = "arg[n k] ret[n k]:like(0) scratch[4*n*k] attr.by=1"
 
@@ -122,19 +116,6 @@ def test_ordered_calls_run_in_the_order_of_the_program(graphs: str):
     for turn, found in enumerate(run_json(ORDERED, SOURCE, XLA_FLAGS=flags)):
         start = 32 * turn
         assert found == [*range(start, start + 26), start + 30, start + 31]
-
-
-def test_layouts_are_those_of_ffi_call():
-    x, place = jnp.asarray(A), np.arange(A.size, dtype=np.float32)
-
-    def number(**layouts: Any) -> Any:
-        run = cuda_kernel(SOURCE, "number", signature="arg[m k] ret[m k]", grid="ceil(m*k/128)", block=128, **layouts)
-        return np.asarray(jax.jit(lambda x: run(x, n=x.size))(x))
-
-    both = [(1, 0)]
-    columns = number(input_layouts=both, output_layouts=both)
-    np.testing.assert_array_equal(columns, 1000 * A + place.reshape(COLUMNS, ROWS).T)
-    np.testing.assert_array_equal(number(), 1000 * A + place.reshape(ROWS, COLUMNS))
 
 
 def test_python_that_launches_gets_scratch_memory_too():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -113,10 +113,19 @@ def check_alone(run: Callable[..., Any], kind: str, expected: Any) -> None:
     assert collectives == []
 
 
+def raw(grid: Any, block: Any) -> Callable[..., Any]:
+    signature = "arg[b n] ret[b n] attr.n:int32 parallel[b]"
+    twice = be_runtime.cuda_kernel(RAW, "twice", grid=grid, block=block, signature=signature)
+    return lambda x: twice(x, n=24)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_computed_alone(module: CompiledModule, kind: str):
+    """Also with state and scratch memory, in a loop, and by a raw kernel, whose grid follows each device."""
     check_alone(module.cumsum, kind, np.cumsum(X, axis=1))
     check_alone(module.halved, kind, X / 2)
+    check_alone(two_steps(module.halved), kind, X / 4)
+    check_alone(raw("b", "min(n,32)"), kind, 2 * X)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,11 +168,6 @@ def test_transformations_of_split_calls(module: CompiledModule, name: str, kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_state_and_scratch_memory_in_a_loop(module: CompiledModule, kind: str):
-    check_alone(two_steps(module.halved), kind, X / 4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_an_operation_is_split_as_its_kernel(module: CompiledModule, kind: str):
     operation, back = XLACustomKernel("cumsum"), XLACustomKernel("backsum")
     operation.def_kernel("module", "gpu", lambda outs: module.cumsum)
@@ -178,14 +182,6 @@ def test_an_operation_is_split_as_its_kernel(module: CompiledModule, kind: str):
     for name in ("grad", "vmap", "scan"):
         expected = jax.jit(TRANSFORMS[name](lambda x: jnp.cumsum(x, axis=-1)))(X)
         check_alone(TRANSFORMS[name](call), kind, expected)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_raw_kernel_s_grid_follows_each_device(kind: str):
-    twice = be_runtime.cuda_kernel(
-        RAW, "twice", grid="b", block="min(n,32)", signature="arg[b n] ret[b n] attr.n:int32 parallel[b]"
-    )
-    check_alone(lambda x: twice(x, n=24), kind, 2 * X)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,13 +200,11 @@ def test_a_numba_kernel_s_threads_follow_each_device(kind: str):
 
 @pytest.mark.skipif(DEVICES == 1, reason="needs two devices")
 def test_a_grid_that_python_computes_needs_the_shapes_of_one_device():
-    twice = be_runtime.cuda_kernel(
-        RAW, "twice", grid=lambda x: x.shape[0], block=32, signature="arg[b n] ret[b n] attr.n:int32 parallel[b]"
-    )
+    twice = raw(lambda x: x.shape[0], 32)
     with pytest.raises(TransformError, match="twice has a launch that Python functions compute"):
-        on_all(lambda x: twice(x, n=24))
-    check_alone(lambda x: twice(x, n=24), "explicit", 2 * X)
-    check_alone(lambda x: twice(x, n=24), "manual", 2 * X)
+        on_all(twice)
+    check_alone(twice, "explicit", 2 * X)
+    check_alone(twice, "manual", 2 * X)
 
 
 def test_devices_are_called_at_once_from_several_threads(module: CompiledModule):
@@ -222,11 +216,9 @@ def test_devices_are_called_at_once_from_several_threads(module: CompiledModule)
         program = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, c: 2 * module.halved(c), x))
         wrong.extend(str(device) for _ in range(calls) if not np.array_equal(program(x), X))
 
-    threads = [threading.Thread(target=work, args=(device, 50)) for device in jax.devices() * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    devices = jax.devices() * 2
+    with ThreadPoolExecutor(len(devices)) as pool:
+        list(pool.map(work, devices, [50] * len(devices)))
     for _ in range(5):
         for device in jax.devices():
             work(device, 1)

@@ -36,21 +36,17 @@ def numba() -> Any:
     return be_runtime.numba_cuda_kernel(_numba_add(), outs, launch_dims=SIZE)
 
 
-def python() -> Any:
-    return _python(graph=False)
-
-
-def recorded_python() -> Any:
-    return _python(graph=True)
-
-
-def _python(*, graph: bool) -> Any:
+def python(*, graph: bool = False) -> Any:
     add = _numba_add()
 
     def launch(x: Any, out: Any, stream: Any) -> None:
         add[8, 128, stream](x, out)
 
     return be_runtime.numba_cuda_callable(launch, jax.ShapeDtypeStruct((SIZE,), np.float32), graph=graph)
+
+
+def recorded_python() -> Any:
+    return python(graph=True)
 
 
 def _numba_add() -> Any:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-import os
+import functools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,15 +14,11 @@ import numpy as np
 import pytest
 
 import be_runtime
-from tests.support.cuda import run_json
 from tests.support.jax_names import enable_x64
-from tests.support.runtime import ROOT
+from tests.support.profiles import profile
 
 pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 from numba import cuda
-
-PATHS = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-"""Where a child finds the packages under test, and the numpy that this process found."""
 
 
 @cuda.jit
@@ -155,46 +152,18 @@ def test_large_batch_is_one_launch_after_another():
     np.testing.assert_array_equal(np.asarray(jax.vmap(function)(x)), x)
 
 
-def test_one_launch_for_a_batch():
-    """In a CUDA graph of one batched call there is one kernel."""
-    found = run_json(_COUNT_LAUNCHES, PYTHONPATH=PATHS)
-    assert found == {"batched": 1, "looped": 3}
-
-
-_COUNT_LAUNCHES = """
-import gzip, json, pathlib, tempfile
-import jax, jax.numpy as jnp, numpy as np
-from numba import cuda
-import be_runtime
-
-@cuda.jit
-def free(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + 1
-
-@cuda.jit
-def taken(x, out):
-    i = cuda.grid(1)
-    if i < out.size and cuda.blockIdx.y == 0 and cuda.blockIdx.z == 0:
-        out[i] = x[i] + 1
-
-x = jnp.zeros((3, 8))
-out = {}
-for name, kernel in (("batched", free), ("looped", taken)):
-    function = be_runtime.numba_cuda_kernel(
-        kernel, outs=jax.ShapeDtypeStruct((8,), jnp.float32), launch_dims=8, vmap_method="broadcast_all")
-    run = jax.jit(jax.vmap(function))
-    run(x).block_until_ready()
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            run(x).block_until_ready()
-        (path,) = pathlib.Path(folder).rglob("*.trace.json.gz")
-        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    launches = [event for event in events if "kernel_details" in event.get("args", {})]
-    out[name] = sum(kernel.py_func.__name__ in event["name"] for event in launches)
-print(json.dumps(out))
-"""
+def test_one_launch_for_a_batch(tmp_path: Path):
+    """Of a kernel that leaves an axis of the grid free; another is launched for each slice."""
+    x, launches = jnp.zeros((3, 8)), {}
+    for kernel, inputs in ((accumulate, (x, x)), (uses_every_axis, (x,))):
+        name = kernel.py_func.__name__
+        function = be_runtime.numba_cuda_kernel(kernel, outs=f32(8), launch_dims=8, vmap_method="broadcast_all")
+        run = jax.jit(jax.vmap(function))
+        jax.block_until_ready(run(*inputs))
+        events = profile(functools.partial(run, *inputs), tmp_path / name).events
+        named = [event["name"] for event in events if "kernel_details" in event.get("args", {})]
+        launches[name] = sum(name in each for each in named)
+    assert launches == {"accumulate": 1, "uses_every_axis": 3}
 
 
 @cuda.jit

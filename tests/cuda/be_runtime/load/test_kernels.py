@@ -27,7 +27,7 @@ ENTRY_POINTS = {
     "styles": "plus_1 plus_2 plus_3 plus_4 plus_5 plus_6",
     "kinds": "combine copies",
     "elementwise": "twice divmod",
-    "transforms": "weigh decay increment",
+    "transforms": "decay increment",
     "graph": "step",
     "half": "fused widen",
     "events": "gather scatter",

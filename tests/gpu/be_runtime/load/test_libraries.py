@@ -20,26 +20,6 @@ def like(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def test_cublas():
-    be_runtime.load_cuda_inline("gemm", source("gemm"), extra_ldflags=["-lcublas"], allow_cuda_graph=False)
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((30, 40), np.float32), rng.standard_normal((40, 50), np.float32)
-    out = jax.ShapeDtypeStruct((30, 50), jnp.float32)
-    np.testing.assert_allclose(call("gemm.matmul", out, a, b), a @ b, rtol=1e-3, atol=1e-4)
-
-    @jax.jit
-    def powers(m: jax.Array) -> jax.Array:
-        power = m
-        for _ in range(9):
-            power = jax.ffi.ffi_call("gemm.matmul", like(m))(power, m)
-        return power
-
-    rotation = np.array([[0.0, -1.0], [1.0, 0.0]], np.float32)
-    np.testing.assert_allclose(powers(rotation), np.linalg.matrix_power(rotation, 10), atol=1e-6)
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"gemm\.matmul: .*a has 40 columns, b has 30 rows"):
-        call("gemm.matmul", out, a, a)
-
-
 def test_cub():
     be_runtime.load_cuda_inline("cub_sums", source("cub_sums"))
     x = np.arange(100_000, dtype=np.float32) % 7

@@ -30,12 +30,6 @@ extern "C" __global__ void __launch_bounds__(256) half_sum(const __half* x, cons
 }
 }
 
-__global__ void split(const float* x, int* whole, float* rest) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  whole[i] = int(x[i]);
-  rest[i] = x[i] - int(x[i]);
-}
-
 __global__ void reverse(const float* x, float* y) {
   extern __shared__ float shared[];
   shared[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
@@ -93,17 +87,6 @@ def test_kernels_of_one_name_in_two_namespaces():
         np.testing.assert_array_equal(np.asarray(jax.jit(lambda x, scale=scale: scale(x, by=2))(x)), expected)
     with pytest.raises(SpecError, match="scale<float> may be any of"):
         be_runtime.cuda_kernel(source, "scale<float>", lambda x: x, grid=1, block=8)
-
-
-def test_pytree_of_outputs():
-    outs = {"whole": jax.ShapeDtypeStruct((4,), np.int32), "rest": jax.ShapeDtypeStruct((4,), np.float32)}
-
-    # A dict's leaves come in the order of its keys: "rest" first.
-    source = SOURCE.replace("int* whole, float* rest", "float* rest, int* whole")
-    split = be_runtime.cuda_kernel(source, "split", outs, grid=1, block=4)
-    found = jax.jit(split)(np.array([1.5, 2.25, 3, 0.5], np.float32))
-    np.testing.assert_array_equal(found["whole"], [1, 2, 3, 0])
-    np.testing.assert_array_equal(found["rest"], [0.5, 0.25, 0, 0.5])
 
 
 def test_half_and_dynamic_shared_memory_beyond_48_kib():

@@ -1,4 +1,4 @@
-"""Launches under compute-sanitizer: every access lies in an array, and shared memory has no race."""
+"""Launches and modules under compute-sanitizer: every access lies in an array, and shared memory has no race."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ import be_runtime
 from be_runtime.kernels.cuda.describe import Kernel
 from be_runtime.kernels.cuda.launcher import Again, Launcher
 from tests.support import launch_frame
+from tests.support.cuda import load_exercise
 from tests.support.kernel_calls import attributes, kernel_calls
 from tests.support.requirements import OPTIONAL
-
-numba_kernels = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 
 SHARED = ("block_sum", "matmul", "transpose", "histogram", "heat", "block_scan", "odd_even_sort", "fill3d")
 FOUND = 77
@@ -87,14 +86,9 @@ def as_job(function: Any, inputs: tuple[np.ndarray, ...], defined: dict[str, Ker
     return {"images": images, "attributes": numbers, "inputs": arguments, "outs": outs}
 
 
-def sanitize(tool: str, jobs: list[dict[str, Any]], folder: Path) -> tuple[int, str]:
-    """The exit status and the report of some launches under a tool of compute-sanitizer."""
-    (folder / "jobs.json").write_text(json.dumps(jobs))
-    mapped = {line.rsplit(maxsplit=1)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
-    modules = [path for path in mapped if path.endswith("/module.so")]
-    (launcher,) = [path for path in modules if b"be_launch_define" in Path(path).read_bytes()]
-    program = (sys.executable, "-S", launch_frame.__file__, launcher, str(folder / "jobs.json"))
-    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND), *program)
+def sanitized(tool: str, *program: str) -> tuple[int, str]:
+    """The exit status and the report of a Python program under a tool of compute-sanitizer."""
+    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND), sys.executable, "-S", *program)
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     report = done.stdout + done.stderr
     if "device not supported" in report.lower():
@@ -102,23 +96,48 @@ def sanitize(tool: str, jobs: list[dict[str, Any]], folder: Path) -> tuple[int, 
     return done.returncode, report
 
 
+def sanitized_jobs(tool: str, jobs: list[dict[str, Any]], folder: Path) -> tuple[int, str]:
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    mapped = {line.rsplit(maxsplit=1)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    modules = [path for path in mapped if path.endswith("/module.so")]
+    (launcher,) = [path for path in modules if b"be_launch_define" in Path(path).read_bytes()]
+    return sanitized(tool, str(launch_frame.__file__), launcher, str(folder / "jobs.json"))
+
+
 @pytest.mark.parametrize("tool", PLANTED)
 def test_a_planted_fault_is_found(tool: str, tmp_path: Path, defined: dict[str, Kernel]):
     """What the test of clean launches relies on."""
     name, message = PLANTED[tool]
-    status, report = sanitize(tool, [raw_job(name, defined, tmp_path)], tmp_path)
+    status, report = sanitized_jobs(tool, [raw_job(name, defined, tmp_path)], tmp_path)
     assert status == FOUND, report
     assert message in report, report
 
 
 @pytest.mark.parametrize("tool", CLEAN)
 def test_launches_are_clean(tool: str, tmp_path: Path, defined: dict[str, Kernel]):
+    numba_kernels = pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
     jobs = [raw_job("reverse<true>", defined, tmp_path)]
     for name in SHARED:
         case = numba_kernels.CASES[name]
         outs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in case.outs]
         function = be_runtime.numba_cuda_kernel(case.kernel, outs, **case.launch)
         jobs.append(as_job(function, case.inputs, defined, tmp_path / name))
-    status, report = sanitize(tool, jobs, tmp_path)
+    status, report = sanitized_jobs(tool, jobs, tmp_path)
     assert status == 0, report
     assert CLEAN[tool] in report, report
+
+
+CALL = "import ctypes, sys; sys.exit(max(ctypes.CDLL(path).exercise() for path in sys.argv[1:]))"
+
+
+def test_modules_are_clean():
+    """Without JAX, whose thousands of kernels would take minutes under the tool."""
+    status, report = sanitized("memcheck", "-c", CALL, str(load_exercise("out_of_bounds").path))
+    if "Invalid __global__ write" not in report:
+        pytest.skip(f"{OPTIONAL}a compute-sanitizer that works: {report[-600:]}")
+    assert status == FOUND
+    paths = [str(load_exercise(name).path) for name in ("training", "events", "styles")]
+    for tool, summary in CLEAN.items():
+        status, report = sanitized(tool, "-c", CALL, *paths)
+        assert status == 0, report
+        assert summary in report, report

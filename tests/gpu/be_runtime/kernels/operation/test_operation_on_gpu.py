@@ -11,34 +11,20 @@ import pytest
 
 import be_runtime
 from be_runtime import BenchmarkConfig, XLACustomKernel, numba_cuda_kernel, numba_kernel
+from tests.support.cuda import KERNELS
 
-SOURCE = """
-#include <cuda_runtime.h>
-#include "brainevent/common.h"
-
-__global__ void double_all(const float* x, float* out, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = 2 * x[i];
-}
-
-// @BE twice arg ret stream
-void twice(const BE::Tensor x, BE::Tensor out, int64_t stream) {
-  const int n = x.numel_checked_int();
-  double_all<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
-}
-"""
-RAW = 'extern "C" __global__ void twice(const float* x, float* out) { int i = threadIdx.x; out[i] = 2 * x[i]; }'
+RAW = 'extern "C" __global__ void thrice(const float* x, float* out) { int i = threadIdx.x; out[i] = 3 * x[i]; }'
 X = jnp.arange(8.0)
 OUT = jax.ShapeDtypeStruct((8,), jnp.float32)
 
 
 @pytest.fixture(scope="module")
 def operation() -> XLACustomKernel:
-    be_runtime.load_cuda_inline("operation_on_gpu", SOURCE)
-    made = XLACustomKernel("twice")
-    made.def_kernel("cuda_module", "gpu", lambda outs: jax.ffi.ffi_call("operation_on_gpu.twice", outs))
-    made.def_kernel("jax", "cpu", lambda outs: lambda x: [2 * x])
-    made.def_cuda_raw_kernel(lambda outs: be_runtime.cuda_kernel(RAW, "twice", outs, grid=1, block=8))
+    be_runtime.load_cuda_file(KERNELS / "sibling.cu", target_prefix="operation_on_gpu")
+    made = XLACustomKernel("thrice")
+    made.def_kernel("cuda_module", "gpu", lambda outs: jax.ffi.ffi_call("operation_on_gpu.transform", outs))
+    made.def_kernel("jax", "cpu", lambda outs: lambda x: [3 * x])
+    made.def_cuda_raw_kernel(lambda outs: be_runtime.cuda_kernel(RAW, "thrice", outs, grid=1, block=8))
     return made
 
 
@@ -47,7 +33,7 @@ def test_the_platform_decides(operation: XLACustomKernel):
         with jax.default_device(device):
             result = jax.jit(lambda x: operation(x, outs=OUT))(jax.device_put(X, device))
         assert result.devices() == {device}
-        np.testing.assert_array_equal(result, 2 * X)
+        np.testing.assert_array_equal(result, 3 * X)
 
 
 def test_numba_on_both_platforms():

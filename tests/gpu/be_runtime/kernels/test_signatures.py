@@ -27,11 +27,6 @@ __global__ void shifted(const float* x, float* y, float* room, int k, float by) 
   for (int i = threadIdx.x; i < k; i += blockDim.x) y[row * k + i] = room[row * k + i] - room[row * k];
 }
 
-__global__ void twice(const float* x, float* y, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = 2 * x[i];
-}
-
 __device__ int count = 0;
 __global__ void stamp(const float* x, int* y) { *y = count++; }
 """
@@ -78,11 +73,6 @@ def test_each_slice_of_a_batch_has_scratch_memory(make: Any, method: str):
     batch = np.stack([A, A * A, A + 1])[:, :, :7]
     run = make(vmap_method=method)
     np.testing.assert_array_equal(jax.jit(jax.vmap(run))(batch), batch - batch[:, :, :1])
-
-
-def test_leading_axes_need_no_method():
-    twice = cuda_kernel(SOURCE, "twice", signature="arg[... n] ret[... n]", grid="ceil(n/256)", block=256)
-    np.testing.assert_array_equal(jax.vmap(lambda x: twice(x, n=COLUMNS))(A), 2 * A)
 
 
 @pytest.mark.parametrize(("options", "calls"), [({}, 1), ({"has_side_effect": True}, 3), ({"ordered": True}, 3)])

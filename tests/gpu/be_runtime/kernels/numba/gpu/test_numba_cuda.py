@@ -216,27 +216,3 @@ def test_gaps_of_the_check_are_those_of_the_documentation(kernel: Any):
     run = be_runtime.numba_cuda_kernel(kernel, outs=f32(1), grid=1, block=1)
     assert jax.block_until_ready(run(x))[0] == 2
     assert x[0] == 1
-
-
-def test_launch_failure_names_the_kernel():
-    wide = be_runtime.numba_cuda_kernel(copy, outs=f32(4), grid=1, block=4, shared_mem=250_000)
-    with pytest.raises(Exception, match="copy: shared_mem=250000 is too much"):
-        jax.jit(wide)(np.zeros(4, np.float32))
-
-
-def test_grid_synchronisation():
-    from numba.cuda import cg
-
-    @cuda.jit
-    def rotate(x, zero, out):
-        grid = cg.this_grid()
-        i = cuda.grid(1)
-        out[i] = x[i]
-        grid.sync()
-        value = out[(i + 1) % out.size]
-        grid.sync()
-        out[i] = value
-
-    x = np.arange(2048, dtype=np.float32)
-    rotated = be_runtime.numba_cuda_kernel(rotate, outs=f32(2048), grid=16, block=128)
-    np.testing.assert_array_equal(np.asarray(rotated(x, x)), np.roll(x, -1))

@@ -34,10 +34,7 @@ __global__ void reverse(const float* x, float* y) {
 }
 """
 X = np.arange(256, dtype=np.float32)
-PLANTED = {
-    "memcheck": ("past", "Invalid __global__ write"),
-    "racecheck": ("reverse<false>", "Race reported between"),
-}
+PLANTED = {"memcheck": ("past", "Invalid __global__ write"), "racecheck": ("reverse<false>", "Race reported between")}
 CLEAN = {"memcheck": "ERROR SUMMARY: 0 errors", "racecheck": "RACECHECK SUMMARY: 0 hazards"}
 
 pytestmark = pytest.mark.needs("compute-sanitizer")

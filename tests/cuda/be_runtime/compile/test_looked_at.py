@@ -48,7 +48,8 @@ RDC = ("-rdc=true",)
 HERE, EARLIER, LIBRARY = ("-I{}/i",), ("-I{}/e", "-I{}/i"), ("-L{}/lib", "-lx")
 NOTHING: dict[str, str | None] = {"i/x.h": ""}
 PATH = os.environ["PATH"]
-ONE_FLAG, TWO_FLAG = {"flags": "-DANSWER=1"}, {"flags": "-DANSWER=2"}
+ONE_FLAG: dict[str, str | None] = {"flags": "-DANSWER=1"}
+TWO_FLAG: dict[str, str | None] = {"flags": "-DANSWER=2"}
 
 
 def shadow(name: str) -> dict[str, str | None]:

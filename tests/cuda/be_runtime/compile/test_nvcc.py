@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,6 @@ from tests.support.requirements import in_full
 from tests.support.runtime import script
 
 ARITHMETIC = source("arithmetic")
-HEADER = "#ifndef MINE\n#define MINE\n#include_next <cuda_runtime.h>\ninline int mine() { return 7; }\n#endif\n"
 MADE, USED, HEADERS_USED = "compiling the preamble of CUDA sources", "with_preamble.sh", "with_kept_headers.sh"
 
 
@@ -99,45 +97,6 @@ def test_errors_and_warnings_are_the_same():
     logs = [log(each) for each in thrice(warned, "-Xcompiler", "-Wall")]
     assert USED in logs[2]
     assert logs[0].count("warning:") == logs[2].count("warning:") > 0
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("tmp_cache")
-def test_a_header_that_comes_first_is_noticed(tmp_path: Path):
-    """An include folder of the author's is no part of the preamble, but may change what it begins with."""
-    (first := tmp_path / "include").mkdir()
-    options = {"extra_include_paths": [first]}
-    assert HEADERS_USED in log(thrice(ARITHMETIC, **options)[2])
-    (first / "cuda_runtime.h").write_text(HEADER)
-    again = log(build(ARITHMETIC.replace("return 1;", "return mine();").replace("return 0;", ""), **options))
-    assert (USED in again, HEADERS_USED in again) == (True, False)
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("tmp_cache")
-@pytest.mark.parametrize("place", ["folder", "-I", "CPATH"])
-@pytest.mark.parametrize("name", ["math.h", "tbb/tbb.h", "crt/host_config.h"])
-def test_headers_that_may_be_others_are_read(place: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A file that would be found in place of one of theirs, or one that they ask for."""
-    first = tmp_path / "include"
-    (first / name).parent.mkdir(parents=True)
-    flags = [f"-I{first}"] if place == "-I" else []
-    options = {"extra_include_paths": [first]} if place == "folder" else {}
-    if place == "CPATH":
-        monkeypatch.setenv("CPATH", str(first))
-    assert log(thrice(ARITHMETIC, *flags, **options)[2]).count(HEADERS_USED) == 2
-    (first / name).write_text(f"#include_next <{name}>\n" if name == "math.h" else "")
-    with contextlib.suppress(BuildError):  # which is what nvcc says of an empty host_config.h too
-        assert HEADERS_USED not in log(build(ARITHMETIC, *flags, **options))
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("tmp_cache")
-@pytest.mark.parametrize("flag", ["-include={}/mine.h", "-Xcompiler=@{}/more", "-Xcompiler=--include-directory={}"])
-def test_flags_that_read_more_headers_read_all_of_them(flag: str, tmp_path: Path):
-    (tmp_path / "mine.h").write_text('#pragma push_macro("XX")\n')
-    (tmp_path / "more").write_text("-DMORE\n")
-    assert HEADERS_USED not in log(thrice(ARITHMETIC, flag.format(tmp_path))[2])
 
 
 @pytest.mark.full

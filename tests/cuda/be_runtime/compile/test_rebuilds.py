@@ -24,6 +24,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
+@pytest.mark.usefixtures("tmp_cache")  # where a preamble of the same flags comes into use, all is compiled once more
 @pytest.mark.parametrize("name", [name if name == "a header" else in_full(name) for name in EDITS])
 def test_an_edit_compiles_what_depends_on_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Of two sources, one of which reads a header."""
@@ -31,7 +32,7 @@ def test_an_edit_compiles_what_depends_on_it(name: str, tmp_path: Path, monkeypa
     (folder / "shared.cuh").write_text("#pragma once\n")
     for entry, header in (("a", '#include "shared.cuh"\n'), ("b", "")):
         (folder / f"{entry}.cu").write_text(
-            f'#include "brainevent/common.h"\n{header}// {name}\n__global__ void fill(float* out) {{ *out = 1; }}\n'
+            f'#include "brainevent/common.h"\n{header}__global__ void fill(float* out) {{ *out = 1; }}\n'
             f"// @BE {entry}\nvoid {entry}(BE::Tensor out, int64_t stream) {{\n"
             "  fill<<<1, 1, 0, (cudaStream_t)stream>>>(out.data_ptr<float>());\n}\n"
         )

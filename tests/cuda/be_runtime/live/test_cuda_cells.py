@@ -46,12 +46,6 @@ def test_a_cell_of_cuda(capsys: pytest.CaptureFixture[str]):
     run("cuda_cell -O 2 --fast-math --flag=-DVALUE=1 --line-info", CELL)
     assert shell.user_ns["cuda_cell"].function_names == ["f"]
     assert capsys.readouterr().out.startswith("cuda_cell: f, ")
-    run("cuda_cell --flag=-DVALUE=2", CELL)
-    with pytest.raises(be_runtime.BuildError, match=r"cuda_cell\(3\): error") as caught:
+    with pytest.raises(be_runtime.BuildError, match=r"cuda_cell\(3\): error"):
         run("cuda_cell", CELL)
-    assert caught.value._render_traceback_() == [f"BuildError: {caught.value.message}"]  # type: ignore[attr-defined]
-    (page,) = shell.display_pub.publish.call_args.args
-    assert "VALUE" in page["text/html"]
-    assert "<details>" in page["text/html"]
     unload_ipython_extension(shell)
-    assert shell.events.unregister.call_args == shell.events.register.call_args

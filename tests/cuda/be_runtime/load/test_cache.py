@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cuda.built import WARM_LOAD, built
 from tests.support import requirements, runtime
-from tests.support.cuda import KERNELS, run_json, source
+from tests.support.cuda import run_json, source
 
 
 def test_a_warm_load_in_a_new_process_starts_nothing(tmp_path: Path):
@@ -18,23 +17,6 @@ def test_a_warm_load_in_a_new_process_starts_nothing(tmp_path: Path):
     assert any("ninja" in str(event) for event in cold["started"])
     assert warm == {**cold, "started": [], "backend": False}
     assert cold["backend"] is False
-
-
-@pytest.mark.full
-def test_every_option_of_the_compiler_has_an_entry_of_its_own():
-    rows: list[dict[str, Any]] = [
-        {},
-        {"compute_capability": "8.0"},
-        {"optimization_level": 2},
-        {"use_fast_math": True},
-        {"extra_ldflags": ["-lm"]},
-        {"extra_include_paths": [KERNELS]},
-    ]
-    first, again = (
-        [built("half", **row).path for row in rows] + [built("half", "-maxrregcount=32").path] for _ in "12"
-    )
-    assert first == again
-    assert len({*first}) == len(rows) + 1
 
 
 @pytest.mark.full

@@ -25,8 +25,8 @@ def test_every_byte_is_that_of_nvidia_s_program(wanted: str, tmp_path: Path):
     for number, (kind, arch) in enumerate(each.split() for each in wanted.split(", ")):
         path = tmp_path / str(number)
         form = {"elf": "-cubin", "ptx": "-ptx"}[kind]
-        command = (str(toolkit.nvcc), "-ccbin", str(toolkit.host_compiler.path), form, f"-arch=sm_{arch}", "kernel.cu")
-        subprocess.run([*command, "-o", str(path)], cwd=tmp_path, check=True, capture_output=True)
+        nvcc = [str(toolkit.nvcc), "-ccbin", str(toolkit.host_compiler.path), form, f"-arch=sm_{arch}", "kernel.cu"]
+        subprocess.run([*nvcc, "-o", str(path)], cwd=tmp_path, check=True, capture_output=True)
         if kind == "ptx":  # NVIDIA's program leaves comments and white space out
             lines = (re.sub(r"\s+", " ", line).strip() for line in path.read_text().splitlines())
             path.write_text("".join(f"{line}\n" for line in lines if line and not line.startswith("//")))

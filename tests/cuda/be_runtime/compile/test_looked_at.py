@@ -1,9 +1,8 @@
-"""Whatever nvcc, its phases and the linkers look at decides whether a CUDA module is built again."""
+"""Whatever nvcc, its phases and the linkers look at decides whether a CUDA module is built again, and what of it."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,10 +15,9 @@ import pytest
 
 import be_runtime
 from be_runtime.cache.validity.manifest import parse_manifest
+from tests.cuda.built import images
 from tests.support.looked_at import (
     ANSWERING,
-    ASSEMBLED,
-    BY_DEFSYM,
     INCLUDES,
     LINKED,
     MAYBE,
@@ -29,11 +27,10 @@ from tests.support.looked_at import (
     Case,
     apply,
     archives,
-    assembler,
     both,
     filled,
 )
-from tests.support.rebuilds import TICK_S, compiled
+from tests.support.rebuilds import TICK_S, Edit, append, compiled, load_twice
 from tests.support.requirements import OPTIONAL, in_full
 from tests.support.runtime import script
 
@@ -47,18 +44,12 @@ void f(BE::Tensor out, int64_t stream) {{ fill<<<1, 1, 0, (cudaStream_t)stream>>
 RDC = ("-rdc=true",)
 HERE, EARLIER, LIBRARY = ("-I{}/i",), ("-I{}/e", "-I{}/i"), ("-L{}/lib", "-lx")
 NOTHING: dict[str, str | None] = {"i/x.h": ""}
-PATH = os.environ["PATH"]
 ONE_FLAG: dict[str, str | None] = {"flags": "-DANSWER=1"}
 TWO_FLAG: dict[str, str | None] = {"flags": "-DANSWER=2"}
 
 
 def shadow(name: str) -> dict[str, str | None]:
     return {f"i/{name}": f"{TWO}#include_next <{name}>"}
-
-
-def host(text: str) -> str:
-    """A text that the host's compiler alone sees."""
-    return f"#ifndef __CUDA_ARCH__\n{text}\n#endif"
 
 
 CASES = {
@@ -75,14 +66,6 @@ CASES = {
     "-idirafter of the host compiler": Case(MAYBE, {"s/x.h": ""}, {"s/a.h": TWO}, ("-Xcompiler", "-idirafter,{}/s")),
     "-include of the host compiler": Case("", {"a.h": ONE}, {"a.h": TWO}, ("-Xcompiler", "-include,{}/a.h")),
     "CPATH": Case(MAYBE, {"c/x.h": ""}, {"c/a.h": TWO}, environ={"CPATH": "{}/c"}),
-    ".incbin": Case(
-        host(ASSEMBLED.replace("{}", '.incbin \\"{}/value.bin\\"')),
-        lambda root: (root / "value.bin").write_bytes(b"\1\0\0\0"),
-        lambda root: (root / "value.bin").write_bytes(b"\2\0\0\0"),
-    ),
-    "an assembler first on PATH": Case(
-        host(BY_DEFSYM), {"bin/x": ""}, assembler("bin/as"), environ={"PATH": f"{{}}/bin:{PATH}"}
-    ),
     "a file that the host compiler's script reads": Case(
         "",
         both({"value": "1\n"}, lambda root: script(
@@ -172,3 +155,32 @@ def test_files_in_the_temporary_folder_change_nothing(flags: tuple[str, ...], tm
     first = answer(case, tmp_path)
     with tempfile.NamedTemporaryFile():
         assert answer(case, tmp_path) == first
+
+
+BOTH = {"a.cu", "b.cu"}
+EDITS: dict[str, Edit] = {
+    "a header": Edit(lambda root: append(root / "shared.cuh"), {}, {}, {"a.cu"}),
+    "a source": Edit(lambda root: append(root / "b.cu"), {}, {}, {"b.cu"}),
+    "the architecture": Edit(lambda root: root, {"compute_capability": "8.0"}, {}, BOTH),
+    "a flag": Edit(lambda root: root, {"extra_cuda_cflags": ["-lineinfo"]}, {}, BOTH),
+    "nvcc as a whole": Edit(lambda root: root, {"extra_cuda_cflags": ["--time", "/dev/null"]}, {}, BOTH),
+    "a variable that nvcc reads": Edit(lambda root: root, {}, {"NVCC_APPEND_FLAGS": "-DAPPENDED"}, BOTH),
+    "a linker flag": Edit(lambda root: root, {"extra_ldflags": ["-Wl,-z,now"]}, {}, set()),
+}
+
+
+@pytest.mark.usefixtures("tmp_cache")  # where a preamble of the same flags comes into use, all is compiled once more
+@pytest.mark.parametrize("name", [name if name == "a header" else in_full(name) for name in EDITS])
+def test_an_edit_compiles_what_depends_on_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of two sources, one of which reads a header."""
+    (folder := tmp_path / "kernels").mkdir()
+    (folder / "shared.cuh").write_text("#pragma once\n")
+    for entry, header in (("a", '#include "shared.cuh"\n'), ("b", "")):
+        (folder / f"{entry}.cu").write_text(
+            f'#include "brainevent/common.h"\n{header}__global__ void fill(float* out) {{ *out = 1; }}\n'
+            f"// @BE {entry}\nvoid {entry}(BE::Tensor out, int64_t stream) {{\n"
+            "  fill<<<1, 1, 0, (cudaStream_t)stream>>>(out.data_ptr<float>());\n}\n"
+        )
+    load = partial(be_runtime.load_cuda_dir, auto_register=False)
+    second = load_twice(load, folder, EDITS[name], BOTH, monkeypatch)
+    assert {arch for _, arch in images(second)} == {80 if name == "the architecture" else 90}

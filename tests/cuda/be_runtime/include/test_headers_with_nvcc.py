@@ -35,18 +35,25 @@ void entry(const BE::Tensor in, const BE::Tensor indptr, BE::Tensor out, int64_t
     });
 }
 """
-FITS = """
+# CUDA's own types that data_ptr<T>() takes, before or after ours, and a const tensor on the device. CUDA's headers of
+# small elements do not pass our warnings.
+TYPE_HEADERS = """
+#include <cuComplex.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda/std/complex>
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include <cuda_fp4.h>
+#include <cuda_fp8.h>
+#pragma GCC diagnostic pop
+"""
+TYPES = """
 template <class T, class... DTypes>
 constexpr bool fits(DTypes... dtypes) {
   return BE::internal::kPointedInto<T> == BE::internal::dtype_set(dtypes...);
 }
 using BE::DType;
-"""
-# The types of CUDA's own that data_ptr<T>() takes, and a const tensor on the device.
-VIEW_HEADERS = "".join(
-    f"#include <{name}>\n" for name in ("cuComplex.h", "cuda_bf16.h", "cuda_fp16.h", "cuda/std/complex")
-)
-VIEWS = """
 static_assert(fits<float4>(DType::Float32, DType::Complex64) && fits<float3>(DType::Float32), "");
 static_assert(fits<cuFloatComplex>(DType::Float32, DType::Complex64) && fits<longlong2>(DType::Int64), "");
 static_assert(fits<cuDoubleComplex>(DType::Float64, DType::Complex128) && fits<uint4>(DType::UInt32), "");
@@ -60,16 +67,6 @@ __global__ void copy(const BE::Tensor in, BE::Tensor out) {
   const float4* from = in.data_ptr<float4>();
   *out.data_ptr<float4>() = *from;
 }
-"""
-# CUDA's types for small elements, before or after ours. Its own headers do not pass our warnings.
-SMALL_HEADERS = """
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#include <cuda_fp4.h>
-#include <cuda_fp8.h>
-#pragma GCC diagnostic pop
-"""
-SMALL = """
 static_assert(fits<__nv_fp8_e4m3>(DType::Float8E4M3FN) && fits<__nv_fp8x4_e4m3>(DType::Float8E4M3FN), "");
 static_assert(fits<__nv_fp8_e5m2>(DType::Float8E5M2) && fits<__nv_fp8x2_e5m2>(DType::Float8E5M2), "");
 static_assert(fits<__nv_fp8_e8m0>(DType::Float8E8M0FNU) && fits<__nv_fp4x2_e2m1>(DType::Float4E2M1FN), "");
@@ -105,9 +102,8 @@ SOURCES = {
     "half after": COMMON + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" + HALF,
     "half before": "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" + COMMON + HALF,
     "half by dispatch.h": '#include "brainevent/dispatch.h"\n' + COMMON + HALF,
-    "views": RUNTIME + COMMON + VIEW_HEADERS + FITS + VIEWS,
-    "small after": '#include "brainevent/dispatch.h"\n' + COMMON + SMALL_HEADERS + FITS + SMALL,
-    "small before": SMALL_HEADERS + '#include "brainevent/dispatch.h"\n' + COMMON + FITS + SMALL,
+    "types after": '#include "brainevent/dispatch.h"\n' + COMMON + TYPE_HEADERS + TYPES,
+    "types before": TYPE_HEADERS + '#include "brainevent/dispatch.h"\n' + COMMON + TYPES,
     "half by cuda_common.h": '#include "cuda_common.h"\n' + COMMON + HALF,
 }
 
@@ -133,7 +129,8 @@ def test_programs_of_the_gpu_tier_compile(name: str, standard: str, arch: str, t
     compile_device(PROGRAMS / f"{name}.cu", tmp_path, f"-std={standard}", f"-arch={arch}")
 
 
-@pytest.mark.parametrize("name", [name if name == "runtime after" else in_full(name) for name in SOURCES])
+@pytest.mark.full
+@pytest.mark.parametrize("name", SOURCES)
 def test_a_source_compiles(name: str, tmp_path: Path):
     source = tmp_path / "kernel.cu"
     source.write_text(SOURCES[name])

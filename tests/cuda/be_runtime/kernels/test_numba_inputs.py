@@ -1,4 +1,4 @@
-"""What Numba makes of a kernel's inputs: read-only arrays, with the gaps that docs/kernels.md lists; of numbers too.
+"""What Numba makes of a kernel's inputs: read-only arrays, numbers too. Tests on a device have the gaps that docs/kernels.md lists.
 
 Tracing compiles, for an architecture that need not be here.
 """
@@ -92,21 +92,6 @@ def by_atomic(x, out):
 def test_what_numba_would_let_pass_or_lacks_is_refused(kernel: Callable[..., None], dtype: str, message: str):
     with pytest.raises(ArgumentError, match=message):
         trace(kernel, X.astype(jax.numpy.dtype(dtype)))
-
-
-def by_another_name(x, out):
-    other = x
-    cuda.atomic.add(other, 0, 1)
-
-
-def scaled_by_its_value(x, out):
-    out[0] = x[()] * 2
-
-
-@pytest.mark.parametrize(("kernel", "value"), [(by_another_name, X), (scaled_by_its_value, 2.0)])
-def test_gaps_of_the_check_are_those_of_the_documentation(kernel: Callable[..., None], value: Any):
-    """If Numba refuses one of these, the page says too much; tests/gpu has those that need a device to compile."""
-    trace(kernel, value)
 
 
 def test_a_numba_kernel_compiles_once_for_a_cache(tmp_cache: Path, monkeypatch: pytest.MonkeyPatch):

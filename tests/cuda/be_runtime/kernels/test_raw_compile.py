@@ -116,14 +116,6 @@ def test_a_kernel_that_nvcc_compiled_depends_on_nvcc(tmp_path: Path):
     assert places & {*made.others}, "an NVRTC that appears there is used instead"
 
 
-@pytest.mark.parametrize("compiler", ["nvrtc", in_full("nvcc")])
-def test_an_error_shows_its_line(compiler: str, tmp_path: Path):
-    broken = RawKernel("__global__ void f(float* y) {\n  y[0] = missing;\n}", parse_name("f"))
-    with pytest.raises(BuildError, match=r"f\.cu\(2\).*missing") as raised:
-        compile_raw(broken, ARCHS[:1], session(compiler), tmp_path)
-    assert "\0" not in str(raised.value)
-
-
 def test_the_key_knows_source_name_flags_architectures_and_compiler():
     here, there = new_session(), session("nvcc")
     keys = [
@@ -217,16 +209,23 @@ def test_a_kernel_is_the_same_wherever_its_headers_lie(flags: Sequence[str], com
 
 
 @pytest.mark.parametrize("compiler", ["nvrtc", in_full("nvcc")])
-@pytest.mark.parametrize("flags", [(), ("-include", "factor.h")])
-def test_the_process_s_folder_holds_no_headers(
-    flags: tuple[str, ...], compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("source", "flags", "message"),
+    [
+        ("__global__ void f(float* y) {\n  y[0] = missing;\n}", (), r"f\.cu\(2\).*missing"),
+        (INCLUDES + SCALE, (), r"factor\.h"),
+        (SCALE, ("-include", "factor.h"), r"factor\.h"),
+    ],
+)
+def test_an_error_shows_its_line_and_the_process_s_folder_holds_no_headers(
+    source: str, flags: tuple[str, ...], message: str, compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Another process with another folder would take the same kernel out of the cache."""
     folder, staging = folders(tmp_path, headers=2, staging=0)
     monkeypatch.chdir(folder)
-    scale = RawKernel(("" if flags else INCLUDES) + SCALE, parse_name("f"), flags)
-    with pytest.raises(BuildError, match=r"factor\.h"):
-        compile_raw(scale, ARCHS[1:], session(compiler), staging)
+    with pytest.raises(BuildError, match=message) as raised:
+        compile_raw(RawKernel(source, parse_name("f"), flags), ARCHS[1:], session(compiler), staging)
+    assert "\0" not in str(raised.value)
 
 
 @pytest.mark.usefixtures("tmp_cache")

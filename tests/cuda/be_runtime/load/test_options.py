@@ -1,4 +1,4 @@
-"""What each option of a CUDA load does to the compiled code."""
+"""What each option of a CUDA load does to the compiled code, and what a warm load starts: nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 import be_runtime
 from be_toolchain.errors import ArchError
-from tests.cuda.built import UNCOMPRESSED, built, images
-from tests.support.cuda import device_code, source
+from tests.cuda.built import UNCOMPRESSED, WARM_LOAD, built, images
+from tests.support import requirements, runtime
+from tests.support.cuda import device_code, run_json, source
 from tests.support.requirements import in_full
 
 EXACT = (b"div.rn.f32", b"sqrt.rn.f32")
@@ -100,12 +101,6 @@ def test_flags_reach_their_compiler_as_one_argument_each(tmp_path: Path):
     assert images(module) == {("elf", 80)}
 
 
-@pytest.mark.full
-def test_ninja_workers_and_a_build_directory(tmp_path: Path):
-    module = built("arithmetic", ninja_workers=1, build_directory=tmp_path / "mine")
-    assert module.path.is_relative_to(tmp_path / "mine")
-
-
 @pytest.mark.parametrize("variable", ["NVCC_APPEND_FLAGS", in_full("NVCC_PREPEND_FLAGS")])
 def test_flags_of_nvcc_s_own_variables(variable: str, monkeypatch: pytest.MonkeyPatch):
     plain = built("styles")
@@ -115,3 +110,23 @@ def test_flags_of_nvcc_s_own_variables(variable: str, monkeypatch: pytest.Monkey
     assert (holds(with_flags, b".visible .entry"), holds(plain, b".visible .entry")) == ({True}, {False})
     monkeypatch.delenv(variable)
     assert built("styles").path == plain.path
+
+
+def test_a_warm_load_in_a_new_process_starts_nothing(tmp_path: Path):
+    (tmp_path / "once.cu").write_text(source("half"))
+    cold, warm = (run_json(WARM_LOAD, str(tmp_path / "once.cu"), JAX_PLATFORMS="cpu") for _ in range(2))
+    assert any("ninja" in str(event) for event in cold["started"])
+    assert warm == {**cold, "started": [], "backend": False}
+    assert cold["backend"] is False
+
+
+@pytest.mark.full
+def test_another_nvcc_has_entries_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    log = tmp_path / "calls"
+    shim = runtime.script(tmp_path / "nvcc", f"echo called >> {log}", f'exec {requirements.nvcc()} "$@"')
+    monkeypatch.setenv("BE_NVCC", str(shim))
+    first = built("half").path
+    assert log.exists()
+    log.unlink()
+    assert built("half").path == first
+    assert not log.exists()

@@ -61,11 +61,3 @@ def test_the_graph_trait_belongs_to_the_registration():
     other = be_runtime.load_cuda_inline("registered", CUDA, allow_cuda_graph=False, target_prefix="untrait")
     assert (other.path, other.content_hash) == (first.path, first.content_hash)
     assert "untrait.transform" in be_runtime.list_registered_targets()
-
-
-def test_a_handler_registered_by_hand():
-    module = be_runtime.load_cuda_inline("registered", CUDA, auto_register=False)
-    assert "registered.transform" not in be_runtime.list_registered_targets()
-    handler = module.get_handler("transform")
-    be_runtime.register_ffi_target("hand.transform", handler, "gpu", content=module.content_hash)
-    assert "hand.transform" in be_runtime.list_registered_targets("CUDA")

@@ -152,6 +152,7 @@ def test_a_raw_kernel_has_a_report():
     assert found.loop.lines == ("scale.cu:3",)
 
 
+@pytest.mark.full
 def test_the_command_reports_a_file_as_json(capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(KERNELS / "resources.cu"), "--arch", "9.0", "--blocks", "96", "--json"]) == 0
     (module,) = json.loads(capsys.readouterr().out)["modules"]

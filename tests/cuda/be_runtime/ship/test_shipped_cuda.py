@@ -1,4 +1,4 @@
-"""Programs for GPUs, exported on a machine that has none."""
+"""Packages and programs for GPUs, made on a machine that has none."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 
 import be_runtime
 from be_runtime import LoadError
+from be_runtime.ship.locate import package_in
+from be_runtime.ship.package_build import build_package
 from be_runtime.xla import jax_export
 from be_toolchain.arch import Arch
 from tests.support.cuda import ARCH
@@ -85,3 +87,24 @@ def test_a_launch_over_several_devices_names_the_kernel_that_is_carried(tmp_path
     assert target in text
     assert kernel in text
     assert "be_runtime.launch" not in text
+
+
+OPS = """
+#include "brainevent/common.h"
+#include "factor.h"
+// @BE twice arg[n] ret[n] stream
+void twice(const BE::Tensor x, BE::Tensor y, int64_t stream) {}
+"""
+
+
+@pytest.mark.full
+def test_a_package_in_a_folder_with_a_space_in_its_name(tmp_path: Path):
+    root = tmp_path / "my folder" / "shipped"
+    root.mkdir(parents=True)
+    (root / "kernels.toml").write_text('[modules.ops]\nsources = "ops.cu"')
+    (root / "factor.h").write_text("#define FACTOR 2\n")
+    (root / "ops.cu").write_text(OPS)
+    built = build_package(package_in(root), archs=[ARCH])
+    (image,) = (built.folder / "images").iterdir()
+    assert list(built.table.modules) == ["ops"]
+    assert str(tmp_path).encode() not in image.read_bytes()

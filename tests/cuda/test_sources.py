@@ -13,13 +13,11 @@ from benchmarks.gallery import PAGES, page_path
 from benchmarks.gallery.page import Run
 from tests.support.docs import build_cuda_sources
 from tests.support.examples import EXAMPLES
-from tests.support.requirements import in_full
 from tests.support.runtime import environment, run_python
 
 
-@pytest.mark.parametrize(
-    "page", ["docs/index.md", *map(in_full, ("docs/tutorial-cuda.md", "docs/compiler-options.md"))]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("page", ["docs/index.md", "docs/tutorial-cuda.md", "docs/compiler-options.md"])
 def test_sources_of_a_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert build_cuda_sources(page, "sm_90") > 0

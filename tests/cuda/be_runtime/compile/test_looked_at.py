@@ -30,7 +30,7 @@ from tests.support.looked_at import (
     both,
     filled,
 )
-from tests.support.rebuilds import TICK_S, Edit, append, compiled, load_twice
+from tests.support.rebuilds import TICK_S, Edit, append, load_twice
 from tests.support.requirements import OPTIONAL, in_full
 from tests.support.runtime import script
 
@@ -125,26 +125,6 @@ def test_what_a_cuda_build_looked_at_decides_it(
         pytest.skip(f"{OPTIONAL}a compiler that looks there")
     assert second[0] == 2
     assert answer(case, root, text) == second
-
-
-@pytest.mark.full
-def test_a_file_of_a_cuda_folder_that_asks_is_compiled_again(tmp_path: Path):
-    (folder := tmp_path / "kernels").mkdir()
-    kernel = '#include "brainevent/common.h"\n{}\n// @BE {}\nvoid {}(BE::Tensor out, int64_t stream) {{ (void)out; }}\n'
-    for name in ("asks", "b", "c", "d"):  # as many as make the preamble at once
-        asks = MAYBE.replace("a.h", "answer.h") if name == "asks" else ""
-        (folder / f"{name}.cu").write_text(kernel.format(asks, name, name))
-    load = partial(be_runtime.load_cuda_dir, folder, auto_register=False)
-    every = {"asks.cu", "b.cu", "c.cu", "d.cu"}
-    assert compiled(load()) == every
-    for shadowed in ("cuda_fp16.h", "brainevent/check.h"):
-        (folder / "answer.h").write_text(f"{TWO}// before {shadowed}\n")
-        time.sleep(TICK_S)
-        assert compiled(load()) == {"asks.cu"}
-        (folder / shadowed).parent.mkdir(exist_ok=True)
-        (folder / shadowed).write_text(f"#include_next <{shadowed}>\n")
-        time.sleep(TICK_S)
-        assert compiled(load(extra_include_paths=[str(folder)])) == every
 
 
 @pytest.mark.full

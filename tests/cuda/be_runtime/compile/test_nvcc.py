@@ -14,7 +14,6 @@ from be_runtime.cache.validity.manifest import parse_manifest
 from be_runtime.errors import BuildError
 from tests.cuda.built import UNCOMPRESSED, built, log
 from tests.support.cuda import device_code, instructions, source
-from tests.support.launchers import LAUNCHERS, compiler_cache
 from tests.support.requirements import in_full
 from tests.support.runtime import script
 
@@ -65,9 +64,14 @@ def test_results_are_those_of_nvcc_as_a_whole(kernel: str, tmp_path: Path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("flags", [("--keep", "--keep-dir", "{}"), ("--threads", "1")])
-def test_flags_that_change_nvccs_steps_run_it_as_a_whole(flags: Sequence[str], tmp_path: Path):
-    module = built("arithmetic", *(part.format(tmp_path) for part in flags))
+@pytest.mark.parametrize(
+    ("flags", "launcher"), [(("--keep", "--keep-dir", "{}"), ""), (("--threads", "1"), ""), ((), "/usr/bin/env")]
+)
+def test_flags_and_launchers_that_change_nvccs_steps_run_it_as_a_whole(
+    flags: Sequence[str], launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BE_COMPILER_LAUNCHER", launcher)
+    module = built("arithmetic", *(part.format(tmp_path) for part in flags), force_rebuild=True)
     assert "cudafe++" not in log(module)
     assert ctypes.CDLL(str(module.path)).host_is_optimized() == 1
     assert not [path for path in module.path.parent.rglob("*") if path.suffix in {".ii", ".ptx", ".cubin", ".o"}]
@@ -127,18 +131,3 @@ def test_a_folder_makes_it_at_once_and_its_edits_use_it(tmp_path: Path):
             file.write("// edited\n")
     assert MADE in logs[0]
     assert [words in logs[1] for words in (MADE, USED, HEADERS_USED, "b.cu")] == [False, True, True, False]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_compiler_cache_answers_for_nvcc(
-    launcher: str, tmp_path: Path, tmp_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with compiler_cache(launcher, tmp_path / launcher, monkeypatch) as hits:
-        built("arithmetic")
-        assert hits() == 0
-        be_runtime.set_cache_dir(tmp_path / "empty")
-        built("arithmetic")
-        assert hits() == 2, "the source and the handler"
-        built("arithmetic", use_fast_math=True)
-        assert hits() == 2, "another flag compiles again"

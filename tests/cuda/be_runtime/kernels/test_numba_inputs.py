@@ -1,4 +1,4 @@
-"""What Numba makes of a kernel's inputs: read-only arrays, numbers too. Tests on a device have the gaps that docs/kernels.md lists.
+"""What Numba makes of a kernel's inputs: read-only arrays, also of numbers; tests/gpu has the gaps of that check.
 
 Tracing compiles, for an architecture that need not be here.
 """

@@ -45,11 +45,8 @@ def test_results_are_those_of_nvcc_as_a_whole(kernel: str, tmp_path: Path):
     text, archs = source(kernel), {"compute_capability": "8.0,9.0"}
     flags = (UNCOMPRESSED, f"-DTRIED={kernel}")  # of this test's own: the first build is that of a new set of flags
     first, second, third = thrice(text, *flags, **archs)
-    assert [(MADE in log(each), USED in log(each)) for each in (first, second, third)] == [
-        (False, False),
-        (True, False),
-        (False, True),
-    ]
+    made, used = ([words in log(each) for each in (first, second, third)] for words in (MADE, USED))
+    assert (made, used) == ([False, True, False], [False, False, True])
     assert log(third).count(HEADERS_USED) == 3, "for the host and each architecture"
     assert third.path.read_bytes() == second.path.read_bytes()
     assert third.content_hash == second.content_hash == first.content_hash
@@ -95,9 +92,7 @@ def test_errors_and_warnings_are_the_same():
             build(wrong, *flags)
         errors.append(caught.value.first_error)
     assert errors[0] == errors[1] != ""
-    warned = ARITHMETIC.replace(
-        "int host_is_optimized() {", "int host_is_optimized() {\n  if (sizeof(int) < -1) return 2;"
-    )
+    warned = ARITHMETIC.replace("host_is_optimized() {", "host_is_optimized() {\n  if (sizeof(int) < -1) return 2;")
     logs = [log(each) for each in thrice(warned, "-Xcompiler", "-Wall")]
     assert USED in logs[2]
     assert logs[0].count("warning:") == logs[2].count("warning:") > 0

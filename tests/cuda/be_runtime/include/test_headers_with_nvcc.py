@@ -79,10 +79,6 @@ __global__ void convert(const BE::Tensor in, BE::Tensor out) {
   out.data_ptr<int64_t>()[1] = int64_t(in.element_size() + in.nbytes());
 }
 """
-# What kernels written for brainevent ask of cuda_common.h and common.h.
-KINDS, ELEMENTS = ("IS_ACTIVE", "READ", "WRITE", "ZERO"), ("F32", "F64", "F16", "BF16")
-NAMES = ("IS_ACTIVE_BOOL", "IS_ACTIVE_FLOAT", *(f"{kind}_{element}" for kind in KINDS for element in ELEMENTS))
-MACROS = '#include "cuda_common.h"\n' + "".join(f"#ifndef {name}\n#error {name}\n#endif\n" for name in NAMES)
 CHECKS = """
 #include <ostream>
 static_assert(BE::kMaxDim == BE::Tensor::kMaxDims, "");
@@ -96,7 +92,6 @@ __global__ void checked(const BE::Tensor x, int* out) {
 }
 """
 SOURCES = {
-    "macros": MACROS,
     "runtime before": RUNTIME + COMMON + CHECKS,
     "runtime after": COMMON + RUNTIME + CHECKS,
     "half after": COMMON + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" + HALF,

@@ -68,15 +68,6 @@ def test_what_numba_refuses_has_a_hint(kernel: Callable[..., None], value: Any, 
     assert caught.value.hints[0].startswith(hint)
 
 
-def misspelt(x, out):
-    out[0] = np.shuffle(x)  # type: ignore[attr-defined]
-
-
-def test_a_name_that_numpy_never_had_is_the_kernel_s_mistake():
-    with pytest.raises(BuildError, match="module 'numpy' has no attribute 'shuffle'"):
-        trace(misspelt, X)
-
-
 def by_atomic(x, out):
     cuda.atomic.max(x[1:], 0, 1)
 

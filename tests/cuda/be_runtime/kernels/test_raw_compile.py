@@ -94,7 +94,6 @@ def folders(root: Path, **factors: int) -> list[Path]:
         ("nvrtc", "scale<float, 3>", "scale"),
         ("nvrtc", "v2::f", "_ZN2v21fEPf"),
         ("nvcc", "scale<float, 3>", "scale"),
-        in_full("nvcc", "v2::f", "_ZN2v21fEPf"),
     ],
 )
 def test_one_cubin_for_each_architecture(compiler: str, name: str, entry: str, tmp_path: Path):

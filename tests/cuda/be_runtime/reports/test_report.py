@@ -50,8 +50,7 @@ def test_each_kernel_is_told_for_each_architecture(module: be_runtime.CompiledMo
     assert all(phase.seconds > 0 for phase in report.phases if phase.name in {"cicc", "cudafe++"})
     spilling, local, rows = kernel(report, "spilling"), kernel(report, "local_array"), kernel(report, "rows<4>")
     assert (spilling.registers, spilling.shared) == (32, 1024)
-    assert (spilling.spill_stores or 0) > 100
-    assert (spilling.spill_loads or 0) > 100
+    assert min(spilling.spill_stores or 0, spilling.spill_loads or 0) > 100
     assert (local.stack, local.spill_stores) == (256, 0)
     assert any("spills registers" in warning for warning in spilling.warnings)
     assert any("256 B of local memory" in warning for warning in local.warnings)

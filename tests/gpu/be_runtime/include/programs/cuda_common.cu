@@ -97,7 +97,7 @@ void activity(void (*kernel)(const T*, int*, int), const std::vector<double>& va
 #define DEFINE_ROUND_TRIP(NAME, SUFFIX, STORED_T, ACC_T)                     \
   __global__ void trip_##NAME(STORED_T* values, double* read) {              \
     const ACC_T value = READ_##SUFFIX(values[threadIdx.x]);                  \
-    read[threadIdx.x] = static_cast<double>(value);                          \
+    read[threadIdx.x] = static_cast<double>(ZERO_##SUFFIX + value);          \
     values[threadIdx.x] = WRITE_##SUFFIX(value + static_cast<ACC_T>(0.5));   \
   }
 EACH_TYPE(DEFINE_ROUND_TRIP)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,7 +38,6 @@ def test_levels_and_fast_math_reach_host_and_device():
 
 def test_a_list_makes_a_fat_binary_with_ptx_of_the_highest(monkeypatch: pytest.MonkeyPatch):
     """However it is spelled, and whoever names it: the argument, the process, the environment."""
-    listed: Any
     fat = built("arithmetic", UNCOMPRESSED, compute_capability="8.0,9.0")
     assert images(fat) == {("elf", 80), ("elf", 90), ("ptx", 90)}
     for listed in ("90;80", " SM_80 ,compute_90", ["9.0", "sm_80"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("numba.cuda")
-from tests.support import numba_suite
+from tests.gpu.be_runtime.kernels.numba.gpu import numba_suite
 
 # Numba warns where a grid is small; under pytest a warning is an error.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size", "ignore:.*[Hh]ost array")

@@ -96,10 +96,8 @@ SOURCES = {
     "runtime after": COMMON + RUNTIME + CHECKS,
     "half after": COMMON + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" + HALF,
     "half before": "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" + COMMON + HALF,
-    "half by dispatch.h": '#include "brainevent/dispatch.h"\n' + COMMON + HALF,
     "types after": '#include "brainevent/dispatch.h"\n' + COMMON + TYPE_HEADERS + TYPES,
     "types before": TYPE_HEADERS + '#include "brainevent/dispatch.h"\n' + COMMON + TYPES,
-    "half by cuda_common.h": '#include "cuda_common.h"\n' + COMMON + HALF,
 }
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -60,6 +61,19 @@ def test_a_numba_call_is_what_its_signature_says():
     results, given = traced(numba_rows(), X)
     assert results == ["float32[300]", "uint8[1200]"]
     assert given["launch"][:6].tolist() == [2, 1, 1, 256, 1, 1]
+
+
+@pytest.mark.parametrize("options", [{"extra_include_paths": ["headers"]}, {"extra_cuda_cflags": ["-Iheaders"]}])
+def test_relative_folders_are_those_of_where_the_function_was_made(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "factor.h").write_text("#define FACTOR 2\n")
+    monkeypatch.chdir(tmp_path)
+    source = f'#include "factor.h"\n{SOURCE.replace("by * room", "FACTOR * room")}'
+    function = cuda_kernel(source, "rows", signature=SIGNATURE, grid=1, block=1, **options)
+    monkeypatch.chdir("/")
+    assert traced(function, X, n=300)[0] == ["float32[300]", "uint8[1280]"]
 
 
 def test_leading_axes_are_a_batch():

@@ -149,8 +149,9 @@ EDITS: dict[str, Edit] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("tmp_cache")  # where a preamble of the same flags comes into use, all is compiled once more
-@pytest.mark.parametrize("name", [name if name == "a header" else in_full(name) for name in EDITS])
+@pytest.mark.parametrize("name", EDITS)
 def test_an_edit_compiles_what_depends_on_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Of two sources, one of which reads a header."""
     (folder := tmp_path / "kernels").mkdir()

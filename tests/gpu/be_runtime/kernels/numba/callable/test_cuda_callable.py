@@ -95,8 +95,8 @@ def test_batches_and_outputs_that_begin_with_an_input(method: str):
         add[(N + 255) // 256, 256, stream](out, x, out)
 
     batch = np.stack([X, X + 1, -X])
-    twice = jax.jit(jax.vmap(numba_cuda_callable(Counted(), (OUT, OUT), vmap_method=method), in_axes=(0, None)))
-    np.testing.assert_allclose(twice(batch, Y)[1], 3 * batch + Y, rtol=1e-6)
+    batched = jax.jit(jax.vmap(numba_cuda_callable(Counted(), (OUT, OUT), vmap_method=method), in_axes=(0, None)))
+    np.testing.assert_allclose(batched(batch, Y)[1], 3 * batch + Y, rtol=1e-6)
     run = numba_cuda_callable(accumulate, OUT, input_output_aliases={0: 0}, vmap_method=method)
     np.testing.assert_allclose(jax.jit(run)(jnp.asarray(X), Y), X + Y, rtol=1e-6)
     batch = np.stack([Y, Y + 1, -Y])

@@ -17,34 +17,28 @@ import be_runtime
 from tests.support import requirements
 from tests.support.cuda import ARCH
 
-ALL = bool(os.environ.get("BE_BRAINEVENT"))
-WITH_MACROS_OF_OURS = ("_csr/binary_csrmm.cu", "_csr/binary_indexed_csrmm.cu", "_csr/float_csrmm.cu")
+NAMED = os.environ.get("BE_BRAINEVENT")
+SOME = ["_csr/binary_csrmm.cu", "_csr/binary_indexed_csrmm.cu", "_csr/float_csrmm.cu"]
+"""Those with macros of ours."""
 CUBLAS = Path(sysconfig.get_path("purelib"), "nvidia", "cu13", "lib", "libcublas.so.13")
 ANNOTATION = re.compile(r"//[ \t]*@BE[ \t]")
 
 
 def folder() -> Path | None:
     """Where brainevent's package is, if anywhere."""
-    if ALL:
-        return Path(os.environ["BE_BRAINEVENT"]).resolve()
-    spec = importlib.util.find_spec("brainevent")
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
+    spec = None if NAMED else importlib.util.find_spec("brainevent")
+    return Path(NAMED).resolve() if NAMED else Path(spec.origin).parent if spec and spec.origin else None
 
 
-def files() -> list[str]:
-    """The files to compile, by their paths in the package."""
-    found = folder()
-    if found is None or not ALL:
-        return list(WITH_MACROS_OF_OURS)
-    return sorted(str(path.relative_to(found)) for path in found.rglob("*.cu"))
+PACKAGE = folder()
+FILES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.cu")) if NAMED and PACKAGE else SOME
 
 
-@pytest.mark.parametrize("name", files())
+@pytest.mark.parametrize("name", FILES)
 def test_file_compiles_and_offers_all_that_it_annotates(name: str):
-    package = folder()
-    if package is None:
+    if PACKAGE is None:
         pytest.skip(f"{requirements.OPTIONAL}brainevent, which `make brainevent` fetches")
-    source = package / name
+    source = PACKAGE / name
     text = source.read_text(encoding="utf-8")
     libraries = [str(CUBLAS), f"-rpath={CUBLAS.parent}"] if "cublas_v2.h" in text else []
     if libraries and not CUBLAS.exists():

@@ -1,35 +1,26 @@
-"""CUDA modules in the processes of a job, whose GPUs differ: each architecture is compiled once."""
+"""What one installation compiles by its nvcc, another takes from the remote cache, whose nvcc is in other folders."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from tests.support import jobs
-from tests.support.cuda import KERNELS
+import pytest
+
+from be_toolchain import ToolchainRequest, resolve
+from tests.support.file_server import serving
+from tests.support.prefixes import SITE, Prefix
+from tests.support.requirements import OPTIONAL
 
 
-def load(folder: Path) -> tuple[list[Path], list[str]]:
-    """Load a kernel in three processes, the last of which has another GPU; return their caches and what they say."""
-    archs = ["9.0", "9.0", "8.0"]
-    plans = [[["load_cuda_file", [str(KERNELS / "sibling.cu")], {"compute_capability": arch}]] for arch in archs]
-    caches = [folder / f"host{number}" for number in range(3)]
-    variables = [{"BE_CLUSTER": "1", "BE_CACHE_DIR": str(cache)} for cache in caches]
-    with jobs.running(jobs.LOADER, [(json.dumps(plan),) for plan in plans], variables) as job:
-        answers = job.answers(patience_s=280)
-        said = job.end()
-    libraries = [answer["rows"][0][0] for answer in answers]
-    assert libraries[0] == libraries[1] != libraries[2], said
-    return caches, said
-
-
-def test_each_architecture_is_compiled_once(tmp_path: Path):
-    """On a machine that stands still for seconds a process takes a builder for dead, and builds too."""
-    for attempt in range(3):
-        caches, said = load(tmp_path / str(attempt))
-        sources = [jobs.module_source(cache) for cache in caches]
-        assert sources[2] == ""
-        assert [text for text in said if "asks for another kernel" in text] == []
-        if sources[:2] != ["", ""]:
-            break
-    assert sorted(sources[:2]) == ["", "another process of the job"], said
+@pytest.mark.full
+def test_a_cuda_module_of_another_prefix_is_taken(tmp_path: Path):
+    cuda = resolve(ToolchainRequest(need_cuda=True)).cuda
+    if cuda is None or not cuda.root.is_relative_to(SITE):
+        pytest.skip(OPTIONAL + "nvcc among the environment's packages, to be copied with them")
+    first, second = Prefix(tmp_path / "first"), Prefix(tmp_path / "elsewhere/a second", whole=True)
+    with serving() as server:
+        settings = {"BE_REMOTE_CACHE": server.url, "BE_COMPUTE_CAPABILITIES": "9.0"}
+        source, said = first.load("load_cuda_file", "k.cu", **settings, BE_REMOTE_CACHE_WRITE="1")
+        assert source == "", said
+        source, said = second.load("load_cuda_file", "k.cu", **settings)
+        assert source == server.url, said

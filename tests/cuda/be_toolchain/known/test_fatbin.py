@@ -10,51 +10,29 @@ import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.known.fatbin import Image, render_fatbin
-from be_toolchain.model import CudaToolkit
+from tests.support.requirements import in_full
 
 SOURCE = "__global__ void twice(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }\n"
+WANTED = ("elf 80, elf 90, ptx 90", *map(in_full, ("elf 90", "elf 90a", "elf 100", "elf 120f", "ptx 90")))
 
 
-@pytest.fixture(scope="module")
-def toolkit() -> CudaToolkit:
-    found = resolve(ToolchainRequest(need_cuda=True)).cuda
-    assert found is not None
-    assert found.nvcc is not None
-    return found
-
-
-def compiled(toolkit: CudaToolkit, folder: Path, kind: str, arch: str) -> Path:
-    """A kernel as a cubin, or as PTX without the comments and white space that NVIDIA's program leaves out."""
-    source, target = folder / "kernel.cu", folder / f"kernel.{arch}.{kind}"
-    source.write_text(SOURCE)
-    command = [str(toolkit.nvcc), "-ccbin", str(toolkit.host_compiler.path), f"-{kind}", f"-arch=sm_{arch}"]
-    subprocess.run([*command, str(source), "-o", str(target)], check=True, capture_output=True)
-    if kind == "ptx":
-        lines = (re.sub(r"\s+", " ", line).strip() for line in target.read_text().splitlines())
-        target.write_text("".join(f"{line}\n" for line in lines if line and not line.startswith("//")))
-    return target
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        [("cubin", "90")],
-        [("cubin", "90a")],
-        [("cubin", "100")],
-        [("cubin", "120f")],
-        [("ptx", "90")],
-        [("cubin", "80"), ("cubin", "90"), ("ptx", "90")],
-    ],
-    ids=str,
-)
-def test_every_byte_is_that_of_nvidia_s_program(toolkit: CudaToolkit, tmp_path: Path, wanted: list[tuple[str, str]]):
-    kinds = {"cubin": "elf", "ptx": "ptx"}
-    files = [(kinds[kind], arch, compiled(toolkit, tmp_path, kind, arch)) for kind, arch in wanted]
-    images = [f"--image3=kind={kind},sm={arch},file={path}" for kind, arch, path in files]
+@pytest.mark.parametrize("wanted", WANTED)
+def test_every_byte_is_that_of_nvidia_s_program(wanted: str, tmp_path: Path):
+    toolkit = resolve(ToolchainRequest(need_cuda=True)).cuda
+    assert toolkit is not None
+    (tmp_path / "kernel.cu").write_text(SOURCE)
+    images = []
+    for number, (kind, arch) in enumerate(each.split() for each in wanted.split(", ")):
+        path = tmp_path / str(number)
+        form = {"elf": "-cubin", "ptx": "-ptx"}[kind]
+        nvcc = [str(toolkit.nvcc), "-ccbin", str(toolkit.host_compiler.path), form, f"-arch=sm_{arch}", "kernel.cu"]
+        subprocess.run([*nvcc, "-o", str(path)], cwd=tmp_path, check=True, capture_output=True)
+        if kind == "ptx":  # NVIDIA's program leaves comments and white space out
+            lines = (re.sub(r"\s+", " ", line).strip() for line in path.read_text().splitlines())
+            path.write_text("".join(f"{line}\n" for line in lines if line and not line.startswith("//")))
+        images.append((Image(kind, arch, path.read_bytes()), f"--image3=kind={kind},sm={arch},file={path}"))
     theirs = tmp_path / "theirs.fatbin"
-    command = (str(toolkit.fatbinary), "-64", "--compress-mode=none", "--create", str(theirs), *images)
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    command = (str(toolkit.fatbinary), "-64", "--compress-mode=none", "--create", str(theirs))
+    done = subprocess.run([*command, *(flag for _, flag in images)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-    ours = render_fatbin(tuple(Image(kind, arch, path.read_bytes()) for kind, arch, path in files))
-    assert ours == theirs.read_bytes()
+    assert render_fatbin(tuple(image for image, _ in images)) == theirs.read_bytes()

@@ -45,10 +45,7 @@ def module() -> Any:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (
-            "shifted",
-            "argument 0: checked_at:5: at<float>(): index 0 is 32, and axis 0 has 32 elements (block 0, 0, 0;",
-        ),
+        ("shifted", "argument 0: checked_at:5: at<float>(): index 0 is 32, and axis 0 has 32 elements (block 0, 0, 0;"),
         ("as_integers", "argument 0: checked_at:12: data_ptr<int>() of a float32 tensor"),
         ("too_few", "argument 0: checked_at:16: at<float>() with 1 indices of a tensor with 2 dimensions"),
     ],

@@ -34,13 +34,6 @@ def test_a_call_with_all_of_it():
     assert np.all(combine(*X, map=scaled, mode="mean", name="n", be_present=np.int64(1)) == 21 - 5)
 
 
-def test_errors_name_what_is_wrong():
-    with pytest.raises(jax.errors.JaxRuntimeError, match="4 letters: 2 weights"):
-        combine(X[0], name="four", be_present=np.int64(0))
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r'optional mode="sum" or "mean".*mode: string "max"'):
-        combine(*X, mode="max")
-
-
 def test_any_number_of_results():
     shapes = [(4,), (2, 3), ()]
     arrays = [np.random.default_rng(0).random(shape).astype(np.float32) for shape in shapes]

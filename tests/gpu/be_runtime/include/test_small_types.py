@@ -72,13 +72,6 @@ def test_a_batch_of_whole_bytes_is_launched_slice_by_slice(row: Any):
     assert told_apart(jax.jit(jax.vmap(lambda x: copied(x, row.bits)))(jnp.asarray(x))) == told_apart(x)
 
 
-@pytest.mark.parametrize("row", PACKED, ids=lambda row: row.name)
-def test_a_batch_whose_slices_begin_within_a_byte_is_refused(row: Any):
-    x = every_code(row.name, 39).reshape(3, 13)
-    with pytest.raises(jax.errors.JaxRuntimeError, match=f"slices of 13 elements of {row.bits} bits"):
-        jax.block_until_ready(jax.jit(jax.vmap(lambda x: copied(x, row.bits)))(jnp.asarray(x)))
-
-
 def test_cuda_s_own_types_are_taken_by_raw_kernels():
     text = """
     #include <cuda_fp8.h>

@@ -63,16 +63,3 @@ def test_a_name_follows_until_a_program_calls_it():
     with pytest.raises(RegistrationError, match=r"'live_gpu_named\.f' was given to jax\.ffi\.ffi_call"):
         be_runtime.load_cuda_inline("live_gpu_named", SOURCE.format(by=5))
     assert program(X).tolist() == [0, 81, 162]
-    be_runtime.load_cuda_inline("live_gpu_traits", SOURCE.format(by=2))
-    with pytest.warns(UserWarning, match=r"live_gpu_traits\.f has changed"):
-        module = be_runtime.load_cuda_inline("live_gpu_traits", SOURCE.format(by=3), allow_cuda_graph=False)
-    assert module.f(X).tolist() == [0, 3, 6]
-
-
-def test_programs_are_traced_anew(tmp_path: Path):
-    with be_runtime.watch(retrace=True, interval_s=1000):
-        module = be_runtime.load_cuda_inline("live_gpu_retrace", SOURCE.format(by=2))
-        program = jax.jit(lambda x: module.f(x) + 0)
-        assert program(X).tolist() == [0, 2, 4]
-        module = be_runtime.load_cuda_inline("live_gpu_retrace", SOURCE.format(by=3))
-        assert program(X).tolist() == [0, 3, 6]

@@ -59,28 +59,6 @@ def test_check_that_waits():
     np.testing.assert_array_equal(run("waits"), 3 * X)
 
 
-@pytest.mark.parametrize(
-    ("attrs", "passed"),
-    [
-        ({}, "none"),
-        ({"factor": np.int32(2**24 + 1)}, "factor: int32 16777217"),
-        ({"factor": "two"}, 'factor: string "two"'),
-        ({"factor": np.float32(2), "more": np.int32(1)}, "factor: float32 2, more: int32 1"),
-        ({"facto": np.float32(2)}, "facto: float32 2"),
-    ],
-    ids=["missing", "loses digits", "string", "extra", "misspelt"],
-)
-def test_attributes_that_do_not_fit(attrs: dict[str, Any], passed: str):
-    expected = rf"failures\.good: takes the attributes \(factor=np\.float32\(...\)\), but the call passes \({passed}\)"
-    with pytest.raises(jax.errors.JaxRuntimeError, match=expected):
-        run("good", **attrs)
-
-
-@pytest.mark.parametrize("factor", [np.float64(2), np.int32(2), 2, 2.0], ids=lambda factor: type(factor).__name__)
-def test_a_number_of_another_type_is_converted(factor: Any):
-    np.testing.assert_array_equal(run("good", factor=factor), run("good", factor=np.float32(2)))
-
-
 def test_failure_inside_a_larger_program():
     @jax.jit
     def program(x: jax.Array) -> jax.Array:

@@ -12,7 +12,8 @@ import pytest
 import be_runtime
 from be_toolchain.find.devices import probe_devices
 from be_toolchain.machine.local_system import LocalSystem
-from tests.support.cuda import KERNELS, call, device_code, run_json, source
+from tests.cuda.built import WARM_LOAD
+from tests.support.cuda import KERNELS, device_code, run_json, source
 
 CPP_DECAY = """
 #include "brainevent/common.h"
@@ -21,29 +22,6 @@ void decay(const BE::Tensor v, const BE::Tensor input, BE::Tensor out, float lea
   for (int64_t i = 0; i < out.numel(); ++i)
     out.data_ptr<float>()[i] = leak * v.data_ptr<float>()[i] + input.data_ptr<float>()[i] + 1000.0f;
 }
-"""
-LOAD = """
-import json, sys
-
-import jax
-
-started = []
-events = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
-sys.addaudithook(lambda event, args: started.append([event, str(args)]) if event in events else None)
-
-import be_runtime
-
-be_runtime.set_cache_dir(sys.argv[1])
-module = be_runtime.load_cuda_file(sys.argv[2])
-
-from jax._src import xla_bridge
-
-print(json.dumps({
-    "path": str(module.path),
-    "started": started,
-    "backend": xla_bridge.backends_are_initialized(),
-    "targets": be_runtime.list_registered_targets(),
-}))
 """
 HIDDEN = """
 import json, sys, warnings
@@ -81,16 +59,6 @@ def test_one_name_serves_cpu_and_gpu(first: str):
     assert f"{name}.decay" in be_runtime.list_registered_targets()
 
 
-def test_changing_the_trait_of_a_live_target_is_refused():
-    module = be_runtime.load_cuda_inline("traits", source("half"))
-    again = be_runtime.load_cuda_inline("traits", source("half"))
-    assert again.path == module.path
-    with pytest.raises(be_runtime.RegistrationError, match=r"traits\.fused.*already registered for CUDA"):
-        be_runtime.load_cuda_inline("traits", source("half"), allow_cuda_graph=False)
-    x = np.ones(4, np.float16)
-    np.testing.assert_array_equal(call("traits.fused", jax.ShapeDtypeStruct(x.shape, x.dtype), x), 3 * x)
-
-
 def test_code_is_for_the_devices_present():
     module = be_runtime.load_cuda_inline("present", source("half"), auto_register=False)
     archs = {device.arch for device in probe_devices(LocalSystem()).devices}
@@ -100,11 +68,12 @@ def test_code_is_for_the_devices_present():
 
 def test_a_new_process_loads_without_starting_anything(tmp_path: Path):
     """Neither the first load nor a later one starts a JAX backend, and a later one starts no process at all."""
-    cold, warm = (run_json(LOAD, str(tmp_path), str(KERNELS / "sibling.cu")) for _ in range(2))
+    cold, warm = (
+        run_json(WARM_LOAD, str(KERNELS / "sibling.cu"), BE_CACHE_DIR=str(tmp_path / "cache")) for _ in range(2)
+    )
     assert cold["started"]
-    assert warm["started"] == []
-    assert (cold["backend"], warm["backend"]) == (False, False)
-    assert cold["path"] == warm["path"]
+    assert warm == {**cold, "started": [], "backend": False}
+    assert cold["backend"] is False
     assert warm["targets"] == ["sibling.transform"]
 
 

@@ -36,13 +36,21 @@ except Exception as error:
 """
 
 
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+
+def used(package: Path, folder: Path, *argv: str, **variables: str) -> str:
+    """What a program prints that has the package, and neither a compiler nor a cache."""
+    bare = {"BE_JIT": "never", "BE_CACHE_DIR": str(folder / "unused"), "PATH": without_compilers(folder / "bin")}
+    return run_beside(package, *argv, **bare, **variables)
+
+
 @pytest.mark.parametrize("only_ptx", [False, True])
 def test_kernels_built_without_a_device_run_on_one(tmp_path: Path, only_ptx: bool):
     package = write_package(tmp_path / "home" / "shipped")
     archs = '["8.0"]' if only_ptx else '["8.0", "8.6", "9.0", "10.0", "12.0"]'
     (package / "kernels.toml").write_text(TABLES.replace('["8.0", "9.0"]', archs))
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    run_beside(package, "-m", "be_runtime", "build", "shipped", **hidden)
+    run_beside(package, "-m", "be_runtime", "build", "shipped", **HIDDEN)
     index = package / "_kernels" / "index.json"
     if only_ptx:
         document = json.loads(index.read_text())
@@ -52,36 +60,18 @@ def test_kernels_built_without_a_device_run_on_one(tmp_path: Path, only_ptx: boo
         index.write_text(json.dumps(document))
     (tmp_path / "blocked" / "numba").mkdir(parents=True)
     (tmp_path / "blocked" / "numba" / "__init__.py").write_text("raise ImportError('not here')\n")
-    printed = run_beside(
-        package,
-        "-c",
-        CALLS,
-        BE_JIT="never",
-        BE_CACHE_DIR=str(tmp_path / "unused"),
-        PATH=without_compilers(tmp_path / "bin"),
-        PYTHONPATH=f"{tmp_path / 'blocked'}:{environment()['PYTHONPATH']}",
-        JAX_PLATFORMS="cuda",
-    )
+    path = f"{tmp_path / 'blocked'}:{environment()['PYTHONPATH']}"
+    printed = used(package, tmp_path, "-c", CALLS, PYTHONPATH=path, JAX_PLATFORMS="cuda")
     assert "wave was not built for const int32:1, int32:1; it was built for const float32:1, float32:1" in printed
 
 
 def test_the_example_s_kernels_run_on_every_device(tmp_path: Path):
     """`examples/mykernels` as its wheel has it: built ahead of time, and used without a compiler."""
     package = tmp_path / "home" / "mykernels"
-    shutil.copytree(
-        ROOT / "examples" / "mykernels" / "mykernels", package, ignore=shutil.ignore_patterns("_kernels", "__pycache__")
-    )
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    run_beside(package, "-m", "be_runtime", "build", "mykernels", "--archs", "8.0,9.0", **hidden)
-    printed = run_beside(
-        package,
-        "-m",
-        "mykernels",
-        BE_JIT="never",
-        BE_CACHE_DIR=str(tmp_path / "unused"),
-        PATH=without_compilers(tmp_path / "bin"),
-        JAX_PLATFORMS="cuda,cpu",
-    )
+    left_out = shutil.ignore_patterns("_kernels", "__pycache__")
+    shutil.copytree(ROOT / "examples" / "mykernels" / "mykernels", package, ignore=left_out)
+    run_beside(package, "-m", "be_runtime", "build", "mykernels", "--archs", "8.0,9.0", **HIDDEN)
+    printed = used(package, tmp_path, "-m", "mykernels", JAX_PLATFORMS="cuda,cpu")
     assert "DIFFERS" not in printed
     devices = len(jax.devices("gpu"))
     assert printed.count(" gpu ") == 3 * devices, printed

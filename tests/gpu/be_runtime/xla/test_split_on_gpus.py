@@ -1,22 +1,21 @@
-"""Calls over all devices of the machine: modules, raw and Numba kernels, operations, sums of parts, state, scratch."""
+"""Calls over all devices of the machine: modules, raw and Numba kernels, sums of parts, state, scratch memory."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import be_runtime
-from be_runtime import CompiledModule, TransformError, XLACustomKernel
+from be_runtime import CompiledModule, TransformError
 from tests.support.jax_names import make_mesh
 
 DEVICES = len(jax.devices())
@@ -25,12 +24,11 @@ SOURCE = r"""
 #include "brainevent/common.h"
 #include "brainevent/state.h"
 
-__global__ void sum_rows(const float* x, float* y, int64_t rows, int64_t n, float by, bool backward = false) {
+__global__ void sum_rows(const float* x, float* y, int64_t rows, int64_t n, float by) {
   const int64_t row = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   float sum = 0;
   for (int64_t i = 0; row < rows && i < n; ++i) {
-    const int64_t at = row * n + (backward ? n - 1 - i : i);
-    y[at] = sum += by * x[at];
+    y[row * n + i] = sum += by * x[row * n + i];
   }
 }
 
@@ -38,12 +36,6 @@ __global__ void sum_rows(const float* x, float* y, int64_t rows, int64_t n, floa
 void cumsum(const BE::Tensor x, BE::Tensor y, float by, int64_t stream) {
   sum_rows<<<(x.size(0) + 127) / 128, 128, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), y.data_ptr<float>(),
                                                                    x.size(0), x.size(1), by);
-}
-
-// @BE backsum arg[b n] ret[b n] attr.by:float32=1 stream parallel[b]
-void backsum(const BE::Tensor x, BE::Tensor y, float by, int64_t stream) {
-  sum_rows<<<(x.size(0) + 127) / 128, 128, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), y.data_ptr<float>(),
-                                                                   x.size(0), x.size(1), by, true);
 }
 
 __global__ void sum_columns(const float* x, float* y, int64_t rows, int64_t n) {
@@ -80,10 +72,7 @@ KINDS = ("automatic", "explicit", "manual")
 
 @pytest.fixture(scope="module", name="module")
 def _module() -> CompiledModule:
-    module = be_runtime.load_cuda_inline("split_on_gpus", SOURCE)
-    module.cumsum.deftranspose("backsum")
-    module.backsum.deftranspose("cumsum")
-    return module
+    return be_runtime.load_cuda_inline("split_on_gpus", SOURCE)
 
 
 def on_all(run: Callable[..., Any], kind: str = "automatic", out: P = ROWS) -> tuple[np.ndarray, list[str]]:
@@ -113,10 +102,19 @@ def check_alone(run: Callable[..., Any], kind: str, expected: Any) -> None:
     assert collectives == []
 
 
+def raw(grid: Any, block: Any) -> Callable[..., Any]:
+    signature = "arg[b n] ret[b n] attr.n:int32 parallel[b]"
+    twice = be_runtime.cuda_kernel(RAW, "twice", grid=grid, block=block, signature=signature)
+    return lambda x: twice(x, n=24)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_computed_alone(module: CompiledModule, kind: str):
+    """Also with state and scratch memory, in a loop, and by a raw kernel, whose grid follows each device."""
     check_alone(module.cumsum, kind, np.cumsum(X, axis=1))
     check_alone(module.halved, kind, X / 2)
+    check_alone(two_steps(module.halved), kind, X / 4)
+    check_alone(raw("b", "min(n,32)"), kind, 2 * X)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,63 +127,8 @@ def test_parts_of_a_sum_are_added(module: CompiledModule, kind: str):
     assert collectives == (["all-reduce"] if DEVICES > 1 else [])
 
 
-def loss(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x: 0.5 * (function(x) ** 2).sum()
-
-
-def by_three(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x: jax.vmap(lambda by: function(by * x))(jnp.arange(1.0, 4.0)).sum(0)
-
-
 def two_steps(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x: jax.lax.scan(lambda c, _: (function(c), None), x, None, length=2)[0]
-
-
-TRANSFORMS: dict[str, Callable[..., Any]] = {
-    "grad": lambda f: jax.grad(loss(f)),
-    "vmap": by_three,
-    "scan": two_steps,
-    "grad of vmap": lambda f: jax.grad(loss(by_three(f))),
-    "grad of scan": lambda f: jax.grad(loss(two_steps(f))),
-    "grad of checkpoint": lambda f: jax.grad(loss(jax.checkpoint(f))),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", TRANSFORMS)
-def test_transformations_of_split_calls(module: CompiledModule, name: str, kind: str):
-    expected = jax.jit(TRANSFORMS[name](lambda x: jnp.cumsum(x, axis=-1)))(X)
-    check_alone(TRANSFORMS[name](module.cumsum), kind, expected)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_state_and_scratch_memory_in_a_loop(module: CompiledModule, kind: str):
-    check_alone(two_steps(module.halved), kind, X / 4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_operation_is_split_as_its_kernel(module: CompiledModule, kind: str):
-    operation, back = XLACustomKernel("cumsum"), XLACustomKernel("backsum")
-    operation.def_kernel("module", "gpu", lambda outs: module.cumsum)
-    back.def_kernel("module", "gpu", lambda outs: module.backsum)
-    operation.def_jvp_rule2(lambda t, x, **parameters: operation(t, **parameters))
-    operation.def_transpose_rule(lambda cotangents, x, outs, **_: back(cotangents[0], outs=outs))
-
-    def call(x: Any) -> Any:
-        return operation(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))
-
-    check_alone(call, kind, np.cumsum(X, axis=1))
-    for name in ("grad", "vmap", "scan"):
-        expected = jax.jit(TRANSFORMS[name](lambda x: jnp.cumsum(x, axis=-1)))(X)
-        check_alone(TRANSFORMS[name](call), kind, expected)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_raw_kernel_s_grid_follows_each_device(kind: str):
-    twice = be_runtime.cuda_kernel(
-        RAW, "twice", grid="b", block="min(n,32)", signature="arg[b n] ret[b n] attr.n:int32 parallel[b]"
-    )
-    check_alone(lambda x: twice(x, n=24), kind, 2 * X)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,13 +147,11 @@ def test_a_numba_kernel_s_threads_follow_each_device(kind: str):
 
 @pytest.mark.skipif(DEVICES == 1, reason="needs two devices")
 def test_a_grid_that_python_computes_needs_the_shapes_of_one_device():
-    twice = be_runtime.cuda_kernel(
-        RAW, "twice", grid=lambda x: x.shape[0], block=32, signature="arg[b n] ret[b n] attr.n:int32 parallel[b]"
-    )
+    twice = raw(lambda x: x.shape[0], 32)
     with pytest.raises(TransformError, match="twice has a launch that Python functions compute"):
-        on_all(lambda x: twice(x, n=24))
-    check_alone(lambda x: twice(x, n=24), "explicit", 2 * X)
-    check_alone(lambda x: twice(x, n=24), "manual", 2 * X)
+        on_all(twice)
+    check_alone(twice, "explicit", 2 * X)
+    check_alone(twice, "manual", 2 * X)
 
 
 def test_devices_are_called_at_once_from_several_threads(module: CompiledModule):
@@ -222,11 +163,9 @@ def test_devices_are_called_at_once_from_several_threads(module: CompiledModule)
         program = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, c: 2 * module.halved(c), x))
         wrong.extend(str(device) for _ in range(calls) if not np.array_equal(program(x), X))
 
-    threads = [threading.Thread(target=work, args=(device, 50)) for device in jax.devices() * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    devices = jax.devices() * 2
+    with ThreadPoolExecutor(len(devices)) as pool:
+        list(pool.map(work, devices, [50] * len(devices)))
     for _ in range(5):
         for device in jax.devices():
             work(device, 1)

@@ -64,25 +64,21 @@ __global__ void reduce_with_nan(float* out) {
 }
 
 // Kernels are written as macros over element types, with the functions as parameters.
+#define EACH_TYPE(DO) \
+  DO(f32, F32, float, float) DO(f64, F64, double, double) DO(f16, F16, __half, float) DO(bf16, BF16, __nv_bfloat16, float)
+
 #define DEFINE_ACTIVITY(NAME, SPIKE_T, IS_ACTIVE)                             \
   __global__ void NAME(const SPIKE_T* spikes, int* active, int count) {       \
     for (int i = 0; i < count; ++i) active[i] = IS_ACTIVE(spikes[i]) ? 1 : 0; \
   }
+#define DEFINE_ACTIVITIES(NAME, SUFFIX, T, ACC_T)               \
+  DEFINE_ACTIVITY(active_##NAME, T, IS_ACTIVE_##SUFFIX)         \
+  DEFINE_ACTIVITY(active_float_##NAME, T, IS_ACTIVE_FLOAT)      \
+  DEFINE_ACTIVITY(active_named_##NAME, T, IS_ACTIVE_FLOAT_##SUFFIX)
+EACH_TYPE(DEFINE_ACTIVITIES)
 DEFINE_ACTIVITY(active_bool, bool, IS_ACTIVE_BOOL)
 DEFINE_ACTIVITY(active_u8, uint8_t, IS_ACTIVE_BOOL)
 DEFINE_ACTIVITY(active_i8, int8_t, IS_ACTIVE_BOOL)
-DEFINE_ACTIVITY(active_f32, float, IS_ACTIVE_F32)
-DEFINE_ACTIVITY(active_f64, double, IS_ACTIVE_F64)
-DEFINE_ACTIVITY(active_f16, __half, IS_ACTIVE_F16)
-DEFINE_ACTIVITY(active_bf16, __nv_bfloat16, IS_ACTIVE_BF16)
-DEFINE_ACTIVITY(active_float_f32, float, IS_ACTIVE_FLOAT)
-DEFINE_ACTIVITY(active_float_f64, double, IS_ACTIVE_FLOAT)
-DEFINE_ACTIVITY(active_float_f16, __half, IS_ACTIVE_FLOAT)
-DEFINE_ACTIVITY(active_float_bf16, __nv_bfloat16, IS_ACTIVE_FLOAT)
-DEFINE_ACTIVITY(active_named_f32, float, IS_ACTIVE_FLOAT_F32)
-DEFINE_ACTIVITY(active_named_f64, double, IS_ACTIVE_FLOAT_F64)
-DEFINE_ACTIVITY(active_named_f16, __half, IS_ACTIVE_FLOAT_F16)
-DEFINE_ACTIVITY(active_named_bf16, __nv_bfloat16, IS_ACTIVE_FLOAT_BF16)
 
 template <class T>
 void activity(void (*kernel)(const T*, int*, int), const std::vector<double>& values,
@@ -98,16 +94,13 @@ void activity(void (*kernel)(const T*, int*, int), const std::vector<double>& va
   EXPECT(out.fetch() == expected);
 }
 
-#define DEFINE_ROUND_TRIP(NAME, STORED_T, ACC_T, READ, WRITE)     \
-  __global__ void NAME(STORED_T* values, double* read) {          \
-    const ACC_T value = READ(values[threadIdx.x]);                \
-    read[threadIdx.x] = static_cast<double>(value);               \
-    values[threadIdx.x] = WRITE(value + static_cast<ACC_T>(0.5)); \
+#define DEFINE_ROUND_TRIP(NAME, SUFFIX, STORED_T, ACC_T)                     \
+  __global__ void trip_##NAME(STORED_T* values, double* read) {              \
+    const ACC_T value = READ_##SUFFIX(values[threadIdx.x]);                  \
+    read[threadIdx.x] = static_cast<double>(ZERO_##SUFFIX + value);          \
+    values[threadIdx.x] = WRITE_##SUFFIX(value + static_cast<ACC_T>(0.5));   \
   }
-DEFINE_ROUND_TRIP(trip_f32, float, float, READ_F32, WRITE_F32)
-DEFINE_ROUND_TRIP(trip_f64, double, double, READ_F64, WRITE_F64)
-DEFINE_ROUND_TRIP(trip_f16, __half, float, READ_F16, WRITE_F16)
-DEFINE_ROUND_TRIP(trip_bf16, __nv_bfloat16, float, READ_BF16, WRITE_BF16)
+EACH_TYPE(DEFINE_ROUND_TRIP)
 
 template <class T>
 void round_trip(void (*kernel)(T*, double*)) {
@@ -124,10 +117,8 @@ void round_trip(void (*kernel)(T*, double*)) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;             \
     ATOMIC_ADD(sums + i % count, static_cast<ACC_T>(i % count + 1)); \
   }
-DEFINE_ADDITION(add_f32, float, float, atomic_add_f32)
-DEFINE_ADDITION(add_f64, double, double, atomic_add_f64)
-DEFINE_ADDITION(add_f16, __half, float, atomic_add_f16)
-DEFINE_ADDITION(add_bf16, __nv_bfloat16, float, atomic_add_bf16)
+#define DEFINE_ADDITIONS(NAME, SUFFIX, T, ACC_T) DEFINE_ADDITION(add_##NAME, T, ACC_T, atomic_add_##NAME)
+EACH_TYPE(DEFINE_ADDITIONS)
 
 // The path of older GPUs, which have no 16-bit instruction, runs on any.
 __device__ void add_f16_in_word(__half* address, float value) {
@@ -189,28 +180,13 @@ int main() {
   activity(active_i8, {0, 1, -1}, {0, 1, 1});
   const std::vector<double> values = {0.0, -0.0, 1.0, 0.25, -1.0, std::numeric_limits<double>::quiet_NaN()};
   const std::vector<int> positive = {0, 0, 1, 1, 0, 0};
-  activity(active_f32, values, positive);
-  activity(active_f64, values, positive);
-  activity(active_f16, values, positive);
-  activity(active_bf16, values, positive);
-  activity(active_float_f32, values, positive);
-  activity(active_float_f64, values, positive);
-  activity(active_float_f16, values, positive);
-  activity(active_float_bf16, values, positive);
-  activity(active_named_f32, values, positive);
-  activity(active_named_f64, values, positive);
-  activity(active_named_f16, values, positive);
-  activity(active_named_bf16, values, positive);
-
-  round_trip(trip_f32);
-  round_trip(trip_f64);
-  round_trip(trip_f16);
-  round_trip(trip_bf16);
-
-  additions(add_f32);
-  additions(add_f64);
-  additions(add_f16);
-  additions(add_bf16);
+#define TRY(NAME, SUFFIX, T, ACC_T)                 \
+  activity(active_##NAME, values, positive);        \
+  activity(active_float_##NAME, values, positive);  \
+  activity(active_named_##NAME, values, positive);  \
+  round_trip(trip_##NAME);                          \
+  additions(add_##NAME);
+  EACH_TYPE(TRY)
   additions(add_f16_word);
   additions(add_bf16_word);
 

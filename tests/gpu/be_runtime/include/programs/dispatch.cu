@@ -1,49 +1,10 @@
-// Kernels instantiated by the dispatch macros, for every element type.
+// Complex numbers in kernels; modules of the tests go through the dispatch macros.
 #include "brainevent/dispatch.h"
 
 #include <complex>
 
 #include "device.h"
 #include "expect.h"
-
-template <class T>
-__global__ void doubled(const T* in, T* out) {
-  out[threadIdx.x] = in[threadIdx.x] + in[threadIdx.x];
-}
-
-template <>
-__global__ void doubled<bool>(const bool* in, bool* out) {
-  out[threadIdx.x] = in[threadIdx.x];
-}
-
-template <class T>
-static double number(const T& value) {
-  return static_cast<double>(static_cast<float>(value));
-}
-template <class T>
-static double number(const BE::Complex<T>& value) {
-  return value.real;
-}
-
-// The entry point of a module: everything it knows comes from the tensors.
-static void run(const BE::Tensor in, BE::Tensor out, int64_t stream) {
-  BE_DISPATCH_ALL(in.dtype(), scalar_t, {
-    doubled<scalar_t><<<1, static_cast<int>(in.numel()), 0, (cudaStream_t)stream>>>(
-        static_cast<const scalar_t*>(in.data_ptr()), static_cast<scalar_t*>(out.data_ptr()));
-  });
-  BE_CHECK_KERNEL_LAUNCH();
-}
-
-template <class T>
-static void doubles() {
-  T values[] = {static_cast<T>(1.0f), static_cast<T>(3.0f)};
-  const DeviceArray<T> in(values, 2), out(values, 2);
-  const int64_t dims[] = {2};
-  run(BE::Tensor(in.data(), BE::dtype_of<T>, 1, dims), BE::Tensor(out.data(), BE::dtype_of<T>, 1, dims), 0);
-  out.fetch_to(values);
-  const bool is_bool = BE::dtype_of<T> == BE::DType::Bool;
-  EXPECT(number(values[0]) == (is_bool ? 1 : 2) && number(values[1]) == (is_bool ? 1 : 6));
-}
 
 template <class T>
 __global__ void complex_arithmetic(const T* in, T* out) {
@@ -73,21 +34,6 @@ static void complex_numbers() {
 }
 
 int main() {
-  doubles<bool>();
-  doubles<BE::float16_t>();
-  doubles<BE::bfloat16_t>();
-  doubles<float>();
-  doubles<double>();
-  doubles<int8_t>();
-  doubles<int16_t>();
-  doubles<int32_t>();
-  doubles<int64_t>();
-  doubles<uint8_t>();
-  doubles<uint16_t>();
-  doubles<uint32_t>();
-  doubles<uint64_t>();
-  doubles<BE::complex64_t>();
-  doubles<BE::complex128_t>();
   complex_numbers<float>();
   complex_numbers<double>();
   const auto half = thrown_by<BE::CheckError>([] { BE_CHECK(false) << BE::float16_t(1.5f) << BE::bfloat16_t(2.0f); });

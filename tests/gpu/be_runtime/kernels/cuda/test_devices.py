@@ -13,6 +13,7 @@ import pytest
 
 import be_runtime
 from tests.support.jax_names import shard_map
+from tests.support.requirements import OPTIONAL, device_count
 
 # A launch of Numba's own is small, and Numba warns of it; under pytest a warning is an error.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size")
@@ -36,21 +37,17 @@ def numba() -> Any:
     return be_runtime.numba_cuda_kernel(_numba_add(), outs, launch_dims=SIZE)
 
 
-def python() -> Any:
-    return _python(graph=False)
-
-
-def recorded_python() -> Any:
-    return _python(graph=True)
-
-
-def _python(*, graph: bool) -> Any:
+def python(*, graph: bool = False) -> Any:
     add = _numba_add()
 
     def launch(x: Any, out: Any, stream: Any) -> None:
         add[8, 128, stream](x, out)
 
     return be_runtime.numba_cuda_callable(launch, jax.ShapeDtypeStruct((SIZE,), np.float32), graph=graph)
+
+
+def recorded_python() -> Any:
+    return python(graph=True)
 
 
 def _numba_add() -> Any:
@@ -65,32 +62,23 @@ def _numba_add() -> Any:
     return add
 
 
-@pytest.fixture
-def devices() -> list[Any]:
-    found = jax.devices("gpu")
-    if len(found) < 2:
-        pytest.skip("one device")
-    return found
-
-
 MAKERS: list[Callable[[], Any]] = [raw, numba, python, recorded_python]
 
 
+@pytest.mark.skipif(device_count() < 2, reason=OPTIONAL + "a second device")
 @pytest.mark.parametrize("make", MAKERS)
-def test_sharded_over_devices(make: Callable[[], Any], devices: list[Any]):
-    mesh = jax.sharding.Mesh(np.array(devices), ("d",))
-    spec = jax.sharding.PartitionSpec("d")
-    run = jax.jit(shard_map(make(), mesh=mesh, in_specs=spec, out_specs=spec))
-    for turn in range(20):
-        x = np.arange(SIZE * len(devices), dtype=np.float32) + turn
-        np.testing.assert_array_equal(run(x), x + 3)
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_each_device_on_its_own(make: Callable[[], Any], devices: list[Any]):
-    """The last device first, so that nothing is there yet that the first one brought."""
-    run, x = jax.jit(make()), np.arange(SIZE, dtype=np.float32)
+def test_each_device_is_served(make: Callable[[], Any]):
+    """The last device first, so that nothing is there yet that the first one brought; then all in one program."""
+    devices = jax.devices("gpu")
+    function, x = make(), np.arange(SIZE, dtype=np.float32)
+    run = jax.jit(function)
     for device in reversed(devices):
         out = run(jax.device_put(x, device))
         assert out.devices() == {device}
         np.testing.assert_array_equal(out, x + 3)
+    mesh = jax.sharding.Mesh(np.array(devices), ("d",))
+    spec = jax.sharding.PartitionSpec("d")
+    run = jax.jit(shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec))
+    for turn in range(20):
+        x = np.arange(SIZE * len(devices), dtype=np.float32) + turn
+        np.testing.assert_array_equal(run(x), x + 3)

@@ -73,3 +73,10 @@ def test_a_batch_along_an_inner_axis(number: Any):
     batch = np.stack([X, 2 * X, X + 1], axis=2)
     found = jax.jit(jax.vmap(number, in_axes=2, out_axes=1))(batch)
     np.testing.assert_array_equal(found, np.stack([expected(batch[..., i]) for i in range(3)], axis=1))
+
+
+def test_layouts_that_are_asked_for_are_those_of_ffi_call():
+    options: dict[str, Any] = {"signature": "arg[m k] ret[m k]", "grid": "ceil(m*k/128)", "block": 128}
+    turned = be_runtime.cuda_kernel(SOURCE, "number", input_layouts=[(1, 0)], output_layouts=[(1, 0)], **options)
+    found = jax.jit(lambda x: turned(x, n=x.size))(X)
+    np.testing.assert_array_equal(found, 1000 * X + np.arange(X.size, dtype=np.float32).reshape(COLUMNS, ROWS).T)

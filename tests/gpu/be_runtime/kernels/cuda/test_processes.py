@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,48 +27,32 @@ def adder() -> Any:
 
 
 def test_threads_launch_at_once():
-    import jax
-
     add = adder()
     run = jax.jit(lambda x, by: jax.lax.switch(by, [lambda x, b=b: add(x, by=b, n=x.size) for b in range(4)], x))
     x = np.arange(1000, dtype=np.float32)
-    wrong: list[int] = []
 
-    def work(by: int) -> None:
-        wrong.extend(by for _ in range(50) if not np.array_equal(np.asarray(run(x, by)), x + by))
+    def work(number: int) -> bool:
+        return all(np.array_equal(np.asarray(run(x, number % 4)), x + number % 4) for _ in range(50))
 
-    threads = [threading.Thread(target=work, args=(number % 4,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(12) as pool:
+        assert all(pool.map(work, range(12)))
 
 
 def test_threads_make_one_kernel_at_once():
     """The first use of a kernel, in many threads, compiles and loads it once."""
     source = SOURCE.replace("+ by", "+ 2 * by")
     add = be_runtime.cuda_kernel(source, "add", lambda x: x, grid=8, block=128)
-    found: list[Any] = []
     start = threading.Barrier(8)
 
-    def work() -> None:
+    def work(_number: int) -> np.ndarray:
         start.wait()
-        found.append(np.asarray(add(np.zeros(1000, np.float32), by=1, n=1000)))
+        return np.asarray(add(np.zeros(1000, np.float32), by=1, n=1000))
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert all((out == 2).all() for out in found)
+    with ThreadPoolExecutor(8) as pool:
+        assert all((out == 2).all() for out in pool.map(work, range(8)))
 
 
 def test_a_thousand_kernels_in_one_process():
-    import jax
-    import jax.numpy as jnp
-
     count = 1000
     source = "template <int N> __global__ void add(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + N; }"
     functions = [be_runtime.cuda_kernel(source, f"add<{n}>", lambda x: x, grid=1, block=8) for n in range(count)]
@@ -80,9 +67,10 @@ def test_a_thousand_kernels_in_one_process():
 
 
 GRAPHS = """
-import gzip, json, pathlib, sys, tempfile
+import json, pathlib, sys, tempfile
 import jax, jax.numpy as jnp, numpy as np
 import be_runtime
+from tests.support.profiles import profile
 
 add = be_runtime.cuda_kernel(sys.argv[1], "add", lambda x: x, grid=8, block=128)
 
@@ -103,10 +91,7 @@ for function, added in ((chain, 190), (loop, 40)):
 run = jax.jit(chain)
 run(x).block_until_ready()
 with tempfile.TemporaryDirectory() as folder:
-    with jax.profiler.trace(folder):
-        run(x).block_until_ready()
-    (path,) = pathlib.Path(folder).rglob("*.trace.json.gz")
-    names = [event.get("name", "") for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]]
+    names = [event.get("name", "") for event in profile(lambda: run(x), pathlib.Path(folder)).events]
 print(json.dumps({"wrong": wrong, "is_recorded": any("GraphLaunch" in name for name in names)}))
 """
 

@@ -1,26 +1,24 @@
-"""`numba_cuda_kernel`: the seed's examples, what it takes, what it refuses, and that inputs stay as they are."""
+"""`numba_cuda_kernel`: the seed's examples, what it takes, batches, and gaps through which inputs are written."""
 
 # ruff: noqa: ANN001 - Numba finds the types of a kernel's parameters
 
 from __future__ import annotations
 
-import os
+import functools
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import be_runtime
-from be_runtime import ArgumentError, BuildError
-from tests.support.cuda import run_json
-from tests.support.runtime import ROOT
+from tests.support.jax_names import enable_x64
+from tests.support.profiles import profile
 
 pytest.importorskip("tests.support.numba_kernels", exc_type=ImportError)
 from numba import cuda
-
-PATHS = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-"""Where a child finds the packages under test, and the numpy that this process found."""
 
 
 @cuda.jit
@@ -65,16 +63,11 @@ def uses_every_axis(x, out):
 
 
 def f32(*shape: int) -> Any:
-    import jax
-
     return jax.ShapeDtypeStruct(shape, np.float32)
 
 
 @pytest.mark.parametrize("launch", [{"grid": 4, "block": 256}, {"launch_dims": 1024}])
 def test_seed_examples(launch: dict[str, Any]):
-    import jax
-    import jax.numpy as jnp
-
     kernel_fn = be_runtime.numba_cuda_kernel(add_kernel, outs=jax.ShapeDtypeStruct((1024,), jnp.float32), **launch)
 
     @jax.jit
@@ -94,12 +87,9 @@ def test_pytree_of_outputs():
     np.testing.assert_array_equal(found["b"][0], x[:, 0] - x[:, 1])
 
 
-def test_zero_dimensional_arrays():
+def test_zero_dimensional_and_empty_arrays():
     square = be_runtime.numba_cuda_kernel(scalar_square, outs=f32(), grid=1, block=1)
     assert float(square(np.float32(3))) == 9
-
-
-def test_empty_arrays():
     empty = be_runtime.numba_cuda_kernel(copy, outs=f32(0), launch_dims=0)
     assert empty(np.zeros(0, np.float32)).shape == (0,)
 
@@ -112,11 +102,6 @@ def test_empty_arrays():
     ],
 )
 def test_every_dtype(name: str):
-    import jax
-    import jax.numpy as jnp
-
-    from tests.support.jax_names import enable_x64
-
     with enable_x64(True):
         copied = be_runtime.numba_cuda_kernel(copy, outs=jax.ShapeDtypeStruct((6,), name), launch_dims=6)
         x = jnp.arange(6).astype(name)
@@ -127,9 +112,6 @@ def test_every_dtype(name: str):
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_arithmetic_of_16_bit_floats(name: str):
-    import jax
-    import jax.numpy as jnp
-
     add = be_runtime.numba_cuda_kernel(add_kernel, outs=jax.ShapeDtypeStruct((8,), name), launch_dims=8)
     x = jnp.arange(8).astype(name)
     np.testing.assert_array_equal(np.asarray(add(x, x)).astype(np.float32), 2.0 * np.arange(8))
@@ -138,8 +120,6 @@ def test_arithmetic_of_16_bit_floats(name: str):
 @pytest.mark.parametrize("kernel", [copy, uses_every_axis])
 @pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
 def test_vmap_sees_slices(method: str, kernel: Any):
-    import jax
-
     function = be_runtime.numba_cuda_kernel(kernel, outs=f32(7), launch_dims=7, vmap_method=method)
     x = np.arange(42, dtype=np.float32).reshape(2, 3, 7)
     factor = 2 if kernel is uses_every_axis else 1
@@ -148,8 +128,6 @@ def test_vmap_sees_slices(method: str, kernel: Any):
 
 @pytest.mark.parametrize("method", ["expand_dims", "broadcast_all"])
 def test_vmap_repeats_what_is_not_batched(method: str):
-    import jax
-
     add = be_runtime.numba_cuda_kernel(add_kernel, outs=f32(7), launch_dims=7, vmap_method=method)
     x, y = np.arange(21, dtype=np.float32).reshape(3, 7), np.ones(7, np.float32)
     np.testing.assert_array_equal(np.asarray(jax.vmap(add, (0, None))(x, y)), x + 1)
@@ -160,8 +138,6 @@ def test_vmap_repeats_what_is_not_batched(method: str):
 
 @pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
 def test_an_input_for_a_whole_batch_can_still_be_where_an_output_begins(method: str):
-    import jax
-
     add_to = be_runtime.numba_cuda_kernel(
         accumulate, outs=f32(7), launch_dims=7, input_output_aliases={0: 0}, vmap_method=method
     )
@@ -171,71 +147,23 @@ def test_an_input_for_a_whole_batch_can_still_be_where_an_output_begins(method: 
 
 
 def test_large_batch_is_one_launch_after_another():
-    import jax
-
     function = be_runtime.numba_cuda_kernel(copy, outs=f32(2), grid=1, block=2, vmap_method="broadcast_all")
     x = np.arange(2 * 150_000, dtype=np.float32).reshape(-1, 2)
     np.testing.assert_array_equal(np.asarray(jax.vmap(function)(x)), x)
 
 
-def test_one_launch_for_a_batch():
-    """In a CUDA graph of one batched call there is one kernel."""
-    found = run_json(_COUNT_LAUNCHES, PYTHONPATH=PATHS)
-    assert found == {"batched": 1, "looped": 3}
-
-
-_COUNT_LAUNCHES = """
-import gzip, json, pathlib, tempfile
-import jax, jax.numpy as jnp, numpy as np
-from numba import cuda
-import be_runtime
-
-@cuda.jit
-def free(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + 1
-
-@cuda.jit
-def taken(x, out):
-    i = cuda.grid(1)
-    if i < out.size and cuda.blockIdx.y == 0 and cuda.blockIdx.z == 0:
-        out[i] = x[i] + 1
-
-x = jnp.zeros((3, 8))
-out = {}
-for name, kernel in (("batched", free), ("looped", taken)):
-    function = be_runtime.numba_cuda_kernel(
-        kernel, outs=jax.ShapeDtypeStruct((8,), jnp.float32), launch_dims=8, vmap_method="broadcast_all")
-    run = jax.jit(jax.vmap(function))
-    run(x).block_until_ready()
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            run(x).block_until_ready()
-        (path,) = pathlib.Path(folder).rglob("*.trace.json.gz")
-        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    launches = [event for event in events if "kernel_details" in event.get("args", {})]
-    out[name] = sum(kernel.py_func.__name__ in event["name"] for event in launches)
-print(json.dumps(out))
-"""
-
-
-def test_inputs_stay_as_they_are():
-    @cuda.jit
-    def writes(x, out):
-        x[0] = 1
-        out[0] = 2
-
-    @cuda.jit
-    def counts(x, out):
-        cuda.atomic.add(x, 0, 1)
-        out[0] = 2
-
-    x = np.zeros(4, np.float32)
-    with pytest.raises(BuildError, match="an input can't be written"):
-        be_runtime.numba_cuda_kernel(writes, outs=f32(1), launch_dims=1)(x)
-    with pytest.raises(ArgumentError, match="atomic operation on the input x"):
-        be_runtime.numba_cuda_kernel(counts, outs=f32(1), launch_dims=1)(x)
+def test_one_launch_for_a_batch(tmp_path: Path):
+    """Of a kernel that leaves an axis of the grid free; another is launched for each slice."""
+    x, launches = jnp.zeros((3, 8)), {}
+    for kernel, inputs in ((accumulate, (x, x)), (uses_every_axis, (x,))):
+        name = kernel.py_func.__name__
+        function = be_runtime.numba_cuda_kernel(kernel, outs=f32(8), launch_dims=8, vmap_method="broadcast_all")
+        run = jax.jit(jax.vmap(function))
+        jax.block_until_ready(run(*inputs))
+        events = profile(functools.partial(run, *inputs), tmp_path / name).events
+        named = [event["name"] for event in events if "kernel_details" in event.get("args", {})]
+        launches[name] = sum(name in each for each in named)
+    assert launches == {"accumulate": 1, "uses_every_axis": 3}
 
 
 @cuda.jit
@@ -284,105 +212,7 @@ def by_device_function(x, out):
 )
 def test_gaps_of_the_check_are_those_of_the_documentation(kernel: Any):
     """If one of these is refused, or the input stays as it is, the page says too much."""
-    import jax
-    import jax.numpy as jnp
-
     x = jnp.zeros(4)
     run = be_runtime.numba_cuda_kernel(kernel, outs=f32(1), grid=1, block=1)
     assert jax.block_until_ready(run(x))[0] == 2
     assert x[0] == 1
-
-
-def test_launch_failure_names_the_kernel():
-    import jax
-
-    wide = be_runtime.numba_cuda_kernel(copy, outs=f32(4), grid=1, block=4, shared_mem=250_000)
-    with pytest.raises(Exception, match="copy: shared_mem=250000 is too much"):
-        jax.jit(wide)(np.zeros(4, np.float32))
-
-
-def test_grid_synchronisation():
-    from numba.cuda import cg
-
-    @cuda.jit
-    def rotate(x, zero, out):
-        grid = cg.this_grid()
-        i = cuda.grid(1)
-        out[i] = x[i]
-        grid.sync()
-        value = out[(i + 1) % out.size]
-        grid.sync()
-        out[i] = value
-
-    x = np.arange(2048, dtype=np.float32)
-    rotated = be_runtime.numba_cuda_kernel(rotate, outs=f32(2048), grid=16, block=128)
-    np.testing.assert_array_equal(np.asarray(rotated(x, x)), np.roll(x, -1))
-
-
-def test_kernel_that_numba_refuses_says_why():
-    @cuda.jit
-    def refused(x, out):
-        out[0] = np.linalg.norm(x)
-
-    with pytest.raises(BuildError, match=r"can't compile the kernel refused for \(const float32:1, float32:1\)"):
-        be_runtime.numba_cuda_kernel(refused, outs=f32(1), launch_dims=1)(np.zeros(1, np.float32))
-
-
-def test_a_new_process_takes_the_kernel_from_the_cache(tmp_path: Path):
-    script = tmp_path / "kernels.py"
-    script.write_text(_FIRST_AND_AGAIN)
-    first, again = (
-        run_json(_RUN_SCRIPT, str(script), BE_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=PATHS) for _ in range(2)
-    )
-    assert first["result"] == again["result"] == [6.0, 8.0, 10.0]
-    assert first["compiled"] == 1
-    assert again["compiled"] == 0
-    assert first["kernel"] == again["kernel"]
-    script.write_text(_FIRST_AND_AGAIN.replace("SCALE = 2", "SCALE = 3"))
-    changed = run_json(_RUN_SCRIPT, str(script), BE_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=PATHS)
-    assert changed["result"] == [9.0, 12.0, 15.0]
-    assert changed["compiled"] == 1
-
-
-_RUN_SCRIPT = """
-import runpy, sys
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
-_FIRST_AND_AGAIN = """
-import json
-import jax, jax.numpy as jnp, numpy as np
-from numba import cuda
-import be_runtime
-from be_runtime.kernels.numba.gpu import numba_cuda
-from tests.support.kernel_calls import attributes, kernel_calls
-
-compiled = 0
-compile_numba = numba_cuda.compile_numba
-
-def counted(*arguments, **options):
-    global compiled
-    compiled += 1
-    return compile_numba(*arguments, **options)
-
-numba_cuda.compile_numba = counted
-SCALE = 2
-
-@cuda.jit(device=True)
-def scaled(value):
-    return SCALE * value
-
-@cuda.jit
-def scale(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = scaled(x[i])
-
-function = be_runtime.numba_cuda_kernel(scale, outs=jax.ShapeDtypeStruct((3,), jnp.float32), launch_dims=3)
-x = jnp.array([3.0, 4.0, 5.0])
-(call,) = kernel_calls(function, x)
-print(json.dumps({
-    "result": np.asarray(jax.jit(function)(x)).tolist(),
-    "compiled": compiled,
-    "kernel": attributes(call)["kernel"],
-}))
-"""

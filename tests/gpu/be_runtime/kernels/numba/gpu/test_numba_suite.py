@@ -5,48 +5,36 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("numba.cuda")
-from tests.support import numba_suite
+from tests.gpu.be_runtime.kernels.numba.gpu import numba_suite
 
 # Numba warns where a grid is small; under pytest a warning is an error.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Grid size", "ignore:.*[Hh]ost array")
 
 DOCUMENTATION: dict[str, dict[str, int]] = {
-    "test_vecadd.TestVecAdd.test_ex_vecadd": {"f": 2},
-    "test_matmul.test_matmul": {"matmul": 2, "fast_matmul": 2},
-    "test_reduction.TestReduction.test_ex_reduction": {},
     "test_sessionize.TestSessionization.test_ex_sessionize": {},
     "test_laplace.TestLaplace.test_ex_laplace": {},
-    "test_cg.TestCooperativeGroups.test_ex_grid_sync": {},
     "test_globals.TestGlobals.test_ex_globals_constant_capture": {"compute_totals": 1},
     "test_globals.TestGlobals.test_ex_globals_device_array_capture": {"compute_totals": 1},
-    "test_montecarlo.TestMonteCarlo.test_ex_montecarlo": {},
     "test_ufunc.TestUFunc.test_ex_cuda_ufunc_call": {},
     "test_cpu_gpu_compat.TestCpuGpuCompat.test_ex_cpu_gpu_compat": {},
 }
 TESTS: dict[str, dict[str, int]] = {
-    "test_matmul.test_cuda_matmul": {"cu_square_matrix_mul": 2},
     "test_blackscholes.TestBlackScholes.test_blackscholes": {},
     "test_nondet.TestCudaNonDet.test_for_pre": {},
-    "test_transpose.TestTranspose.test_transpose": {"kernel": 1},
-    "test_reduction.TestReduction.test_sum_reduce": {},
-    "test_reduction.TestReduction.test_max_reduce": {},
-    "test_random.TestCudaRandomXoroshiro128p.test_uniform_float32": {},
-    "test_atomics.TestCudaAtomics.test_atomic_add": {},
     "test_atomics.TestCudaAtomics.test_atomic_add_double_global": {},
     "test_atomics.TestCudaAtomics.test_atomic_max_float32": {},
     "test_atomics.TestCudaAtomics.test_atomic_compare_and_swap": {},
     "test_sync.TestCudaSync.test_coop_syncwarp": {},
     "test_sync.TestCudaSync.test_coop_smem2d": {},
-    "test_sync.TestCudaSync.test_dyn_shared_memory": {},
     "test_sync.TestCudaSync.test_syncthreads_count": {"use_syncthreads_count": 1},
-    "test_warp_ops.TestCudaWarpOperations.test_shfl_sync_down": {},
     "test_warp_ops.TestCudaWarpOperations.test_match_any_sync": {"use_match_any_sync": 1},
     "test_localmem.TestCudaLocalMem.test_local_array_complex": {},
     "test_constmem.TestCudaConstantMemory.test_const_array_3d": {},
     "test_complex_kernel.TestCudaComplex.test_cuda_complex_arg": {},
     "test_powi.TestCudaPowi.test_cpow_complex64_pow": {},
 }
-"""Each of Numba's tests, with those of its kernels that only read so many of their first arrays."""
+"""Each of Numba's tests on what `numba_kernels` has no kernel of, with those of its kernels that only read so many of
+their first arrays."""
 
 ALL = {f"doc_examples.{name}": inputs for name, inputs in DOCUMENTATION.items()} | {
     f"cudapy.{name}": inputs for name, inputs in TESTS.items()

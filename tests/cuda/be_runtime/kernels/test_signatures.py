@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from be_runtime import ArgumentError, cuda_kernel, numba_cuda_kernel
+from be_runtime import cuda_kernel, numba_cuda_kernel
 from tests.support.kernel_calls import attributes, kernel_calls
 
 SOURCE = """
@@ -62,16 +63,17 @@ def test_a_numba_call_is_what_its_signature_says():
     assert given["launch"][:6].tolist() == [2, 1, 1, 256, 1, 1]
 
 
-@pytest.mark.parametrize("make", [rows, numba_rows])
-def test_a_call_that_is_not_as_declared_is_refused(make: Any):
-    scalars = {"n": 300} if make is rows else {}
-    with pytest.raises(ArgumentError, match="takes 1 array "):
-        traced(make(), X, X, **scalars)
-    with pytest.raises(ArgumentError, match="rows has no attribute 'm'"):
-        traced(make(), X, **scalars, m=1)
-    named = {"grid": "k-300", "block": 1} | ({} if make is rows else {"launch_dims": None})
-    with pytest.raises(ArgumentError, match=r"rows: grid=0 is not allowed: 0 is below 1; k-300 with k = 300"):
-        traced(make(**named), X, **scalars)
+@pytest.mark.parametrize("options", [{"extra_include_paths": ["headers"]}, {"extra_cuda_cflags": ["-Iheaders"]}])
+def test_relative_folders_are_those_of_where_the_function_was_made(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "factor.h").write_text("#define FACTOR 2\n")
+    monkeypatch.chdir(tmp_path)
+    source = f'#include "factor.h"\n{SOURCE.replace("by * room", "FACTOR * room")}'
+    function = cuda_kernel(source, "rows", signature=SIGNATURE, grid=1, block=1, **options)
+    monkeypatch.chdir("/")
+    assert traced(function, X, n=300)[0] == ["float32[300]", "uint8[1280]"]
 
 
 def test_leading_axes_are_a_batch():

@@ -1,0 +1,247 @@
+"""Raw kernels become machine code without a device, by NVRTC or by nvcc, and again when something changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import be_runtime
+from be_runtime.cli import main as cli
+from be_runtime.errors import BuildError
+from be_runtime.kernels.cuda import nvrtc
+from be_runtime.kernels.cuda.calls import new_session
+from be_runtime.kernels.cuda.images import Compiled, obtain_kernel
+from be_runtime.kernels.cuda.prototype import parse_name
+from be_runtime.kernels.cuda.raw_compiler import compile_raw, raw_key, raw_origin
+from be_runtime.kernels.cuda.raw_source import RawKernel
+from be_runtime.load.session import Session
+from be_toolchain.arch import Arch
+from be_toolchain.machine.local_system import LocalSystem
+from tests.support.requirements import in_full
+
+ARCHS = (Arch(8, 0), Arch(9, 0))
+SOURCE = """
+#include <cstdint>
+#include <cuda_runtime.h>
+template <class T, int N> __global__ void scale(const T* x, T* y, int64_t n) {
+  const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = N * x[i];
+}
+namespace v1 { __global__ void f(float* y) { y[0] = FACTOR; } }
+namespace v2 { __global__ void f(float* y) { y[0] = 2; } }
+"""
+INCLUDES = '#include "factor.h"\n'
+SCALE = "__global__ void f(const float* x, float* y) { y[0] = FACTOR * x[0]; }\n"
+TICK_S = 0.05
+"""A file that changed in the tick in which a compilation begins is in doubt."""
+
+
+class WithoutNvrtc(LocalSystem):
+    """This machine without its NVRTC libraries."""
+
+    def list_dir(self, path: Path) -> tuple[str, ...]:
+        return tuple(name for name in super().list_dir(path) if not name.startswith("libnvrtc"))
+
+
+def session(compiler: str) -> Session:
+    here = new_session()
+    if compiler == "nvcc":
+        return here._replace(system=WithoutNvrtc())
+    if nvrtc.find_nvrtc(here.system) is None:
+        pytest.skip("no NVRTC: pip install 'nvidia-cuda-nvrtc==13.0.*'")
+    return here
+
+
+def kernel(name: str, *flags: str) -> RawKernel:
+    return RawKernel(SOURCE, parse_name(name), ("-DFACTOR=4", *flags))
+
+
+class Cached:
+    """Kernels out of the cache, and how often one was compiled."""
+
+    def __init__(self, compiler: str, system: LocalSystem | None = None) -> None:
+        here = session(compiler)
+        self.session = here if system is None else here._replace(system=system)
+        self.compiled = 0
+
+    def obtain(self, kernel: RawKernel) -> str:
+        """The kernel's id."""
+
+        def compile_now(staging: Path) -> Compiled:
+            self.compiled += 1
+            return compile_raw(kernel, ARCHS[1:], self.session, staging)
+
+        key, origin = raw_key(kernel, ARCHS[1:], self.session), raw_origin(kernel, ARCHS[1:], self.session)
+        return obtain_kernel(key, origin, compile_now, "f", self.session).id
+
+
+def folders(root: Path, **factors: int) -> list[Path]:
+    """Folders with a header that defines a factor each; 0 makes an empty folder."""
+    for name, factor in factors.items():
+        (root / name).mkdir()
+        if factor:
+            (root / name / "factor.h").write_text(f"#pragma once\n#define FACTOR {factor}\n")
+    time.sleep(TICK_S)
+    return [root / name for name in factors]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "name", "entry"),
+    [
+        ("nvrtc", "scale<float, 3>", "scale"),
+        ("nvrtc", "v2::f", "_ZN2v21fEPf"),
+        ("nvcc", "scale<float, 3>", "scale"),
+    ],
+)
+def test_one_cubin_for_each_architecture(compiler: str, name: str, entry: str, tmp_path: Path):
+    images = compile_raw(kernel(name), ARCHS, session(compiler), tmp_path).images
+    assert [image.arch for image in images] == list(ARCHS)
+    for image in images:
+        assert image.data.startswith(b"\x7fELF")
+        assert f".text.{image.entry}".encode() in image.data
+        assert entry in image.entry
+
+
+@pytest.mark.full
+def test_a_kernel_that_nvcc_compiled_depends_on_nvcc(tmp_path: Path):
+    """The key knows NVRTC's libraries; which toolkit serves in their place shows only when it compiles."""
+    made = compile_raw(kernel("v1::f"), ARCHS[:1], session("nvcc"), tmp_path)
+    files = {path.name: path for path in made.dependencies}
+    assert {"nvcc", "cicc", "ptxas"} <= {*files}
+    places = {f"{files['nvcc'].parents[1]}/{name}/." for name in ("lib", "lib64")}
+    assert places & {*made.others}, "an NVRTC that appears there is used instead"
+
+
+def test_the_key_knows_source_name_flags_architectures_and_compiler():
+    here, there = new_session(), session("nvcc")
+    keys = [
+        raw_key(kernel("v1::f"), ARCHS, here),
+        raw_key(kernel("v2::f"), ARCHS, here),
+        raw_key(kernel("v1::f", "-DX"), ARCHS, here),
+        raw_key(kernel("v1::f")._replace(source=SOURCE + " "), ARCHS, here),
+        raw_key(kernel("v1::f"), ARCHS[:1], here),
+        raw_key(kernel("v1::f"), ARCHS, there),
+    ]
+    expected = len(keys) if nvrtc.find_nvrtc(here.system) is not None else len(keys) - 1
+    assert len({key.digest for key in keys}) == expected
+
+
+WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a folder apart": (INCLUDES, ("-I", "{folder}")),
+    "a folder behind =": (INCLUDES, ("-I={folder}",)),
+    "a header by its long name": ("", ("--pre-include={folder}/factor.h",)),
+    "a header in a folder": ("", ("-include", "factor.h", "-I{folder}")),
+    "an absolute name": ('#include "{folder}/factor.h"\n', ()),
+    "a name beside the header": ('#include "{folder}/other.h"\n', ()),
+    "a macro": ("#define NAME <factor.h>\n#include NAME\n", ("-I{folder}",)),
+}
+BY_NVCC = ("a folder behind =", "a header in a folder", "an absolute name", "a macro")
+"""Ways that differ for nvcc, which says itself what it read."""
+
+
+@pytest.mark.usefixtures("tmp_cache")
+@pytest.mark.parametrize(
+    ("way", "compiler"), [*((way, "nvrtc") for way in WAYS), *(in_full(way, "nvcc") for way in BY_NVCC)]
+)
+def test_a_changed_header_makes_another_kernel(way: str, compiler: str, tmp_path: Path):
+    text, flags = WAYS[way]
+    (folder,) = folders(tmp_path, headers=1)
+    (folder / "other.h").write_text(INCLUDES)
+    given = tuple(flag.format(folder=folder) for flag in flags)
+    scale = RawKernel(text.replace("{folder}", str(folder)) + SCALE, parse_name("f"), given)
+    cached, ids = Cached(compiler), []
+    for factor in (2, 3, 2):
+        (folder / "factor.h").write_text(f"#define FACTOR {factor}\n")
+        time.sleep(TICK_S)
+        ids += [cached.obtain(scale), cached.obtain(scale)]
+    assert ids == [ids[0], ids[0], ids[2], ids[2], ids[0], ids[0]]
+    assert ids[0] != ids[2]
+    # The entries of one key stay side by side. Which header a macro names is known to the compiler alone.
+    assert cached.compiled == (6 if compiler == "nvrtc" and "macro" in way else 2)
+
+
+@pytest.mark.usefixtures("tmp_cache")
+@pytest.mark.parametrize("compiler", ["nvrtc", in_full("nvcc")])
+def test_a_header_that_comes_first_makes_another_kernel(compiler: str, tmp_path: Path):
+    first, second = folders(tmp_path, first=0, second=2)
+    scale = RawKernel(INCLUDES + SCALE, parse_name("f"), (f"-I{first}", f"-I{second}"))
+    cached = Cached(compiler)
+    before = cached.obtain(scale)
+    (first / "factor.h").write_text("#define FACTOR 3\n")
+    assert cached.obtain(scale) != before
+    assert cached.compiled == 2
+    there = [first, second]
+    one, other = (cached.obtain(RawKernel(INCLUDES + SCALE, parse_name("f"), (), (*x,))) for x in (there, there[::-1]))
+    assert one != other, "the order of folders"
+
+
+@pytest.mark.usefixtures("tmp_cache")
+def test_a_kernel_is_the_same_wherever_nvrtc_lies(tmp_path: Path):
+    """Its id is part of the program, which has to be the same on every host."""
+    here = Cached("nvrtc")
+    site = next((each for each in here.session.system.site_dirs if (each / "nvidia").is_dir()), None)
+    if site is None:
+        pytest.skip("NVRTC comes from no wheel")
+    (tmp_path / "nvidia").symlink_to(site / "nvidia")
+    elsewhere = LocalSystem()
+    elsewhere.site_dirs = (tmp_path,)
+    there = Cached("nvrtc", elsewhere)
+    scale = RawKernel("#include <cuda_fp16.h>\n#define FACTOR 2\n" + SCALE, parse_name("f"))
+    assert here.obtain(scale) == there.obtain(scale)
+    assert here.compiled == there.compiled == 1
+
+
+@pytest.mark.usefixtures("tmp_cache")
+@pytest.mark.parametrize("compiler", ["nvrtc", in_full("nvcc")])
+@pytest.mark.parametrize("flags", [("-I{folder}",), ("-I", "{folder}"), ("-include={folder}/factor.h",), ()])
+def test_a_kernel_is_the_same_wherever_its_headers_lie(flags: Sequence[str], compiler: str, tmp_path: Path):
+    cached, ids = Cached(compiler), []
+    for folder in folders(tmp_path, ada=2, bob=2):
+        given = tuple(flag.format(folder=folder) for flag in flags)
+        text = SCALE if "-include={folder}/factor.h" in flags else INCLUDES + SCALE
+        ids.append(cached.obtain(RawKernel(text, parse_name("f"), given, () if flags else (folder,))))
+    assert ids[0] == ids[1]
+    assert cached.compiled == 2
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", in_full("nvcc")])
+@pytest.mark.parametrize(
+    ("source", "flags", "message"),
+    [
+        ("__global__ void f(float* y) {\n  y[0] = missing;\n}", (), r"f\.cu\(2\).*missing"),
+        (INCLUDES + SCALE, (), r"factor\.h"),
+        (SCALE, ("-include", "factor.h"), r"factor\.h"),
+    ],
+)
+def test_an_error_shows_its_line_and_the_process_s_folder_holds_no_headers(
+    source: str, flags: tuple[str, ...], message: str, compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Another process with another folder would take the same kernel out of the cache."""
+    folder, staging = folders(tmp_path, headers=2, staging=0)
+    monkeypatch.chdir(folder)
+    with pytest.raises(BuildError, match=message) as raised:
+        compile_raw(RawKernel(source, parse_name("f"), flags), ARCHS[1:], session(compiler), staging)
+    assert "\0" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("tmp_cache")
+@pytest.mark.parametrize(("factor", "compiled"), [(2, 0), (3, 1)])
+def test_a_kernel_of_an_imported_file_is_not_compiled(factor: int, compiled: int, tmp_path: Path):
+    """It travels to where its headers lie elsewhere."""
+    first, second = folders(tmp_path, first=2, second=factor)
+    file = str(tmp_path / "kernels.be")
+
+    def obtain(folder: Path) -> int:
+        be_runtime.set_cache_dir(folder / "cache")
+        cached = Cached("nvrtc")
+        cached.obtain(RawKernel(INCLUDES + SCALE, parse_name("f"), (f"-I{folder}",)))
+        return cached.compiled
+
+    assert obtain(first) == 1
+    assert cli.main(["cache", "export", file]) == 0
+    be_runtime.set_cache_dir(second / "cache")
+    assert cli.main(["cache", "import", file]) == 0
+    assert obtain(second) == compiled

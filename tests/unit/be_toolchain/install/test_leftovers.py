@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from tests.support.accounts import STRANGER, needs_root
 from tests.support.machines import MemorySystem
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.workplace import make_workplace
@@ -28,7 +27,7 @@ with ManagedStore(Path(sys.argv[1])).stage() as stage, make_workplace() as work:
         (folder / "tree").mkdir()
         (folder / "tree" / "wheel").write_bytes(bytes(3_000_000))
     print("ready", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
@@ -41,15 +40,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def installer(tmp_path: Path, temporary: Path) -> Iterator[subprocess.Popen[str]]:
-    argv = [sys.executable, "-c", HOLD, str(tmp_path / "store")]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield process
-        process.kill()
-
-
 def machine(tmp_path: Path) -> MemorySystem:
     made = MemorySystem()
     made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "store")}
@@ -61,35 +51,43 @@ def left(tmp_path: Path) -> list[Path]:
     return [*(tmp_path / "store").glob(".*"), *(tmp_path / "tmp").iterdir()]
 
 
-@pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["prune"], ["install", "--dry-run"]])
-def test_what_a_killed_installer_left_is_swept_and_said(
-    tmp_path: Path, installer: subprocess.Popen[str], capsys: pytest.CaptureFixture[str], command: list[str]
+def test_what_an_installer_holds_stays_until_it_is_killed(
+    tmp_path: Path, temporary: Path, machine: MemorySystem, capsys: pytest.CaptureFixture[str]
 ):
-    cli.main(command, system=machine(tmp_path))
-    assert "removed" not in capsys.readouterr().err
-    folders = left(tmp_path)
-    assert len(folders) == 2
-    installer.kill()
-    installer.wait()
-    cli.main(command, system=machine(tmp_path))
+    argv = [sys.executable, "-c", HOLD, str(tmp_path / "store")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as installer:
+        assert installer.stdout is not None
+        assert installer.stdout.readline() == "ready\n"
+        cli.main(["prune"], system=machine)
+        assert "removed" not in capsys.readouterr().err
+        folders = left(tmp_path)
+        assert len(folders) == 2
+        installer.kill()
+    cli.main(["prune"], system=machine)
     said = capsys.readouterr().err
     assert all(f"removed {folder} (3 MB), left by an interrupted installation\n" in said for folder in folders)
     assert left(tmp_path) == []
-    cli.main(command, system=machine(tmp_path))
-    assert "removed" not in capsys.readouterr().err
 
 
-def test_the_doctor_sweeps_and_says_it(
-    tmp_path: Path, installer: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", ["list", "list --json", "prune", "install --dry-run", "doctor --json"])
+def test_each_command_sweeps_and_says_it(
+    tmp_path: Path, temporary: Path, machine: MemorySystem, capsys: pytest.CaptureFixture[str], words: str
 ):
-    installer.kill()
-    installer.wait()
-    folders = left(tmp_path)
-    cli.main(["doctor", "--json"], system=machine(tmp_path))
-    rows = [row for row in json.loads(capsys.readouterr().out)["findings"] if row["subject"] == "leftovers"]
-    assert {row["status"] for row in rows} == {"note"}
-    assert all(any(str(folder) in row["message"] for row in rows) for folder in folders)
+    folders = [tmp_path / "store" / ".staging-x", tmp_path / "store" / ".removed-x", temporary / f"{WORK}x"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "lock").touch()
+    cli.main(words.split(), system=machine)
+    captured = capsys.readouterr()
+    said = captured.err
+    if words == "doctor --json":
+        rows = [row for row in json.loads(captured.out)["findings"] if row["subject"] == "leftovers"]
+        assert {row["status"] for row in rows} == {"note"}
+        said = "".join(row["message"] for row in rows)
+    assert [folder for folder in folders if str(folder) not in said] == []
     assert left(tmp_path) == []
+    cli.main(words.split(), system=machine)
+    assert "left by an interrupted" not in "".join(capsys.readouterr())
 
 
 def test_a_maker_that_was_killed_before_its_lock_and_one_that_was_killed_while_it_removed(temporary: Path):
@@ -104,6 +102,8 @@ def test_a_maker_that_was_killed_before_its_lock_and_one_that_was_killed_while_i
         assert sweep_dead([copy]) == ()
         assert list(temporary.iterdir()) == [folder]
     assert list(temporary.iterdir()) == []
+    with ManagedStore(temporary).stage():
+        assert ManagedStore(temporary).leftovers() == ()
 
 
 def test_what_is_not_an_installers_stays(temporary: Path):
@@ -117,23 +117,13 @@ def test_what_is_not_an_installers_stays(temporary: Path):
 
 @needs_root
 def test_what_is_another_users_stays(temporary: Path):
-    folder = temporary / f"{WORK}theirs"
-    folder.mkdir()
-    (folder / "lock").touch()
-    os.chown(folder, STRANGER, STRANGER)
-    empty = temporary / f"{WORK}empty"
-    empty.mkdir()
-    os.chown(empty, STRANGER, STRANGER)
-    assert find_dead(temporary) == ()
-    assert sweep_dead([folder, empty]) == ()
+    folders = [temporary / f"{WORK}{name}" for name in ("theirs", "empty")]
+    for folder in folders:
+        folder.mkdir()
+        os.chown(folder, STRANGER, STRANGER)
+    (folders[0] / "lock").touch()
+    assert find_dead(temporary) == sweep_dead(folders) == ()
     assert len(list(temporary.iterdir())) == 2
-
-
-def test_a_removal_that_was_killed_is_swept(tmp_path: Path):
-    aside = tmp_path / ".removed-x"
-    (aside / "cuda-13.0.2").mkdir(parents=True)
-    (aside / "lock").touch()
-    assert ManagedStore(tmp_path).leftovers() == (aside,)
 
 
 def test_sweeping_at_every_moment_takes_no_folder_that_lives(temporary: Path):
@@ -147,7 +137,7 @@ def test_sweeping_at_every_moment_takes_no_folder_that_lives(temporary: Path):
     for thread in sweepers:
         thread.start()
     try:
-        for turn in range(300):
+        for turn in range(100):
             with make_workplace() as folder:
                 (folder / "file").write_text(str(turn))
                 assert (folder / "file").read_text() == str(turn)

@@ -47,15 +47,8 @@ def test_every_key_is_read_and_relative_paths_start_at_the_file():
 @pytest.mark.parametrize(
     "text",
     [
-        "nvcc = 1",
-        "prefer = [1]",
-        "prefer = 2",
-        "cuda-home = []",
-        "colour = 1",
-        "nvcc =",
-        "remote-cache = 1",
-        f"nvcc = {'[' * 5000}",
-        f"nvcc = {'9' * 5000}",
+        *("nvcc = 1", "prefer = [1]", "prefer = 2", "cuda-home = []", "colour = 1", "nvcc =", "remote-cache = 1"),
+        *(f"nvcc = {'[' * 5000}", f"nvcc = {'9' * 5000}"),
     ],
 )
 def test_what_means_nothing_is_refused_with_the_file(text: str):
@@ -76,15 +69,45 @@ def test_a_variable_beats_the_file_and_the_file_beats_the_rest():
         parse_preferences({}, parse('prefer = ["newest"]'))
 
 
-def test_a_pyproject_without_the_table_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    (inner / "pyproject.toml").write_text('[project.scripts]\nbe-toolchain = "x"\n')
-    (tmp_path / "pyproject.toml").write_text('[tool.other]\n\n[ tool . "be-toolchain" ]\nnvcc = "x"\n')
-    monkeypatch.chdir(inner)
+@pytest.mark.parametrize(("text", "allowed"), [("1", True), ("on", True), ("No", False), (" ", False), ("maybe", None)])
+def test_a_switch_of_the_search_is_read_like_any_other(text: str, allowed: bool | None):
+    environ = {"BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER": text}
+    if allowed is not None:
+        assert parse_preferences(environ).allow_unsupported_compiler is allowed
+        return
+    says = "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER is 'maybe', expected 1, true, yes"
+    with pytest.raises(PreferenceError, match=says):
+        parse_preferences(environ)
+
+
+TABLE = '[tool.be-toolchain]\ncxx = "g++-13"\n'
+
+
+@pytest.mark.parametrize(
+    ("inner", "found_above"),
+    [
+        ('[project.scripts]\nbe-toolchain = "x"\n', True),
+        (f'[project]\ndescription = """\n{TABLE}"""\n', True),
+        (f'note = """\n{TABLE}"""\n{TABLE}', False),
+        (f'note = """\n{TABLE}', None),
+    ],
+)
+def test_a_pyproject_without_the_table_is_passed(
+    inner: str, found_above: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What reads like the table inside a text is none."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "pyproject.toml").write_text(inner)
+    (tmp_path / "pyproject.toml").write_text('[tool.other]\n\n[ tool . "be-toolchain" ]\ncxx = "g++-13"\n')
+    monkeypatch.chdir(tmp_path / "a" / "b")
     found = find_configuration(LocalSystem())
     assert found is not None
-    assert found.path == tmp_path / "pyproject.toml"
+    if found_above is None:
+        with pytest.raises(PreferenceError, match="is no TOML"):
+            parse_configuration(found)
+        return
+    assert found.path == (tmp_path if found_above else tmp_path / "a" / "b") / "pyproject.toml"
+    assert parse_configuration(found).cxx == "g++-13"
 
 
 def test_no_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -22,43 +22,40 @@ from tests.support.machines import MemorySystem, healthy
 
 __all__ = ["open_place"]  # a fixture
 
-FOUND = """
-found = configuration.find_configuration(local_system.LocalSystem(), print)
-print("counts:", found and configuration.parse_configuration(found).cxx)
-"""
 EVIL = 'cxx = "./evil"\n'
+OWN = "/root/.config/be_toolchain/be-toolchain.toml"
 
 
 def status(mode: int, uid: int, gid: int = 7) -> os.stat_result:
     return os.stat_result((mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
 
 
-ROOTS = ("/", status(stat.S_IFDIR | 0o755, 0, 0))
 TMP = ("/t", status(stat.S_IFDIR | 0o1777, 0, 0))
+MINE, ROOTS = ("/p", status(0o40755, ME)), ("/p", status(0o40755, 0))
 
 
 @pytest.mark.parametrize(
     ("trail", "says"),
     [
-        ([("/p", status(0o40755, ME)), ("/p/f", status(0o100644, ME))], ""),
-        ([("/p", status(0o40755, 0)), ("/p/f", status(0o100644, 0))], ""),
+        ([MINE, ("/p/f", status(0o100644, ME))], ""),
+        ([ROOTS, ("/p/f", status(0o100644, 0))], ""),
         ([("/p", status(0o40775, ME, ME)), ("/p/f", status(0o100664, ME, ME))], ""),  # the user's private group
         ([TMP, ("/t/f", status(0o100644, ME))], "/t/f is in a folder that other users may write to"),
         ([TMP, ("/t/f", status(0o100644, 0))], "/t/f is in a folder that other users may write to"),
         ([TMP, ("/t/p", status(0o40755, ME)), ("/t/p/f", status(0o100644, ME))], ""),
-        ([TMP, ("/t/f", status(0o120777, ME)), ("/p", status(0o40755, ME)), ("/p/f", status(0o100644, ME))], ""),
+        ([TMP, ("/t/f", status(0o120777, ME)), MINE, ("/p/f", status(0o100644, ME))], ""),
         ([("/p", status(0o40755, STRANGER))], "/p belongs to another user"),
         ([("/p", status(0o41777, STRANGER))], "/p belongs to another user"),
         ([("/p", status(0o42775, 0))], "/p can be written by other users (mode 2775)"),
         ([("/p", status(0o40777, ME))], "/p can be written by other users (mode 777)"),
-        ([("/p", status(0o40755, 0)), ("/p/f", status(0o100644, STRANGER))], "/p/f belongs to another user"),
-        ([("/p", status(0o40755, ME)), ("/p/f", status(0o100666, ME))], "/p/f can be written by other users"),
+        ([ROOTS, ("/p/f", status(0o100644, STRANGER))], "/p/f belongs to another user"),
+        ([MINE, ("/p/f", status(0o100666, ME))], "/p/f can be written by other users"),
         ([TMP, ("/t/f", status(0o100644, STRANGER))], "/t/f belongs to another user"),
         ([TMP, ("/t/f", status(0o120777, STRANGER))], "/t/f is a symbolic link made by another user"),
     ],
 )
 def test_whoever_could_exchange_a_file_has_to_be_trusted(trail: list[tuple[str, os.stat_result]], says: str):
-    found = " ".join(next(distrusted_places([ROOTS, *trail], ME), ()))
+    found = " ".join(next(distrusted_places([("/", status(stat.S_IFDIR | 0o755, 0, 0)), *trail], ME), ()))
     assert found.startswith(says)
     assert bool(found) == bool(says)
 
@@ -69,109 +66,79 @@ def test_the_folders_above_the_home_folder_are_the_administrators_choice():
     assert list(distrusted_places(trail, ME, "/home/me")) == list(distrusted_places(trail, ME)) != []
 
 
-def project(folder: Path = Path("/mnt/project")) -> MemorySystem:
-    machine = MemorySystem(cwd=folder / "src")
-    machine.environ = {**machine.environ, "HOME": "/root"}
+def project(folder: str = "/mnt/project", **environ: str) -> MemorySystem:
+    """A machine whose working folder is in another user's project."""
+    machine = MemorySystem(cwd=Path(folder, "src"))
+    machine.environ = {**machine.environ, "HOME": "/root", **environ}
     machine.write(f"{folder}/be-toolchain.toml", EVIL)
-    machine.plant(str(folder))
+    machine.plant(folder)
     return machine
 
 
-def passed_by(machine: MemorySystem) -> list[PassedOver]:
+def passed_by(machine: MemorySystem) -> PassedOver:
     told: list[PassedOver] = []
     assert find_configuration(machine, told.append) is None
-    return told
+    (one,) = told
+    return one
 
 
-def test_what_is_passed_over_is_said_with_the_setting():
-    (told,) = passed_by(project())
-    assert (
-        told.reason == "/mnt/project/be-toolchain.toml is passed over: /mnt/project belongs to another user (uid 1001)"
-    )
+def test_what_is_passed_over_is_said_with_the_settings_that_work():
+    told = passed_by(project())
+    reason = "/mnt/project/be-toolchain.toml is passed over: /mnt/project belongs to another user (uid 1001)"
+    assert told.reason == reason
     assert "export BE_SAFE_FOLDERS=/mnt/project," in told.remedy
-    assert 'safe = ["/mnt/project"] in /root/.config/be_toolchain/be-toolchain.toml' in told.remedy
+    assert f'safe = ["/mnt/project"] in {OWN}' in told.remedy
     assert "\n" not in str(told)
 
-
-def test_the_settings_that_are_printed_work():
-    machine = project(Path("/mnt/my project"))
-    machine.environ = {**machine.environ, "BE_SAFE_FOLDERS": "/else"}
-    (told,) = passed_by(machine)
+    told = passed_by(project("/mnt/my project", BE_SAFE_FOLDERS="/else"))
     assert "export BE_SAFE_FOLDERS='/else:/mnt/my project'," in told.remedy
-    machine.environ = {**machine.environ, "BE_SAFE_FOLDERS": "/else:/mnt/my project"}
-    assert find_configuration(machine) is not None
-    machine = project(Path("/mnt/a:b"))
-    (told,) = passed_by(machine)
+    machine = project("/mnt/a:b")
+    told = passed_by(machine)
     assert "BE_SAFE_FOLDERS" not in told.remedy
-    machine.write("/root/.config/be_toolchain/be-toolchain.toml", told.remedy.partition(": ")[2].partition(" in ")[0])
+    machine.write(OWN, told.remedy.partition(": ")[2].partition(" in ")[0])
     assert find_configuration(machine) is not None
+
+    machine = project()  # whose user has no settings that would be believed
+    machine.write("/root/.config/other/settings")
+    machine.plant("/root/.config")
+    assert passed_by(machine).remedy == ("if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project")
 
 
 @pytest.mark.parametrize(
     ("entry", "counts"),
     [
-        ("*", True),
-        ("/mnt/project", True),
-        ("/mnt/project/", True),
-        ("/mnt/*", True),
-        ("/link", True),
-        ("/mnt", False),
-        ("/mnt/proj*", False),
-        ("/mnt/project/src", False),
-        ("project", False),
-        (".", False),
-        ("", False),
-        ("~/project", False),
+        *((entry, True) for entry in ("*", "/mnt/project", "/mnt/project/", "/mnt/*", "/link", "~/../mnt/project")),
+        *((entry, False) for entry in ("/mnt", "/mnt/proj*", "/mnt/project/src", "project", ".", "", "~/project")),
     ],
 )
 def test_what_an_entry_stands_for(entry: str, counts: bool):
-    machine = project()
+    machine = project(BE_SAFE_FOLDERS=f"/x:{entry}")
     machine.link("/link", "/mnt/project")
-    machine.environ = {**machine.environ, "BE_SAFE_FOLDERS": entry}
     assert (find_configuration(machine) is not None) == counts
     machine.environ = {**machine.environ, "BE_SAFE_FOLDERS": ""}
-    machine.write("/root/.config/be_toolchain/be-toolchain.toml", f"safe = [{entry!r}]")
+    machine.write(OWN, f"safe = [{entry!r}]")
     assert (find_configuration(machine) is not None) == counts
-
-
-def test_the_users_own_file_is_named_only_where_it_would_be_believed():
-    machine = project()
-    machine.write("/root/.config/other/settings")
-    machine.plant("/root/.config")
-    (told,) = passed_by(machine)
-    assert told.remedy == "if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project"
 
 
 def test_home_in_an_entry():
-    machine = project(Path("/root/project"))
-    machine.environ = {**machine.environ, "BE_SAFE_FOLDERS": "/x:~/project"}
-    assert find_configuration(machine) is not None
-
-
-def test_without_a_home_its_entries_stand_for_nothing():
-    machine = project()
+    assert find_configuration(project("/root/project", BE_SAFE_FOLDERS="/x:~/project")) is not None
     for entry in ("~/*", "~/mnt/*", "~"):
-        machine.environ = {"HOME": "", "BE_SAFE_FOLDERS": entry}
-        assert len(passed_by(machine)) == 1
+        assert passed_by(project(HOME="", BE_SAFE_FOLDERS=entry))
 
 
 def test_the_users_own_file_is_only_believed_if_it_is_theirs_and_only_read_when_it_is_needed():
-    own = "/root/.config/be_toolchain/be-toolchain.toml"
     machine = project()
-    machine.write(own, 'safe = ["*"]')
-    machine.plant(own)
-    assert len(passed_by(machine)) == 1
-    machine.planted.remove(own)
+    machine.write(OWN, 'safe = ["*"]')
+    machine.plant(OWN)
+    assert passed_by(machine)
+    machine.planted.remove(OWN)
     for text in ("safe = ", 'safe = "*"', "safe = [1]", 'cxx = "g++"'):
-        machine.write(own, text)
-        with pytest.raises(PreferenceError, match=own) as caught:
+        machine.write(OWN, text)
+        with pytest.raises(PreferenceError, match=OWN) as caught:
             find_configuration(machine)
         assert caught.value.hints
     machine.planted.clear()
     assert find_configuration(machine) is not None
-
-
-def test_the_users_own_file_is_in_the_folder_of_settings():
     assert user_file({"HOME": "/home/ada"}) == Path("/home/ada/.config", APP, FILE)
     assert user_file({"HOME": "/home/ada", "XDG_CONFIG_HOME": "/settings"}) == Path("/settings", APP, FILE)
     assert user_file({}) is None
@@ -185,8 +152,7 @@ def test_a_file_further_up_that_is_the_users_counts_instead():
     told: list[PassedOver] = []
     found = find_configuration(machine, told.append)
     assert found is not None
-    assert found.path == Path("/mnt/project/be-toolchain.toml")
-    assert len(told) == 1
+    assert (found.path, len(told)) == (Path("/mnt/project/be-toolchain.toml"), 1)
 
 
 def test_a_load_warns_and_the_doctor_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -205,6 +171,12 @@ def test_a_load_warns_and_the_doctor_has_a_line(tmp_path: Path, capsys: pytest.C
     assert line.message in [row["message"] for row in json.loads(capsys.readouterr().out)["findings"]]
 
 
+@pytest.fixture
+def chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
 def test_a_link_to_the_users_own_file_starts_relative_programs_at_the_real_one(tmp_path: Path, chdir: None):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "wishes.toml").write_text('cxx = "tools/g++"\ncuda-home = "cuda"')
@@ -216,125 +188,107 @@ def test_a_link_to_the_users_own_file_starts_relative_programs_at_the_real_one(t
     assert (wishes.cxx, wishes.cuda_home) == (str(tmp_path / "real/tools/g++"), str(tmp_path / "real/cuda"))
 
 
-@pytest.fixture
-def chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-
-
 @pytest.mark.parametrize("name", ["be-toolchain.toml", "pyproject.toml"])
-@pytest.mark.parametrize("kind", ["pipe", "device", "socket", "folder", "dangling", "itself"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "huge", "/dev/zero", "gone", "itself"])
 def test_what_is_no_file_is_no_project_file(tmp_path: Path, chdir: None, name: str, kind: str):
     path = tmp_path / name
     match kind:
         case "pipe":
             os.mkfifo(path)
-        case "device":
-            path.symlink_to("/dev/zero")
         case "socket":
             os.mknod(path, 0o600 | stat.S_IFSOCK)
         case "folder":
             path.mkdir()
-        case "dangling":
-            path.symlink_to("gone")
+        case "huge":
+            path.write_text("[tool.be-toolchain]\n")
+            os.truncate(path, 1 << 40)
         case _:
-            path.symlink_to(name)
-    assert find_configuration(LocalSystem()) is None
-
-
-@pytest.mark.parametrize("name", ["be-toolchain.toml", "pyproject.toml"])
-def test_a_huge_file_is_passed_over_in_no_time(tmp_path: Path, chdir: None, name: str):
-    with (tmp_path / name).open("w") as file:
-        file.write("[tool.be-toolchain]\n")
-        file.truncate(1 << 40)
+            path.symlink_to(name if kind == "itself" else kind)
     told: list[PassedOver] = []
     assert find_configuration(LocalSystem(), told.append) is None
-    assert "larger than 1 MiB" in told[0].reason
+    assert ["larger than 1 MiB" in each.reason for each in told] == [True] * (kind == "huge")
+    if kind in ("pipe", "/dev/zero"):
+        assert LocalSystem().read_text(path) is None
 
 
-def test_a_pipe_is_not_read(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe")
-    assert LocalSystem().read_text(tmp_path / "pipe") is None
-    assert LocalSystem().read_text(Path("/dev/zero")) is None
-
-
-@needs_root
-@pytest.mark.parametrize(
-    ("folder", "file", "says"),
-    [
-        ((STRANGER, 0o755), (STRANGER, 0o644), "belongs to another user"),
-        ((STRANGER, 0o2775), (STRANGER, 0o644), "belongs to another user"),
-        ((STRANGER, 0o755), (ME, 0o644), "belongs to another user"),
-        ((ME, 0o2775), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
-        ((0, 0o1777), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
-        ((0, 0o1777), (STRANGER, 0o600), "be-toolchain.toml belongs to another user"),
-        ((0, 0o777), (ME, 0o644), "can be written by other users"),
-        ((0, 0o1777), (ME, 0o644), "is in a folder that other users may write to"),
-        ((0, 0o755), (0, 0o644), ""),
-        ((ME, 0o755), (ME, 0o644), ""),
-    ],
-)
-def test_two_users(open_place: Path, folder: tuple[int, int], file: tuple[int, int], says: str):
-    shared = make(open_place / "shared", uid=folder[0], mode=folder[1])
-    make(shared / "be-toolchain.toml", EVIL, uid=file[0], mode=file[1])
-    mine = make(shared / "mine")
-    done = run_as(ME, FOUND, mine)
+def looked(uid: int, *folders: Path, **environ: str) -> list[str]:
+    """What is said in each folder, and which compiler is named by the file that counts there."""
+    code = f"""
+for folder in {list(map(str, folders))!r}:
+    os.chdir(folder)
+    told = []
+    found = configuration.find_configuration(local_system.LocalSystem(), told.append)
+    print(*(each.reason for each in told), "counts:", found and configuration.parse_configuration(found).cxx)
+"""
+    done = run_as(uid, code, folders[0], **environ)
     assert done.returncode == 0, done.stderr
-    if not says:
-        assert done.stdout == f"counts: {shared}/evil\n"
-        return
-    assert says in done.stdout
-    assert done.stdout.endswith("counts: None\n")
-    trusting = run_as(ME, FOUND, mine, BE_SAFE_FOLDERS=str(shared))
-    if file[1] & 0o004:
-        assert trusting.stdout == f"counts: {shared}/evil\n"
+    return done.stdout.splitlines()
+
+
+TWO_USERS = [
+    ((STRANGER, 0o755), (STRANGER, 0o644), "belongs to another user"),
+    ((STRANGER, 0o2775), (STRANGER, 0o644), "belongs to another user"),
+    ((STRANGER, 0o755), (ME, 0o644), "belongs to another user"),
+    ((ME, 0o2775), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
+    ((0, 0o1777), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
+    ((0, 0o1777), (STRANGER, 0o600), "be-toolchain.toml belongs to another user"),
+    ((0, 0o777), (ME, 0o644), "can be written by other users"),
+    ((0, 0o1777), (ME, 0o644), "is in a folder that other users may write to"),
+    ((0, 0o755), (0, 0o644), ""),
+    ((ME, 0o755), (ME, 0o644), ""),
+]
+"""Owner and mode of a folder and of the file in it, and what is said to a user below it."""
 
 
 @needs_root
-def test_a_file_that_a_stranger_moved_into_a_shared_folder(open_place: Path):
-    """The stranger's folder gives away what others leave in it; a home folder below a shared one changes nothing."""
-    theirs = make(open_place / "theirs", uid=STRANGER, mode=0o777)
-    shared = make(open_place / "shared", uid=0, mode=0o1777)
-    make(theirs / "left", EVIL)
-    (theirs / "left").rename(shared / "be-toolchain.toml")
-    mine = make(shared / "mine")
-    for home in ("/nowhere", str(mine)):
-        assert run_as(ME, f"os.environ['HOME'] = {home!r}\n{FOUND}", mine).stdout.endswith("counts: None\n")
-    make(mine / "be-toolchain.toml", EVIL)
-    assert run_as(ME, FOUND, mine).stdout == f"counts: {mine}/evil\n"
+def test_two_users(open_place: Path):
+    shared = [make(open_place / str(number), uid=row[0][0], mode=row[0][1]) for number, row in enumerate(TWO_USERS)]
+    for folder, (_, (uid, mode), _) in zip(shared, TWO_USERS, strict=True):
+        make(folder / "be-toolchain.toml", EVIL, uid=uid, mode=mode)
+    mine = [make(folder / "mine") for folder in shared]
+    for folder, (*_, says), line in zip(shared, TWO_USERS, looked(ME, *mine), strict=True):
+        assert says in line
+        assert line.endswith("counts: None" if says else f"counts: {folder}/evil")
+    readable = [folder for folder, (_, (_, mode), _) in zip(mine, TWO_USERS, strict=True) if mode & 0o004]
+    wanted = [f"counts: {folder.parent}/evil" for folder in readable]
+    assert looked(ME, *readable, BE_SAFE_FOLDERS="*") == wanted
+    assert [line[-4:] for line in looked(0, *mine[:1])] == ["None"], "root with a mounted project has to say so"
+    assert looked(0, mine[0], BE_SAFE_FOLDERS="*") == [f"counts: {shared[0]}/evil"]
 
 
 @needs_root
-def test_root_with_a_mounted_project_has_to_say_so(open_place: Path):
-    mounted = make(open_place / "mounted")
-    make(mounted / "be-toolchain.toml", EVIL)
-    assert run_as(0, FOUND, mounted).stdout.endswith("counts: None\n")
-    assert run_as(0, FOUND, mounted, BE_SAFE_FOLDERS="*").stdout == f"counts: {mounted}/evil\n"
-
-
-@needs_root
-@pytest.mark.parametrize("target", ["theirs", "mine", "/etc/shadow", "pipe"])
-def test_a_link_that_somebody_left_in_a_sticky_folder(open_place: Path, target: str):
-    shared = make(open_place / "shared", uid=0, mode=0o1777)
+def test_links_and_files_that_somebody_left_in_a_sticky_folder(open_place: Path):
+    """A stranger's folder gives away what others leave in it; a user's own link to what can't be read ends no load."""
     make(open_place / "theirs", EVIL, uid=STRANGER)
     make(open_place / "mine", EVIL)
-    os.mkfifo(open_place / "pipe")
-    (shared / "be-toolchain.toml").symlink_to(open_place / target)
-    os.chown(shared / "be-toolchain.toml", STRANGER, STRANGER, follow_symlinks=False)
-    done = run_as(ME, FOUND, make(shared / "work"))
-    assert (done.returncode, done.stdout.endswith("counts: None\n")) == (0, True), done.stderr
-    assert target == "pipe" or "is a symbolic link made by another user" in done.stdout
-
-
-@needs_root
-def test_my_own_link_to_what_cannot_be_read_ends_no_load(open_place: Path):
     make(open_place / "secret", EVIL, uid=0, mode=0o600)
-    mine = make(open_place / "mine")
-    (mine / "be-toolchain.toml").symlink_to(open_place / "secret")
-    os.chown(mine / "be-toolchain.toml", ME, ME, follow_symlinks=False)
-    done = run_as(ME, FOUND, mine)
-    assert "which can't be read" in done.stdout
-    assert done.stdout.endswith("counts: None\n")
+    os.mkfifo(open_place / "pipe")
+    folders, says = [], []
+    for uid, target in (
+        (STRANGER, "theirs"),
+        (STRANGER, "mine"),
+        (STRANGER, "/etc/shadow"),
+        (STRANGER, "pipe"),
+        (ME, "secret"),
+    ):
+        shared = make(open_place / f"to-{Path(target).name}", uid=0, mode=0o1777)
+        (shared / "be-toolchain.toml").symlink_to(open_place / target)
+        os.chown(shared / "be-toolchain.toml", uid, uid, follow_symlinks=False)
+        folders.append(make(shared / "work"))
+        link = "is a symbolic link made by another user" if target != "pipe" else ""
+        says.append(link if uid == STRANGER else "which can't be read")
+    moved = make(open_place / "moved", uid=0, mode=0o1777)
+    theirs = make(open_place / "open", uid=STRANGER, mode=0o777)
+    make(theirs / "left", EVIL)
+    (theirs / "left").rename(moved / "be-toolchain.toml")
+    mine = make(moved / "mine")
+    lines = looked(ME, *folders, mine)
+    assert [each for each, line in zip(says, lines, strict=False) if each not in line] == []
+    assert [line for line in lines if not line.endswith("counts: None")] == []
+    at_home = f"os.environ['HOME'] = {str(mine)!r}\nprint(configuration.find_configuration(local_system.LocalSystem()))"
+    assert run_as(ME, at_home, mine).stdout == "None\n", "a home folder below a shared one changes nothing"
+    make(mine / "be-toolchain.toml", EVIL)
+    assert looked(ME, mine) == [f"counts: {mine}/evil"]
 
 
 @needs_root
@@ -357,19 +311,3 @@ cli.main(["env"])
     assert "project file" in done.stdout
     run_as(ME, code, theirs, BE_SAFE_FOLDERS=str(theirs))
     assert (mine / "pwned").exists()
-
-
-def test_what_reads_like_the_table_inside_a_text_is_none(tmp_path: Path, chdir: None):
-    table = '[tool.be-toolchain]\ncxx = "g++-13"\n'
-    (tmp_path / "pyproject.toml").write_text(table)
-    (tmp_path / "work" / "pyproject.toml").write_text(f'[project]\ndescription = """\n{table}"""\n')
-    found = find_configuration(LocalSystem())
-    assert found is not None
-    assert found.path == tmp_path / "pyproject.toml"
-    (tmp_path / "work" / "pyproject.toml").write_text(f'note = """\n{table}"""\n{table}')
-    found = find_configuration(LocalSystem())
-    assert found is not None
-    assert parse_configuration(found).cxx == "g++-13"
-    (tmp_path / "work" / "pyproject.toml").write_text(f'note = """\n{table}')
-    with pytest.raises(PreferenceError, match="is no TOML"):
-        parse_configuration(find_configuration(LocalSystem()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,11 +16,8 @@ DECLARED = script.declared_arguments((ROOT / "docker" / "Dockerfile").read_text(
 GIB = 2**30
 
 
-def test_the_dockerfile_s_arguments_are_found():
-    assert {"BASE_IMAGE", "CUDA", "JAX", "PROJECT", "PREBUILD", "ARCHS", "VERSION", "REVISION"} <= DECLARED
-
-
 def test_every_named_argument_is_one_of_the_dockerfile():
+    assert {"BASE_IMAGE", "CUDA", "JAX", "PROJECT", "PREBUILD", "ARCHS", "VERSION", "REVISION"} <= DECLARED
     words = ["aot", "--project", "p", "--prebuild", "k.py", "--archs", "9.0", "--build-arg", "MIN_DRIVER=570"]
     given = script.build_arguments(script.parse_arguments(words))
     script.check_arguments(given, DECLARED)
@@ -44,6 +41,7 @@ global.index-url='https://file.example/simple'
 """
     settings = script.pip_settings(listing)
     assert settings.certificate == "/etc/ssl/bundle.pem"
+    assert script.pip_settings("") == ("[global]\n", "")
     assert settings.config.splitlines() == [
         "[global]",
         "index-url = https://variable.example/simple",
@@ -51,15 +49,8 @@ global.index-url='https://file.example/simple'
     ]
 
 
-def test_without_settings_pip_has_its_defaults():
-    assert script.pip_settings("") == ("[global]\n", "")
-
-
-def test_a_disk_with_room_is_no_problem():
-    assert script.space_problem(7 * GIB, 6, "/var/lib/docker") is None
-
-
 def test_a_full_disk_is_named_with_both_sizes():
+    assert script.space_problem(7 * GIB, 6, "/var/lib/docker") is None
     problem = str(script.space_problem(int(1.5 * GIB), 6, "/var/lib/docker"))
     assert "about 6 GiB, and /var/lib/docker has 1.5" in problem
     assert "hint: " in problem
@@ -73,36 +64,24 @@ def test_a_full_disk_is_named_with_both_sizes():
         ("ERROR: pull access denied for x", "the base image x:1 is neither on this machine nor in a registry"),
         ('runc: exec: "/bin/sh": stat /bin/sh: no such file', "the base image x:1 has no shell"),
         ("the --mount option requires BuildKit", "builds without BuildKit"),
+        ("something else\n", None),
     ],
 )
-def test_a_failed_build_is_explained(output: str, meaning: str):
-    assert meaning in script.explain(output, "x:1")
+def test_a_failed_build_is_explained(output: str, meaning: str | None):
+    said = script.explain(output, "x:1")
+    assert said is None if meaning is None else meaning in said
 
 
-def test_what_is_not_understood_is_not_explained():
-    assert script.explain("something else\n", "x:1") is None
-
-
-def test_no_client_is_no_engine():
-    with pytest.raises(script.BuildProblemError, match="no docker on PATH"):
-        script.find_engine({"PATH": "/nowhere"})
-
-
-def test_a_client_without_an_engine_is_passed_over_for_one_that_has_one(tmp_path: Path):
-    for name, body in (("old", "exit 1"), ("new", 'echo "20.10.1 20.10.1"')):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "docker").write_text(f"#!/bin/sh\n{body}\n")
-        (folder / "docker").chmod(0o755)
-    found = script.find_engine({"PATH": f"{tmp_path}/old:{tmp_path}/new"})
-    assert found == f"{tmp_path}/new/docker"
-
-
-def test_a_client_that_cannot_build_says_what_it_lacks(tmp_path: Path):
-    (tmp_path / "docker").write_text('#!/bin/sh\n[ "$1" = version ] && echo "28.2.2 20.10.1"\n')
-    (tmp_path / "docker").chmod(0o755)
-    with pytest.raises(script.BuildProblemError, match="has no buildx"):
-        script.find_engine({"PATH": str(tmp_path)})
+def test_a_client_is_taken_that_has_an_engine_and_can_build(tmp_path: Path):
+    answers = {"old": "exit 1", "new": 'echo "20.10.1 20.10.1"', "bare": '[ "$1" = version ] && echo "28.2.2 20.10.1"'}
+    for name, answer in answers.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "docker").write_text(f"#!/bin/sh\n{answer}\n")
+        (tmp_path / name / "docker").chmod(0o755)
+    assert script.find_engine({"PATH": f"{tmp_path}/old:{tmp_path}/new"}) == f"{tmp_path}/new/docker"
+    for path, message in (("/nowhere", "no docker on PATH"), (f"{tmp_path}/bare", "has no buildx")):
+        with pytest.raises(script.BuildProblemError, match=message):
+            script.find_engine({"PATH": path})
 
 
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
@@ -111,8 +90,7 @@ CLOSED = "NVIDIA UNIX x86_64 Kernel Module  {}.129.03  Thu Oct 19 18:56:32 UTC 2
 SHOW = ("sh", "-c", 'echo "$BE_CACHE_DIR $HOME"')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(NamedTuple):
     """What a container sees of its host."""
 
     proc: Path
@@ -127,23 +105,17 @@ class Machine:
     def gpu(self, version: str) -> None:
         """A GPU, and what its driver says of itself."""
         (self.dev / "nvidiactl").touch()
-        folder = self.proc / "driver" / "nvidia"
-        folder.mkdir(parents=True)
-        (folder / "version").write_text(
-            f"NVRM version: {version}\nGCC version:  gcc version 13.3.0 (Debian 13.3.0-6)\n"
-        )
+        (self.proc / "driver" / "nvidia").mkdir(parents=True)
+        text = f"NVRM version: {version}\nGCC version:  gcc version 13.3.0 (Debian 13.3.0-6)\n"
+        (self.proc / "driver" / "nvidia" / "version").write_text(text)
 
     def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command through the entrypoint."""
         named = {"BE_PROC": str(self.proc), "BE_DEV": str(self.dev), "BE_CACHE_DIR": str(self.cache)}
         inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        return subprocess.run(
-            ("sh", str(ENTRYPOINT), *command),
-            env=inherited | named | {"BE_MIN_DRIVER": "580"} | environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environ = {**inherited, **named, "BE_MIN_DRIVER": "580", **environ}
+        words = ("sh", str(ENTRYPOINT), *command)
+        return subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -162,21 +134,26 @@ def test_with_all_in_order_it_says_nothing(machine: Machine):
     assert done.stdout == f"{machine.cache} {os.environ['HOME']}\n"
 
 
-def test_no_gpu_is_explained(machine: Machine):
-    assert "--gpus all" in machine.run("true").stderr
-
-
-@pytest.mark.parametrize("version", [OPEN, CLOSED], ids=["open", "closed"])
-def test_an_old_driver_is_named_with_what_is_needed(machine: Machine, version: str):
-    machine.gpu(version.format(535))
-    said = machine.run("true").stderr
-    assert "driver 535 is older than 580" in said
-    assert "--gpus all" not in said
-
-
-def test_a_driver_whose_version_is_not_understood_is_let_be(machine: Machine):
-    machine.gpu("of another shape 86")
-    assert machine.run("true").stderr == ""
+@pytest.mark.parametrize(
+    ("version", "environ", "says"),
+    [
+        ("", {}, "--gpus all"),
+        ("", {"BE_QUIET": "1"}, ""),
+        (OPEN.format(580), {}, ""),
+        (OPEN.format(535), {}, "driver 535 is older than 580"),
+        (CLOSED.format(535), {}, "driver 535 is older than 580"),
+        ("of another shape 86", {}, ""),
+    ],
+)
+def test_a_gpu_that_is_missing_or_whose_driver_is_old_is_explained(
+    machine: Machine, version: str, environ: dict[str, str], says: str
+):
+    if version:
+        machine.gpu(version)
+    said = machine.run("true", **environ).stderr
+    assert says in said
+    assert bool(said) == bool(says)
+    assert ("--gpus all" in said) == ("--gpus all" in says)
 
 
 def test_windows_has_its_gpu_elsewhere(machine: Machine):
@@ -192,15 +169,10 @@ def test_a_noexec_cache_is_given_up(machine: Machine, point: str):
     assert done.stdout.startswith(" ")
 
 
-def test_the_mount_that_is_nearest_counts(machine: Machine):
+def test_the_mount_that_is_nearest_counts_and_none_whose_name_only_begins_alike(machine: Machine):
     machine.mount(machine.cache, "rw")
-    machine.mount(machine.cache.parent, "rw,noexec")
-    machine.mount(f"{machine.cache}-other", "rw,noexec")
-    assert "noexec" not in machine.run("true").stderr
-
-
-def test_a_mount_whose_name_only_begins_alike_does_not_count(machine: Machine):
-    machine.mount(str(machine.cache)[:-1], "rw,noexec")
+    for other in (machine.cache.parent, f"{machine.cache}-other", str(machine.cache)[:-1]):
+        machine.mount(other, "rw,noexec")
     assert "noexec" not in machine.run("true").stderr
 
 
@@ -214,15 +186,8 @@ def test_the_cache_serves_where_there_is_no_temporary_folder(machine: Machine):
     assert machine.run(*show, TMPDIR=str(machine.dev)).stdout == f"{machine.dev}\n"
 
 
-def test_quiet(machine: Machine):
-    assert machine.run("true", BE_QUIET="1").stderr == ""
-
-
-def test_the_command_s_exit_status_is_kept(machine: Machine):
+def test_the_command_s_exit_status_and_arguments_stay_as_they_are(machine: Machine):
     assert machine.run("sh", "-c", "exit 7").returncode == 7
-
-
-def test_arguments_stay_as_they_are(machine: Machine):
     assert machine.run("printf", "[%s]", "a b", "*", "$HOME").stdout == "[a b][*][$HOME]"
 
 

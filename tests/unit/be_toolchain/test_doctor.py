@@ -16,9 +16,7 @@ import pytest
 from be_toolchain import __version__
 from be_toolchain.cli import main as cli
 from be_toolchain.machine.system import FolderFacts, System
-from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.exit_codes import USAGE_ERROR
-from be_toolchain.report.report_text import render_report
 from tests.support.environments import ROWS, machine_of
 from tests.support.machines import SITE, Answering, Libcuda, MemorySystem, answering, healthy
 from tests.support.terminals import Terminal
@@ -40,55 +38,12 @@ def doctor(machine: System, capsys: pytest.CaptureFixture[str], *arguments: str)
     return code, capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("machine", "options", "code", "says"),
-    [
-        (
-            healthy(),
-            (),
-            0,
-            (
-                "gcc 12.2.0, /usr/bin/g++",
-                "13.0 (nvcc 13.0.88), /usr/local/cuda",
-                "compute_capability=",
-                "can work here.",
-            ),
-        ),
-        (
-            healthy(),
-            ("--verbose",),
-            0,
-            ("/usr/bin/g++: chosen", "CUDA_HOME", "/usr/local/cuda/nvvm/bin/cicc  (version.json)"),
-        ),
-        (
-            machine_with(),
-            (),
-            1,
-            ("TC201", "/usr/local/cuda: no such folder", "C++ builds can work here; CUDA builds cannot."),
-        ),
-        (MemorySystem(), (), 2, ("explain TC301",)),
-        (
-            machine_with(CPATH="/opt/include", BE_ALLOW_UNSUPPORTED_COMPILER="maybe"),
-            (),
-            2,
-            ("BE_ALLOW_UNSUPPORTED_COMPILER is 'maybe', expected 1, true",),
-        ),
-        (machine_with(CPATH="/opt/include"), (), 1, ("CPATH=/opt/include changes what the compilers do",)),
-    ],
-)
-def test_verdicts(
-    capsys: pytest.CaptureFixture[str],
-    machine: MemorySystem,
-    options: tuple[str, ...],
-    code: int,
-    says: tuple[str, ...],
-):
-    found, text = doctor(machine, capsys, *options)
-    assert found == code
-    assert [part for part in says if part not in text] == []
-    assert "\x1b" not in text
-    assert options or max(map(len, text.splitlines())) < 240
-    assert text.count("explain TC301") == (1 if code == 2 and "explain TC301" in says else 0)
+def test_a_report_is_short_and_names_an_error_once(capsys: pytest.CaptureFixture[str]):
+    code, text = doctor(healthy(), capsys)
+    assert code == 0
+    assert max(map(len, text.splitlines())) < 240
+    code, text = doctor(MemorySystem(), capsys)
+    assert (code, text.count("explain TC301")) == (2, 1)
 
 
 def test_a_defect_of_ours_is_called_one(capsys: pytest.CaptureFixture[str]):
@@ -108,26 +63,6 @@ def test_json(capsys: pytest.CaptureFixture[str]):
     code, text = doctor(machine_with(), capsys, "--json")
     data = json.loads(text)
     assert (code, data["problems"][0]["code"], data["toolchain"]["cuda"]) == (1, "TC201", None)
-
-
-@pytest.mark.parametrize(
-    ("version", "gpu", "says"),
-    [
-        (13000, ("NVIDIA H200", 9, 0), ()),
-        (12080, ("NVIDIA H200", 9, 0), ("kernels of CUDA 13.0 don't run on it", "driver 580")),
-        (13000, ("NVIDIA V100", 7, 0), ("cannot target sm_70", "older CUDA release")),
-        (13000, ("NVIDIA X", 15, 0), ("cannot target sm_150", "newer CUDA release")),
-    ],
-)
-def test_driver_and_gpu_against_the_toolkit(version: int, gpu: tuple[str, int, int], says: tuple[str, ...]):
-    machine = healthy()
-    machine.libraries["libcuda.so.1"] = Libcuda(gpus=(gpu,), version=version)
-    report = examine_machine(machine)
-    text = render_report(report)
-    assert gpu[0] in text
-    assert all(part in text for part in says)
-    assert any(finding.status == "warn" for finding in report.findings) == bool(says)
-    assert report.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -190,17 +125,6 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]):
     assert __version__ in capsys.readouterr().out
     assert cli.main([]) == 0
     assert "doctor" in capsys.readouterr().out
-
-
-def test_a_broken_toolkit_that_was_passed_over_is_shown_with_its_repair():
-    machine = healthy()
-    machine.pip_cu13(nvvm="13.5")
-    report = examine_machine(machine)
-    text = render_report(report)
-    assert report.exit_code == 0
-    assert "nvidia/cu13/bin/nvcc (from pip wheels): parts of different releases" in text
-    assert "next: python -m be_toolchain doctor --fix, or " in text
-    assert 'python -m pip install "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]==13.0.*"' in text
 
 
 IN_A_PROCESS = """

@@ -16,12 +16,12 @@ from be_toolchain.install.apply import wipe
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.wheel_files import check_wheel
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED, store_dir
+from be_toolchain.machine.store_paths import store_dir
 from be_toolchain.machine.system import FolderFacts
 from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.report.doctor import examine_machine
 from tests.support.accounts import STRANGER, make, needs_root, open_place
-from tests.support.machines import SITE, MemorySystem
+from tests.support.machines import MemorySystem
 
 __all__ = ["open_place"]  # a fixture
 
@@ -172,18 +172,16 @@ def test_wiping_takes_what_the_records_list_and_pips_stashes(tmp_path: Path):
     assert list(check_wheel(site, "numpy", "2.0")) == []
 
 
-def machine(*, runfile: bool = True, **stored: bool) -> MemorySystem:
-    """A machine with a CUDA toolkit of the system's, and with others in the store, finished or not."""
+def machine(*, runfile: bool = True, stored: bool = False) -> MemorySystem:
+    """A machine with a CUDA toolkit of the system's, and with another in the store."""
     made = MemorySystem()
     made.environ = {**made.environ, "HOME": "/home/ada"}
     made.gxx("/usr/bin/g++")
     if runfile:
         made.runfile("/usr/local/cuda")
-    for version, finished in stored.items():
-        folder = f"{HOME_STORE}/cuda-{version}"
-        made.pip_cu13(folder)
-        if finished:
-            made.write(f"{folder}/toolchain.json", "{}")
+    if stored:
+        made.pip_cu13(f"{HOME_STORE}/cuda-13.0.2")
+        made.write(f"{HOME_STORE}/cuda-13.0.2/toolchain.json", "{}")
     return made
 
 
@@ -193,34 +191,7 @@ def root_of(made: MemorySystem, record_dir: Path | None = None) -> str:
     return str(toolchain.cuda.root)
 
 
-STORED = {"13.0.2": True}
 STORED_ROOT = f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13"
-
-
-def test_managed_comes_before_the_system_and_after_the_environment():
-    made = machine(**STORED, **{"13.0.10": True})
-    assert root_of(made) == f"{HOME_STORE}/cuda-13.0.10/nvidia/cu13"
-    made.selects("cuda-13.0.2")
-    made.pip_cu13()
-    assert root_of(made) == STORED_ROOT
-    made.environ = {**made.environ, "BE_NVCC_PREFER": "system"}
-    assert root_of(made) == "/usr/local/cuda"
-    del made.files[f"{HOME_STORE}/{SELECTED}"]
-    made.environ = {"PATH": "/usr/bin", "HOME": "/home/ada"}
-    assert root_of(made) == f"{SITE}/nvidia/cu13"
-
-
-def test_a_toolchain_without_its_manifest_is_none():
-    assert root_of(machine(**{"13.0.2": False})) == "/usr/local/cuda"
-
-
-def test_an_interrupted_exchange_is_refused_however_it_is_found():
-    made = machine()
-    made.pip_cu13()
-    made.write(f"{SITE}/{INTERRUPTED}", "{}")
-    assert root_of(made) == "/usr/local/cuda"
-    made.environ = {**made.environ, "CUDA_HOME": f"{SITE}/nvidia/cu13", "PATH": f"{SITE}/nvidia/cu13/bin:/usr/bin"}
-    assert root_of(made) == "/usr/local/cuda"
 
 
 def test_a_managed_cxx_is_for_machines_without_another_and_never_for_nvcc():
@@ -256,7 +227,7 @@ def closed(made: MemorySystem, path: str, obstacle: str) -> None:
 )
 def test_programs_of_a_store_that_others_can_change_do_not_run(level: str, obstacle: str, tmp_path: Path):
     """A record does not outlive the trust in a store."""
-    made = machine(**STORED)
+    made = machine(stored=True)
     made.selects("cuda-13.0.2")
     assert root_of(made) == root_of(made, tmp_path) == STORED_ROOT
     closed(made, f"{HOME_STORE}{level}", obstacle)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +14,13 @@ from pathlib import Path
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.errors import CudaNotFoundError, IncoherentToolchainError
+from be_toolchain.errors import CudaNotFoundError
 from be_toolchain.install.facts import gather_situation
-from be_toolchain.install.managed import ManagedStore
 from be_toolchain.machine.store_paths import INTERRUPTED
 from be_toolchain.model import CudaToolkit
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
 from tests.support.fresh_environments import NO_INDEX, STRANGERS, Environment, make_environment
-from tests.support.killed_installers import kill, resolved_site
 from tests.support.requirements import in_full
 from tests.support.small_wheels import write_wheels
 
@@ -35,21 +31,8 @@ Make = Callable[..., Environment]
 
 
 @pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One release's wheels, and three of a later one."""
-    folder = tmp_path_factory.mktemp("wheels")
-    pip = (sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--dest", str(folder))
-    for words in ((RELEASE,), ("--no-deps", *STRANGERS)):
-        done = subprocess.run((*pip, *words), capture_output=True, text=True, check=False, timeout=840)
-        if done.returncode and any(sign in done.stderr for sign in NO_INDEX):
-            pytest.skip("no package index with CUDA wheels can be reached")
-        assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture(scope="session")
 def small_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `wheels` has, in a few KB each."""
+    """One release, and three of a later one, in a few KB each."""
     return write_wheels(tmp_path_factory.mktemp("small"))
 
 
@@ -190,11 +173,11 @@ int main() { int version = 0; return cudaRuntimeGetVersion(&version) == cudaSucc
 
 
 @pytest.mark.full
-def test_a_managed_toolkit_compiles_where_there_is_no_other_and_cmake_finds_it(
-    new_environment: Make, wheels: Path, tmp_path: Path
-):
+def test_a_managed_toolkit_compiles_where_there_is_no_other_and_cmake_finds_it(new_environment: Make, tmp_path: Path):
     """CMake links a program with the shared CUDA runtime through ``find_package(CUDAToolkit)``."""
     environment = new_environment()
+    wheels = tmp_path / "wheels"
+    environment.pip("download", "--dest", wheels, RELEASE)
     succeed(environment, "install", "--cuda", "13.0", "--into", "managed", "--wheels", wheels, "--yes")
     compile_kernel(cuda_of(environment), tmp_path)
     (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
@@ -209,43 +192,6 @@ def test_a_managed_toolkit_compiles_where_there_is_no_other_and_cmake_finds_it(
         assert done.returncode == 0, done.stdout + done.stderr
     assert str(environment.store) in (tmp_path / "build" / "CMakeCache.txt").read_text()
     assert subprocess.run([tmp_path / "build" / "trial"], check=False).returncode == 0
-
-
-@pytest.mark.full
-def test_real_mixed_wheels_are_diagnosed_and_compile_when_they_are_fixed(
-    new_environment: Make, wheels: Path, tmp_path: Path
-):
-    mixed = new_environment()
-    offline = ("install", "--no-index", "--find-links", wheels, "--no-deps", "--no-compile")
-    mixed.pip(*offline, "nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-cccl==13.0.85", *STRANGERS)
-    with pytest.raises(IncoherentToolchainError, match=r"nvvm 13\.5\.37"):
-        cuda_of(mixed)
-    succeed(mixed, "doctor", "--fix", "--yes", "--wheels", wheels)
-    compile_kernel(cuda_of(mixed), tmp_path)
-
-
-@pytest.mark.full
-def test_killed_while_a_managed_toolkit_is_built(new_environment: Make, wheels: Path):
-    """Two kills in the first part of an installation: none may come too late; see also `tests/faults`."""
-    environment = new_environment()
-    install = ("install", "--cuda", "13.0", "--into", "managed", "--yes", "--wheels", wheels)
-    begun = time.monotonic()
-    succeed(environment, *install)
-    whole_s = time.monotonic() - begun
-    chance = random.Random(20)  # noqa: S311 - moments, not secrets
-    outcomes = []
-    for turn in range(2):
-        for row in ManagedStore(environment.store).list():
-            ManagedStore(environment.store).remove(row)
-        process = environment.start(*install)
-        time.sleep(chance.uniform(0.0, 0.6 * whole_s))
-        kill(process, whole_tree=turn % 2 == 0)
-        outcomes.append(resolved_site(environment))
-    assert None in outcomes, "no kill came in time"
-    succeed(environment, *install)
-    assert resolved_site(environment) is not None
-    environment.run("prune")
-    assert [path.name for path in environment.store.iterdir()] == ["cuda-13.0.2"]
 
 
 CALLED = '''

@@ -1,4 +1,4 @@
-"""The real machine: its compilers, other packagings' layouts of the real files, and what other programs do with them."""
+"""The real machine: its compilers, other packagings' layouts of the real files, and what other programs do with it."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from release.feedstock import feedstock_recipe, sha256_of
 from tests.support import requirements
 
 if TYPE_CHECKING:
-    from tests.support.conda.lab import Lab
-    from tests.support.conda.solver import Prefix
+    from tests.packaging.conda.channels.lab import Lab
+    from tests.packaging.conda.channels.solver import Prefix
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("conda")]
 
@@ -38,7 +38,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     reason = requirements.missing_conda_tools()
     if reason is not None:
         pytest.skip(reason)
-    from tests.support.conda import lab
+    from tests.packaging.conda.channels import lab
 
     reason = lab.missing()
     if reason is not None:
@@ -109,7 +109,7 @@ def test_the_recipe_s_own_tests_pass(lab: Lab, name: str, driver: str | None):
 def test_the_feedstock_s_recipe_builds_the_same_from_the_sdist(lab: Lab):
     import rattler_build
 
-    from tests.support.conda.lab import build_recipe
+    from tests.packaging.conda.channels.lab import build_recipe
 
     sdist, _ = build(ROOT, lab.folder / "dist", 1_700_000_000)
     recipe = feedstock_recipe(
@@ -180,9 +180,9 @@ def example(lab: Lab) -> Lab:
 
     Its recipe is as it is, but for one architecture, and without the kernel of Numba CUDA, which brings a gigabyte.
     """
-    from tests.support.conda import wheels
-    from tests.support.conda.channel import Channel
-    from tests.support.conda.lab import build_recipe
+    from tests.packaging.conda.channels import wheels
+    from tests.packaging.conda.channels.channel import Channel
+    from tests.packaging.conda.channels.lab import build_recipe
 
     def edit(file: Path, change: Callable[[str], str]) -> Path:
         before = file.read_text(encoding="utf-8")

@@ -20,8 +20,8 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
     """conda-forge in names, and the recipe's packages as it renders them: nothing is built."""
     import rattler_build
 
-    from tests.support.conda.catalogue import add_catalogue
-    from tests.support.conda.channel import Channel, Package
+    from tests.packaging.conda.channels.catalogue import add_catalogue
+    from tests.packaging.conda.channels.channel import Channel, Package
 
     folder = tmp_path_factory.mktemp("conda")
     channel = Channel(folder / "channel", folder)
@@ -62,7 +62,7 @@ def test_the_pins_select_what_works_and_refuse_the_rest(
 ):
     from rattler.exceptions import SolverError
 
-    from tests.support.conda import solver
+    from tests.packaging.conda.channels import solver
 
     if isinstance(expected, str):
         with pytest.raises(SolverError, match=expected):

@@ -18,6 +18,7 @@ from be_toolchain.machine.trust.folder_trust import distrusted_places
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.settings.configuration import (
     KEYS,
+    Configuration,
     ConfigurationFile,
     PassedOver,
     PassedOverWarning,
@@ -27,6 +28,8 @@ from be_toolchain.settings.configuration import (
 from be_toolchain.settings.preferences import parse_preferences
 from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
 from tests.support.machines import MemorySystem, healthy
+
+__all__ = ["open_place"]  # a fixture
 
 CUDA = ToolchainRequest(need_cuda=True)
 ALL = """
@@ -40,7 +43,7 @@ remote-cache = "https://cache.example.org"
 """
 
 
-def parse(text: str, name: str = "be-toolchain.toml"):
+def parse(text: str, name: str = "be-toolchain.toml") -> Configuration:
     return parse_configuration(ConfigurationFile(path=Path("/project") / name, text=text))
 
 
@@ -170,8 +173,6 @@ def test_a_file_that_cannot_be_read_is_not_left_out_without_a_word():
     assert find_configuration(machine) is None
 
 
-__all__ = ["open_place"]  # a fixture
-
 EVIL = 'cxx = "./evil"\n'
 OWN = "/root/.config/be_toolchain/be-toolchain.toml"
 
@@ -242,6 +243,7 @@ def test_what_is_passed_over_is_said_with_the_settings_that_work():
 
     told = passed_by(project("/mnt/my project", BE_SAFE_FOLDERS="/else"))
     assert "export BE_SAFE_FOLDERS='/else:/mnt/my project'," in told.remedy
+    assert find_configuration(project("/mnt/my project", BE_SAFE_FOLDERS="/else:/mnt/my project")) is not None
     machine = project("/mnt/a:b")
     told = passed_by(machine)
     assert "BE_SAFE_FOLDERS" not in told.remedy
@@ -251,7 +253,7 @@ def test_what_is_passed_over_is_said_with_the_settings_that_work():
     machine = project()  # whose user has no settings that would be believed
     machine.write("/root/.config/other/settings")
     machine.plant("/root/.config")
-    assert passed_by(machine).remedy == ("if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project")
+    assert passed_by(machine).remedy == "if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project"
 
 
 @pytest.mark.parametrize(

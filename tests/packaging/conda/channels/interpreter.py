@@ -7,7 +7,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.support.conda.channel import Channel, Package, tree
+from tests.packaging.conda.channels.channel import Channel, Package, tree
 
 VERSION = "{}.{}".format(*sys.version_info)
 LIBRARY = f"lib/python{VERSION}"

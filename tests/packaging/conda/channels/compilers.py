@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.support.conda.channel import Channel, Package
+from tests.packaging.conda.channels.channel import Channel, Package
 
 VERSION = "14.3.0"
 TRIPLET = "x86_64-conda-linux-gnu"

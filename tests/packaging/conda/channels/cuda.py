@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tests.support.conda.channel import Channel, Package, tree
+from tests.packaging.conda.channels.channel import Channel, Package, tree
 
 WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
 TARGET = "targets/x86_64-linux"

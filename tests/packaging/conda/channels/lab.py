@@ -14,8 +14,8 @@ import rattler_build
 
 from release import ROOT
 from release.dist import copy_sources
-from tests.support.conda import compilers, cuda, interpreter, solver, wheels
-from tests.support.conda.channel import Channel
+from tests.packaging.conda.channels import compilers, cuda, interpreter, solver, wheels
+from tests.packaging.conda.channels.channel import Channel
 
 NEEDED = ("flatbuffers", "jax", "jaxlib", "ninja", "numpy", "packaging", "pip", "rich", "setuptools", "shtab")
 """All that the recipe names, but for Python and compilers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.support.conda.channel import Channel, Package
+from tests.packaging.conda.channels.channel import Channel, Package
 
 PYTHONS = ("3.11.9", "3.12.8", "3.13.2")
 JAX = "0.10.2"

@@ -11,8 +11,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.conda.channel import Channel, Package
-from tests.support.conda.interpreter import SITE, VERSION
+from tests.packaging.conda.channels.channel import Channel, Package
+from tests.packaging.conda.channels.interpreter import SITE, VERSION
 
 BUILD = f"py{VERSION.replace('.', '')}_0"
 UNDERSCORED = frozenset({"ml-dtypes", "opt-einsum"})

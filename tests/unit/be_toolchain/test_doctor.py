@@ -17,9 +17,9 @@ from be_toolchain import __version__
 from be_toolchain.cli import main as cli
 from be_toolchain.machine.system import FolderFacts, System
 from be_toolchain.report.exit_codes import USAGE_ERROR
+from tests.support.environments import ROWS, machine_of
 from tests.support.machines import SITE, Answering, Libcuda, MemorySystem, answering, healthy
 from tests.support.terminals import Terminal
-from tests.support.environments import ROWS, machine_of
 
 ROOT = Path(__file__).parents[3]
 TARGET = "/usr/local/cuda/targets/x86_64-linux"

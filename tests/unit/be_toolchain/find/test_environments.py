@@ -14,8 +14,8 @@ from be_toolchain.find.survey import survey
 from be_toolchain.model import CudaToolkit
 from be_toolchain.report.doctor import examine_machine
 from be_toolchain.report.report_text import render_report
-from tests.support.machines import SITE, MemorySystem
 from tests.support.environments import ROWS, Row, machine_of
+from tests.support.machines import SITE, MemorySystem
 
 PIP = f"{SITE}/nvidia/cu13"
 TARGET = "targets/x86_64-linux"

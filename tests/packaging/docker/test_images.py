@@ -161,9 +161,7 @@ def plugins(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     if all(engine(name, "version").returncode == 0 for name in ("buildx", "compose")):
         return engine
     folder = tmp_path_factory.mktemp("plugins")
-    source = (
-        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main\n"
-    )
+    source = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main\n"
     (folder / "sources.list").write_text(source)
     (folder / "lists" / "partial").mkdir(parents=True)
     options = [

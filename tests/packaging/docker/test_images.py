@@ -352,8 +352,8 @@ def test_a_kernel_that_was_not_built_is_named(engine: Engine, runtime: str):
 
 
 def _bake(plugins: Engine, *targets: str, **environ: str) -> dict[str, dict[str, Any]]:
-    command = ("buildx", "bake", "--file", DOCKER / "docker-bake.hcl", "--print", *targets)
-    done = plugins(*command, VERSION="1.2.3", **environ)
+    program = Engine(client=plugins.client, environ=plugins.environ | {"VERSION": "1.2.3"} | environ)
+    done = program("buildx", "bake", "--file", DOCKER / "docker-bake.hcl", "--print", *targets)
     assert done.returncode == 0, done.stderr
     plan: dict[str, dict[str, Any]] = json.loads(done.stdout)["target"]
     return plan

@@ -100,7 +100,7 @@ def test_a_toolkit_is_installed_verified_repaired_and_removed(fresh: Environment
 
 
 def test_mixed_wheels_are_diagnosed_and_fixed(fresh: Environment, small_wheels: Path):
-    offline = ["--no-index", "--find-links", small_wheels, "--no-deps", "--python", fresh.python]
+    offline: list[str | Path] = ["--no-index", "--find-links", small_wheels, "--no-deps", "--python", fresh.python]
     wanted = ["nvidia-cuda-nvcc==13.0.88", *STRANGERS]
     uv = Path(sys.executable).with_name("uv")
     subprocess.run([uv, "pip", "install", *offline, *wanted], check=True, capture_output=True)

@@ -131,7 +131,7 @@ def test_each_extra_is_one_release_and_jax_beside_it_needs_the_constraints(distr
 
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     parsed = [Requirement(line) for line in lines if not line.startswith("#")]
-    pins = {canonicalize_name(requirement.name): requirement.specifier for requirement in parsed}
+    pins = {str(canonicalize_name(requirement.name)): requirement.specifier for requirement in parsed}
     libraries = nvidia(resolve(tmp_path, "cuda-toolkit[all]==13.0.2"))
     assert set(libraries) == set(pins), "they are NVIDIA's own"
     assert not [name for name, pin in pins.items() if not pin.contains(libraries[name])]

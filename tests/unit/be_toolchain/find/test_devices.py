@@ -59,7 +59,12 @@ def test_the_driver_is_asked_while_the_doctor_looks_around():
     machine.gxx("/usr/bin/g++")
     answer = machine.files["/usr/bin/g++"].program
     assert answer is not None
-    machine.program("/usr/bin/g++", lambda inner, argv: (looked.set(), answer(inner, argv))[1])
+
+    def answer_and_tell(inner: MemorySystem, argv: tuple[str, ...]) -> RunResult:
+        looked.set()
+        return answer(inner, argv)
+
+    machine.program("/usr/bin/g++", answer_and_tell)
     found = examine_machine(machine, devices=ask_aside(machine)).devices
     assert [device.name for device in found.devices] == ["NVIDIA H200"]
 

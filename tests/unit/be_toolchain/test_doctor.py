@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import pytest
 
 from be_toolchain import __version__
 from be_toolchain.cli import main as cli
-from be_toolchain.machine.system import FolderFacts, System
+from be_toolchain.machine.system import System
 from be_toolchain.report.exit_codes import USAGE_ERROR
-from tests.support.environments import ROWS, machine_of
 from tests.support.machines import SITE, Answering, Libcuda, MemorySystem, answering, healthy
 from tests.support.terminals import Terminal
 
@@ -188,42 +186,6 @@ def test_the_doctor_shows_no_secret(variable: str, value: str, options: list[str
     shown = capsys.readouterr()
     assert "remote cache" in shown.out or variable in shown.out
     assert "SECRET" not in shown.out + shown.err
-
-
-TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", dict: "object"}
-
-
-def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every leaf's path and type, and every object's; the groups of probes have free names."""
-    if isinstance(value, dict):
-        yield path, "object"
-        for key, item in value.items():
-            yield from flatten(item, f"{path}.{'*' if path == 'probes' else key}".lstrip("."))
-    elif isinstance(value, list):
-        for item in value:
-            yield from flatten(item, f"{path}[]")
-    else:
-        yield path, TYPES[type(value)]
-
-
-def test_the_json_and_its_documentation_have_the_same_fields_and_types(capsys: pytest.CaptureFixture[str]):
-    """Over the table of environments, and a machine that has what no row has; parents of fields are objects."""
-    text = (ROOT / "docs" / "doctor-schema.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", text, re.MULTILINE)
-    known = {(path, kind) for path, kinds in rows for kind in kinds.split(" or ")}
-    parents = {
-        ("", "object"),
-        *((path[: end.start()], "object") for path, _ in rows for end in re.finditer(r"\.", path)),
-    }
-    odd = answering("sum 4950")
-    odd.environ = {**odd.environ, "CPATH": "/opt/include", "BE_CACHE_DIR": "/open/cache"}
-    for folder in ("/open/cache", "/tmp"):  # noqa: S108 - of no real machine
-        odd.folders[folder] = FolderFacts(Path(folder), Path("/"), doubtful=(Path("/open"),))
-    printed = [doctor(machine_of(row), capsys, "--json")[1] for row in ROWS]
-    printed.append(doctor(odd, capsys, "--json", "--smoke")[1])
-    seen = {found for each in printed for found in flatten(json.loads(each))}
-    assert seen - known - parents == set()
-    assert {path for path, _ in rows} <= {path for path, _ in seen}
 
 
 def trial(prints: str = "sum 4950, started", *, jax: bool = False, gpu: bool = False, **facts: Any) -> Answering:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.cli import main as cli
 from be_toolchain.errors import ToolchainError
 from be_toolchain.find.survey import survey
+from be_toolchain.machine.system import FolderFacts
 from be_toolchain.model import CudaToolkit
 from be_toolchain.report.doctor import examine_machine
+from be_toolchain.report.model import Report
 from be_toolchain.report.report_text import render_report
 from tests.support.environments import ROWS, Row, machine_of
-from tests.support.machines import SITE, MemorySystem
+from tests.support.machines import SITE, MemorySystem, answering
 
 PIP = f"{SITE}/nvidia/cu13"
 TARGET = "targets/x86_64-linux"
@@ -51,7 +57,7 @@ def test_refused(row: Row):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_doctor_says_why_each_place_won_or_lost_and_what_to_do(row: Row):
     assert bool(row.verdict) != bool(row.code)
-    report = examine_machine(machine_of(row))
+    report = examined(row.name)
     text = render_report(report, verbose=True)
     assert [part for part in row.doctor if part not in text] == []
     assert [part for part in row.silent if part in text] == []
@@ -61,6 +67,12 @@ def test_the_doctor_says_why_each_place_won_or_lost_and_what_to_do(row: Row):
         assert all(probe.reason for probe in probes)
         assert sum(probe.chosen for probe in probes) <= 1
     assert all(finding.next_step for finding in report.findings if finding.status in ("warn", "fail"))
+
+
+@cache
+def examined(name: str) -> Report:
+    """What the doctor finds on the machine of a row."""
+    return examine_machine(machine_named(name))
 
 
 def machine_named(name: str) -> MemorySystem:
@@ -132,3 +144,40 @@ def test_a_toolkit_without_a_part_is_named_with_the_part(part: str):
     machine.write(f"/usr/local/cuda/{TARGET}/lib/libcudadevrt.a")
     with pytest.raises(ToolchainError, match=rf"13\.0\.88 is there, but not {re.escape(Path(part).name)} \(root"):
         found_in(machine)
+
+
+TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", dict: "object"}
+
+
+def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every leaf's path and type, and every object's; the groups of probes have free names."""
+    if isinstance(value, dict):
+        yield path, "object"
+        for key, item in value.items():
+            yield from flatten(item, f"{path}.{'*' if path == 'probes' else key}".lstrip("."))
+    elif isinstance(value, list):
+        for item in value:
+            yield from flatten(item, f"{path}[]")
+    else:
+        yield path, TYPES[type(value)]
+
+
+def test_the_json_and_its_documentation_have_the_same_fields_and_types(capsys: pytest.CaptureFixture[str]):
+    """Over the table of environments, and a machine that has what no row has; parents of fields are objects."""
+    text = (Path(__file__).parents[4] / "docs" / "doctor-schema.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", text, re.MULTILINE)
+    known = {(path, kind) for path, kinds in rows for kind in kinds.split(" or ")}
+    parents = {
+        ("", "object"),
+        *((path[: end.start()], "object") for path, _ in rows for end in re.finditer(r"\.", path)),
+    }
+    odd = answering("sum 4950")
+    odd.environ = {**odd.environ, "CPATH": "/opt/include", "BE_CACHE_DIR": "/open/cache"}
+    for folder in ("/open/cache", "/tmp"):  # noqa: S108 - of no real machine
+        odd.folders[folder] = FolderFacts(Path(folder), Path("/"), doubtful=(Path("/open"),))
+    cli.main(["doctor", "--json", "--smoke"], system=odd)
+    printed = [json.dumps(examined(row.name).to_json()) for row in ROWS]
+    printed.append(capsys.readouterr().out)
+    seen = {found for each in printed for found in flatten(json.loads(each))}
+    assert seen - known - parents == set()
+    assert {path for path, _ in rows} <= {path for path, _ in seen}

@@ -1,30 +1,42 @@
-"""What the recipe's pins select on machines with other drivers, from a channel that has many versions of everything."""
+"""What the recipe, rendered, selects on machines with other drivers, from a channel of many versions of everything."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from tests.support.conda.lab import Lab
+from release import ROOT
+from tests.support import requirements
 
-pytestmark = pytest.mark.xdist_group("conda")
+pytestmark = pytest.mark.skipif(requirements.missing_conda_tools() is not None, reason="no rattler; extra packaging")
 
 BASE, DEFAULT, CUDA = "brainevent-toolchain-base", "brainevent-toolchain", "brainevent-toolchain-cuda"
-SHOWN = ("gxx", "jaxlib", "cuda-version", "cuda-nvcc")
+ON_129 = {"gxx": "14.3.0", "jaxlib": "cuda129", "cuda-version": "12.9"}
+ON_132 = {"gxx": "14.3.0", "jaxlib": "cuda130", "cuda-version": "13.2"}
+NVCC_129, NVCC_132 = {"cuda-nvcc": "12.9.86"}, {"cuda-nvcc": "13.2.78"}
 
 
-@pytest.fixture(scope="session")
-def channels(lab: Lab) -> tuple[str, ...]:
-    """conda-forge in names, and the recipe's packages."""
-    from tests.support.conda.catalogue import add_catalogue
-    from tests.support.conda.channel import Channel
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """conda-forge in names, and the recipe's packages as it renders them: nothing is built."""
+    import rattler_build
 
-    channel = Channel(lab.folder / "names", lab.folder / "scratch")
+    from tests.packaging.conda.channels.catalogue import add_catalogue
+    from tests.packaging.conda.channels.channel import Channel, Package
+
+    folder = tmp_path_factory.mktemp("conda")
+    channel = Channel(folder / "channel", folder)
     add_catalogue(channel)
+    recipe = rattler_build.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
+    for variant in recipe.render(rattler_build.VariantConfig()):
+        made = variant.recipe.to_dict()
+        name, version = made["package"]["name"], made["package"]["version"]
+        depends = [
+            text if isinstance(text, str) else f"{text['pin_subpackage']['name']} =={version}"
+            for text in made["requirements"]["run"]
+        ]
+        channel.add(Package(name, version, tuple(depends), noarch="generic"))
     channel.index()
-    return (channel.url, lab.channels[-1])
+    return channel.url
 
 
 @pytest.mark.parametrize(
@@ -32,48 +44,42 @@ def channels(lab: Lab) -> tuple[str, ...]:
     [
         ((BASE,), None, {"jaxlib": "cpu"}),
         ((DEFAULT,), None, {"gxx": "14.3.0", "jaxlib": "cpu"}),
-        ((DEFAULT,), "12.4", {"gxx": "14.3.0", "jaxlib": "cuda129", "cuda-version": "12.9"}),
-        ((DEFAULT,), "13.0", {"gxx": "14.3.0", "jaxlib": "cuda130", "cuda-version": "13.2"}),
-        ((CUDA,), "12.4", {"gxx": "14.3.0", "jaxlib": "cuda129", "cuda-version": "12.9", "cuda-nvcc": "12.9.86"}),
-        ((CUDA,), "13.0", {"gxx": "14.3.0", "jaxlib": "cuda130", "cuda-version": "13.2", "cuda-nvcc": "13.2.78"}),
-        (
-            (CUDA, "cuda-version 13.0.*"),
-            "13.0",
-            {"gxx": "14.3.0", "jaxlib": "cuda130", "cuda-version": "13.0", "cuda-nvcc": "13.0.88"},
-        ),
-        (
-            (CUDA, "cuda-version 12.*"),
-            "13.0",
-            {"gxx": "14.3.0", "jaxlib": "cuda129", "cuda-version": "12.9", "cuda-nvcc": "12.9.86"},
-        ),
-        (
-            (DEFAULT, "cuda-nvcc", "jaxlib * cpu*"),
-            None,
-            {"gxx": "14.3.0", "jaxlib": "cpu", "cuda-version": "13.2", "cuda-nvcc": "13.2.78"},
-        ),
-    ],
-)
-def test_the_pins_select(
-    channels: tuple[str, ...], specs: tuple[str, ...], driver: str | None, expected: dict[str, str]
-):
-    from tests.support.conda import solver
-
-    assert solver.selection(solver.solve(channels, specs, cuda=driver), *SHOWN) == expected
-
-
-@pytest.mark.parametrize(
-    ("specs", "driver", "reason"),
-    [
+        ((DEFAULT,), "12.4", ON_129),
+        ((DEFAULT,), "13.0", ON_132),
+        ((CUDA,), "12.4", ON_129 | NVCC_129),
+        ((CUDA,), "13.0", ON_132 | NVCC_132),
+        ((CUDA, "cuda-version 13.0.*"), "13.0", ON_132 | {"cuda-version": "13.0", "cuda-nvcc": "13.0.88"}),
+        ((CUDA, "cuda-version 12.*"), "13.0", ON_129 | NVCC_129),
+        ((DEFAULT, "cuda-nvcc", "jaxlib * cpu*"), None, ON_132 | {"jaxlib": "cpu"} | NVCC_132),
         ((CUDA,), None, "__cuda"),
         ((CUDA, "gxx 16.*"), "13.0", "gxx"),
         ((CUDA, "cuda-version 12.4.*"), "12.4", "cuda-version"),
         ((BASE, "python 3.10.*"), None, "python"),
     ],
 )
-def test_what_can_t_work_is_refused(channels: tuple[str, ...], specs: tuple[str, ...], driver: str | None, reason: str):
+def test_the_pins_select_what_works_and_refuse_the_rest(
+    channel: str, specs: tuple[str, ...], driver: str | None, expected: dict[str, str] | str
+):
     from rattler.exceptions import SolverError
 
-    from tests.support.conda import solver
+    from tests.packaging.conda.channels import solver
 
-    with pytest.raises(SolverError, match=reason):
-        solver.solve(channels, specs, cuda=driver)
+    if isinstance(expected, str):
+        with pytest.raises(SolverError, match=expected):
+            solver.solve([channel], specs, cuda=driver)
+        return
+    shown = ("gxx", "jaxlib", "cuda-version", "cuda-nvcc")
+    assert solver.selection(solver.solve([channel], specs, cuda=driver), *shown) == expected
+
+
+def test_the_recipe_s_sources_are_there():
+    """What it includes, what it tests with, and what it says to hold."""
+    import rattler_build
+
+    recipe = rattler_build.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
+    made = [variant.recipe.to_dict() for variant in recipe.render(rattler_build.VariantConfig())]
+    named = [ROOT / pattern.removesuffix("/**") for pattern in made[0]["source"][0]["filter"]["include"]]
+    for test in (test for each in made for test in each["tests"]):
+        named += [ROOT / "recipe" / file for file in test.get("files", {}).get("recipe", ())]
+        named += [ROOT / file for file in test.get("package_contents", {}).get("site_packages", ())]
+    assert [path for path in named if not path.exists()] == []

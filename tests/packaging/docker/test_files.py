@@ -1,122 +1,78 @@
-"""The files that describe images: linted, and read by the programs that they are written for."""
+"""The files that describe images: linted, and their plan compared with the wheel and with each other; none is built."""
 
 from __future__ import annotations
 
-import json
+import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.support.docker import KERNELS, ROOT, Engine, load_script, tool
-
-pytestmark = pytest.mark.xdist_group("docker")
+from release import ROOT
+from release.dist import SOURCES
+from tests.support.docker import load_script, tool
 
 DOCKER = ROOT / "docker"
-SUITE = "trixie"
+DOCKERFILE = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="session")
-def plugins(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """A client with buildx and compose: its own, or those of a later Debian."""
-    if all(engine(name, "version").returncode == 0 for name in ("buildx", "compose")):
-        return engine
-    folder = tmp_path_factory.mktemp("plugins")
-    source = (
-        f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian {SUITE} main\n"
-    )
-    (folder / "sources.list").write_text(source)
-    (folder / "lists" / "partial").mkdir(parents=True)
-    options = [
-        *("-o", f"Dir::Etc::sourcelist={folder}/sources.list", "-o", "Dir::Etc::sourceparts=/dev/null"),
-        *("-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}/cache", "-qq"),
-    ]
-    for words in (("update",), ("download", "docker-buildx", "docker-compose")):
-        command = ["apt-get", *options, *words]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode:
-            pytest.skip(f"docker has no buildx or compose, and they can't be fetched: {done.stderr.strip()[-200:]}")
-    for package in folder.glob("*.deb"):
-        subprocess.run(("dpkg", "--extract", str(package), str(folder)), check=True)
-    (folder / "cli-plugins").symlink_to(folder / "usr" / "libexec" / "docker" / "cli-plugins")
-    return Engine(client=engine.client, environ=engine.environ | {"DOCKER_CONFIG": str(folder)})
-
-
-def _linter(name: str) -> str:
-    found = tool(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed: pip install 'brainevent-toolchain[dev]'")
-    return found
-
-
-def test_the_dockerfile_has_no_lint():
-    # DL3006: the base is an argument; whoever sets it tags it.
-    command = [_linter("hadolint"), "--ignore", "DL3006", str(DOCKER / "Dockerfile")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "command",
+    [
+        # DL3006: the base is an argument; whoever sets it tags it.
+        ("hadolint", "--ignore", "DL3006", DOCKER / "Dockerfile"),
+        (
+            *("shellcheck", "--shell=sh", "--external-sources", "--source-path=SCRIPTDIR"),
+            *(DOCKER / "entrypoint.sh", *sorted((DOCKER / "steps").glob("*.sh"))),
+        ),
+    ],
+    ids=["Dockerfile", "scripts"],
+)
+def test_there_is_no_lint(command: tuple[str | Path, ...]):
+    program = tool(str(command[0]))
+    if program is None:
+        pytest.skip(f"{command[0]} is not installed: pip install 'brainevent-toolchain[dev]'")
+    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_scripts_have_no_lint():
-    scripts = [str(DOCKER / "entrypoint.sh"), *map(str, sorted((DOCKER / "steps").glob("*.sh")))]
-    command = [_linter("shellcheck"), "--shell=sh", "--external-sources", "--source-path=SCRIPTDIR", *scripts]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_wheel_is_built_from_all_of_its_sources_and_every_step_is_there():
+    stage = DOCKERFILE.partition(" AS wheel\n")[2].partition("\nFROM ")[0]
+    copied = [name for words in re.findall(r"^COPY (.*) \S+$", stage, re.MULTILINE) for name in words.split()]
+    assert set(copied) == set(SOURCES) - {"CHANGELOG.md"}, "which is the sdist's"
+    ignored = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
+    assert set(ignored) & {*copied, "docker", "constraints", "examples"} == set()
+    copied += re.findall(r"^COPY (?:--chmod=\S+ )?([\w/.-]+) \S+$", DOCKERFILE, re.MULTILINE)
+    steps = [f"docker/steps/{name}" for name in re.findall(r"/mnt/([\w.]+)", DOCKERFILE)]
+    assert [name for name in (*copied, *steps) if not (ROOT / name).exists()] == []
 
 
-def _bake(plugins: Engine, *targets: str, **environ: str) -> dict[str, dict[str, object]]:
-    bake = ("buildx", "bake", "--file", str(DOCKER / "docker-bake.hcl"), "--print", *targets)
-    done = Engine(client=plugins.client, environ=plugins.environ | {"VERSION": "1.2.3"} | environ)(*bake)
-    assert done.returncode == 0, done.stderr
-    plan: dict[str, dict[str, object]] = json.loads(done.stdout)["target"]
-    return plan
+def test_the_environment_has_what_the_wheel_requires(tmp_path: Path):
+    command = (sys.executable, DOCKER / "steps" / "requirements.py", ROOT / "pyproject.toml", ROOT / "constraints")
+    subprocess.run((*command, tmp_path), check=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {name: lines for name, lines in project["optional-dependencies"].items() if name.startswith("cuda")}
+    wanted = {"base": project["dependencies"], **extras}
+    assert {path.stem: path.read_text().splitlines() for path in tmp_path.glob("*.txt")} == wanted
+    assert list((tmp_path / "constraints").iterdir())
 
 
-def test_a_release_is_every_variant_for_both_architectures(plugins: Engine):
-    plan = _bake(plugins, "release", REVISION="abc")
-    assert len(plan) == 8
-    for target in plan.values():
-        assert target["platforms"] == ["linux/amd64", "linux/arm64"]
-        assert "type=sbom" in str(target["attest"])
-        assert isinstance(target["args"], dict)
-        assert target["args"]["REVISION"] == "abc"
-    assert len({str(target["tags"]) for target in plan.values()}) == len(plan)
+def test_the_bake_file_sets_only_what_the_dockerfile_knows():
+    known = load_script("docker/build.py").declared_arguments(DOCKERFILE)
+    bake = (DOCKER / "docker-bake.hcl").read_text(encoding="utf-8")
+    stages = re.findall(r" AS (\w+)$", DOCKERFILE, re.MULTILINE)
+    arguments = re.findall(r"(\w+) +=", bake.partition("  args = {")[2].partition("}")[0])
+    assert {"BASE_IMAGE", "CUDA", "JAX"} < set(arguments) <= known
+    (named, published) = re.findall(r"stage += (\[.*\])", bake)
+    assert yaml.safe_load(named) == ["devel", "runtime", "aot"]
+    assert set(yaml.safe_load(published)) < set(yaml.safe_load(named)) <= set(stages)
 
 
-def test_a_release_takes_the_bases_that_it_is_given(plugins: Engine):
-    pinned = "ubuntu:24.04@sha256:" + "0" * 64
-    plan = _bake(plugins, "devel-cpu", "aot-system", UBUNTU=pinned)
-    args = {name: target["args"] for name, target in plan.items()}
-    assert isinstance(args["devel-cpu"], dict)
-    assert isinstance(args["aot-system"], dict)
-    assert args["devel-cpu"]["BASE_IMAGE"] == pinned
-    assert args["aot-system"]["CUDA"] == "system"
-    assert "-devel-" in args["aot-system"]["BASE_IMAGE"]
-
-
-def test_the_bake_file_sets_only_what_the_dockerfile_knows(plugins: Engine):
-    known = load_script("docker/build.py").declared_arguments((DOCKER / "Dockerfile").read_text())
-    for target in _bake(plugins, "image").values():
-        assert isinstance(target["args"], dict)
-        assert set(target["args"]) <= known
-
-
-def test_a_service_compiles_in_a_closed_container(plugins: Engine, devel: str, tmp_path: Path):
-    (tmp_path / "image.yaml").write_text(f"services: {{train: {{image: {devel}}}}}\n")
-    files = ("--file", DOCKER / "compose.yaml", "--file", tmp_path / "image.yaml")
-    compose = ("compose", "--project-name", "be-tests", *files)
-    try:
-        done = plugins(*compose, "run", "--rm", "--no-TTY", "train", "python", "-", text_in=KERNELS)
-        assert done.stdout == "10001 be 8.0 ['one']\n", done.stderr
-    finally:
-        plugins(*compose, "down", "--volumes")
-
-
-def test_gpus_are_reserved_for_the_service_that_needs_them(plugins: Engine):
-    done = plugins("compose", "--file", DOCKER / "compose.yaml", "--profile", "gpu", "config", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    services = json.loads(done.stdout)["services"]
-    asking = {name for name, service in services.items() if "deploy" in service}
-    assert asking == {"train-gpu"}
+def test_services_are_closed_and_gpus_are_reserved_for_the_one_that_needs_them():
+    services = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    assert {name for name, service in services.items() if "deploy" in service} == {"train-gpu"}
     for service in services.values():
-        assert service["read_only"]
-        assert service["cap_drop"] == ["ALL"]
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])

@@ -1,4 +1,4 @@
-"""CUDA 12 without nvcc: its wheels really installed for clang, and kernels really compiled with them."""
+"""CUDA 12 without nvcc: its wheels really installed for clang, or for NVRTC alone, and kernels compiled with them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import ctypes
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import be_runtime
 from be_runtime.errors import BuildError
+from be_runtime.kernels.cuda import nvrtc
+from be_runtime.kernels.cuda.calls import new_session
+from be_runtime.kernels.cuda.images import Compiled
+from be_runtime.kernels.cuda.prototype import parse_name
+from be_runtime.kernels.cuda.raw_compiler import compile_raw
+from be_runtime.kernels.cuda.raw_source import RawKernel
 from be_toolchain import ToolchainRequest, resolve
-from be_toolchain.errors import ArchError
+from be_toolchain.arch import Arch
+from be_toolchain.errors import ArchError, CudaNotFoundError
 from be_toolchain.find.clang_toolkit import find_clang
 from be_toolchain.find.compilers import Compilers
 from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.model import CudaToolkit
 from be_toolchain.settings.preferences import Preferences
 from tests.support import cuda, requirements
-from tests.support.fresh_environments import NO_INDEX, Environment
+from tests.support.fresh_environments import NO_INDEX, Environment, make_environment
 
-pytestmark = pytest.mark.xdist_group("toolchain-install")
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("toolchain-cuda12")]
 
 RELEASE = "cuda-toolkit[nvcc,cudart,cccl]==12.9.2"
 ADD = """
@@ -56,22 +63,15 @@ def clang() -> Path:
 
 
 @pytest.fixture(scope="module")
-def cu12_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels of CUDA 12.9."""
-    folder = tmp_path_factory.mktemp("cu12")
-    command = (sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--dest", str(folder), RELEASE)
+def installed(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A fresh environment, with CUDA 12.9 in its store."""
+    cu12_wheels = tmp_path_factory.mktemp("cu12")
+    command = (sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--dest", str(cu12_wheels), RELEASE)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=840)
     if done.returncode and any(sign in done.stderr for sign in NO_INDEX):
         pytest.skip("no package index with CUDA wheels can be reached")
     assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
-def installed(clang: Path, new_environment: Callable[[], Environment], cu12_wheels: Path) -> Environment:
-    """A fresh environment, with CUDA 12.9 in its store."""
-    fresh = new_environment()
-    fresh = Environment(python=fresh.python, site=fresh.site, store=fresh.store, path=f"/usr/bin:/bin:{clang.parent}")
+    fresh = replace(make_environment(tmp_path_factory.mktemp("fresh")), path=f"/usr/bin:/bin:{clang.parent}")
     install = ("install", "--cuda", "12.9", "--wheels", cu12_wheels)
     code, text = fresh.run(*install, "--dry-run", "--json")
     (plan,) = json.loads(text)["plans"]
@@ -105,16 +105,16 @@ def images(module: be_runtime.CompiledModule) -> list[tuple[str, int]]:
     return [(image.kind, image.arch) for image in cuda.device_code(module.path)]
 
 
-def test_without_clang_it_says_what_to_install(new_environment: Callable[[], Environment], tmp_path: Path):
-    fresh = new_environment()
-    bare = Environment(python=fresh.python, site=fresh.site, store=fresh.store, path=str(tmp_path))
-    (tmp_path / "env").symlink_to("/usr/bin/env")
+def test_without_clang_it_says_what_to_install(tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "env").symlink_to("/usr/bin/env")
+    bare = replace(make_environment(tmp_path), path=str(tmp_path / "bin"))
     code, text = bare.run("install", "--cuda", "12.9", "--yes")
     assert code == 1
     assert "PyPI has no nvcc before CUDA 13" in text
     assert "clang 16 or newer compiles with the CUDA 12 wheels" in text
     assert "install --cuda 13.0 --into managed" in text
-    assert not fresh.store.exists()
+    assert not bare.store.exists()
 
 
 def test_it_is_found_and_verified(installed: Environment, clang: Path):
@@ -126,11 +126,14 @@ def test_it_is_found_and_verified(installed: Environment, clang: Path):
     assert "is there already" in installed.run("install", "--cuda", "12.9", "--dry-run")[1]
 
 
-def test_kernels_compile_without_nvcc(chosen: None):
+@pytest.mark.parametrize("launcher", ["", "env"], ids=["in parts", "as a whole"])
+def test_kernels_compile_without_nvcc(chosen: None, monkeypatch: pytest.MonkeyPatch, launcher: str):
+    """Clang as a whole packs with our fatbinary."""
+    monkeypatch.setenv("BE_COMPILER_LAUNCHER", launcher)
     module = be_runtime.load_cuda_inline("add", ADD, compute_capability="9.0", auto_register=False)
     assert images(module) == [("elf", 90), ("ptx", 90)]
     log = (module.path.parent / "build.log").read_text()
-    assert "--cuda-device-only" in log
+    assert ("--cuda-device-only" in log) == (not launcher)
     assert "-isystem" in log
     assert not any(word in log for word in ("nvcc ", "/usr/local/cuda", "nvidia/cu13"))
     ctypes.CDLL(str(module.path))  # registers its images with the CUDA runtime, which needs no driver
@@ -142,25 +145,16 @@ def test_our_device_headers_compile(chosen: None):
     assert images(module) == [("elf", 80), ("elf", 90), ("ptx", 90)]
 
 
-def test_clang_as_a_whole_packs_with_our_fatbinary(chosen: None, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("BE_COMPILER_LAUNCHER", "env")
-    module = be_runtime.load_cuda_inline("add", ADD, compute_capability="9.0", auto_register=False)
-    assert images(module) == [("elf", 90), ("ptx", 90)]
-    assert "--cuda-device-only" not in (module.path.parent / "build.log").read_text()
-
-
 def test_a_folder_whose_files_share_names(chosen: None, tmp_path: Path):
     for index in range(2):
-        (tmp_path / "kernels").mkdir(exist_ok=True)
-        (tmp_path / "kernels" / f"part_{index}.cu").write_text(
-            ADD.replace("// @BE add", f"// @BE add_{index}").replace("void add(", f"void add_{index}(")
-        )
-    module = be_runtime.load_cuda_dir(tmp_path / "kernels", name="two", compute_capability="9.0", auto_register=False)
+        text = ADD.replace("// @BE add", f"// @BE add_{index}").replace("void add(", f"void add_{index}(")
+        (tmp_path / f"part_{index}.cu").write_text(text)
+    module = be_runtime.load_cuda_dir(tmp_path, name="two", compute_capability="9.0", auto_register=False)
     assert module.function_names == ["add_0", "add_1"]
     assert images(module) == [("elf", 90), ("ptx", 90)] * 2
 
 
-def test_an_author_s_mistake_is_shown_as_clang_says_it(chosen: None):
+def test_an_author_s_mistake_is_shown_as_clang_says_it_and_unknown_architectures_are_named(chosen: None):
     with pytest.raises(BuildError) as caught:
         be_runtime.load_cuda_inline("wrong", f"{ADD}\nint x = nothing;", compute_capability="9.0")
     message, line, caret = caught.value.first_error.splitlines()
@@ -168,7 +162,50 @@ def test_an_author_s_mistake_is_shown_as_clang_says_it(chosen: None):
     assert line.endswith("int x = nothing;")
     assert caret.endswith("^")
 
-
-def test_an_architecture_that_it_does_not_know(chosen: None):
     with pytest.raises(ArchError, match=r"clang [\d.]+ with CUDA 12\.9 cannot target sm_999"):
         be_runtime.load_cuda_inline("add", ADD, compute_capability="sm_999")
+
+
+SCALE = """
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <mma.h>
+template <class T, int N> __global__ void scale(const T* x, T* y, int64_t n) {
+  const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = T(N) * x[i];
+}
+"""
+COOPERATIVE = "#include <cooperative_groups.h>\n#include <cuda/std/array>\n__global__ void f(float* y) { y[0] = 1; }"
+
+
+def test_with_what_jax_brings_nvrtc_compiles_raw_kernels_and_says_which_wheel_a_header_is_in(tmp_path: Path):
+    environment = make_environment(tmp_path)
+    environment.pip(
+        "install", "--no-deps", *(f"nvidia-cuda-{part}-cu12==12.9.*" for part in ("nvcc", "runtime", "nvrtc"))
+    )
+
+    def compiled(source: str, name: str) -> Compiled:
+        session = new_session()._replace(system=environment.system, record_dir=tmp_path / "record")
+        return compile_raw(RawKernel(source, parse_name(name)), (Arch(9, 0),), session, tmp_path)
+
+    with pytest.raises(CudaNotFoundError):
+        toolkit_of(environment)
+    found = nvrtc.find_nvrtc(environment.system)
+    assert found is not None
+    assert found.version == (12, 9)
+    assert found.path.is_relative_to(environment.site)
+    made = compiled(SCALE, "scale<__half, 3>")
+    (image,) = made.images
+    assert image.data.startswith(b"\x7fELF")
+    assert image.entry.startswith("_Z5scaleI6__halfLi3EE")
+    assert f".text.{image.entry}".encode() in image.data
+    read = {str(path.relative_to(environment.site / "nvidia")) for path in made.dependencies}
+    assert {"cuda_runtime/include/cuda_fp16.h", "cuda_nvcc/include/crt/mma.h"} <= read
+
+    with pytest.raises(BuildError) as raised:
+        compiled(COOPERATIVE, "f")
+    needed = "nvidia-cuda-cccl-cu12==12.9.*"
+    assert raised.value.hints[0] == f"pip install '{needed}' brings nv/target"
+    environment.pip("install", "--no-deps", needed)
+    assert compiled(COOPERATIVE, "f").images[0].entry == "_Z1fPf"

@@ -12,6 +12,7 @@ import pytest
 
 from release import ROOT
 from release.dist import build
+from tests.support.requirements import in_full
 
 EPOCH = 1_700_000_000
 NO_INDEX = ("No matching distribution found", "Temporary failure in name resolution", "Connection refused", "dns error")
@@ -48,13 +49,18 @@ def succeed(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
+def python_m(*argv: str | Path, cwd: Path, **environ: str) -> str:
+    """What a module of this environment printed."""
+    return succeed(run(sys.executable, "-m", *argv, cwd=cwd, **environ))
+
+
 @pytest.fixture(scope="session")
 def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
     """The sdist, and the wheel built from that sdist, as a release makes them."""
     return Distribution(*build(ROOT, tmp_path_factory.mktemp("dist"), EPOCH))
 
 
-@pytest.fixture(scope="session", params=["pip", "uv"])
+@pytest.fixture(scope="session", params=["uv", in_full("pip")])
 def python(
     distribution: Distribution, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Path:
@@ -62,14 +68,12 @@ def python(
     folder = tmp_path_factory.mktemp(f"fresh-{request.param}")
     interpreter = folder / "env" / "bin" / "python"
     if request.param == "pip":
-        succeed(run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=folder))
-        installer: tuple[str | Path, ...] = (sys.executable, "-m", "pip", "--python", interpreter, "--no-input")
-        options: tuple[str, ...] = ("--no-compile", "--only-binary", ":all:")
+        python_m("venv", "--without-pip", "env", cwd=folder)
+        install: tuple[str | Path, ...] = (sys.executable, "-m", "pip", "--python", interpreter, "--no-input", "install", "--no-compile")
     else:
         succeed(run(uv(), "venv", "--quiet", "--python", sys.executable, "env", cwd=folder))
-        installer = (uv(), "pip")
-        options = ("--python", str(interpreter), "--only-binary", ":all:")
-    empty = folder / "empty"
-    empty.mkdir()
-    succeed(run(*installer, "install", "--quiet", *options, distribution.wheel, cwd=folder, PATH=str(empty), CXX=""))
+        install = (uv(), "pip", "install", "--python", interpreter)
+    (folder / "empty").mkdir()
+    options = ("--quiet", "--only-binary", ":all:", distribution.wheel)
+    succeed(run(*install, *options, cwd=folder, PATH=str(folder / "empty"), CXX=""))
     return interpreter

@@ -1,4 +1,4 @@
-"""The oldest and the newest of all that the metadata allows pass the tests of what touches jax."""
+"""What the metadata allows, from a package index: the oldest and the newest of all, each extra, and the site."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from release import ROOT
 from tests.packaging.wheel.conftest import Distribution, run, succeed, uv
-from tests.support.requirements import in_full
 
-pytestmark = pytest.mark.xdist_group("wheel-ranges")
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("wheel-ranges")]
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = (
@@ -27,34 +29,24 @@ CORE = (
     "tests/cuda/be_runtime/load/test_registration.py::test_the_graph_trait_belongs_to_the_registration",
     "tests/unit/be_runtime/kernels/operation/test_transforms.py",
 )
-PROGRAM = ROOT / "tests" / "support" / "one_library.py"
 TOOLS = tuple(
     text for text in PROJECT["optional-dependencies"]["test"] if text.startswith(("hypothesis", "pytest", "pyyaml"))
 )
 """The extra `test` has more, which could hold jax back."""
+CONSTRAINTS = ROOT / "constraints" / "cuda13.txt"
 
 
-def pythons() -> dict[str, Path]:
-    """The Pythons of this machine that the metadata promises, by minor version, the oldest first."""
-    promised = sorted(
-        (version for text in PROJECT["classifiers"] if (version := text.rpartition(" :: ")[2]).startswith("3.")),
-        key=lambda version: int(version.partition(".")[2]),
-    )
-    here = Path(sys.base_prefix).parent
+def pythons() -> list[Path]:
+    """The Pythons of this machine that the metadata promises, the oldest first."""
+    promised = (version for text in PROJECT["classifiers"] if (version := text.rpartition(" :: ")[2]).startswith("3."))
     found = {}
-    for version in promised:
+    for version in sorted(promised, key=lambda version: int(version.partition(".")[2])):
         on_path = shutil.which(f"python{version}")
-        beside = sorted(here.glob(f"{version}.*/bin/python{version}"))
+        beside = sorted(Path(sys.base_prefix).parent.glob(f"{version}.*/bin/python{version}"))
         for place in (*beside, *([Path(on_path)] if on_path else ())):
             if run(place, "-c", "", cwd=ROOT).returncode == 0:
                 found[version] = place
-    return found
-
-
-def floors() -> dict[str, str]:
-    """The oldest release of each requirement."""
-    matches = (re.fullmatch(r"([\w-]+)>=([\d.]+)", text) for text in PROJECT["dependencies"])
-    return {match[1]: match[2] for match in matches if match}
+    return list(found.values())
 
 
 class Range(NamedTuple):
@@ -64,16 +56,13 @@ class Range(NamedTuple):
     installed: dict[str, str]
 
 
-ENDS = {"oldest": (0, "lowest-direct"), "newest": (-1, "highest")}
-
-
 @pytest.fixture(scope="module")
 def ranges(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Range]:
     """The oldest and the newest of all that the metadata allows."""
     made = {}
-    for end, (index, resolution) in ENDS.items():
+    for end, index, resolution in (("oldest", 0, "lowest-direct"), ("newest", -1, "highest")):
         folder = tmp_path_factory.mktemp(end)
-        succeed(run(uv(), "venv", "--quiet", "--python", list(pythons().values())[index], "env", cwd=folder))
+        succeed(run(uv(), "venv", "--quiet", "--python", pythons()[index], "env", cwd=folder))
         interpreter = folder / "env" / "bin" / "python"
         install = (uv(), "pip", "install", "--quiet", "--python", interpreter, "--only-binary", ":all:")
         # A requirement is direct, and its oldest release is taken, where it is named beside the wheel.
@@ -84,11 +73,13 @@ def ranges(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory)
     return made
 
 
-@pytest.mark.parametrize("end", ["oldest", in_full("newest")])
+@pytest.mark.parametrize("end", ["oldest", "newest"])
 def test_the_core_tests_pass(end: str, ranges: dict[str, Range], tmp_path: Path):
     interpreter, installed = ranges[end]
-    at_floor = {name for name, floor in floors().items() if f"{installed[name]}.".startswith(f"{floor}.")}
-    assert at_floor == (set(floors()) if end == "oldest" else set()), installed
+    matches = (re.fullmatch(r"([\w-]+)>=([\d.]+)", text) for text in PROJECT["dependencies"])
+    floors = {match[1]: match[2] for match in matches if match}
+    at_floor = {name for name, floor in floors.items() if f"{installed[name]}.".startswith(f"{floor}.")}
+    assert at_floor == (set(floors) if end == "oldest" else set()), installed
     environ = {
         "BE_CACHE_DIR": str(tmp_path / "cache"),
         "BE_REQUIRE_TIERS": "unit,compile,cuda",
@@ -102,8 +93,77 @@ def test_the_core_tests_pass(end: str, ranges: dict[str, Range], tmp_path: Path)
 @pytest.mark.parametrize(("builder", "user"), [("oldest", "newest"), ("newest", "oldest")])
 def test_one_library_serves_both_whichever_built_it(builder: str, user: str, ranges: dict[str, Range], tmp_path: Path):
     """The user's environment finds what the builder's left in the cache, and each calls it."""
+    program = ROOT / "tests" / "support" / "one_library.py"
     environ = {"BE_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
-    done = [run(ranges[end].interpreter, PROGRAM, cwd=ROOT, **environ) for end in (builder, user)]
+    done = [run(ranges[end].interpreter, program, cwd=ROOT, **environ) for end in (builder, user)]
     built, used = (json.loads(succeed(each)) for each in done)
     assert [built["jax"], used["jax"]] == [ranges[end].installed["jax"] for end in (builder, user)]
     assert (used["path"], used["sha256"]) == (built["path"], built["sha256"])
+
+
+def resolve(folder: Path, *requirements: str, constraints: Path | None = None) -> dict[str, Version]:
+    """What an installer would install on Python 3.12, by name; only metadata is downloaded."""
+    wanted = folder / "requirements.in"
+    wanted.write_text("\n".join(requirements), encoding="utf-8")
+    options = ["--constraints", str(constraints)] if constraints else []
+    platform = ("--python-version", "3.12", "--python-platform", "x86_64-manylinux_2_28")
+    command = (uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", *platform, *options, str(wanted))
+    lines = succeed(run(*command, cwd=folder)).splitlines()
+    pairs = (line.split("==") for line in lines if "==" in line)
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def nvidia(resolved: dict[str, Version]) -> dict[str, Version]:
+    return {name: version for name, version in resolved.items() if name.startswith("nvidia-")}
+
+
+def test_each_extra_is_one_release_and_jax_beside_it_needs_the_constraints(distribution: Distribution, tmp_path: Path):
+    cuda12, cuda13 = (
+        f"brainevent-toolchain[{extra}] @ {distribution.wheel.as_uri()}" for extra in ("cuda12", "cuda13")
+    )
+    alone = nvidia(resolve(tmp_path, cuda13))
+    assert len(alone) >= 5
+    assert {version.release[:2] for version in alone.values()} == {(13, 0)}
+    alone = nvidia(resolve(tmp_path, cuda12))
+    release = resolve(tmp_path, "cuda-toolkit[nvcc,nvrtc,cudart,cccl]==12.9.*")
+    assert len(alone) >= 4
+    assert {name: release[name] for name in alone} == alone
+
+    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+    parsed = [Requirement(line) for line in lines if not line.startswith("#")]
+    pins = {str(canonicalize_name(requirement.name)): requirement.specifier for requirement in parsed}
+    libraries = nvidia(resolve(tmp_path, "cuda-toolkit[all]==13.0.2"))
+    assert set(libraries) == set(pins), "they are NVIDIA's own"
+    assert not [name for name, pin in pins.items() if not pin.contains(libraries[name])]
+    free = resolve(tmp_path, cuda13, "jax[cuda13]")
+    bound = resolve(tmp_path, cuda13, "jax[cuda13]", constraints=CONSTRAINTS)
+    assert bound["jax"] == free["jax"], "the constraints hold jax back"
+    shared = [name for name in bound if name in pins]
+    assert len(shared) >= 10
+    assert not [name for name in shared if not pins[name].contains(bound[name])]
+    assert [name for name in shared if not pins[name].contains(free[name])], "pip alone can: drop the file"
+
+
+PARTS = {
+    "index.html": ("be_toolchain doctor", "load_cuda_inline", "handler on ffi.h"),
+    "reference/cpp.html": ("data_ptr", "BE_CHECK_KERNEL_LAUNCH", "warp_reduce_sum_f32"),
+    "reference/commands.html": ("be_toolchain install", "be_runtime cache why"),
+    "reference/python.html": ("load_cpp_inline", "be_toolchain.resolve"),
+    "errors.html": ('id="be301"', 'id="tc403"'),
+}
+"""What shows that a part of the site was made: pages, and texts of them."""
+
+
+def test_the_site_builds_from_the_extra_docs_without_a_warning(distribution: Distribution, tmp_path: Path):
+    """The gallery's pages run in tests of their own."""
+    python = tmp_path / "env" / "bin" / "python"
+    succeed(run(uv(), "venv", "--quiet", "--python", sys.executable, "env", cwd=tmp_path))
+    wanted = f"brainevent-toolchain[docs] @ {distribution.wheel.as_uri()}"
+    succeed(run(uv(), "pip", "install", "--quiet", "--python", python, wanted, cwd=tmp_path))
+    extensions = sorted((ROOT / "docs" / "extensions").glob("*.py"))
+    succeed(run(python, "-m", "doctest", *extensions, cwd=ROOT, PYTHONPATH=str(ROOT)))
+    options = ("--fail-on-warning", "--keep-going", "--quiet", "-D", "nb_execution_mode=off", "-d", "doctrees")
+    succeed(run(python, "-m", "sphinx", *options, "-b", "html", ROOT / "docs", "html", cwd=tmp_path))
+    for page, texts in PARTS.items():
+        text = (tmp_path / "html" / page).read_text(encoding="utf-8")
+        assert [each for each in texts if each not in text] == []

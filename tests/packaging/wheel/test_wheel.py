@@ -11,17 +11,14 @@ import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+import be_toolchain
 from release import ROOT
 from release.dist import build, copy_sources
 from release.problems import ReleaseError
 from tests.packaging.wheel.conftest import EPOCH, Distribution, run
-
-if TYPE_CHECKING:
-    from email.message import Message
 
 pytestmark = pytest.mark.xdist_group("wheel")
 
@@ -59,57 +56,47 @@ be_runtime.load_cpp_inline("typed", "", verbose=0.5)
 WRONG = 'user.py:7: error: Argument "verbose" to "load_cpp_inline" has incompatible type "float"; expected "bool"'
 
 
-def _expected_files() -> set[str]:
-    """Every file of the two packages that is no by-product, as a path in the wheel."""
-    return {
+def test_the_wheel_and_the_sdist_hold_the_packages_and_nothing_else(distribution: Distribution):
+    """Every file of the two that is no by-product: headers and type information above all."""
+    packages = {
         path.relative_to(ROOT).as_posix()
         for package in ("be_toolchain", "be_runtime")
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-
-
-def _metadata(wheel: Path) -> Message:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        return Parser().parsestr(archive.read(name).decode())
-
-
-def test_the_wheel_holds_the_packages_and_nothing_else(distribution: Distribution):
+    assert {"be_runtime/include/brainevent/common.h", "be_runtime/native/handler.cc", "be_runtime/py.typed"} <= packages
     with zipfile.ZipFile(distribution.wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
     info = {name.split("/", 1)[1] for name in names if ".dist-info/" in name}
-    assert {name for name in names if ".dist-info/" not in name} == _expected_files()
+    assert {name for name in names if ".dist-info/" not in name} == packages
     assert info == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt", "licenses/LICENSE"}
-
-
-def test_the_wheel_ships_headers_and_type_information(distribution: Distribution):
-    with zipfile.ZipFile(distribution.wheel) as archive:
-        names = set(archive.namelist())
-    assert {
-        "be_runtime/include/brainevent/common.h",
-        "be_runtime/include/cuda_common.h",
-        "be_runtime/native/handler.cc",
-        "be_runtime/py.typed",
-        "be_toolchain/py.typed",
-    } <= names
-
-
-def test_the_sdist_holds_the_same_packages(distribution: Distribution):
+    assert distribution.wheel.name.endswith("-py3-none-any.whl")
     with tarfile.open(distribution.sdist) as archive:
         names = {member.name.split("/", 1)[1] for member in archive.getmembers() if member.isfile()}
-    beside = {name for name in names if not name.startswith(("be_toolchain/", "be_runtime/"))}
-    made = {"PKG-INFO", "setup.cfg"}
-    assert {name for name in beside - made if ".egg-info/" not in name} == {
-        "CHANGELOG.md",
-        "LICENSE",
-        "MANIFEST.in",
-        "README.md",
-        "pyproject.toml",
+    made = {name for name in names if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
+    beside = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml"}
+    assert names - made == packages | beside
+
+
+def test_metadata_states_version_python_license_and_extras_of_one_cuda_release(distribution: Distribution):
+    with zipfile.ZipFile(distribution.wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode())
+    assert {name: metadata[name] for name in ("Name", "Version", "Requires-Python", "License-Expression")} == {
+        "Name": "brainevent-toolchain",
+        "Version": be_toolchain.__version__,
+        "Requires-Python": ">=3.11",
+        "License-Expression": "Apache-2.0",
     }
-    assert names & _expected_files() == _expected_files()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
+    for extra in ("cuda12", "cuda13"):
+        required = [r for r in metadata.get_all("Requires-Dist", []) if f'"{extra}"' in r]
+        assert len(required) >= 4
+        assert len({match[1] for r in required if (match := re.search(r"==(\d+\.\d+)\.\*", r))}) == 1
 
 
+@pytest.mark.full
 def test_the_same_source_gives_the_same_bytes(
     distribution: Distribution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -129,12 +116,11 @@ def test_the_same_source_gives_the_same_bytes(
     assert again.wheel.read_bytes() == distribution.wheel.read_bytes()
 
 
+@pytest.mark.full
 @pytest.mark.needs("unshare")
 def test_building_needs_no_network(tmp_path: Path):
-    without = ("unshare", "--map-root-user", "--net")
-    done = run(
-        *without, sys.executable, "-m", "release", "dist", tmp_path / "out", cwd=ROOT, SOURCE_DATE_EPOCH=str(EPOCH)
-    )
+    command = ("unshare", "--map-root-user", "--net", sys.executable, "-m", "release", "dist", tmp_path / "out")
+    done = run(*command, cwd=ROOT, SOURCE_DATE_EPOCH=str(EPOCH))
     if "unshare failed" in done.stderr:
         pytest.skip("a network can't be taken away here: unshare is not permitted")
     assert done.returncode == 0, done.stderr
@@ -152,69 +138,28 @@ def test_what_stands_against_a_build_is_named(tmp_path: Path):
         build(tmp_path / "tree", tmp_path / "out", EPOCH)
 
 
-def test_the_wheel_suits_every_linux_machine(distribution: Distribution):
-    assert distribution.wheel.name.endswith("-py3-none-any.whl")
-
-
-def test_metadata_states_version_python_and_license(distribution: Distribution):
-    import be_toolchain
-
-    metadata = _metadata(distribution.wheel)
-    assert metadata["Name"] == "brainevent-toolchain"
-    assert metadata["Version"] == be_toolchain.__version__
-    assert metadata["Requires-Python"] == ">=3.11"
-    assert metadata["License-Expression"] == "Apache-2.0"
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
-
-
-@pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
-def test_an_extra_pins_all_components_to_one_cuda_release(distribution: Distribution, extra: str):
-    required = [r for r in _metadata(distribution.wheel).get_all("Requires-Dist", []) if f'"{extra}"' in r]
-    releases = {match.group(1) for r in required if (match := re.search(r"==(\d+\.\d+)\.\*", r))}
-    assert len(required) >= 4
-    assert len(releases) == 1
-
-
 def test_a_fresh_environment_compiles_and_runs_a_kernel(python: Path, tmp_path: Path):
-    done = run(python, "-c", USER_SCRIPT, cwd=tmp_path, BE_CACHE_DIR=str(tmp_path / "cache"), JAX_PLATFORMS="cpu")
+    environ = {"BE_CACHE_DIR": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+    done = run(python, "-c", USER_SCRIPT, cwd=tmp_path, **environ)
     assert done.returncode == 0, done.stdout + done.stderr
-    runtime, toolchain, result = done.stdout.splitlines()
-    assert Path(runtime).is_relative_to(python.parents[1])
-    assert Path(toolchain).is_relative_to(python.parents[1])
+    *files, result = done.stdout.splitlines()
+    assert [Path(file).is_relative_to(python.parents[1]) for file in files] == [True, True]
     assert json.loads(result) == [0.0, 3.0, 6.0, 9.0]
-
-
-@pytest.mark.parametrize("command", [("python", "-m", "be_toolchain"), ("be-toolchain",)], ids=["module", "script"])
-def test_the_doctor_runs_from_a_fresh_environment(python: Path, tmp_path: Path, command: tuple[str, ...]):
-    program, *arguments = command
-    done = run(
-        python.parent / program, *arguments, "doctor", "--json", cwd=tmp_path, BE_CACHE_DIR=str(tmp_path / "cache")
-    )
-    assert isinstance(json.loads(done.stdout), dict), done.stdout + done.stderr
-
-
-def test_what_an_error_says_to_run_is_installed(python: Path, tmp_path: Path):
-    done = run(python, "-m", "be_runtime", "explain", "be301", cwd=tmp_path)
+    for command in (("python", "-m", "be_toolchain"), ("be-toolchain",)):
+        done = run(python.parent / command[0], *command[1:], "doctor", "--json", cwd=tmp_path, **environ)
+        assert json.loads(done.stdout)["schema"] == 1, done.stdout + done.stderr
+    done = run(python, "-m", "be_runtime", "explain", "be301", cwd=tmp_path)  # what an error says to run
     assert done.stdout.startswith("`BuildError`: "), done.stdout + done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("python", ["pip"], indirect=True)
 def test_a_user_s_type_checker_knows_the_types(python: Path, tmp_path: Path):
     pytest.importorskip("mypy", reason="mypy is not installed; it comes with the extra dev")
     (tmp_path / "user.py").write_text(TYPED)
     # The types of what we depend on are not ours, and reading them takes most of a minute.
     (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-jax.*,jaxlib.*,numba.*,numpy.*,rich.*]\nfollow_imports = skip\n")
-    checker = (
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--python-executable",
-        python,
-        "--cache-dir",
-        tmp_path / "cache",
-    )
-    done = run(*checker, "user.py", cwd=tmp_path)
+    options = ("--strict", "--python-executable", python, "--cache-dir", tmp_path / "cache")
+    done = run(sys.executable, "-m", "mypy", *options, "user.py", cwd=tmp_path)
     errors = [line.partition("  [")[0] for line in done.stdout.splitlines() if " error: " in line]
     assert errors == [WRONG], done.stdout + done.stderr

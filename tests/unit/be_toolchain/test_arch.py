@@ -1,4 +1,4 @@
-"""Architectures: every spelling, order and flags."""
+"""Architectures: every spelling, order and flags, and what a toolkit can target."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.arch import Arch, gencode_flags, parse_archs, render_archs
 from be_toolchain.errors import ArchError
+from be_toolchain.model import check_archs
+from tests.support.machines import healthy
 
 ARCHS = st.builds(Arch, st.integers(2, 99), st.integers(0, 9), st.sampled_from(["", "a", "f"]))
 
@@ -25,13 +28,13 @@ def test_lists_are_sorted_and_distinct(archs: list[Arch], separator: str):
     assert parse_archs(render_archs(parsed)) == parsed
 
 
-@given(st.sets(ARCHS, min_size=1, max_size=6))
+@given(st.sets(ARCHS, max_size=6))
 def test_one_gencode_an_arch_and_ptx_of_the_highest_plain_one(archs: set[Arch]):
     flags = gencode_flags(tuple(archs))
     plain = sorted(arch for arch in archs if not arch.suffix)
-    code = [flag.rpartition(",code=")[2] for flag in flags]
-    assert code[: len(archs)] == [arch.sm for arch in sorted(archs)]
-    assert code[len(archs) :] == ([plain[-1].compute] if plain else [])
+    wanted = [(arch.compute, arch.sm) for arch in sorted(archs)]
+    wanted += [(plain[-1].compute,) * 2] if plain else []
+    assert flags == tuple(f"-gencode=arch={arch},code={code}" for arch, code in wanted)
     assert gencode_flags(tuple(archs), ptx_for_highest=False) == flags[: len(archs)]
 
 
@@ -50,21 +53,32 @@ def test_what_is_no_arch(text: str):
 def test_no_gpu_is_older_than_2(text: str):
     with pytest.raises(ArchError, match=r"below 2\.0") as caught:
         Arch.parse(text)
-    if text == "10":
-        assert caught.value.hints == ("did you mean 10.0?",)
+    assert text != "10" or caught.value.hints == ("did you mean 10.0?",)
 
 
-@pytest.mark.parametrize("text", ["", " ", ",", "; ,"])
-def test_an_empty_list(text: str):
-    with pytest.raises(ArchError, match="names no GPU architecture"):
+@pytest.mark.parametrize("text", ["", " ", ",", "; ,", "8.0, abc"])
+def test_a_list_that_is_empty_or_has_a_bad_element(text: str):
+    with pytest.raises(ArchError, match="'abc'" if "abc" in text else "names no GPU architecture"):
         parse_archs(text)
 
 
-def test_a_list_names_its_bad_element():
-    with pytest.raises(ArchError, match="'abc'"):
-        parse_archs("8.0, abc")
-
-
-def test_suffixed_archs_have_no_ptx():
-    assert gencode_flags((Arch(9, 0, "a"),)) == ("-gencode=arch=compute_90a,code=sm_90a",)
-    assert gencode_flags(()) == ()
+@pytest.mark.parametrize(
+    ("listed", "asked", "says"),
+    [
+        ("75 80 90 90a 120", "8.0, 9.0a", ""),
+        ("75 80 90 90a 120", "8.0, sm_999", r"cannot target sm_999[\s\S]*sm_75, sm_80, sm_90, sm_90a, sm_120"),
+        ("75 80 90 90a 120", "8.0a", "sm_80a"),
+        ("75 80 90 90a 120", "6.1", "sm_61 needs an older CUDA release"),
+        ("80 90", "9.0a", ""),  # it lists no suffixes: the base is asked for
+        ("80 90", "10.0a", "sm_100a"),
+    ],
+)
+def test_what_a_toolkit_can_target(listed: str, asked: str, says: str):
+    toolkit = resolve(ToolchainRequest(need_cuda=True), system=healthy()).cuda
+    assert toolkit is not None
+    toolkit = toolkit._replace(archs=parse_archs(listed))
+    if not says:
+        check_archs(parse_archs(asked), toolkit)
+        return
+    with pytest.raises(ArchError, match=says):
+        check_archs(parse_archs(asked), toolkit)

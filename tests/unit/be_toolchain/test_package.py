@@ -1,7 +1,8 @@
-"""The package as a whole: its errors, its data rows, and what importing it costs."""
+"""The package as a whole: its errors, its data rows, what importing it costs, and from where it imports."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -16,8 +17,17 @@ from be_toolchain.known import catalog
 from be_toolchain.settings import configuration, preferences, table
 from tests.support.error_types import error_types
 
-LIBRARIES = ("jax", "numpy", "packaging", "rich", "shtab")
-HEAVY = (*LIBRARIES, "ctypes", "dataclasses", "hashlib", "json", "subprocess")
+HEAVY = ["jax", "numpy", "packaging", "rich", "shtab", "ctypes", "dataclasses", "hashlib", "json", "subprocess"]
+FOLDERS = ("nvidia_cuda_nvcc-13.0.88.dist-info", "jaxlib-0.11.0rc1.dist-info", "PyYAML-6.0.dist-info")
+SHADOWED = (
+    "__future__ argparse json re tomllib rich typing pathlib collections enum shlex hashlib tempfile subprocess string "
+    "packaging shtab fcntl_ ctypes threading socket select be_runtime jax numpy dataclasses inspect "
+    "traceback copy"
+)
+
+
+def python(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
 def test_codes_are_unique_and_every_error_is_documented():
@@ -27,25 +37,30 @@ def test_codes_are_unique_and_every_error_is_documented():
 
 
 def test_an_error_renders_what_failed_where_it_looked_and_what_to_do():
-    error = ToolchainError(
-        "it failed", probes=(Probe(found_via="PATH", place="nvcc", reason="not there"),), hints=("x",)
-    )
-    *lines, last = str(error).splitlines()
+    probes = (Probe(found_via="PATH", place="nvcc", reason="not there"),)
+    *lines, last = str(ToolchainError("it failed", probes=probes, hints=("x",))).splitlines()
     assert lines == ["it failed", "looked at:", "  PATH  nvcc: not there", "hint: x"]
     assert last == "see docs/errors.md#tc000, or run: python -m be_toolchain explain TC000"
 
 
-def test_importing_the_package_imports_little():
-    code = f"import sys, be_toolchain; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+@pytest.mark.parametrize(
+    ("code", "unloaded"),
+    [
+        ("import be_toolchain", HEAVY),
+        ("import be_toolchain; be_toolchain.resolve", ["subprocess", "rich"]),
+        (f"from be_toolchain.known import distributions as d; d.parse_dist_infos({FOLDERS!r})", ["packaging"]),
+        ("from be_toolchain.cli import main; main.main(['list', '--names'])", ["shtab"]),
+    ],
+)
+def test_importing_and_using_the_package_imports_little(code: str, unloaded: list[str]):
+    done = python("-c", f"import sys; {code}; print([m for m in {unloaded!r} if m in sys.modules])", cwd=_above())
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
 
 
 @pytest.mark.parametrize("package", ["be_toolchain", "be_runtime"])
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
 def test_an_import_elsewhere_than_on_linux_says_what_to_do(package: str, platform: str):
-    code = f"import sys; sys.platform = {platform!r}; import {package}"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False)
+    done = python("-S", "-c", f"import sys; sys.platform = {platform!r}; import {package}", cwd=_above())
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: brainevent-toolchain runs on Linux only, and this is {platform}: ")
@@ -53,41 +68,72 @@ def test_an_import_elsewhere_than_on_linux_says_what_to_do(package: str, platfor
     assert "container" in last
 
 
-def test_resolving_from_a_record_needs_no_subprocess():
-    code = "import sys, be_toolchain; be_toolchain.resolve; print('subprocess' in sys.modules, 'rich' in sys.modules)"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False False\n"
-
-
 def test_public_names_exist():
-    assert set(be_toolchain.__all__) <= set(dir(be_toolchain))
     assert all(getattr(be_toolchain, name) is not None for name in be_toolchain.__all__)
+    assert set(be_toolchain.__all__) <= set(dir(be_toolchain))
 
 
-def test_every_group_has_steps_and_every_layout_folders():
+def test_rows_of_data_fit_each_other():
     assert tuple(search.STEPS) == preferences.GROUPS
     assert catalog.LAYOUTS[-1].marker == ()
     assert len({layout.name for layout in catalog.LAYOUTS}) == len(catalog.LAYOUTS)
     for layout in catalog.LAYOUTS:
         rows = (*layout.tools, *layout.cicc, *layout.libdevice, *layout.includes, *layout.libraries)
-        assert all(row.format(target="t", multiarch="m") for row in rows)
-        assert not any(row.endswith("/") for row in rows)
-
-
-def test_component_rows():
+        assert not [row for row in rows if row.endswith("/") or not row.format(target="t", multiarch="m")]
     assert catalog.PIP_TOOLKIT == "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
     assert len({row.pip for row in catalog.COMPONENTS}) == len(catalog.COMPONENTS)
-
-
-def test_what_is_unset_for_a_probe_is_known():
     assert set(catalog.PROBE_UNSET) <= set(catalog.COMPILE_VARIABLES)
+    variables = [name for row in (*table.RUNTIME.values(), *table.SEARCH) for name in row.variables]
+    assert len(set(variables)) == len(variables)
+    assert {name for row in table.SEARCH for name in row.variables} < set(table.RECORD_VARIABLES)
 
 
 def test_the_documented_order_and_wishes_are_the_real_ones():
-    text = (Path(__file__).parents[3] / "docs" / "toolchain.md").read_text(encoding="utf-8")
+    text = (_above() / "docs" / "toolchain.md").read_text(encoding="utf-8")
     assert tuple(re.findall(r"^\d\. `([a-z]+)`: ", text, re.MULTILINE)) == preferences.GROUPS
-    keys = re.findall(r"^\|.*\| `([a-z-]+)` \|$", text, re.MULTILINE)
-    assert set(keys) == set(configuration.KEYS)
+    assert set(re.findall(r"^\|.*\| `([a-z-]+)` \|$", text, re.MULTILINE)) == set(configuration.KEYS)
     rows = (table.NVCC, table.PREFER, table.CXX, table.ALLOW_UNSUPPORTED)
     variables = (*table.HOMES.variables, *catalog.MODULE_VARIABLES, *(row.variable for row in rows))
     assert all(f"`{name}`" in text for name in variables)
+
+
+@pytest.fixture
+def package(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder that the package is in, by a name that is not the current folder's."""
+    link = tmp_path_factory.mktemp("path") / "link"
+    link.symlink_to(_above())
+    return str(link)
+
+
+@pytest.mark.parametrize("kind", ["-m", "-P -m", "-I", "checkout"])
+def test_a_module_that_is_planted_in_the_current_folder_does_not_run(tmp_path: Path, package: str, kind: str):
+    """In a checkout the package itself is found by way of the current folder; -I leaves PYTHONPATH out."""
+    for name in SHADOWED.split():
+        text = f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')\nraise SystemExit(9)\n"
+        (tmp_path / f"{name}.py").write_text(text)
+    if kind == "checkout":
+        (tmp_path / "be_toolchain").symlink_to(f"{package}/be_toolchain")
+    main = f"import sys; sys.path.append({package!r}); from be_toolchain.cli.main import main; main(['doctor'])"
+    options = (
+        ["-I", "-c", main] if kind == "-I" else [*kind.replace("checkout", "-m").split(), "be_toolchain", "doctor"]
+    )
+    done = python(*options, cwd=tmp_path, env=_environ("" if kind == "checkout" else package))
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+    assert "be_toolchain 0" in done.stdout, done.stderr
+
+
+def test_what_the_user_asked_for_stays_on_the_path(package: str, tmp_path: Path):
+    code = "import sys, runpy; sys.argv[1:] = ['which', 'none']; before = sys.path[:]"
+    code += "\ntry: runpy.run_module('be_toolchain', run_name='__main__', alter_sys=True)\nexcept SystemExit: pass"
+    code += "\nprint(sys.path == before, file=sys.stderr)"
+    assert python("-P", "-c", code, cwd=tmp_path, env=_environ(package)).stderr.endswith("True\n")
+
+
+def _environ(path: str) -> dict[str, str]:
+    plain = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
+    return plain | ({"PYTHONPATH": path} if path else {})
+
+
+def _above() -> Path:
+    """The folder that the package is in."""
+    return Path(be_toolchain.__file__).parents[1]

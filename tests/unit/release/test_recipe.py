@@ -1,4 +1,4 @@
-"""The recipe says what pyproject.toml and the packages say, and keeps the rules of conda-forge's linter.
+"""The recipe and the bounds say what pyproject.toml and the packages say, and keep the rules of conda-forge's linter.
 
 The rules are those that conda-smithy documents for recipes of version 1; its names for them are given.
 """
@@ -47,29 +47,17 @@ def requirements(name: str, section: str) -> list[str]:
     return texts
 
 
-def test_version_and_license():
+def test_it_says_what_the_project_and_its_wheel_say():
     assert RECIPE["context"]["version"] == be_toolchain.__version__
     assert RECIPE["about"]["license"] == PROJECT["license"]
     assert RECIPE["about"]["license_file"] in PROJECT["license-files"]
-
-
-def test_the_oldest_python():
     assert PROJECT["requires-python"] == f">={RECIPE['context']['python_min']}"
-
-
-def test_the_base_needs_what_the_wheel_needs():
     run = set(requirements(BASE, "run"))
     assert run - {"__linux", "python >=${{ python_min }}"} == {spaced(text) for text in PROJECT["dependencies"]}
-
-
-def test_it_is_built_as_the_wheel_is():
     wanted = {spaced(text) for text in PYPROJECT["build-system"]["requires"]}
     assert wanted <= set(requirements(BASE, "host"))
     included = {pattern.partition("/")[0] for pattern in RECIPE["source"]["filter"]["include"]}
     assert included == set(SOURCES)
-
-
-def test_it_has_the_same_programs():
     entries = OUTPUTS[BASE]["build"]["python"]["entry_points"]
     assert entries == [f"{name} = {value}" for name, value in PROJECT["scripts"].items()]
 
@@ -137,11 +125,25 @@ def test_python_is_pinned_as_conda_forge_pins_it():
 
 
 def test_the_tests_that_it_names_are_there():
-    named = {
-        file
-        for output in RECIPE["outputs"]
-        for test in output["tests"]
-        for file in test.get("files", {}).get("recipe", ())
-    }
-    there = {path.relative_to(ROOT / "recipe").as_posix() for path in (ROOT / "recipe" / "tests").glob("*.py")}
-    assert named == there
+    tests = [test for output in RECIPE["outputs"] for test in output["tests"]]
+    named = {file for test in tests for file in test.get("files", {}).get("recipe", ())}
+    assert named == {f"tests/{path.name}" for path in (ROOT / "recipe" / "tests").glob("*.py")}
+
+
+def test_ci_and_the_first_page_have_the_bounds_of_the_project():
+    """CI tests each Python, and the oldest releases with the first; each requirement has its oldest release."""
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *extras["numba"], *extras["warp"], *extras["test"]]
+    open_below = [text for text in wanted if not re.search(r">=|==|\[", text)]
+    assert open_below == ["numpy<2.5"], "the same package is bounded below among the dependencies"
+    pythons = [version for text in PROJECT["classifiers"] if re.match(r"3\.\d", version := text.rpartition(" :: ")[2])]
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    jax = next(text.removeprefix("jax>=") for text in PROJECT["dependencies"] if text.startswith("jax>="))
+    assert f"jaxlib>={jax}" in PROJECT["dependencies"]
+    first_page = (ROOT / "README.md").read_text()
+    assert f"Python {pythons[0]} to {pythons[-1]}, JAX {jax.removesuffix('.0')} or newer." in first_page
+    ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert ci["jobs"]["ranges"]["strategy"]["matrix"]["include"] == [
+        {"python": pythons[0], "resolution": "lowest-direct"},
+        *({"python": version, "resolution": "highest"} for version in pythons[1:]),
+    ]

@@ -29,32 +29,25 @@ VERSIONS = {
 
 
 def report_of(versions: dict[str, str]) -> str:
-    rows = [
-        {
-            "metadata": {"name": name, "version": version},
-            "download_info": {"url": f"file:///w/{name}.whl", "archive_info": {"hashes": {"sha256": "ab"}}},
-        }
+    rows = (
+        (name, version, {"url": f"file:///w/{name}.whl", "archive_info": {"hashes": {"sha256": "ab"}}})
         for name, version in versions.items()
-    ]
-    return json.dumps({"version": "1", "install": rows})
+    )
+    install = [{"metadata": {"name": name, "version": v}, "download_info": found} for name, v, found in rows]
+    return json.dumps({"version": "1", "install": install})
 
 
 def machine() -> MemorySystem:
+    """Its Python's pip reports `VERSIONS`."""
     made = MemorySystem()
     made.environ = {**made.environ, "HOME": "/home/ada"}
     made.gxx("/usr/bin/g++")
 
-    def run_env(inner: MemorySystem, argv: tuple[str, ...]) -> RunResult:
-        return inner.run_one(argv[2:])
-
     def python(_: MemorySystem, argv: tuple[str, ...]) -> RunResult:
-        if "--version" in argv:
-            return RunResult(argv=argv, returncode=0, stdout="pip 26.0")
-        return RunResult(argv=argv, returncode=0, stdout=report_of(VERSIONS))
+        return RunResult(argv=argv, returncode=0, stdout="pip 26.0" if "--version" in argv else report_of(VERSIONS))
 
-    made.program("/usr/bin/env", run_env)
+    made.program("/usr/bin/env", lambda inner, argv: inner.run_one(argv[2:]))
     made.program(sys.executable, python)
-    made.links.clear()
     return made
 
 
@@ -89,36 +82,35 @@ def test_cuda_12_is_explained(capsys: pytest.CaptureFixture[str]):
     assert json.loads(capsys.readouterr().out)["problem"]["code"] == "TC402"
 
 
-def test_the_store_without_anything_in_it(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("list", 0, "no managed toolchains"),
+        ("use 13.0", install_commands.FAILED, "no managed toolchain '13.0'"),
+        ("remove 13.0", install_commands.FAILED, "no managed toolchain '13.0'"),
+        ("prune", 0, "nothing to remove"),
+        ("use none", 0, ""),
+    ],
+)
+def test_the_store_without_anything_in_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str, code: int, says: str
+):
     made = machine()
     made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "none")}
-    assert run(made, "list") == 0
-    assert "no managed toolchains" in capsys.readouterr().out
-    assert run(made, "use", "13.0") == install_commands.FAILED
-    assert run(made, "remove", "13.0") == install_commands.FAILED
-    capsys.readouterr()
-    assert run(made, "prune") == 0
-    assert "nothing to remove" in capsys.readouterr().out
-    assert run(made, "use", "none") == 0
+    assert run(made, *words.split()) == code
+    assert says in "".join(capsys.readouterr())
 
 
-def test_fix_without_a_defect_installs_nothing(capsys: pytest.CaptureFixture[str]):
-    made = machine()
-    made.runfile("/usr/local/cuda")
-    assert run(made, "doctor", "--fix") == 0
-    assert "nothing to repair" in capsys.readouterr().out
-
-
-def test_fix_offers_cuda_where_there_is_none(capsys: pytest.CaptureFixture[str]):
+def test_fix_repairs_what_is_wrong_alone(capsys: pytest.CaptureFixture[str]):
     made = machine()
     assert examine_machine(made).exit_code == 1
     assert run(made, "doctor", "--fix") == install_commands.NOT_CONFIRMED
     assert "install CUDA 13.0.2" in capsys.readouterr().out
-
-
-def test_fix_and_json_exclude_each_other():
+    made.runfile("/usr/local/cuda")
+    assert run(made, "doctor", "--fix") == 0
+    assert "nothing to repair" in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:
-        run(machine(), "doctor", "--fix", "--json")
+        run(made, "doctor", "--fix", "--json")
     assert caught.value.code == USAGE_ERROR
 
 
@@ -143,10 +135,9 @@ def test_the_situation():
 def test_a_store_that_is_named_by_a_relative_path_is_refused(capsys: pytest.CaptureFixture[str]):
     made = machine()
     made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": "store"}
-    for command in (("list",), ("use", "13.0"), ("install", "--cuda", "13.0", "--dry-run")):
-        assert run(made, *command) == 1
-        captured = capsys.readouterr()
-        assert "BE_TOOLCHAINS_DIR is 'store', which is not an absolute path" in captured.err
+    for words in ("list", "use 13.0", "install --cuda 13.0 --dry-run"):
+        assert run(made, *words.split()) == 1
+        assert "BE_TOOLCHAINS_DIR is 'store', which is not an absolute path" in capsys.readouterr().err
 
 
 def test_pip_then_uv_then_what_to_do():
@@ -172,39 +163,28 @@ def test_a_report_without_hashes_is_refused():
             parse_pip_report(broken, MemorySystem())
 
 
-def test_uvs_answer():
-    text = (
-        "cuda-toolkit[nvcc]==13.0.2 \\\n    --hash=sha256:aa\nnvidia-nvvm==13.0.88 \\\n    --hash=sha256:bb\n# via x\n"
-    )
-    assert [(wheel.name, wheel.version) for wheel in parse_uv_compile(text)] == [
-        ("cuda-toolkit", "13.0.2"),
-        ("nvidia-nvvm", "13.0.88"),
+def test_what_pip_and_uv_answer_is_normalized():
+    assert [wheel[:2] for wheel in parse_pip_report(report_of({"Nvidia_NVVM": "13.1.0-RC1"}), MemorySystem())] == [
+        ("nvidia-nvvm", "13.1.0rc1")
     ]
-
-
-def test_uvs_answer_in_other_spellings():
     text = """
 --index-url https://example.org
 torch==2.9.0+cu130 ; sys_platform == 'linux' \\
     --hash=sha256:aa \\
     --hash=sha256:bb
+# via x
+cuda-toolkit[nvcc]==13.0.2 \\
+    --hash=sha256:cc
 NVIDIA.Nvvm[a,b]==13.1.0rc1
 epoch==1!2.0
 floating>=1
 other @ https://example.org/other-1.0-py3-none-any.whl
 """
-    rows = [(wheel.name, wheel.version, wheel.hashes) for wheel in parse_uv_compile(text)]
-    assert rows == [
+    assert [(wheel.name, wheel.version, wheel.hashes) for wheel in parse_uv_compile(text)] == [
         ("torch", "2.9.0+cu130", ("sha256:aa", "sha256:bb")),
+        ("cuda-toolkit", "13.0.2", ("sha256:cc",)),
         ("nvidia-nvvm", "13.1.0rc1", ()),
         ("epoch", "1!2.0", ()),
-    ]
-
-
-def test_a_report_s_names_and_versions_are_normalized():
-    text = report_of({"Nvidia_NVVM": "13.1.0-RC1"})
-    assert [(wheel.name, wheel.version) for wheel in parse_pip_report(text, MemorySystem())] == [
-        ("nvidia-nvvm", "13.1.0rc1")
     ]
 
 
@@ -238,12 +218,8 @@ def test_the_newest_plugin_of_jax_counts_however_it_is_spelt():
 
 def test_a_failing_pip_is_quoted():
     made = machine()
-    made.program(
-        sys.executable,
-        lambda _, argv: RunResult(
-            argv=argv, returncode=1, stderr="WARNING: x\nERROR: No matching distribution found\n"
-        ),
-    )
+    said = "WARNING: x\nERROR: No matching distribution found\n"
+    made.program(sys.executable, lambda _, argv: RunResult(argv=argv, returncode=1, stderr=said))
     with pytest.raises(InstallError, match="No matching distribution found") as caught:
         Pip(system=made, python=Path(sys.executable)).resolve("cuda-toolkit", Path("/project"))
     assert "WARNING" not in str(caught.value)

@@ -17,6 +17,7 @@ from tests.support.machines import Libcuda, MemorySystem
 
 SMI = "0, GPU-aa11, NVIDIA H200, 9.0, 580.82.07\n1, GPU-bb22, NVIDIA A100, 8.0, 580.82.07\n"
 VERSION = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\n"
+INFORMATION = "/proc/driver/nvidia/gpus/0000:0f:00.0/information"
 
 
 def machine_with(cuda: Libcuda | None = None, smi: str | None = None, **environ: str) -> MemorySystem:
@@ -24,16 +25,12 @@ def machine_with(cuda: Libcuda | None = None, smi: str | None = None, **environ:
     if cuda is not None:
         machine.libraries["libcuda.so.1"] = cuda
     if smi is not None:
-        machine.program("/usr/bin/nvidia-smi", answer_smi(smi))
+        head = "| NVIDIA-SMI 580.82.07   Driver Version: 580.82.07   CUDA Version: 13.0 |"
+        machine.program(
+            "/usr/bin/nvidia-smi",
+            lambda _, argv: RunResult(argv=argv, returncode=0, stdout=smi if len(argv) > 1 else head),
+        )
     return machine
-
-
-def answer_smi(listed: str) -> Callable[[MemorySystem, tuple[str, ...]], RunResult]:
-    def answer(_machine: MemorySystem, argv: tuple[str, ...]) -> RunResult:
-        text = listed if len(argv) > 1 else "| NVIDIA-SMI 580.82.07   Driver Version: 580.82.07   CUDA Version: 13.0 |"
-        return RunResult(argv=argv, returncode=0, stdout=text)
-
-    return answer
 
 
 def test_libcuda_lists_all():
@@ -60,39 +57,31 @@ def test_the_driver_is_asked_while_the_doctor_looks_around():
 
     machine = machine_with(Patient())
     machine.gxx("/usr/bin/g++")
-    compiler = machine.files["/usr/bin/g++"]
-    answer = compiler.program
+    answer = machine.files["/usr/bin/g++"].program
     assert answer is not None
 
     def answer_and_tell(inner: MemorySystem, argv: tuple[str, ...]) -> RunResult:
         looked.set()
         return answer(inner, argv)
 
-    compiler.program = answer_and_tell
-    assert [device.name for device in examine_machine(machine, devices=ask_aside(machine)).devices.devices] == [
-        "NVIDIA H200"
-    ]
+    machine.program("/usr/bin/g++", answer_and_tell)
+    found = examine_machine(machine, devices=ask_aside(machine)).devices
+    assert [device.name for device in found.devices] == ["NVIDIA H200"]
 
 
-def test_no_driver():
-    report = probe_devices(machine_with())
-    assert (report.devices, report.driver_version) == ((), None)
-    assert "no NVIDIA driver is installed" in (report.problem or "")
-
-
-def test_a_driver_without_visible_gpus_says_what_hides_them():
-    report = probe_devices(machine_with(Libcuda(init=100), CUDA_VISIBLE_DEVICES="-1"))
-    assert (report.driver_version, report.devices) == ("13.0", ())
-    assert "CUDA_VISIBLE_DEVICES='-1'" in (report.problem or "")
-
-
-def test_a_failing_driver_names_the_call():
-    assert "cuInit failed with CUDA error 803" in (probe_devices(machine_with(Libcuda(init=803))).problem or "")
-
-
-def test_a_stub_library_is_no_driver():
-    machine = MemorySystem(libraries={"libcuda.so.1": object()})
-    assert "is not a CUDA driver" in (probe_devices(machine).problem or "")
+@pytest.mark.parametrize(
+    ("machine", "version", "says"),
+    [
+        (machine_with(), None, "no NVIDIA driver is installed"),
+        (machine_with(Libcuda(init=100), CUDA_VISIBLE_DEVICES="-1"), "13.0", "CUDA_VISIBLE_DEVICES='-1'"),
+        (machine_with(Libcuda(init=803)), "13.0", "cuInit failed with CUDA error 803"),
+        (MemorySystem(libraries={"libcuda.so.1": object()}), None, "is not a CUDA driver"),
+    ],
+)
+def test_where_no_gpu_is_found_it_says_why(machine: MemorySystem, version: str | None, says: str):
+    report = probe_devices(machine)
+    assert (report.devices, report.driver_version) == ((), version)
+    assert says in (report.problem or "")
 
 
 def test_nvidia_smi_is_asked_when_libcuda_is_not_there():
@@ -112,66 +101,48 @@ def test_visibility_applies_to_nvidia_smi_too(visible: str | None, names: str):
 
 
 def test_driver_release_of_both_kernel_modules():
-    assert parse_driver_release(VERSION) == "580.82.07"
-    assert parse_driver_release("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat") == "535.104.05"
-    assert parse_driver_release("") is None
+    texts = (VERSION, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat", "")
+    assert [parse_driver_release(text) for text in texts] == ["580.82.07", "535.104.05", None]
 
 
 @pytest.fixture
 def gpu_machine() -> MemorySystem:
     machine = machine_with(Libcuda())
     machine.write("/proc/driver/nvidia/version", VERSION)
-    machine.write(
-        "/proc/driver/nvidia/gpus/0000:0f:00.0/information", "Model: NVIDIA H200\nIRQ: 12\nBus Location: 0f\n"
-    )
+    machine.write(INFORMATION, "Model: NVIDIA H200\nIRQ: 12\nBus Location: 0f\n")
     machine.write("/proc/sys/kernel/random/boot_id", "b1")
     return machine
 
 
-def inits(machine: MemorySystem) -> int:
-    return int(machine.libraries["libcuda.so.1"].inits)
-
-
-def test_archs_are_remembered(gpu_machine: MemorySystem, tmp_path: Path):
-    assert device_archs(gpu_machine, tmp_path) == device_archs(gpu_machine, tmp_path) == (Arch(9, 0),)
-    assert inits(gpu_machine) == 1
-    gpu_machine.write(
-        "/proc/driver/nvidia/gpus/0000:0f:00.0/information", "Model: NVIDIA H200\nIRQ: 13\nBus Location: 0f\n"
-    )
-    device_archs(gpu_machine, tmp_path)
-    assert inits(gpu_machine) == 1, "an interrupt number is no reason to ask again"
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("asks", "change"),
     [
-        lambda m: m.write("/proc/driver/nvidia/version", VERSION.replace("580", "590")),
-        lambda m: m.write("/proc/driver/nvidia/gpus/0000:1f:00.0/information", "Model: NVIDIA L4\n"),
-        lambda m: m.write("/proc/driver/nvidia/gpus/0000:10:00.0/information"),
-        lambda m: m.write("/proc/sys/kernel/random/boot_id", "b2"),
-        lambda m: m.write("/dev/nvidia0"),
-        lambda m: setattr(m, "environ", {"CUDA_VISIBLE_DEVICES": "0"}),
-        lambda m: setattr(m, "environ", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        (1, lambda _: None),
+        (1, lambda m: m.write(INFORMATION, "Model: NVIDIA H200\nIRQ: 13\nBus Location: 0f\n")),
+        (2, lambda m: m.write("/proc/driver/nvidia/version", VERSION.replace("580", "590"))),
+        (2, lambda m: m.write(INFORMATION.replace("0f", "1f"), "Model: NVIDIA L4\n")),
+        (2, lambda m: m.write(INFORMATION.replace("0f", "10"))),
+        (2, lambda m: m.write("/proc/sys/kernel/random/boot_id", "b2")),
+        (2, lambda m: m.write("/dev/nvidia0")),
+        (2, lambda m: setattr(m, "environ", {"CUDA_VISIBLE_DEVICES": "0"})),
+        (2, lambda m: setattr(m, "environ", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})),
     ],
 )
-def test_a_change_makes_it_ask_again(
-    gpu_machine: MemorySystem, tmp_path: Path, change: Callable[[MemorySystem], object]
+def test_archs_are_remembered_until_something_changes(
+    gpu_machine: MemorySystem, tmp_path: Path, asks: int, change: Callable[[MemorySystem], object]
 ):
-    device_archs(gpu_machine, tmp_path)
+    """An interrupt's number is no reason to ask again."""
+    assert device_archs(gpu_machine, tmp_path) == (Arch(9, 0),)
     change(gpu_machine)
-    device_archs(gpu_machine, tmp_path)
-    assert inits(gpu_machine) == 2
+    assert device_archs(gpu_machine, tmp_path) == (Arch(9, 0),)
+    assert gpu_machine.libraries["libcuda.so.1"].inits == asks
 
 
-def test_where_the_kernel_shows_nothing_it_always_asks(tmp_path: Path):
-    machine = machine_with(Libcuda())
-    device_archs(machine, tmp_path)
-    device_archs(machine, tmp_path)
-    assert inits(machine) == 2
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_memory_is_ignored(gpu_machine: MemorySystem, tmp_path: Path):
+def test_a_damaged_memory_and_a_kernel_that_shows_nothing(gpu_machine: MemorySystem, tmp_path: Path):
     device_archs(gpu_machine, tmp_path)
     (tmp_path / "devices.json").write_text("{")
     assert device_archs(gpu_machine, tmp_path) == (Arch(9, 0),)
+    machine = machine_with(Libcuda())
+    assert device_archs(machine, tmp_path / "none") == device_archs(machine, tmp_path / "none")
+    assert machine.libraries["libcuda.so.1"].inits == 2
+    assert not (tmp_path / "none").exists()

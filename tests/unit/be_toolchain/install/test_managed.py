@@ -1,27 +1,32 @@
-"""The store of managed toolchains, and what a search makes of it."""
+"""The store of managed toolchains, what a search makes of it, and what killed installations left in it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from be_toolchain import ToolchainRequest, resolve
 from be_toolchain.cli import main as cli
-from be_toolchain.errors import StoreError, ToolchainError
+from be_toolchain.errors import HostCompilerNotFoundError, StoreError, UnsupportedHostCompilerError
 from be_toolchain.install.apply import wipe
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.install.wheel_files import check_wheel
+from be_toolchain.install.workplace import WORK, find_dead, make_workplace, sweep_dead
 from be_toolchain.machine.local_system import LocalSystem
-from be_toolchain.machine.store_paths import APP, INTERRUPTED, SELECTED, store_dir
+from be_toolchain.machine.store_paths import store_dir
 from be_toolchain.machine.system import FolderFacts
 from be_toolchain.machine.trust.own_store import distrust_managed, find_managed, find_store
 from be_toolchain.report.doctor import examine_machine
 from tests.support.accounts import STRANGER, make, needs_root, open_place
-from tests.support.machines import SITE, MemorySystem
+from tests.support.machines import MemorySystem
 
 __all__ = ["open_place"]  # a fixture
 
@@ -51,13 +56,19 @@ def names(store: ManagedStore) -> list[str]:
     return [row.name for row in store.list()]
 
 
-def test_the_store_is_in_the_users_data_folder():
-    assert store_dir({"HOME": "/home/ada"}) == Path("/home/ada/.local/share", APP, "toolchains")
-    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path("/data", APP, "toolchains")
-    assert store_dir({"HOME": "/home/ada", "XDG_DATA_HOME": "data"}) == store_dir({"HOME": "/home/ada"})
-    assert store_dir({"BE_TOOLCHAINS_DIR": "/big/disk", "HOME": "/home/ada"}) == Path("/big/disk")
-    assert store_dir({}) is None
-    assert store_dir({"HOME": "relative"}) is None
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/home/ada"}, HOME_STORE),
+        ({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}, "/data/be_toolchain/toolchains"),
+        ({"HOME": "/home/ada", "XDG_DATA_HOME": "data"}, HOME_STORE),
+        ({"HOME": "/home/ada", "BE_TOOLCHAINS_DIR": "/big/disk"}, "/big/disk"),
+        ({}, None),
+        ({"HOME": "relative"}, None),
+    ],
+)
+def test_the_store_is_in_the_users_data_folder(environ: dict[str, str], folder: str | None):
+    assert store_dir(environ) == (Path(folder) if folder else None)
 
 
 def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
@@ -74,16 +85,16 @@ def test_versions_stand_side_by_side_newest_first(tmp_path: Path):
     store.select(store.find("13.0.2"))
     assert store.superseded() == ()
     assert store.find("13.0.2").selected
-    with pytest.raises(StoreError, match=r"no managed toolchain '14\.0'") as caught:
-        store.find("14.0")
     named = "name one of these: cuda-13.10.0, cuda-13.0.3, cuda-13.0.2, zig-0.17.1"
-    assert caught.value.hints == (named,)
-    with pytest.raises(StoreError) as caught:
-        store.find("cuda-14.0", to_use=True)
-    assert caught.value.hints == (named, "python -m be_toolchain install --cuda 14.0 --into managed")
-    with pytest.raises(StoreError) as caught:
-        ManagedStore(tmp_path / "empty").find("13.0")
-    assert caught.value.hints == ()
+    install = "python -m be_toolchain install --cuda 14.0 --into managed"
+    for asked, to_use, root, hints in (
+        ("14.0", False, store.root, (named,)),
+        ("cuda-14.0", True, store.root, (named, install)),
+        ("14.0", False, tmp_path / "empty", ()),
+    ):
+        with pytest.raises(StoreError, match=rf"no managed toolchain '{asked}'") as caught:
+            ManagedStore(root).find(asked, to_use=to_use)
+        assert caught.value.hints == hints
 
 
 def test_a_pre_release_is_older_than_its_release(tmp_path: Path):
@@ -106,16 +117,12 @@ def test_a_wheel_is_found_by_its_normalized_name_and_version(tmp_path: Path):
     assert "(found: Nvidia.NVVM-13.1.0.RC1+Local_1.dist-info)" in found
 
 
-def test_removing_forgets_the_selection(tmp_path: Path):
+def test_what_is_removed_or_fails_leaves_nothing(tmp_path: Path):
     store = ManagedStore(tmp_path)
     publish(store, "cuda-13.0.2")
     store.select(store.find("13.0"))
     store.remove(store.find("13.0"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_build_leaves_nothing(tmp_path: Path):
-    store = ManagedStore(tmp_path)
     with pytest.raises(StoreError), store.stage():
         raise StoreError("no room")
     assert list(tmp_path.iterdir()) == []
@@ -141,36 +148,19 @@ def test_a_damaged_toolchain_is_replaced(tmp_path: Path):
     assert store.damage(store.find("13.0")) == ()
 
 
-def test_leftovers_are_those_of_dead_builders(tmp_path: Path):
-    store = ManagedStore(tmp_path)
-    with store.stage():
-        assert store.leftovers() == ()
-    dead = tmp_path / ".staging-dead"
-    dead.mkdir()
-    (dead / "lock").touch()
-    assert store.leftovers() == (dead,)
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="needs, which is optional here: a user that permissions bind")
-def test_a_store_that_cannot_be_written(tmp_path: Path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match="can't be changed"), ManagedStore(tmp_path / "store").stage():
-        pass
-
-
-def test_forgetting_a_selection_where_there_is_no_store(tmp_path: Path):
+def test_a_store_that_cannot_be_changed(tmp_path: Path):
     (tmp_path / "file").touch()
-    ManagedStore(tmp_path / "file").select(None)
-    ManagedStore(tmp_path / "absent").select(None)
+    with pytest.raises(StoreError, match="BE_TOOLCHAINS_DIR"), ManagedStore(tmp_path / "file").stage():
+        pass
+    for name in ("file", "absent"):
+        ManagedStore(tmp_path / name).select(None)  # there is nothing to forget
     (tmp_path / "selected").mkdir()
     with pytest.raises(StoreError, match="can't be changed"):
         ManagedStore(tmp_path).select(None)
-
-
-def test_a_store_in_the_way_of_a_file(tmp_path: Path):
-    (tmp_path / "store").touch()
-    with pytest.raises(StoreError, match="BE_TOOLCHAINS_DIR"), ManagedStore(tmp_path / "store").stage():
-        pass
+    if os.getuid():
+        tmp_path.chmod(0o500)
+        with pytest.raises(StoreError, match="can't be changed"), ManagedStore(tmp_path / "store").stage():
+            pass
 
 
 def test_wiping_takes_what_the_records_list_and_pips_stashes(tmp_path: Path):
@@ -187,127 +177,73 @@ def test_wiping_takes_what_the_records_list_and_pips_stashes(tmp_path: Path):
     assert list(check_wheel(site, "numpy", "2.0")) == []
 
 
-def machine() -> MemorySystem:
+def machine(*, runfile: bool = True, stored: bool = False) -> MemorySystem:
+    """A machine with a CUDA toolkit of the system's, and with another in the store."""
     made = MemorySystem()
     made.environ = {**made.environ, "HOME": "/home/ada"}
     made.gxx("/usr/bin/g++")
+    if runfile:
+        made.runfile("/usr/local/cuda")
+    if stored:
+        made.pip_cu13(f"{HOME_STORE}/cuda-13.0.2")
+        made.write(f"{HOME_STORE}/cuda-13.0.2/toolchain.json", "{}")
     return made
 
 
-def store_cuda(made: MemorySystem, version: str, *, finished: bool = True) -> str:
-    folder = f"{HOME_STORE}/cuda-{version}"
-    made.pip_cu13(folder)
-    if finished:
-        made.write(f"{folder}/toolchain.json", "{}")
-    return folder
-
-
-def root_of(made: MemorySystem) -> str:
-    toolchain = resolve(ToolchainRequest(need_cuda=True), system=made)
+def root_of(made: MemorySystem, record_dir: Path | None = None) -> str:
+    toolchain = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=record_dir)
     assert toolchain.cuda is not None
     return str(toolchain.cuda.root)
 
 
-def test_managed_comes_before_the_system_and_after_the_environment():
-    made = machine()
-    made.runfile("/usr/local/cuda")
-    older, newer = store_cuda(made, "13.0.2"), store_cuda(made, "13.0.10")
-    assert root_of(made) == f"{newer}/nvidia/cu13"
-    made.write(f"{HOME_STORE}/{SELECTED}", "cuda-13.0.2\n")
-    made.pip_cu13()
-    assert root_of(made) == f"{older}/nvidia/cu13"
-    made.environ = {**made.environ, "BE_NVCC_PREFER": "system"}
-    assert root_of(made) == "/usr/local/cuda"
-    del made.files[f"{HOME_STORE}/{SELECTED}"]
-    made.environ = {"PATH": "/usr/bin", "HOME": "/home/ada"}
-    assert root_of(made) == f"{SITE}/nvidia/cu13"
-
-
-def test_a_toolchain_without_its_manifest_is_none():
-    made = machine()
-    made.runfile("/usr/local/cuda")
-    store_cuda(made, "13.0.2", finished=False)
-    assert root_of(made) == "/usr/local/cuda"
-
-
-def test_an_interrupted_exchange_is_refused_however_it_is_found():
-    made = machine()
-    made.pip_cu13()
-    made.write(f"{SITE}/{INTERRUPTED}", "{}")
-    made.runfile("/usr/local/cuda")
-    assert root_of(made) == "/usr/local/cuda"
-    made.environ = {**made.environ, "CUDA_HOME": f"{SITE}/nvidia/cu13", "PATH": f"{SITE}/nvidia/cu13/bin:/usr/bin"}
-    assert root_of(made) == "/usr/local/cuda"
+STORED_ROOT = f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13"
 
 
 def test_a_managed_cxx_is_for_machines_without_another_and_never_for_nvcc():
-    made = machine()
+    made = machine(runfile=False)
     zig = f"{HOME_STORE}/zig-0.17.1"
     made.gxx(f"{zig}/bin/clang++", "22.1.8", "clang")
     made.write(f"{zig}/toolchain.json", "{}")
-    found = resolve(system=made).cxx
-    assert found is not None
-    assert found.path == Path("/usr/bin/g++")
-    del made.files["/usr/bin/g++"]
-    found = resolve(system=made).cxx
-    assert found is not None
-    assert (str(found.path), found.family, found.found_via) == (f"{zig}/bin/clang++", "clang", "managed")
+    for path, family, via in (("/usr/bin/g++", "gcc", "PATH"), (f"{zig}/bin/clang++", "clang", "managed")):
+        found = resolve(system=made).cxx
+        assert found is not None
+        assert (str(found.path), found.family, found.found_via) == (path, family, via)
+        made.files.pop("/usr/bin/g++", None)
     made.runfile("/usr/local/cuda")
-    with pytest.raises(RuntimeError, match="libc\\+\\+") as caught:
+    with pytest.raises(UnsupportedHostCompilerError, match="libc\\+\\+"):
         resolve(ToolchainRequest(need_cuda=True), system=made)
-    assert caught.value.code == "TC302"  # type: ignore[attr-defined]
+    closed(made, HOME_STORE, "can be written by other users (mode 777)")
+    with pytest.raises(HostCompilerNotFoundError, match="can be written by other users"):
+        resolve(system=made)
 
 
 def closed(made: MemorySystem, path: str, obstacle: str) -> None:
     made.folders[path] = FolderFacts(path=Path(path), standing=Path(path), obstacle=obstacle)
 
 
-@pytest.mark.parametrize("level", ["", "/cuda-13.0.2"])
-def test_programs_of_a_store_that_others_can_write_do_not_run(level: str, tmp_path: Path):
-    made = machine()
-    made.runfile("/usr/local/cuda")
-    store_cuda(made, "13.0.2")
-    made.write(f"{HOME_STORE}/{SELECTED}", "cuda-13.0.2\n")
-    assert root_of(made) == f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13"
-    resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
-    closed(made, f"{HOME_STORE}{level}", "can be written by other users (mode 777)")
-    assert root_of(made) == "/usr/local/cuda"
-    report = examine_machine(made)
-    told = [row.message for row in report.findings if "can be written by other users" in row.message]
-    assert told
+@pytest.mark.parametrize(
+    ("level", "obstacle"),
+    [
+        ("", "can be written by other users (mode 777)"),
+        ("/cuda-13.0.2", "can be written by other users (mode 777)"),
+        ("", "belongs to another user (uid 1001)"),
+    ],
+)
+def test_programs_of_a_store_that_others_can_change_do_not_run(level: str, obstacle: str, tmp_path: Path):
+    """A record does not outlive the trust in a store."""
+    made = machine(stored=True)
+    made.selects("cuda-13.0.2")
+    assert root_of(made) == root_of(made, tmp_path) == STORED_ROOT
+    closed(made, f"{HOME_STORE}{level}", obstacle)
+    assert root_of(made, None if level else tmp_path) == root_of(made) == "/usr/local/cuda"
+    told = [row.message for row in examine_machine(made).findings if obstacle in row.message]
     assert HOME_STORE in told[0]
 
 
-def test_a_record_does_not_outlive_the_trust_in_a_store(tmp_path: Path):
-    made = machine()
-    made.runfile("/usr/local/cuda")
-    store_cuda(made, "13.0.2")
-    first = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
-    closed(made, HOME_STORE, "belongs to another user (uid 1001)")
-    second = resolve(ToolchainRequest(need_cuda=True), system=made, record_dir=tmp_path)
-    assert [str(found.cuda and found.cuda.root) for found in (first, second)] == [
-        f"{HOME_STORE}/cuda-13.0.2/nvidia/cu13",
-        "/usr/local/cuda",
-    ]
-
-
-def test_a_cxx_in_a_store_that_others_can_write_does_not_run():
-    made = MemorySystem()
-    made.environ = {**made.environ, "HOME": "/home/ada"}
-    made.gxx(f"{HOME_STORE}/zig-0.17.1/bin/clang++", "22.1.8", "clang")
-    made.write(f"{HOME_STORE}/zig-0.17.1/toolchain.json", "{}")
-    closed(made, HOME_STORE, "can be written by other users (mode 777)")
-    with pytest.raises(ToolchainError, match="can be written by other users") as caught:
-        resolve(system=made)
-    assert caught.value.code == "TC301"
-
-
-@pytest.mark.parametrize("command", [["list"], ["use", "13.0"], ["prune"], ["install", "--host-compiler"]])
-def test_commands_refuse_a_store_that_others_can_write(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
-):
+@pytest.mark.parametrize("words", ["list", "use 13.0", "prune", "install --host-compiler"])
+def test_commands_refuse_a_store_that_others_can_write(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str):
     tmp_path.chmod(0o777)
-    assert cli.main(command, system=LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path), "PATH": "/nowhere"})) == 1
+    assert cli.main(words.split(), system=LocalSystem({"BE_TOOLCHAINS_DIR": str(tmp_path), "PATH": "/nowhere"})) == 1
     told = capsys.readouterr().err
     assert f"{tmp_path} can be written by other users (mode 777)" in told
     assert "chmod -R go-w" in told
@@ -344,3 +280,135 @@ def test_a_store_of_another_user_is_not_used(tmp_path: Path):
     assert "belongs to another user" in distrust_managed(system, tmp_path / "store" / "cuda-13.0.2")
     os.chown(tmp_path / "store", STRANGER, STRANGER)
     assert "belongs to another user" in find_store(system).problem
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from be_toolchain.install.managed import ManagedStore
+from be_toolchain.install.workplace import make_workplace
+with ManagedStore(Path(sys.argv[1])).stage() as stage, make_workplace() as work:
+    for folder in (stage, work):
+        (folder / "tree").mkdir()
+        (folder / "tree" / "wheel").write_bytes(bytes(3_000_000))
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path / "tmp"
+
+
+@pytest.fixture
+def computer(tmp_path: Path) -> MemorySystem:
+    made = MemorySystem()
+    made.environ = {**made.environ, "BE_TOOLCHAINS_DIR": str(tmp_path / "store")}
+    made.gxx("/usr/bin/g++")
+    return made
+
+
+def left(tmp_path: Path) -> list[Path]:
+    return [*(tmp_path / "store").glob(".*"), *(tmp_path / "tmp").iterdir()]
+
+
+def test_what_an_installer_holds_stays_until_it_is_killed(
+    tmp_path: Path, temporary: Path, computer: MemorySystem, capsys: pytest.CaptureFixture[str]
+):
+    argv = [sys.executable, "-c", HOLD, str(tmp_path / "store")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as installer:
+        assert installer.stdout is not None
+        assert installer.stdout.readline() == "ready\n"
+        cli.main(["prune"], system=computer)
+        assert "removed" not in capsys.readouterr().err
+        folders = left(tmp_path)
+        assert len(folders) == 2
+        installer.kill()
+    cli.main(["prune"], system=computer)
+    said = capsys.readouterr().err
+    assert all(f"removed {folder} (3 MB), left by an interrupted installation\n" in said for folder in folders)
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", ["list", "list --json", "prune", "install --dry-run", "doctor --json"])
+def test_each_command_sweeps_and_says_it(
+    tmp_path: Path, temporary: Path, computer: MemorySystem, capsys: pytest.CaptureFixture[str], words: str
+):
+    folders = [tmp_path / "store" / ".staging-x", tmp_path / "store" / ".removed-x", temporary / f"{WORK}x"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "lock").touch()
+    cli.main(words.split(), system=computer)
+    captured = capsys.readouterr()
+    said = captured.err
+    if words == "doctor --json":
+        rows = [row for row in json.loads(captured.out)["findings"] if row["subject"] == "leftovers"]
+        assert {row["status"] for row in rows} == {"note"}
+        said = "".join(row["message"] for row in rows)
+    assert [folder for folder in folders if str(folder) not in said] == []
+    assert left(tmp_path) == []
+    cli.main(words.split(), system=computer)
+    assert "left by an interrupted" not in "".join(capsys.readouterr())
+
+
+def test_a_maker_that_was_killed_before_its_lock_and_one_that_was_killed_while_it_removed(temporary: Path):
+    (temporary / f"{WORK}before").mkdir()
+    with make_workplace() as folder:
+        (folder / "file").touch()
+        copy = temporary / f"{WORK}while"
+        copy.mkdir()
+        (copy / "lock").touch()
+        assert find_dead(temporary) == (temporary / f"{WORK}before", copy)
+        assert len(sweep_dead(find_dead(temporary))) == 2
+        assert sweep_dead([copy]) == ()
+        assert list(temporary.iterdir()) == [folder]
+    assert list(temporary.iterdir()) == []
+    with ManagedStore(temporary).stage():
+        assert ManagedStore(temporary).leftovers() == ()
+
+
+def test_what_is_not_an_installers_stays(temporary: Path):
+    for name in (f"{WORK}notes", "be-toolchain", "other"):
+        (temporary / name).mkdir()
+        (temporary / name / "text").touch()
+    (temporary / f"{WORK}link").symlink_to(temporary / "other")
+    assert find_dead(temporary) == ()
+    assert find_dead(temporary / "absent") == ()
+
+
+@needs_root
+def test_what_is_another_users_stays(temporary: Path):
+    folders = [temporary / f"{WORK}{name}" for name in ("theirs", "empty")]
+    for folder in folders:
+        folder.mkdir()
+        os.chown(folder, STRANGER, STRANGER)
+    (folders[0] / "lock").touch()
+    assert [*find_dead(temporary), *sweep_dead(folders)] == []
+    assert len(list(temporary.iterdir())) == 2
+
+
+def test_sweeping_at_every_moment_takes_no_folder_that_lives(temporary: Path):
+    done = threading.Event()
+
+    def sweep() -> None:
+        while not done.is_set():
+            sweep_dead(temporary.glob(f"{WORK}*"))
+
+    sweepers = [threading.Thread(target=sweep) for _ in range(2)]
+    for thread in sweepers:
+        thread.start()
+    try:
+        for turn in range(100):
+            with make_workplace() as folder:
+                (folder / "file").write_text(str(turn))
+                assert (folder / "file").read_text() == str(turn)
+                assert (folder / "lock").exists()
+    finally:
+        done.set()
+        for thread in sweepers:
+            thread.join()
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,465 @@
+"""A project's file: where it is looked for, that a record follows it, and whose files count."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from be_toolchain import ToolchainRequest, resolve
+from be_toolchain.cli import main as cli
+from be_toolchain.errors import PreferenceError
+from be_toolchain.machine.local_system import LocalSystem
+from be_toolchain.machine.store_paths import APP, FILE, user_file
+from be_toolchain.machine.trust.folder_trust import distrusted_places
+from be_toolchain.report.doctor import examine_machine
+from be_toolchain.settings.configuration import (
+    KEYS,
+    Configuration,
+    ConfigurationFile,
+    PassedOver,
+    PassedOverWarning,
+    find_configuration,
+    parse_configuration,
+)
+from be_toolchain.settings.preferences import parse_preferences
+from tests.support.accounts import ME, STRANGER, make, needs_root, open_place, run_as
+from tests.support.machines import MemorySystem, healthy
+
+__all__ = ["open_place"]  # a fixture
+
+CUDA = ToolchainRequest(need_cuda=True)
+ALL = """
+nvcc = "tools/nvcc"
+cxx = "g++-13"
+host-cxx = "/usr/bin/g++-12"
+cuda-home = "cuda"
+prefer = ["system", "pip"]
+allow-unsupported-compiler = true
+remote-cache = "https://cache.example.org"
+"""
+
+
+def parse(text: str, name: str = "be-toolchain.toml") -> Configuration:
+    return parse_configuration(ConfigurationFile(path=Path("/project") / name, text=text))
+
+
+def test_every_key_is_read_and_relative_paths_start_at_the_file():
+    found = parse(ALL)
+    assert (found.nvcc, found.cxx, found.host_cxx) == ("/project/tools/nvcc", "g++-13", "/usr/bin/g++-12")
+    assert (found.cuda_home, found.prefer, found.allow_unsupported_compiler) == (
+        "/project/cuda",
+        ("system", "pip"),
+        True,
+    )
+    assert found.remote_cache == "https://cache.example.org"
+    assert all(f"{key} =" in ALL for key in KEYS)
+    assert parse(f"[tool.be-toolchain]{ALL}", "pyproject.toml") == parse_configuration(
+        ConfigurationFile(path=Path("/project/pyproject.toml"), text=f"[tool.be-toolchain]{ALL}")
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("nvcc = 1", "prefer = [1]", "prefer = 2", "cuda-home = []", "colour = 1", "nvcc =", "remote-cache = 1"),
+        *(f"nvcc = {'[' * 5000}", f"nvcc = {'9' * 5000}"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_the_file(text: str):
+    with pytest.raises(PreferenceError, match=r"/project/be-toolchain\.toml") as caught:
+        parse(text)
+    assert caught.value.hints
+
+
+def test_a_variable_beats_the_file_and_the_file_beats_the_rest():
+    wishes = parse(ALL)
+    preferences = parse_preferences({"BE_CXX": "clang++", "BE_ALLOW_UNSUPPORTED_COMPILER": "0"}, wishes)
+    assert preferences.cxx == ("BE_CXX", "clang++")
+    assert preferences.nvcc == ("nvcc in /project/be-toolchain.toml", "/project/tools/nvcc")
+    assert not preferences.allow_unsupported_compiler
+    assert preferences.groups[:3] == ("path", "system", "pip")
+    assert parse_preferences({"CUDA_HOME": "/sw"}, wishes).homes[0] == ("CUDA_HOME", "/sw")
+    with pytest.raises(PreferenceError, match="prefer in /project"):
+        parse_preferences({}, parse('prefer = ["newest"]'))
+
+
+@pytest.mark.parametrize(("text", "allowed"), [("1", True), ("on", True), ("No", False), (" ", False), ("maybe", None)])
+def test_a_switch_of_the_search_is_read_like_any_other(text: str, allowed: bool | None):
+    environ = {"BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER": text}
+    if allowed is not None:
+        assert parse_preferences(environ).allow_unsupported_compiler is allowed
+        return
+    says = "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER is 'maybe', expected 1, true, yes"
+    with pytest.raises(PreferenceError, match=says):
+        parse_preferences(environ)
+
+
+TABLE = '[tool.be-toolchain]\ncxx = "g++-13"\n'
+
+
+@pytest.mark.parametrize(
+    ("inner", "found_above"),
+    [
+        ('[project.scripts]\nbe-toolchain = "x"\n', True),
+        (f'[project]\ndescription = """\n{TABLE}"""\n', True),
+        (f'note = """\n{TABLE}"""\n{TABLE}', False),
+        (f'note = """\n{TABLE}', None),
+    ],
+)
+def test_a_pyproject_without_the_table_is_passed(
+    inner: str, found_above: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What reads like the table inside a text is none."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "pyproject.toml").write_text(inner)
+    (tmp_path / "pyproject.toml").write_text('[tool.other]\n\n[ tool . "be-toolchain" ]\ncxx = "g++-13"\n')
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    found = find_configuration(LocalSystem())
+    assert found is not None
+    if found_above is None:
+        with pytest.raises(PreferenceError, match="is no TOML"):
+            parse_configuration(found)
+        return
+    assert found.path == (tmp_path if found_above else tmp_path / "a" / "b") / "pyproject.toml"
+    assert parse_configuration(found).cxx == "g++-13"
+
+
+def test_no_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    system = LocalSystem()
+    assert system.cwd is None
+    assert find_configuration(system) is None
+
+
+def test_a_record_follows_the_file(tmp_path: Path):
+    machine = MemorySystem(cwd=Path("/project/pkg"))
+    machine.gxx("/usr/bin/g++")
+    machine.runfile("/usr/local/cuda")
+    machine.runfile("/sw/cuda")
+
+    def root() -> str:
+        machine.commands.clear()
+        toolkit = resolve(CUDA, system=machine, record_dir=tmp_path).cuda
+        assert toolkit is not None
+        return str(toolkit.root)
+
+    assert root() == "/usr/local/cuda"
+    machine.write("/project/be-toolchain.toml", 'cuda-home = "/sw/cuda"')
+    assert root() == "/sw/cuda"
+    assert root() == "/sw/cuda"
+    assert machine.commands == []
+    machine.write("/project/be-toolchain.toml", "")
+    assert root() == "/usr/local/cuda"
+    del machine.files["/project/be-toolchain.toml"]
+    assert root() == "/usr/local/cuda"
+    assert machine.commands == []
+
+
+def test_a_file_that_cannot_be_read_is_not_left_out_without_a_word():
+    machine = MemorySystem(cwd=Path("/project/src"))
+    machine.write("/project/be-toolchain.toml", 'cxx = "g++-13"')
+    machine.unreadable.add("/project/be-toolchain.toml")
+    with pytest.raises(PreferenceError, match=r"/project/be-toolchain.toml can't be read") as caught:
+        find_configuration(machine)
+    assert "chmod +r" in caught.value.hints[0]
+    machine.plant("/project/be-toolchain.toml")
+    assert find_configuration(machine) is None
+
+
+EVIL = 'cxx = "./evil"\n'
+OWN = "/root/.config/be_toolchain/be-toolchain.toml"
+
+
+def status(mode: int, uid: int, gid: int = 7) -> os.stat_result:
+    return os.stat_result((mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
+
+
+TMP = ("/t", status(stat.S_IFDIR | 0o1777, 0, 0))
+MINE, ROOTS = ("/p", status(0o40755, ME)), ("/p", status(0o40755, 0))
+
+
+@pytest.mark.parametrize(
+    ("trail", "says"),
+    [
+        ([MINE, ("/p/f", status(0o100644, ME))], ""),
+        ([ROOTS, ("/p/f", status(0o100644, 0))], ""),
+        ([("/p", status(0o40775, ME, ME)), ("/p/f", status(0o100664, ME, ME))], ""),  # the user's private group
+        ([TMP, ("/t/f", status(0o100644, ME))], "/t/f is in a folder that other users may write to"),
+        ([TMP, ("/t/f", status(0o100644, 0))], "/t/f is in a folder that other users may write to"),
+        ([TMP, ("/t/p", status(0o40755, ME)), ("/t/p/f", status(0o100644, ME))], ""),
+        ([TMP, ("/t/f", status(0o120777, ME)), MINE, ("/p/f", status(0o100644, ME))], ""),
+        ([("/p", status(0o40755, STRANGER))], "/p belongs to another user"),
+        ([("/p", status(0o41777, STRANGER))], "/p belongs to another user"),
+        ([("/p", status(0o42775, 0))], "/p can be written by other users (mode 2775)"),
+        ([("/p", status(0o40777, ME))], "/p can be written by other users (mode 777)"),
+        ([ROOTS, ("/p/f", status(0o100644, STRANGER))], "/p/f belongs to another user"),
+        ([MINE, ("/p/f", status(0o100666, ME))], "/p/f can be written by other users"),
+        ([TMP, ("/t/f", status(0o100644, STRANGER))], "/t/f belongs to another user"),
+        ([TMP, ("/t/f", status(0o120777, STRANGER))], "/t/f is a symbolic link made by another user"),
+    ],
+)
+def test_whoever_could_exchange_a_file_has_to_be_trusted(trail: list[tuple[str, os.stat_result]], says: str):
+    found = " ".join(next(distrusted_places([("/", status(stat.S_IFDIR | 0o755, 0, 0)), *trail], ME), ()))
+    assert found.startswith(says)
+    assert bool(found) == bool(says)
+
+
+def test_the_folders_above_the_home_folder_are_the_administrators_choice():
+    trail = [("/data", status(0o40775, 65534)), ("/data/me", status(0o40755, ME)), ("/data/me/f", status(0o100644, ME))]
+    assert not list(distrusted_places(trail, ME, "/data/me"))
+    assert list(distrusted_places(trail, ME, "/home/me")) == list(distrusted_places(trail, ME)) != []
+
+
+def project(folder: str = "/mnt/project", **environ: str) -> MemorySystem:
+    """A machine whose working folder is in another user's project."""
+    machine = MemorySystem(cwd=Path(folder, "src"))
+    machine.environ = {**machine.environ, "HOME": "/root", **environ}
+    machine.write(f"{folder}/be-toolchain.toml", EVIL)
+    machine.plant(folder)
+    return machine
+
+
+def passed_by(machine: MemorySystem) -> PassedOver:
+    told: list[PassedOver] = []
+    assert find_configuration(machine, told.append) is None
+    (one,) = told
+    return one
+
+
+def test_what_is_passed_over_is_said_with_the_settings_that_work():
+    told = passed_by(project())
+    reason = "/mnt/project/be-toolchain.toml is passed over: /mnt/project belongs to another user (uid 1001)"
+    assert told.reason == reason
+    assert "export BE_SAFE_FOLDERS=/mnt/project," in told.remedy
+    assert f'safe = ["/mnt/project"] in {OWN}' in told.remedy
+    assert "\n" not in str(told)
+
+    told = passed_by(project("/mnt/my project", BE_SAFE_FOLDERS="/else"))
+    assert "export BE_SAFE_FOLDERS='/else:/mnt/my project'," in told.remedy
+    assert find_configuration(project("/mnt/my project", BE_SAFE_FOLDERS="/else:/mnt/my project")) is not None
+    machine = project("/mnt/a:b")
+    told = passed_by(machine)
+    assert "BE_SAFE_FOLDERS" not in told.remedy
+    machine.write(OWN, told.remedy.partition(": ")[2].partition(" in ")[0])
+    assert find_configuration(machine) is not None
+
+    machine = project()  # whose user has no settings that would be believed
+    machine.write("/root/.config/other/settings")
+    machine.plant("/root/.config")
+    assert passed_by(machine).remedy == "if you trust whoever can write there: export BE_SAFE_FOLDERS=/mnt/project"
+
+
+@pytest.mark.parametrize(
+    ("entry", "counts"),
+    [
+        *((entry, True) for entry in ("*", "/mnt/project", "/mnt/project/", "/mnt/*", "/link", "~/../mnt/project")),
+        *((entry, False) for entry in ("/mnt", "/mnt/proj*", "/mnt/project/src", "project", ".", "", "~/project")),
+    ],
+)
+def test_what_an_entry_stands_for(entry: str, counts: bool):
+    machine = project(BE_SAFE_FOLDERS=f"/x:{entry}")
+    machine.link("/link", "/mnt/project")
+    assert (find_configuration(machine) is not None) == counts
+    machine.environ = {**machine.environ, "BE_SAFE_FOLDERS": ""}
+    machine.write(OWN, f"safe = [{entry!r}]")
+    assert (find_configuration(machine) is not None) == counts
+
+
+def test_home_in_an_entry():
+    assert find_configuration(project("/root/project", BE_SAFE_FOLDERS="/x:~/project")) is not None
+    for entry in ("~/*", "~/mnt/*", "~"):
+        assert passed_by(project(HOME="", BE_SAFE_FOLDERS=entry))
+
+
+def test_the_users_own_file_is_only_believed_if_it_is_theirs_and_only_read_when_it_is_needed():
+    machine = project()
+    machine.write(OWN, 'safe = ["*"]')
+    machine.plant(OWN)
+    assert passed_by(machine)
+    machine.planted.remove(OWN)
+    for text in ("safe = ", 'safe = "*"', "safe = [1]", 'cxx = "g++"'):
+        machine.write(OWN, text)
+        with pytest.raises(PreferenceError, match=OWN) as caught:
+            find_configuration(machine)
+        assert caught.value.hints
+    machine.planted.clear()
+    assert find_configuration(machine) is not None
+    assert user_file({"HOME": "/home/ada"}) == Path("/home/ada/.config", APP, FILE)
+    assert user_file({"HOME": "/home/ada", "XDG_CONFIG_HOME": "/settings"}) == Path("/settings", APP, FILE)
+    assert user_file({}) is None
+
+
+def test_a_file_further_up_that_is_the_users_counts_instead():
+    machine = project()
+    machine.planted.clear()
+    machine.write("/mnt/project/src/pyproject.toml", "[tool.be-toolchain]\n")
+    machine.plant("/mnt/project/src/pyproject.toml")
+    told: list[PassedOver] = []
+    found = find_configuration(machine, told.append)
+    assert found is not None
+    assert (found.path, len(told)) == (Path("/mnt/project/be-toolchain.toml"), 1)
+
+
+def test_a_load_warns_and_the_doctor_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    machine = healthy()
+    machine.cwd = Path("/mnt/project")
+    machine.write("/mnt/project/be-toolchain.toml", 'cxx = "/nowhere/evil"')
+    machine.plant("/mnt/project")
+    for _ in range(2):  # also from the record
+        with pytest.warns(PassedOverWarning, match="BE_SAFE_FOLDERS=/mnt/project"):
+            resolve(ToolchainRequest(), system=machine, record_dir=tmp_path)
+    (line,) = (row for row in examine_machine(machine).findings if row.subject == "project file")
+    assert line.status == "warn"
+    assert "/mnt/project belongs to another user" in line.message
+    assert "BE_SAFE_FOLDERS=/mnt/project" in line.next_step
+    assert cli.main(["doctor", "--json"], system=machine) == 0
+    assert line.message in [row["message"] for row in json.loads(capsys.readouterr().out)["findings"]]
+
+
+@pytest.fixture
+def chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+def test_a_link_to_the_users_own_file_starts_relative_programs_at_the_real_one(tmp_path: Path, chdir: None):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "wishes.toml").write_text('cxx = "tools/g++"\ncuda-home = "cuda"')
+    (tmp_path / "be-toolchain.toml").symlink_to("real/wishes.toml")
+    found = find_configuration(LocalSystem())
+    assert found is not None
+    assert found.path == tmp_path / "be-toolchain.toml"
+    wishes = parse_configuration(found)
+    assert (wishes.cxx, wishes.cuda_home) == (str(tmp_path / "real/tools/g++"), str(tmp_path / "real/cuda"))
+
+
+@pytest.mark.parametrize("name", ["be-toolchain.toml", "pyproject.toml"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "huge", "/dev/zero", "gone", "itself"])
+def test_what_is_no_file_is_no_project_file(tmp_path: Path, chdir: None, name: str, kind: str):
+    path = tmp_path / name
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "socket":
+            os.mknod(path, 0o600 | stat.S_IFSOCK)
+        case "folder":
+            path.mkdir()
+        case "huge":
+            path.write_text("[tool.be-toolchain]\n")
+            os.truncate(path, 1 << 40)
+        case _:
+            path.symlink_to(name if kind == "itself" else kind)
+    told: list[PassedOver] = []
+    assert find_configuration(LocalSystem(), told.append) is None
+    assert ["larger than 1 MiB" in each.reason for each in told] == [True] * (kind == "huge")
+    if kind in ("pipe", "/dev/zero"):
+        assert LocalSystem().read_text(path) is None
+
+
+def looked(uid: int, *folders: Path, **environ: str) -> list[str]:
+    """What is said in each folder, and which compiler is named by the file that counts there."""
+    code = f"""
+for folder in {list(map(str, folders))!r}:
+    os.chdir(folder)
+    told = []
+    found = configuration.find_configuration(local_system.LocalSystem(), told.append)
+    print(*(each.reason for each in told), "counts:", found and configuration.parse_configuration(found).cxx)
+"""
+    done = run_as(uid, code, folders[0], **environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+TWO_USERS = [
+    ((STRANGER, 0o755), (STRANGER, 0o644), "belongs to another user"),
+    ((STRANGER, 0o2775), (STRANGER, 0o644), "belongs to another user"),
+    ((STRANGER, 0o755), (ME, 0o644), "belongs to another user"),
+    ((ME, 0o2775), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
+    ((0, 0o1777), (STRANGER, 0o644), "be-toolchain.toml belongs to another user"),
+    ((0, 0o1777), (STRANGER, 0o600), "be-toolchain.toml belongs to another user"),
+    ((0, 0o777), (ME, 0o644), "can be written by other users"),
+    ((0, 0o1777), (ME, 0o644), "is in a folder that other users may write to"),
+    ((0, 0o755), (0, 0o644), ""),
+    ((ME, 0o755), (ME, 0o644), ""),
+]
+"""Owner and mode of a folder and of the file in it, and what is said to a user below it."""
+
+
+@needs_root
+def test_two_users(open_place: Path):
+    shared = [make(open_place / str(number), uid=row[0][0], mode=row[0][1]) for number, row in enumerate(TWO_USERS)]
+    for folder, (_, (uid, mode), _) in zip(shared, TWO_USERS, strict=True):
+        make(folder / "be-toolchain.toml", EVIL, uid=uid, mode=mode)
+    mine = [make(folder / "mine") for folder in shared]
+    for folder, (*_, says), line in zip(shared, TWO_USERS, looked(ME, *mine), strict=True):
+        assert says in line
+        assert line.endswith("counts: None" if says else f"counts: {folder}/evil")
+    readable = [folder for folder, (_, (_, mode), _) in zip(mine, TWO_USERS, strict=True) if mode & 0o004]
+    wanted = [f"counts: {folder.parent}/evil" for folder in readable]
+    assert looked(ME, *readable, BE_SAFE_FOLDERS="*") == wanted
+    assert [line[-4:] for line in looked(0, *mine[:1])] == ["None"], "root with a mounted project has to say so"
+    assert looked(0, mine[0], BE_SAFE_FOLDERS="*") == [f"counts: {shared[0]}/evil"]
+
+
+@needs_root
+def test_links_and_files_that_somebody_left_in_a_sticky_folder(open_place: Path):
+    """A stranger's folder gives away what others leave in it; a user's own link to what can't be read ends no load."""
+    make(open_place / "theirs", EVIL, uid=STRANGER)
+    make(open_place / "mine", EVIL)
+    make(open_place / "secret", EVIL, uid=0, mode=0o600)
+    os.mkfifo(open_place / "pipe")
+    folders, says = [], []
+    for uid, target in (
+        (STRANGER, "theirs"),
+        (STRANGER, "mine"),
+        (STRANGER, "/etc/shadow"),
+        (STRANGER, "pipe"),
+        (ME, "secret"),
+    ):
+        shared = make(open_place / f"to-{Path(target).name}", uid=0, mode=0o1777)
+        (shared / "be-toolchain.toml").symlink_to(open_place / target)
+        os.chown(shared / "be-toolchain.toml", uid, uid, follow_symlinks=False)
+        folders.append(make(shared / "work"))
+        link = "is a symbolic link made by another user" if target != "pipe" else ""
+        says.append(link if uid == STRANGER else "which can't be read")
+    moved = make(open_place / "moved", uid=0, mode=0o1777)
+    theirs = make(open_place / "open", uid=STRANGER, mode=0o777)
+    make(theirs / "left", EVIL)
+    (theirs / "left").rename(moved / "be-toolchain.toml")
+    mine = make(moved / "mine")
+    lines = looked(ME, *folders, mine)
+    assert [each for each, line in zip(says, lines, strict=False) if each not in line] == []
+    assert [line for line in lines if not line.endswith("counts: None")] == []
+    at_home = f"os.environ['HOME'] = {str(mine)!r}\nprint(configuration.find_configuration(local_system.LocalSystem()))"
+    assert run_as(ME, at_home, mine).stdout == "None\n", "a home folder below a shared one changes nothing"
+    make(mine / "be-toolchain.toml", EVIL)
+    assert looked(ME, mine) == [f"counts: {mine}/evil"]
+
+
+@needs_root
+def test_a_compiler_of_another_users_project_does_not_run(open_place: Path):
+    """Loads and the doctor, as the issue describes it: the stranger's program would run as the user."""
+    theirs = make(open_place / "theirs", uid=STRANGER)
+    make(theirs / "be-toolchain.toml", EVIL, uid=STRANGER)
+    make(theirs / "evil", f"#!/bin/sh\ntouch {open_place}/mine/pwned\n", uid=STRANGER)
+    mine = make(open_place / "mine")
+    code = """
+for _ in 1, 2:
+    print(resolver.resolve(system=local_system.LocalSystem()).cxx.path)
+cli.main(["doctor"])
+cli.main(["env"])
+"""
+    done = run_as(ME, code, theirs)
+    assert not (mine / "pwned").exists()
+    (line,) = (line for line in done.stderr.splitlines() if "BE_SAFE_FOLDERS" in line)
+    assert f"export BE_SAFE_FOLDERS={theirs}" in line
+    assert "project file" in done.stdout
+    run_as(ME, code, theirs, BE_SAFE_FOLDERS=str(theirs))
+    assert (mine / "pwned").exists()

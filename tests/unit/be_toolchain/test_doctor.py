@@ -1,0 +1,223 @@
+"""The doctor's verdicts, its exit codes, its JSON and its trials, and the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from be_toolchain import __version__
+from be_toolchain.cli import main as cli
+from be_toolchain.machine.system import System
+from be_toolchain.report.exit_codes import USAGE_ERROR
+from tests.support.machines import SITE, Answering, Libcuda, MemorySystem, answering, healthy
+from tests.support.terminals import Terminal
+
+ROOT = Path(__file__).parents[3]
+TARGET = "/usr/local/cuda/targets/x86_64-linux"
+
+
+def machine_with(path: str = "/usr/bin/g++", **environ: str) -> MemorySystem:
+    """A machine with a compiler and no CUDA."""
+    machine = MemorySystem()
+    machine.gxx(path)
+    machine.environ = {**machine.environ, **environ}
+    return machine
+
+
+def doctor(machine: System, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = cli.main(["doctor", *arguments], system=machine)
+    return code, capsys.readouterr().out
+
+
+def test_a_report_is_short_and_names_an_error_once(capsys: pytest.CaptureFixture[str]):
+    code, text = doctor(healthy(), capsys)
+    assert code == 0
+    assert max(map(len, text.splitlines())) < 240
+    code, text = doctor(MemorySystem(), capsys)
+    assert (code, text.count("explain TC301")) == (2, 1)
+
+
+def test_a_defect_of_ours_is_called_one(capsys: pytest.CaptureFixture[str]):
+    machine = healthy()
+    machine.site_dirs = None  # type: ignore[assignment]
+    assert cli.main(["doctor"], system=machine) == 3
+    assert "internal error of be_toolchain" in capsys.readouterr().err
+
+
+def test_json(capsys: pytest.CaptureFixture[str]):
+    code, text = doctor(healthy(), capsys, "--json")
+    data: dict[str, Any] = json.loads(text)
+    assert (code, data["schema"], data["version"], data["problems"]) == (0, 1, __version__, [])
+    assert (data["toolchain"]["cuda"]["release"], data["toolchain"]["cuda"]["archs"][0]) == ("13.0", "8.0")
+    (chosen,) = (probe for probe in data["probes"]["CUDA toolkit"] if probe["chosen"])
+    assert (chosen["place"], chosen["found_via"]) == ("/usr/local/cuda/bin/nvcc", "well-known folder")
+    code, text = doctor(machine_with(), capsys, "--json")
+    data = json.loads(text)
+    assert (code, data["problems"][0]["code"], data["toolchain"]["cuda"]) == (1, "TC201", None)
+
+
+@pytest.mark.parametrize(
+    ("part", "path"),
+    [
+        ("nvcc", "/usr/local/cuda/bin/nvcc"),
+        ("cxx", "/usr/bin/g++"),
+        ("host", "/usr/bin/g++"),
+        ("root", "/usr/local/cuda"),
+        ("cudafe++", "/usr/local/cuda/bin/cudafe++"),
+        ("cicc", "/usr/local/cuda/nvvm/bin/cicc"),
+        ("cudart", f"{TARGET}/lib/libcudart.so"),
+        ("cudart-static", f"{TARGET}/lib/libcudart_static.a"),
+        ("include", f"{TARGET}/include"),
+        ("crt", f"{TARGET}/include/crt/host_config.h"),
+        ("cccl", f"{TARGET}/include/cccl/nv/target"),
+    ],
+)
+def test_which(part: str, path: str, capsys: pytest.CaptureFixture[str]):
+    machine = healthy()
+    assert cli.main(["which", part], system=machine) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    if part == "cudart-static":
+        del machine.files[path]
+        assert cli.main(["which", part], system=machine) == 1
+        assert "has no cudart-static" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("machine", "words", "code", "says"),
+    [
+        (machine_with(BE_NVCC_PREFER="moon"), "which nvcc", 1, "TC102: BE_NVCC_PREFER is 'moon'"),
+        (machine_with(BE_NVCC_PREFER="moon"), "which cxx", 2, "TC102: BE_NVCC_PREFER is 'moon'"),
+        (machine_with(BE_NVCC_PREFER="moon"), "env", 2, "TC102: BE_NVCC_PREFER is 'moon'"),
+        (machine_with(), "which nvcc", 1, "TC201: no complete CUDA toolkit was found"),
+        (MemorySystem(), "which cxx", 2, "TC301: "),
+    ],
+)
+def test_commands_for_programs_say_why_not(
+    machine: MemorySystem, words: str, code: int, says: str, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.main(words.split(), system=machine) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(says)
+
+
+@pytest.mark.parametrize("words", ["wich", "doctor --jsn", "which", "which gcc", "doctor extra"])
+def test_arguments_that_mean_nothing(words: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words.split(), system=healthy())
+    assert caught.value.code == USAGE_ERROR
+    assert words.rpartition(" ")[2] in capsys.readouterr().err
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert __version__ in capsys.readouterr().out
+    assert cli.main([]) == 0
+    assert "doctor" in capsys.readouterr().out
+
+
+IN_A_PROCESS = """
+import os, sys
+from be_toolchain.cli import main as cli
+from tests.support.machines import MemorySystem
+machine = MemorySystem()
+machine.gxx(os.environ["BE_CXX"])
+machine.environ = {"BE_CXX": os.environ["BE_CXX"]}
+sys.exit(cli.main(sys.argv[1:], system=machine))
+"""
+
+
+def test_a_path_that_is_no_text_is_printed_as_it_is():
+    path = os.fsdecode(b"/opt/\xff/g++")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8:strict", "BE_CXX": path}
+    for words in ("which cxx", "doctor"):
+        command = [sys.executable, "-c", IN_A_PROCESS, *words.split()]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert os.fsencode(path) in done.stdout, done.stderr
+        assert not done.stderr
+
+
+def test_a_narrow_terminal_shows_paths_to_their_end():
+    path = "/opt/a-folder-with-a-long-name/and-one-below-it/bin/g++"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "40", "TERM": "xterm", "BE_CXX": path}
+    with Terminal() as terminal:
+        command = [sys.executable, "-c", IN_A_PROCESS, "doctor"]
+        subprocess.run(command, env=environment, stdout=terminal.handle, check=False, timeout=60)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text).partition("TC201")[0].splitlines()
+    assert max(map(len, lines)) <= 40
+    assert path in "".join(line[19:].strip() for line in lines)
+
+
+def test_the_home_folder_is_not_named_in_text_but_in_json(capsys: pytest.CaptureFixture[str]):
+    machine = machine_with(HOME="/home/ada", CUDA_HOME="/home/ada/cuda")
+    machine.runfile("/home/ada/cuda")
+    _, text = doctor(machine, capsys, "--verbose")
+    assert "~/cuda/bin/nvcc" in text
+    assert "/home/ada" not in text
+    assert "/home/ada/cuda" in doctor(machine, capsys, "--json")[1]
+
+
+REMOTE = "BE_REMOTE_CACHE"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        (REMOTE, "https://user:SECRET@host/k"),
+        (REMOTE, "https://user:SECRET?z@host/k"),
+        (REMOTE, "https://user:x/SECRET@host/k"),
+        (REMOTE, "https://host/k?sig=SECRET"),
+        (REMOTE, "s3://KEY:SECRET@bucket/k"),
+        ("BE_REMOTE_CACHE_PRIVATE_KEY", "private-ed25519:SECRET"),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_doctor_shows_no_secret(variable: str, value: str, options: list[str], capsys: pytest.CaptureFixture[str]):
+    cli.main(["doctor", *options], system=MemorySystem(environ={"PATH": "/usr/bin", variable: value}))
+    shown = capsys.readouterr()
+    assert "remote cache" in shown.out or variable in shown.out
+    assert "SECRET" not in shown.out + shown.err
+
+
+def trial(prints: str = "sum 4950, started", *, jax: bool = False, gpu: bool = False, **facts: Any) -> Answering:
+    """A machine whose programs answer at once; tests/compile and tests/cuda have the real ones."""
+    machine = answering(prints)
+    if jax:
+        machine.write(f"{SITE}/jaxlib-0.10.2.dist-info/METADATA")
+    if gpu:
+        machine.libraries["libcuda.so.1"] = Libcuda()
+    for name, value in facts.items():
+        setattr(machine, name, value)
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("machine", "code", "says"),
+    [
+        (trial(jax=True), 0, ("built and ran a program", "there is no GPU to run it on", "called it from JAX")),
+        (trial("sum 4950, sum 500500", gpu=True), 0, ("ran it on NVIDIA H200", "jax is not installed")),
+        (
+            trial("", build_fails=True),
+            2,
+            ("smoke: C++", "g++: exit status 1: compilation stopped", "error: no such thing"),
+        ),
+        (trial("sum 4950"), 1, ("it printed 'sum 4950' instead of 'started'",)),
+        (trial(jax=True, ffi_prints="sum 0 on cpu"), 2, ()),
+        (MemorySystem(), 2, ("there is no compiler", "there is no toolkit")),
+    ],
+)
+def test_trials(machine: MemorySystem, code: int, says: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
+    found, text = doctor(machine, capsys, "--smoke")
+    assert found == code
+    assert [part for part in says if part not in text] == []
+    if machine.libraries:
+        assert any("-gencode=arch=compute_90,code=sm_90" in argv for argv in machine.commands)

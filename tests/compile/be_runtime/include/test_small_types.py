@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import be_runtime
+from tests.support.element_types import ROWS
 from tests.support.runtime import call
 from tests.support.small_types import FLOAT8, PACKED, SMALL, every_code, told_apart
 
@@ -33,7 +34,7 @@ def test_each_type_round_trips_bit_for_bit_and_is_no_int8(row: Any):
         out = call("arrays.copy", like(x), x)
         assert (out.dtype, told_apart(out)) == (x.dtype, told_apart(x))
         seen = call("arrays.describe", jax.ShapeDtypeStruct((5 + 2 * x.ndim,), np.int32), x)
-        assert seen[3] == -(-x.size * row.bits // 8)
+        assert (seen[0], seen[3]) == (ROWS[row.name].be_code, -(-x.size * row.bits // 8))
     with pytest.raises(jax.errors.JaxRuntimeError, match=rf"data_ptr<.*>\(\) of an? {row.name} tensor"):
         call("arrays.as_int8", jax.ShapeDtypeStruct((), np.int8), x).block_until_ready()
 

@@ -65,11 +65,6 @@ static void bodies() {
   });
   EXPECT(nested == 48);
 
-  if (nested > 0)
-    BE_DISPATCH_FLOATING(DType::Float32, scalar_t, { size = sizeof(scalar_t); });
-  else
-    size = 0;
-  EXPECT(size == 4);
 }
 
 static void pairs() {

@@ -1,4 +1,7 @@
-"""The kernels of a test file, in both forms that their handlers have."""
+"""The kernels of a test file, in both forms that their handlers have.
+
+This file is read before the number of JAX's devices is chosen, so it imports JAX later.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 
 import be_runtime
@@ -29,6 +31,8 @@ def module(request: pytest.FixtureRequest) -> CompiledModule:
 def call(module: CompiledModule) -> Callable[..., Any]:
     """Call a function of the module through ``jax.ffi``; results are like the arrays or structures `out`."""
 
+    import jax
+
     def run(function: str, out: Any, *arrays: Any, vmap_method: str | None = None, **attributes: Any) -> Any:
         caller: Any = jax.ffi.ffi_call(f"{module.name}.{function}", out, vmap_method=vmap_method)
         return caller(*arrays, **attributes)
@@ -39,6 +43,7 @@ def call(module: CompiledModule) -> Callable[..., Any]:
 @pytest.fixture
 def refused(call: Callable[..., Any]) -> Callable[..., str]:
     """The message of a call that fails."""
+    import jax
 
     def run(function: str, *args: Any, **keywords: Any) -> str:
         with pytest.raises(jax.errors.JaxRuntimeError) as caught:

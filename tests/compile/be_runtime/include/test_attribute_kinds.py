@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from be_runtime import CompiledModule
 from be_runtime.dtypes import BY_NAME
 from tests.support.jax_names import enable_x64
 
@@ -130,6 +131,13 @@ def test_dtypes_by_xla_s_number(kernel: Kernel):
         got = kernel("dtype", 2, np.int32, t=np.int32(row.xla_code), u=row.xla_code)
         assert got.tolist() == [row.size_bytes, name == "bfloat16"]
     assert kernel("dtype", 2, np.int32, t=np.int32(11)).tolist() == [4, 1]
+
+
+def test_every_integer_of_64_bits_reaches_the_kernel(module: CompiledModule):
+    for value in (1, 2**63 - 1, 2**63, 2**64 - 1):
+        runs = (module.halves, jax.jit(module.halves, static_argnames="of"))
+        found = [*(run(of=value).tolist() for run in runs), module.halves_of(o={"k": value}).tolist()]
+        assert found == [[value >> 32, value & 0xFFFFFFFF]] * 3
 
 
 def test_defaults_of_the_cpp_signature(kernel: Kernel):

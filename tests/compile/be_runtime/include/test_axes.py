@@ -57,6 +57,14 @@ def test_a_batch_is_right_or_refused(call: Call):
     np.testing.assert_array_equal(batched(ones(5, 3)), np.full((5, 3), 2))
 
 
+def test_computed_axes_are_checked(call: Call, refused: Callable[..., str]):
+    assert call("pairs", ones(2, 2), ones(4))[0, 0] == 4
+    assert r"[n/2 2], which makes axis 0 2, and it is 3 in result 0" in refused("pairs", ones(3, 2), ones(4))
+    assert call("bins", ones(3, 1), ones(4), count=np.int32(3)).shape == (3, 1)
+    for shape, count in (((3, 2), 3), ((2, 1), 3), ((1, 1), 0)):
+        assert "its axes are declared as" in refused("bins", ones(*shape), ones(4), count=np.int32(count))
+
+
 def test_axes_are_given_in_python_too():
     bare = (KERNELS / "axes.cc").read_text().replace("// @BE", "//")
     be_runtime.load_cpp_inline("axes_listed", bare, functions={"total": ["arg[n]", "ret[]"]})

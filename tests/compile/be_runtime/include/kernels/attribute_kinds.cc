@@ -138,3 +138,14 @@ void mixed(const BE::Tensor* a, const BE::Tensors& many, const BE::Tensor b, BE:
 void far(const BE::Tensors xs, BE::Tensor out) { out.data_ptr<float>()[0] = xs[3].data_ptr<float>()[0]; }
 // @BE shaped arg?[n] arg...[n k] ret...[k] ret[n]
 void shaped(std::optional<BE::Tensor>, const BE::Tensors, BE::Tensors, BE::Tensor) {}
+
+static void halve(uint64_t of, BE::Tensor& y) {
+  y.data_ptr<uint32_t>()[0] = uint32_t(of >> 32), y.data_ptr<uint32_t>()[1] = uint32_t(of);
+}
+// @BE halves ret[2]:uint32 attr.of:uint64
+void halves(BE::Tensor y, uint64_t of) { halve(of, y); }
+struct Large {
+  uint64_t k;
+};
+// @BE halves_of ret[2]:uint32 attr.o
+void halves_of(BE::Tensor y, Large o) { halve(o.k, y); }

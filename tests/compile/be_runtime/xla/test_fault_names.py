@@ -65,7 +65,7 @@ run = jax.jit(step) if sys.argv[3] == "jitted" else step
 print("before")
 jax.block_until_ready(run(x))
 """
-LINE = r"<string>:11 in step"
+LINE = r"<string>:12 in step"
 full = pytest.mark.full
 FAULTS = [
     ("null", "SIGSEGV", "jitted"), ("divides", "SIGFPE", "eager"), ("aborts", "SIGABRT", "jitted"),
@@ -107,7 +107,7 @@ faulthandler.enable()
 dies.aborts(x[:0])
 dies.aborts(x)
 """,
-        r"^be_runtime: SIGABRT in dies.aborts, called at <string>:8 in <module> or <string>:9 in <module>$",
+        r"^be_runtime: SIGABRT in dies.aborts, called at <string>:9 in <module> or <string>:10 in <module>$",
     ),
     # here of a library whose handlers are compiled by themselves, as with libraries of the author
     "a call by name has no line": (
@@ -150,7 +150,7 @@ def far(x, y):
 jax.block_until_ready(be_runtime.numba_kernel(far, outs=jax.ShapeDtypeStruct((6,), x.dtype))(x))
 """
     # JIT-compiled code may have no frames, and is then known as none of a library
-    said = r"^be_runtime: SIGSEGV in (the code of )?far, called at <string>:11 in <module>$"
+    said = r"^be_runtime: SIGSEGV in (the code of )?far, called at <string>:12 in <module>$"
     assert re.search(said, run_python(HEAD + code, check=False).stderr, re.MULTILINE)
 
 

@@ -201,9 +201,10 @@ def test_rules_hold_from_their_definition_on_and_for_options(m: CompiledModule):
     agree(slope(m.cube.with_options(has_side_effect=True)), 3 * X**2)
 
 
-def defvjp(name: str, forward: Any, backward: Any) -> Callable[[CompiledModule], Any]:
+def defvjp(name: str, *rules: Any) -> Callable[[CompiledModule], Any]:
     def run(m: CompiledModule) -> Any:
-        m[name].defvjp(forward, backward)
+        if rules:
+            m[name].defvjp(*rules)
         args = {"cube": (X,), "matvec": (A, X), "times": (X, X)}[name]
         return jax.grad(lambda *each: m[name](*each).sum())(*args)
 
@@ -223,51 +224,34 @@ def first_of_two(m: CompiledModule) -> Any:
     return jax.grad(lambda x: m.times(X, x).sum())(X)
 
 
+def donated_twice(m: CompiledModule) -> Any:
+    return m.times.with_options(input_output_aliases={0: 0, 1: 0})(X, X)
+
+
 BAD: list[tuple[Callable[[CompiledModule], Any], str]] = [
-    (
-        lambda m: jax.grad(lambda x: m.cube(x).sum())(X),
-        'kernels.cube.defvjp(forward, backward), with kernels by name, such as "cube_bwd"',
-    ),
+    (defvjp("cube"), 'kernels.cube.defvjp(forward, backward), with kernels by name, such as "cube_bwd"'),
     (first_of_two, "kernels.times has no derivative with respect to argument 1"),
-    (
-        defvjp("cube", None, "cube_back"),
-        "the backward rule of kernels.cube: module 'kernels' has no function 'cube_back'; it has cumsum",
-    ),
+    (defvjp("cube", None, "cub"), "the backward rule of kernels.cube: module 'kernels' has no function 'cub'; it has"),
     (defvjp("cube", None, 3), "the backward rule of kernels.cube is 3, neither a name nor a function"),
     (
         defvjp("cube", "times", "times"),
         "kernels.cube: the rule kernels.times takes 2 arrays (x, g), but the call has 1",
     ),
     (defvjp("cube", lambda x: x, "times"), "must return a pair: the results, and what the backward rule needs"),
-    (
-        defvjp("matvec", None, "place"),
-        "kernels.matvec: the rule kernels.place: argument 0 has the shape (3, 4), but its axes are declared",
-    ),
-    (
-        defvjp("times", None, "times"),
-        "the rule kernels.times takes 2 arrays, but there are 2 inputs, 0 residuals and 1 cotangents",
-    ),
+    (defvjp("matvec", None, "place"), "kernels.matvec: the rule kernels.place: argument 0 has the shape (3, 4), but"),
+    (defvjp("times", None, "times"), "takes 2 arrays, but there are 2 inputs, 0 residuals and 1 cotangents"),
     (defvjp("cube", None, "product_of"), "the rule kernels.product_of needs the attribute 'alpha'"),
-    (
-        defvjp("cube", "cube_fwd", lambda _, g: (g.astype(jnp.int32),)),
-        "gives int32[4] for argument 0, which is float32[4]",
-    ),
-    (defvjp("cube", None, lambda _, g: (g[:2],)), "gives float32[2] for argument 0, which is float32[4]"),
+    (defvjp("cube", None, lambda _, g: (g.astype(jnp.int32),)), "gives int32[4] for argument 0, which is float32[4]"),
+    (defvjp("cube", "cube_fwd", lambda _, g: (g[:2],)), "gives float32[2] for argument 0, which is float32[4]"),
     (defvjp("matvec", None, lambda _, g, alpha: (None,)), "gives 1 cotangents for 2 inputs"),
     (defvjp("cube", None, lambda _, g: g), "gives no tuple of cotangents for 1 inputs"),
-    (
-        defvjp("times", lambda x, y: (x * y, ()), "cube"),
-        "the rule kernels.cube gives 1 results, but 2 inputs have derivatives",
-    ),
+    (defvjp("times", lambda x, y: (x * y, ()), "cube"), "kernels.cube gives 1 results, but 2 inputs have derivatives"),
     (deftranspose("product_of"), "kernels.matvec: the rule kernels.product_of: argument 0 has the shape (3, 4)"),
     (deftranspose(lambda a, g, alpha: g), "gives float32[3] for argument 1, which is float32[4]"),
     (deftranspose(lambda a, g, alpha: None), "gives None for argument 1, which is float32[4]"),
     (deftranspose("matvec_t", ()), "linear_in is (), but kernels.matvec has inputs 0 to 1"),
     (deftranspose("matvec_t", 2), "linear_in is 2, but kernels.matvec has inputs 0 to 1"),
-    (
-        lambda m: m.times.with_options(input_output_aliases={0: 0, 1: 0})(X, X),
-        "input_output_aliases gives output 0 the memory of inputs 0 and 1",
-    ),
+    (donated_twice, "input_output_aliases gives output 0 the memory of inputs 0 and 1"),
 ]
 
 
@@ -293,9 +277,7 @@ def test_gradcheck_says_where_a_derivative_is_off_and_by_how_much(m: CompiledMod
     given, expected, off = map(float, found.groups())
     assert abs(given - expected) == pytest.approx(off, rel=0.02)
     gradcheck(m.cube, [X], atol=1.0)
-    m.matvec.defvjp(
-        None, lambda given, g, alpha: (m.product_of(g, given[1], alpha=alpha), m.matvec_t(given[0], g, alpha=1))
-    )
+    m.matvec.defvjp(None, lambda x, g, alpha: (m.product_of(g, x[1], alpha=alpha), m.matvec_t(x[0], g, alpha=1)))
     gradcheck(m.matvec, [A, X], alpha=1)
     with pytest.raises(GradientError, match=r"with respect to argument 1\["):
         gradcheck(m.matvec, [A, X], alpha=2)

@@ -24,7 +24,9 @@ def module(request: pytest.FixtureRequest) -> CompiledModule:
     """The module of ``kernels/NAME.cc`` for ``test_NAME.py``."""
     name = request.path.stem.removeprefix("test_")
     flags = HANDLERS[request.param]
-    return be_runtime.load_cpp_file(KERNELS / f"{name}.cc", name=f"{name}_{request.param}", extra_ldflags=flags)
+    module = be_runtime.load_cpp_file(KERNELS / f"{name}.cc", name=f"{name}_{request.param}", extra_ldflags=flags)
+    assert not flags or "-fwhole-program" not in (module.path.parent / "build.log").read_text()
+    return module
 
 
 @pytest.fixture

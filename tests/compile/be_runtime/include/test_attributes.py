@@ -42,6 +42,8 @@ void mixed(int32_t zeta, BE::Tensor out, int64_t stream, const BE::Tensor x, dou
   const double values[] = {double(zeta), double(stream), *x.data_ptr<double>(), alpha, *y.data_ptr<double>(), mid};
   memcpy(out.data_ptr<double>(), values, sizeof(values));
 }
+// @BE pinned_int64 ret attr.v:int64
+void pinned_int64(BE::Tensor out, float v) { *out.data_ptr<int64_t>() = v; }
 // @BE many
 void many(BE::Tensor out, int b, int a, int d, int c, int f, int e, int B, int a1, int _, int a10) {
   const int values[] = {b, a, d, c, f, e, B, a1, _, a10};
@@ -143,33 +145,7 @@ def test_a_call_does_not_meet_the_failure_of_an_equal_one():
         assert [caller(v=value) for value in values] == list(values)
 
 
-EXAMPLE = r"""
-#include "brainevent/common.h"
-// @BE scale
-void scale(const BE::Tensor x, BE::Tensor out, float by) { out.at<float>(0) = x.at<float>(0) * by; }
-void shift(const BE::Tensor x, BE::Tensor out, float by) { out.at<float>(0) = x.at<float>(0) + by; }
-"""
-
-
-@pytest.mark.parametrize(
-    ("functions", "expected"),
-    [
-        (None, {"scale": 6}),
-        ({"shift": ("args", "rets", "attrs.by:float32"), "scale": ["arg", "ret", "attr.by"]}, {"shift": 5, "scale": 6}),
-        (["shift"], {"shift": 5}),
-    ],
-)
-def test_several_sources_are_one_text_with_functions_in_each_form(functions: Any, expected: dict[str, float]):
-    module = be_runtime.load_cpp_inline(name="form", cpp_sources=EXAMPLE.splitlines(), functions=functions)
-    assert module.function_names == list(expected)
-    for name, value in expected.items():
-        out = jax.ShapeDtypeStruct((1,), np.float32)
-        assert list(call(f"form.{name}", out, np.array([3.0], np.float32), by=np.float32(2))) == [value]
-
-
 def test_a_token_pins_the_type_of_the_call():
-    be_runtime.load_cpp_inline("form_pinned", EXAMPLE, {"scale": ["arg", "ret", "attr.by:int64"]})
-    x = np.ones(1, np.float32)
-    assert list(call("form_pinned.scale", x, x, by=np.int64(3))) == [3.0]
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"by=np\.int64"):
-        call("form_pinned.scale", x, x, by=np.float32(4.5))
+    assert put("int64", np.int64(3), "pinned") == 3
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"v=np\.int64"):
+        put("int64", np.float32(4.5), "pinned")

@@ -47,9 +47,9 @@ def refused(call: Callable[..., Any]) -> Callable[..., str]:
     """The message of a call that fails."""
     import jax
 
-    def run(function: str, *args: Any, **keywords: Any) -> str:
+    def run(function: str, out: Any, *arrays: Any, **keywords: Any) -> str:
         with pytest.raises(jax.errors.JaxRuntimeError) as caught:
-            jax.block_until_ready(call(function, *args, **keywords))
+            jax.block_until_ready(jax.jit(lambda *given: call(function, out, *given, **keywords))(*arrays))
         message = str(caught.value)
         assert f"{function}: " in message
         return message

@@ -41,7 +41,7 @@ def test_wrong_numbers_of_arrays(module: be_runtime.CompiledModule, message_of: 
     for args in ((), (X,), (X, X, X)):
         assert takes.format(name, len(args), 1) in message_of("add", like(3), *args, **GOOD)
     assert takes.format(name, 2, 2) in message_of("add", (like(3), like(3)), X, X, **GOOD)
-    for_effect = jax.ffi.ffi_call("add", (), has_side_effect=True)
+    for_effect = jax.ffi.ffi_call(f"{name}.add", (), has_side_effect=True)
     with pytest.raises(jax.errors.JaxRuntimeError, match=takes.format(name, 2, 0)):
         jax.block_until_ready(jax.jit(lambda x: (for_effect(x, x, **GOOD), x))(X))
     source = (KERNELS / "call_errors.cc").read_text()

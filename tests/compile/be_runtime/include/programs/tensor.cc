@@ -17,8 +17,7 @@ static void accessors() {
   const BE::Tensor tensor(data, BE::DType::Float32, 3, dims);
   EXPECT(tensor.data_ptr() == data && tensor.data() == data && tensor.data_ptr<void>() == data);
   EXPECT(tensor.data_ptr<float>() == data && tensor.data_ptr<const float>() == data);
-  EXPECT(tensor.ndim() == 3);
-  EXPECT(tensor.shape(0) == 2 && tensor.shape(1) == 3 && tensor.shape(2) == 4);
+  EXPECT(tensor.ndim() == 3 && tensor.shape(0) == 2 && tensor.shape(1) == 3 && tensor.shape(2) == 4);
   EXPECT(tensor.size(0) == 2 && tensor.size(-1) == 4 && tensor.size(-3) == 2);
   EXPECT(tensor.stride(0) == 12 && tensor.stride(1) == 4 && tensor.stride(2) == 1 && tensor.stride(-1) == 1);
   EXPECT(tensor.shape_ptr()[1] == 3 && tensor.strides_ptr()[0] == 12);

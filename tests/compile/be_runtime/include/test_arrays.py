@@ -45,7 +45,7 @@ def struct(shape: tuple[int, ...], dtype: Any = np.float32) -> jax.ShapeDtypeStr
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def described(x: Any) -> list[int]:
+def described(x: Any) -> Any:
     return np.asarray(call("arrays.describe", struct((5 + 2 * x.ndim,), np.int32), x)).tolist()
 
 

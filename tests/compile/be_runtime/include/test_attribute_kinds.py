@@ -150,8 +150,8 @@ def test_defaults_of_the_cpp_signature(kernel: Kernel):
     assert kernel("limits", 3, np.float64, a=np.int64(-(2**63))).tolist() == [-(2.0**63), 2.0**64, -128]
     bits = [np.float16(1.5).view(np.uint16), ml_dtypes.bfloat16(0.1).view(np.uint16)]
     assert kernel("spelled", 4, np.float64).tolist() == [-(2.0**63), *bits, np.inf]
-    for chosen, found in (({}, [1, 1]), ({"m": "slow"}, [7, 1]), ({"s": ""}, [1, 0])):
-        assert kernel("named", 2, np.int32, **chosen).tolist() == found
+    for names, found in (({}, [1, 1]), ({"m": "slow"}, [7, 1]), ({"s": ""}, [1, 0])):
+        assert kernel("named", 2, np.int32, **names).tolist() == found
 
 
 @pytest.mark.parametrize(("present", "arrays", "expected"), [

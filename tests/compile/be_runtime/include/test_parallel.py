@@ -54,7 +54,7 @@ def test_the_exception_of_a_part_comes_back(call: Call):
 
 
 def test_parts_are_no_smaller_than_the_grain_no_more_than_useful_and_shared(call: Call):
-    def parts(n: int, grain: int) -> list[int]:
+    def parts(n: int, grain: int) -> Any:
         """Their number, their sum, the smallest, the threads that ran some."""
         with enable_x64(True):
             return call("parts", jax.ShapeDtypeStruct((4,), np.int64), n=np.int64(n), grain=np.int64(grain)).tolist()

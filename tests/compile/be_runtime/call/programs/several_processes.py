@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,5 +63,6 @@ def kept_program(cache: str, shift: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"global": global_arrays, "kept": kept_program}[sys.argv[1]](*sys.argv[2:])) + "\n")
+    programs: dict[str, Callable[..., Any]] = {"global": global_arrays, "kept": kept_program}
+    sys.stdout.write(json.dumps(programs[sys.argv[1]](*sys.argv[2:])) + "\n")
     jax.distributed.shutdown()

@@ -5,6 +5,7 @@ The programs' texts are XLA's, after partitioning. JAX before 0.7.2 can't sum pa
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from tests.support.requirements import OPTIONAL
 from tests.support.runtime import ROOT, environment, run_python
 
 PROGRAM = Path(__file__).parent / "programs" / "split_calls.py"
-KINDS = ("automatic", "explicit")
 SUMS = jax_internals.sums_parts()
 Lines = dict[str, dict[str, Any]]
 
@@ -34,24 +34,24 @@ GATHERED = {
 """Cases with the warning that each must give, and no other."""
 
 
-@pytest.fixture(scope="module")
-def printed() -> dict[str, Lines]:
-    """What the program printed for each kind of mesh, by case."""
+@functools.cache
+def printed(kind: str) -> Lines:
+    """What the program printed for a kind of mesh, by case."""
     environ = environment(JAX_ENABLE_X64="1", XLA_FLAGS="--xla_force_host_platform_device_count=8")
     code = f"import runpy, sys; sys.argv[0] = {str(PROGRAM)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
-    found = list(map(json.loads, run_python(code, *KINDS, env=environ, cwd=ROOT).stdout.splitlines()))
-    return {kind: {line["case"]: line for line in found if line["kind"] == kind} for kind in KINDS}
+    found = map(json.loads, run_python(code, kind, env=environ, cwd=ROOT).stdout.splitlines())
+    return {line["case"]: line for line in found}
 
 
-@pytest.fixture(params=KINDS)
-def lines(request: pytest.FixtureRequest, printed: dict[str, Lines]) -> Lines:
-    return printed[request.param]
+@pytest.fixture(params=["automatic", pytest.param("explicit", marks=pytest.mark.full)])
+def lines(request: pytest.FixtureRequest) -> Lines:
+    return printed(request.param)
 
 
 @pytest.fixture
-def automatic(printed: dict[str, Lines]) -> Lines:
+def automatic() -> Lines:
     """Meshes without explicit axes have more cases."""
-    return printed["automatic"]
+    return printed("automatic")
 
 
 def group(lines: Lines, name: str) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -35,16 +34,6 @@ def has_high_level_primitives() -> bool:
 needs_hijax = pytest.mark.skipif(not has_high_level_primitives(), reason=f"{OPTIONAL}JAX 0.10")
 
 
-@pytest.fixture(scope="module", name="m")
-def _module() -> CompiledModule:
-    module = be_runtime.load_cpp_file(Path(__file__).parent / "programs" / "split_kernels.cc", name="high_level")
-    module.wsum.deftranspose("outer", linear_in=0)
-    module.wsum.deftranspose("dots", linear_in=1)
-    module.dots.deftranspose("wsum", linear_in=1)
-    module.scale.defvjp(None, lambda given, g: (module.scale(g, given[1]), module.scale_w(given[0], g)))
-    return module
-
-
 def loss(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args: jnp.sin(function(*args)).sum()
 
@@ -69,13 +58,16 @@ ORDERS: dict[str, Callable[[Callable[..., Any]], Any]] = {
 @needs_hijax
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_high_level_primitive_has_the_rules_of_its_kernel(m: CompiledModule, order: str):
+    m.wsum.deftranspose("outer", linear_in=0)
+    m.wsum.deftranspose("dots", linear_in=1)
+    m.dots.deftranspose("wsum", linear_in=1)
     found, expected = map(ORDERS[order], (m.wsum.as_hijax(), lambda x, w: w @ x))
     for one, other in zip(*map(jax.tree_util.tree_leaves, (found, expected)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
 @needs_hijax
-def test_it_is_one_equation_with_the_kernels_name_and_effects(m: CompiledModule):
+def test_it_is_one_equation_with_the_kernels_name_effects_attributes_and_outs(m: CompiledModule):
     text = str(jax.make_jaxpr(m.moments.as_hijax())(X))
     assert "moments" in text
     assert "be_kernel" not in text
@@ -85,10 +77,6 @@ def test_it_is_one_equation_with_the_kernels_name_and_effects(m: CompiledModule)
     program(W).block_until_ready()
     assert int(m.noted(0.0)) == 1
     assert [str(effect) for effect in jax.make_jaxpr(program)(W).effects] == ["kernel (side effect)"]
-
-
-@needs_hijax
-def test_attributes_and_outs_are_those_of_the_kernel(m: CompiledModule):
     affine = m.affine.as_hijax()
     np.testing.assert_allclose(jax.jit(lambda x: affine(x, by=2, shift=1, power=2))(X), 2 * X**2 + 1, rtol=1e-6)
     np.testing.assert_allclose(affine(X, by=3, shift=0, power=1), 3 * X, rtol=1e-6)
@@ -97,19 +85,18 @@ def test_attributes_and_outs_are_those_of_the_kernel(m: CompiledModule):
 
 
 @needs_hijax
-def test_a_backward_rule_is_used_and_split_as_the_kernels(m: CompiledModule):
-    scale, weights = m.scale.as_hijax(), X[0]
-    expected = jax.grad(loss(jnp.multiply), (0, 1))(X, weights)
-    for kind in ("automatic", "explicit"):
-        mesh = make_mesh((2,), "x", kind)
-        args = [jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((X, P("x", None)), (weights, P()))]
-        program = jax.jit(jax.grad(loss(scale), (0, 1)))
-        with set_mesh(mesh):
-            found, text = program(*args), str(program.lower(*args).compile().as_text())
-        assert "all-gather" not in text
-        assert text.count(" all-reduce(") == 1
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("kind", ["automatic", "explicit"])
+def test_a_backward_rule_is_used_and_split_as_the_kernels(m: CompiledModule, kind: str):
+    m.scale.defvjp(None, lambda given, g: (m.scale(g, given[1]), m.scale_w(given[0], g)))
+    mesh = make_mesh((2,), "x", kind)
+    args = [jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((X, P("x", None)), (X[0], P()))]
+    program = jax.jit(jax.grad(loss(m.scale.as_hijax()), (0, 1)))
+    with set_mesh(mesh):
+        found, text = program(*args), str(program.lower(*args).compile().as_text())
+    assert "all-gather" not in text
+    assert text.count(" all-reduce(") == 1
+    for one, other in zip(found, jax.grad(loss(jnp.multiply), (0, 1))(X, X[0]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_a_jax_without_high_level_primitives_is_named(m: CompiledModule, monkeypatch: pytest.MonkeyPatch):

@@ -5,189 +5,126 @@ The programs' texts are XLA's, after partitioning. JAX before 0.7.2 can't sum pa
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 
-from be_runtime.dtypes import DTYPES
 from be_runtime.xla import jax_internals
 from tests.support.requirements import OPTIONAL
 from tests.support.runtime import ROOT, environment, run_python
 
-Lines = dict[tuple[str, str], dict[str, Any]]
-
 PROGRAM = Path(__file__).parent / "programs" / "split_calls.py"
-KINDS = ("automatic", "explicit")
 SUMS = jax_internals.sums_parts()
-TYPES = [row.name for row in DTYPES if row.name == "bool" or hasattr(jnp, row.name)]
-MAPS_SOME_AXES = hasattr(jax, "shard_map")
-
-ALONE = (
-    "leading axes", "parallel", "replicated operand", "jit in jit", "vmap", "vmap, split", "vmap of parallel",
-    "vmap of parallel, split", "vmap of one argument", "vmap of vmap", "grad", "grad of checkpoint", "grad of vmap",
-    "vmap of grad", "scan", "grad of scan", "cond", "b over two axes", "two leading axes", "a part of the mesh",
-    "two axes", "two axes on two", "several results", "extents of a device", "scratch memory",
-    "scratch memory of vmap", "attributes", "attributes of every kind", "no rows", "no error",
-    "reduce, not divided", "shard_map", "grad of shard_map", "one device", "one device, vmap",
-    "one device, grad of vmap", "one device, scratch memory",
-)  # fmt: skip
-"""Cases without communication."""
-
-SUMMED = (
-    "grad of both", "reduce", "reduce, replicated weights", "reduce over two axes", "reduce over a part",
-    "vmap of reduce", "vmap of reduce, both split", "grad of reduce", "sums of several results",
-)  # fmt: skip
-"""Cases with one sum over the devices, which their mathematics needs."""
-
-OPTIONS = ("aliases", "layout of the result", "layout of an argument", "layouts", "has_side_effect")
+Lines = dict[str, dict[str, Any]]
 
 NEEDS_ALL = "the kernel needs all of it; parallel[{}] in the arg_spec says that it can be split"
 UNDECLARED = "the arg_spec does not say that the kernel works on parts; see parallel[b] and reduce[k]"
 GATHERED = {
-    "whole": f"split.whole: argument 0 is gathered for each device along b (axis 0): {NEEDS_ALL.format('b')}",
-    "bare": f"split.bare: argument 0 is gathered for each device along axis 0: {UNDECLARED}",
-    "last of leading axes": f"split.last: argument 0 is gathered for each device along ...0 (axis 0): {UNDECLARED}",
-    "n split too": f"split.cumsum: argument 0 is gathered for each device along n (axis 1): {NEEDS_ALL.format('n')}",
-    "one mesh axis for two": "split.table: argument 1 is gathered for each device along b (axis 0): another axis is "
+    "whole": f"kernels.whole: argument 0 is gathered for each device along b (axis 0): {NEEDS_ALL.format('b')}",
+    "bare": f"kernels.bare: argument 0 is gathered for each device along axis 0: {UNDECLARED}",
+    "last of leading axes": f"kernels.last: argument 0 is gathered for each device along ...0 (axis 0): {UNDECLARED}",
+    "n split too": f"kernels.cumsum: argument 0 is gathered for each device along n (axis 1): {NEEDS_ALL.format('n')}",
+    "one mesh axis for two": "kernels.table: argument 1 is gathered for each device along b (axis 0): another axis is "
     "split there",
 }
 """Cases with the warning that each must give, and no other."""
 
 
-def run(*kinds: str) -> Iterator[dict[str, Any]]:
+@functools.cache
+def printed(kind: str) -> Lines:
+    """What the program printed for a kind of mesh, by case."""
     environ = environment(JAX_ENABLE_X64="1", XLA_FLAGS="--xla_force_host_platform_device_count=8")
     code = f"import runpy, sys; sys.argv[0] = {str(PROGRAM)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
-    return map(json.loads, run_python(code, *kinds, env=environ, cwd=ROOT).stdout.splitlines())
+    found = map(json.loads, run_python(code, kind, env=environ, cwd=ROOT).stdout.splitlines())
+    return {line["case"]: line for line in found}
 
 
-@pytest.fixture(scope="module", name="lines")
-def _lines() -> Lines:
-    """What the program printed, by case and kind of mesh."""
-    return {(line["case"], line["kind"]): line for line in run(*KINDS)}
+@pytest.fixture(params=["automatic", pytest.param("explicit", marks=pytest.mark.full)])
+def lines(request: pytest.FixtureRequest) -> Lines:
+    return printed(request.param)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", ALONE)
-def test_a_split_call_exchanges_nothing(lines: Lines, case: str, kind: str):
-    line = lines[case, kind]
-    assert "error" not in line, line
-    assert (line["right"], line["exchanges"], line["warnings"]) == (True, {}, [])
+@pytest.fixture
+def automatic() -> Lines:
+    """Meshes without explicit axes have more cases."""
+    return printed("automatic")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", SUMMED)
-def test_parts_along_a_reduced_axis_are_summed_once(lines: Lines, case: str, kind: str):
-    line = lines[case, kind]
-    assert "error" not in line, line
-    assert line["right"]
-    if SUMS:
-        assert (line["exchanges"], line["warnings"]) == ({"all-reduce": 1}, [])
-    else:
-        assert all("sums of parts need JAX 0.7.2" in warning for warning in line["warnings"])
+def group(lines: Lines, name: str) -> list[dict[str, Any]]:
+    found = [line for line in lines.values() if line.get("group") == name]
+    assert found
+    return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", GATHERED)
-def test_an_argument_that_is_gathered_is_named(lines: Lines, case: str, kind: str):
-    line = lines[case, kind]
-    assert "error" not in line, line
-    assert line["right"]
-    assert line["exchanges"]["all-gather"] == 1
-    assert line["warnings"] == [GATHERED[case]]
+def test_a_split_call_exchanges_nothing(lines: Lines):
+    assert len(group(lines, "alone")) >= 37
+    for line in group(lines, "alone"):
+        assert (line.get("right"), line.get("exchanges"), line.get("warnings")) == (True, {}, []), line
 
 
-@pytest.mark.parametrize("case", ["not divided", "reduce, uneven"])
-def test_an_axis_that_the_devices_do_not_divide_is_gathered_and_right(lines: Lines, case: str):
-    line = lines[case, "automatic"]
-    assert line["right"], line
-    assert "all-reduce" not in line["exchanges"]
-    assert any("along b (axis 0)" in warning for warning in line["warnings"])
-    if SUMS:
-        assert line["warnings"][0].endswith(": 8 devices do not divide its 10 elements")
+def test_parts_along_a_reduced_axis_are_summed_once(lines: Lines):
+    assert len(group(lines, "summed")) >= 9
+    for line in group(lines, "summed"):
+        assert line.get("right"), line
+        if SUMS:
+            assert (line["exchanges"], line["warnings"]) == ({"all-reduce": 1}, []), line
+        else:
+            assert all("sums of parts need JAX 0.7.2" in warning for warning in line["warnings"])
+
+
+def test_an_argument_that_is_gathered_is_named(lines: Lines):
+    found = {line["case"]: line for line in group(lines, "gathered")}
+    assert {case: line.get("warnings") for case, line in found.items()} == {n: [text] for n, text in GATHERED.items()}
+    assert all(line["right"] and line["exchanges"]["all-gather"] == 1 for line in found.values()), found
+    for case, named in (("error", "whole"), ("error of bare", "bare")):
+        assert f"TransformError: {GATHERED[named]}" in lines[case]["error"], "a gather can be an error"
 
 
 @pytest.mark.skipif(not SUMS, reason=f"{OPTIONAL}JAX 0.7.2, which sums parts")
-@pytest.mark.parametrize("kind", KINDS)
-def test_arrays_that_are_split_into_different_numbers_of_parts_follow_the_first(lines: Lines, kind: str):
-    line = lines["parts of two sizes", kind]
+def test_arrays_that_are_split_into_different_numbers_of_parts_follow_the_first(lines: Lines):
+    line = lines["parts of two sizes"]
     assert line["right"], line
     assert [warning.rpartition(": ")[2] for warning in line["warnings"]] == ["another array has it in 2 parts"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("case", "named"), [("error", "whole"), ("error of bare", "bare")])
-def test_a_gather_can_be_an_error(lines: Lines, case: str, named: str, kind: str):
-    error = lines[case, kind]["error"]
-    assert f"TransformError: {GATHERED[named]}" in error
+def test_sums_within_shard_map_are_the_authors(lines: Lines):
+    line = lines["shard_map, summed"]
+    assert (line.get("right"), line.get("exchanges")) == (True, {"all-reduce": 1}), line
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sums_within_shard_map_are_the_authors(lines: Lines, kind: str):
-    line = lines["shard_map, summed", kind]
-    assert line["right"], line
-    assert line["exchanges"] == {"all-reduce": 1}
-
-
-@pytest.mark.skipif(not MAPS_SOME_AXES, reason=f"{OPTIONAL}JAX 0.6.1, whose shard_map takes axis_names")
-@pytest.mark.parametrize("kind", KINDS)
-def test_shard_map_over_some_axes_leaves_the_others_to_the_partitioner(lines: Lines, kind: str):
-    line, summed, jnps = (lines[f"shard_map over y{rest}", kind] for rest in ("", ", summed", " of jnp"))
-    assert line["right"], line
-    assert summed["right"], summed
-    one = lines["one device, shard_map over y", kind]
-    assert one.get("right"), one
-    assert line["exchanges"] == jnps["exchanges"], "JAX gathers what goes in and comes out of explicit axes by itself"
+@pytest.mark.skipif(not hasattr(jax, "shard_map"), reason=f"{OPTIONAL}JAX 0.6.1, whose shard_map takes axis_names")
+def test_shard_map_over_some_axes_leaves_the_others_to_the_partitioner(lines: Lines):
+    over_y, summed, jnps = (lines[f"shard_map over y{rest}"] for rest in ("", ", summed", " of jnp"))
+    for line in (over_y, summed, lines["one device, shard_map over y"]):
+        assert line.get("right"), line
+    assert over_y["exchanges"] == jnps["exchanges"], "JAX gathers what goes in and comes out of explicit axes by itself"
     if SUMS:
         assert summed["exchanges"] == {**jnps["exchanges"], "all-reduce": summed["exchanges"]["all-reduce"]}
+    for line in group(lines, "loop"):  # each device loops over its part of a batch where types tell
+        assert line.get("right"), line
+        assert line["kind"] == "automatic" or line["exchanges"] == {}
 
 
-@pytest.mark.skipif(not MAPS_SOME_AXES, reason=f"{OPTIONAL}JAX 0.6.1, whose shard_map takes axis_names")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", ["a loop over a split batch", "grad of a loop over a split batch"])
-def test_each_device_loops_over_its_part_of_a_batch_where_types_tell(lines: Lines, case: str, kind: str):
-    line = lines[case, kind]
-    assert line.get("right"), line
-    assert kind == "automatic" or line["exchanges"] == {}
+def test_an_axis_that_the_devices_do_not_divide_is_gathered_and_right(automatic: Lines):
+    for line in group(automatic, "uneven"):
+        assert line.get("right"), line
+        assert "all-reduce" not in line["exchanges"]
+        assert any("along b (axis 0)" in warning for warning in line["warnings"])
+        if SUMS:
+            assert line["warnings"][0].endswith(": 8 devices do not divide its 10 elements")
 
 
-@pytest.mark.parametrize("case", OPTIONS)
-def test_options_hold_for_each_part(lines: Lines, case: str):
-    line = lines[case, "automatic"]
-    assert line.get("right"), line
-    assert (line["exchanges"], line["warnings"]) == ({}, [])
-
-
-def test_each_device_makes_a_call_with_a_side_effect_once(lines: Lines):
-    assert lines["calls, has_side_effect", "automatic"]["calls"] == 8
-
-
-def test_ordered_calls_are_refused_on_several_devices(lines: Lines):
-    error = lines["ordered", "automatic"]["error"]
-    assert "not supported for more than 1 device: [kernel (ordered)]" in error
-    assert lines["calls, ordered", "automatic"]["calls"] == 0
-
-
-def test_the_same_gather_of_one_line_is_shown_once(lines: Lines):
-    assert len(lines["once", "automatic"]["warnings"]) == 1
-
-
-@pytest.mark.parametrize("name", TYPES)
-def test_every_element_type_is_split(lines: Lines, name: str):
-    line = lines[name, "automatic"]
-    assert "error" not in line, line
-    assert (line["right"], line["exchanges"]) == (True, {})
+def test_calls_with_effects_are_made_once_by_each_device_or_refused(automatic: Lines):
+    assert automatic["calls, has_side_effect"]["calls"] == 8
+    assert "not supported for more than 1 device: [kernel (ordered)]" in automatic["ordered"]["error"]
+    assert automatic["calls, ordered"]["calls"] == 0
+    assert len(automatic["once"]["warnings"]) == 1, "the same gather of one line is shown once"
 
 
 @pytest.mark.skipif(not SUMS, reason=f"{OPTIONAL}JAX 0.7.2, which sums parts")
-@pytest.mark.parametrize("name", TYPES)
-def test_parts_of_every_element_type_are_summed_or_refused(lines: Lines, name: str):
-    line = lines[f"sums of {name}", "automatic"]
-    if name in ("int2", "uint2"):
-        assert "AllReduce for datatype" in line["error"]
-    else:
-        assert line.get("right"), line
+def test_a_sum_that_xla_lacks_is_refused(automatic: Lines):
+    assert all("AllReduce for datatype" in line["error"] for line in group(automatic, "refused"))

@@ -17,58 +17,39 @@ from tests.support.profiles import line_of, profile
 SOURCE = r"""
 #include "brainevent/common.h"
 // @BE cube arg[...] ret[...]
-void cube(const BE::Tensor x, BE::Tensor y) {
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    float v = x.data_ptr<float>()[i];
-    y.data_ptr<float>()[i] = v * v * v;
-  }
-}
-// @BE twice arg[n] ret[n]
-void twice(const BE::Tensor x, BE::Tensor y) {
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
-}
+void cube(const BE::Tensor x, BE::Tensor y) { *y.data_ptr<float>() = *x.data_ptr<float>(); }
 // @BE back arg[n] arg[n] ret[n]
-void back(const BE::Tensor x, const BE::Tensor dy, BE::Tensor dx) {
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    float v = x.data_ptr<float>()[i];
-    dx.data_ptr<float>()[i] = 3 * v * v * dy.data_ptr<float>()[i];
-  }
-}
+void back(const BE::Tensor x, const BE::Tensor dy, BE::Tensor dx) { *dx.data_ptr<float>() = *dy.data_ptr<float>(); }
 """
 X = jnp.arange(3.0)
 
 
 @pytest.fixture(scope="module")
-def cubes() -> Any:
-    module = be_runtime.load_cpp_inline("named", SOURCE)
-    module.cube.defvjp(None, "back")
-    return module
-
-
-def _calls(function: Callable[..., Any], *arrays: Any) -> list[str]:
-    """The lines of the compiled program that call a kernel."""
-    text = jax.jit(function).lower(*arrays).compile().as_text() or ""
-    return [line for line in text.splitlines() if "custom-call(" in line]
+def cube() -> Any:
+    cube = be_runtime.load_cpp_inline("named", SOURCE).cube
+    cube.defvjp(None, "back")
+    return cube
 
 
 def _names(function: Callable[..., Any], *arrays: Any) -> list[str]:
-    found = [re.search(r'op_name="([^"]*)"', line) for line in _calls(function, *arrays)]
-    return [match[1].rpartition("/")[2] for match in found if match]
+    """The names of the kernels that the compiled program calls."""
+    text = jax.jit(function).lower(*arrays).compile().as_text() or ""
+    found = [re.search(r'op_name="([^"]*)"', line) for line in text.splitlines() if "custom-call(" in line]
+    return sorted(match[1].rpartition("/")[2] for match in found if match)
 
 
-def test_each_call_is_named_and_has_the_line_of_its_caller(cubes: Any):
+def test_each_call_is_named_and_has_the_line_of_its_caller(cube: Any):
     def model(x: jax.Array) -> Any:
-        y = cubes.twice(x)
+        y = cube(x)
         with jax.named_scope("mine"):
-            return cubes.twice(3 * y)
+            return cube(3 * y)
 
     text = jax.jit(model).lower(X).as_text(debug_info=True)
-    found = {match[1]: match[2] for match in re.finditer(r'loc\("(jit\(model\)[^"]*named\.twice)"\(#(loc\d+)\)', text)}
+    found = {match[1]: match[2] for match in re.finditer(r'loc\("(jit\(model\)[^"]*named\.cube)"\(#(loc\d+)\)', text)}
     assert len(found) == 2
     assert sum("mine/" in name for name in found) == 1
-    places = {name: _line(text, place) for name, place in found.items()}
-    lines = {line_of(model, "cubes.twice(x)"), line_of(model, "cubes.twice(3 * y)")}
-    assert set(places.values()) == lines
+    lines = {line_of(model, "cube(x)"), line_of(model, "cube(3 * y)")}
+    assert {_line(text, place) for place in found.values()} == lines
 
 
 def _line(text: str, place: str) -> int:
@@ -78,18 +59,20 @@ def _line(text: str, place: str) -> int:
     return int(file[1]) if file else _line(text, re.findall(r"#(loc\d+)", shown)[0])
 
 
-def test_every_transformation_keeps_the_name(cubes: Any):
-    ordered = cubes.cube.with_options(ordered=True)
-    assert _names(jax.vmap(cubes.cube), jnp.ones((2, 3))) == ["named.cube"]
-    assert _names(ordered, X) == ["named.cube"]
-    assert sorted(_names(jax.grad(lambda x: cubes.cube(x).sum()), X)) == ["named.back"]
-    assert sorted(_names(jax.value_and_grad(lambda x: cubes.cube(x).sum()), X)) == ["named.back", "named.cube"]
-    assert _names(lambda x: jax.lax.map(cubes.cube, x), jnp.ones((2, 3))) == ["named.cube"]
+def test_every_transformation_keeps_the_name(cube: Any):
+    def loss(x: Any) -> Any:
+        return cube(x).sum()
+
+    assert _names(jax.vmap(cube), jnp.ones((2, 3))) == ["named.cube"]
+    assert _names(cube.with_options(ordered=True), X) == ["named.cube"]
+    assert _names(jax.grad(loss), X) == ["named.back"]
+    assert _names(jax.value_and_grad(loss), X) == ["named.back", "named.cube"]
+    assert _names(lambda x: jax.lax.map(cube, x), jnp.ones((2, 3))) == ["named.cube"]
 
 
-def test_a_trace_of_the_profiler_shows_the_function_and_the_file_of_its_caller(cubes: Any, tmp_path: Path):
+def test_a_trace_of_the_profiler_shows_the_function_and_the_file_of_its_caller(cube: Any, tmp_path: Path):
     def step(x: jax.Array) -> Any:
-        return cubes.cube(x) + 1
+        return cube(x) + 1
 
     compiled = jax.jit(step)
     compiled(X)

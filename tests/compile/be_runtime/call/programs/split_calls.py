@@ -24,22 +24,22 @@ from be_runtime.dtypes import DTYPES
 from be_runtime.xla import jax_internals
 from tests.support.jax_names import make_mesh, set_mesh, shard_map
 
-KERNELS = Path(__file__).with_name("split_kernels.cc")
+KERNELS = Path(__file__).parents[1] / "kernels.cc"
 EXCHANGES = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
 
 
 class Case:
-    """One function on one mesh."""
+    """One function on one mesh; a group of cases exchanges the same."""
 
-    def __init__(self, name: str, kind: str, sizes: Sequence[int] = (8,)) -> None:
-        self.name, self.kind = name, kind
+    def __init__(self, name: str, kind: str, group: str = "", sizes: Sequence[int] = (8,)) -> None:
+        self.name, self.kind, self.group = name, kind, group
         self.mesh = make_mesh(sizes, "xy"[: len(sizes)], kind)
 
     def __call__(
         self, function: Callable[..., Any], arrays: Sequence[Any], specs: Sequence[P], reference: Callable[..., Any]
     ) -> None:
         """Run it, and print how it went."""
-        line: dict[str, Any] = {"case": self.name, "kind": self.kind}
+        line: dict[str, Any] = {"case": self.name, "kind": self.kind, "group": self.group}
         try:
             placed = [jax.device_put(a, NamedSharding(self.mesh, s)) for a, s in zip(arrays, specs, strict=True)]
             with (
@@ -83,7 +83,7 @@ ROWS, ALL = P("x", None), P()
 def main(kinds: Sequence[str]) -> None:
     """Run all cases."""
     global m  # noqa: PLW0603
-    m = be_runtime.load_cpp_file(KERNELS, name="split")
+    m = be_runtime.load_cpp_file(KERNELS)
     m.cumsum.deftranspose("backsum")
     m.backsum.deftranspose("cumsum")
     m.wsum.deftranspose("outer", linear_in=(0,))
@@ -106,7 +106,7 @@ def arrays(*shapes: Sequence[int]) -> list[Any]:
 
 def split(kind: str) -> None:
     """Calls that need no communication, and backward only the sum for a replicated operand."""
-    case = functools.partial(Case, kind=kind)
+    case = functools.partial(Case, kind=kind, group="alone")
     x, w, batch, other = arrays((16, 24), (24,), (4, 16, 24), (16, 4, 24))
     case("leading axes")(m.cumsum, [x], [ROWS], cumsum)
     case("parallel")(m.rows, [x], [ROWS], cumsum)
@@ -120,7 +120,7 @@ def split(kind: str) -> None:
     case("vmap of one argument")(pair, [batch, w], [P(None, "x", None), ALL], jax.vmap(jnp.multiply, (0, None)))
     case("vmap of vmap", sizes=(4, 2))(jax.vmap(jax.vmap(m.rows)), [batch[None]], [P(None, "x", "y", None)], cumsum)
     case("grad")(square(m.cumsum), [x], [ROWS], square(cumsum))
-    case("grad of both")(square(m.scale, (0, 1)), [x, w], [ROWS, ALL], square(jnp.multiply, (0, 1)))
+    case("grad of both", group="summed")(square(m.scale, (0, 1)), [x, w], [ROWS, ALL], square(jnp.multiply, (0, 1)))
     case("grad of checkpoint")(square(jax.checkpoint(m.cumsum)), [x], [ROWS], square(cumsum))
     case("grad of vmap")(square(jax.vmap(m.cumsum)), [batch], [P(None, "x", None)], square(cumsum))
     case("vmap of grad")(jax.vmap(square(m.cumsum)), [other], [P("x", None, None)], square(cumsum))
@@ -153,7 +153,7 @@ def split(kind: str) -> None:
 
 def summed(kind: str) -> None:
     """Sums over a split axis."""
-    case = functools.partial(Case, kind=kind)
+    case = functools.partial(Case, kind=kind, group="summed")
     x, w, batch = arrays((16, 24), (16,), (4, 16, 24))
     by_b = P("x")
     dot = lambda x, w: w @ x  # noqa: E731
@@ -168,27 +168,29 @@ def summed(kind: str) -> None:
     )
     case("grad of reduce")(square(m.wsum, (0, 1)), [x, w], [ROWS, by_b], square(dot, (0, 1)))
     case("sums of several results")(m.totals, [x], [ROWS], lambda x: (x.sum(0), x.sum()))
-    case("reduce, not divided")(m.wsum, [x[:10], w[:10]], [ALL, ALL], dot)
+    case("reduce, not divided", group="alone")(m.wsum, [x[:10], w[:10]], [ALL, ALL], dot)
 
 
 def gathered(kind: str) -> None:
     """Calls that need more of an argument than a device has."""
-    case = functools.partial(Case, kind=kind)
+    case = functools.partial(Case, kind=kind, group="gathered")
     x, w = arrays((16, 24), (16,))
     case("whole")(m.whole, [x], [ROWS], cumsum)
     case("bare")(m.bare, [x], [ROWS], cumsum)
     case("last of leading axes")(m.last, [x], [ROWS], lambda x: x[-1])
     case("n split too", sizes=(4, 2))(m.cumsum, [x], [P("x", "y")], cumsum)
     case("one mesh axis for two")(m.table, [w, x[0]], [P("x"), P("x")], jnp.outer)
-    case("parts of two sizes", sizes=(4, 2))(m.wsum, [x, w], [P("y", None), P("x")], lambda x, w: w @ x)
-    case("error")(m.whole.with_options(on_gather="error"), [x], [ROWS], cumsum)
-    case("error of bare")(m.bare.with_options(on_gather="error"), [x], [ROWS], cumsum)
-    case("no error")(m.rows.with_options(on_gather="error"), [x], [ROWS], cumsum)
+    case("parts of two sizes", group="", sizes=(4, 2))(m.wsum, [x, w], [P("y", None), P("x")], lambda x, w: w @ x)
+    case("error", group="")(m.whole.with_options(on_gather="error"), [x], [ROWS], cumsum)
+    case("error of bare", group="")(m.bare.with_options(on_gather="error"), [x], [ROWS], cumsum)
+    case("no error", group="alone")(m.rows.with_options(on_gather="error"), [x], [ROWS], cumsum)
     if kind == "automatic":  # JAX refuses such parts of explicit axes
         uneven = NamedSharding(make_mesh((8,), "x", kind), ROWS)
         given: Any = functools.partial(jax.lax.with_sharding_constraint, shardings=uneven)
-        case("not divided")(lambda x: m.rows(given(x)), [x[:10]], [ALL], cumsum)
-        case("reduce, uneven")(lambda x, w: m.wsum(given(x), w), [x[:10], w[:10]], [ALL, ALL], lambda x, w: w @ x)
+        case("not divided", group="uneven")(lambda x: m.rows(given(x)), [x[:10]], [ALL], cumsum)
+        case("reduce, uneven", group="uneven")(
+            lambda x, w: m.wsum(given(x), w), [x[:10], w[:10]], [ALL, ALL], lambda x, w: w @ x
+        )
 
 
 def manual(kind: str) -> None:
@@ -196,9 +198,9 @@ def manual(kind: str) -> None:
     case = functools.partial(Case, kind=kind)
     x, w = arrays((16, 24), (16,))
     dot = lambda x, w: w @ x  # noqa: E731
-    one, two = (case(name, sizes=sizes) for name, sizes in (("shard_map", (8,)), ("shard_map over y", (4, 2))))
+    one, two = case("shard_map", group="alone"), case("shard_map over y", sizes=(4, 2))
     one(shard_map(m.cumsum, mesh=one.mesh, in_specs=(ROWS,), out_specs=ROWS), [x], [ROWS], cumsum)
-    grad = case("grad of shard_map")
+    grad = case("grad of shard_map", group="alone")
     mapped = shard_map(m.cumsum, mesh=grad.mesh, in_specs=(ROWS,), out_specs=ROWS)
     grad(square(mapped), [x], [ROWS], square(cumsum))
     summing = case("shard_map, summed")
@@ -209,9 +211,13 @@ def manual(kind: str) -> None:
         return  # before JAX 0.6.1, mapping over some axes works in another way
     batch, weights = arrays((8, 5, 24), (8, 24))
     each = jax.vmap(jnp.multiply)
-    case("a loop over a split batch")(jax.vmap(m.scale), [batch, weights], [P("x", None, None), ROWS], each)
+    case("a loop over a split batch", group="loop")(
+        jax.vmap(m.scale), [batch, weights], [P("x", None, None), ROWS], each
+    )
     loss = [square(jax.vmap(f), (0, 1)) for f in (m.scale, jnp.multiply)]
-    case("grad of a loop over a split batch")(loss[0], [batch, weights], [P("x", None, None), ROWS], loss[1])
+    case("grad of a loop over a split batch", group="loop")(
+        loss[0], [batch, weights], [P("x", None, None), ROWS], loss[1]
+    )
     both, over_y = P(("y", "x"), None), P("y", None)
     part = functools.partial(shard_map, mesh=two.mesh, axis_names={"y"})
     two(part(m.cumsum, in_specs=(over_y,), out_specs=over_y), [x], [both], cumsum)
@@ -231,7 +237,7 @@ def moments(x: Any) -> Any:
 
 def options() -> None:
     """Options of a call, one each."""
-    case = functools.partial(Case, kind="automatic")
+    case = functools.partial(Case, kind="automatic", group="alone")
     x, y = arrays((16, 24), (16, 24))
     added = m.add_to.with_options(input_output_aliases={0: 0})
     case("aliases")(lambda x, y: added(x * 2, y), [x, y], [ROWS, ROWS], lambda x, y: 2 * x + y)
@@ -243,7 +249,9 @@ def options() -> None:
     case("layouts")(columns, [x], [ROWS], lambda x: x)
     for name, given in (("has_side_effect", {"has_side_effect": True}), ("ordered", {"ordered": True})):
         noting = m.note.with_options(**given)
-        case(name)(lambda x, noting=noting: (noting(x[:, 0]), x + 1)[1], [x], [ROWS], lambda x: x + 1)
+        case(name, group="" if name == "ordered" else "alone")(
+            lambda x, noting=noting: (noting(x[:, 0]), x + 1)[1], [x], [ROWS], lambda x: x + 1
+        )
         say({"case": f"calls, {name}", "kind": "automatic", "calls": int(m.noted(0.0))})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -266,12 +274,14 @@ def dtypes() -> None:
             continue  # unknown to this JAX
         given = (x % 2 if row.bits < 4 else x).astype(jnp.dtype(row.name))
         case = functools.partial(Case, kind="automatic")
-        case(row.name)(m.copy, [given], [ROWS], lambda x: x)
+        case(row.name, group="alone")(m.copy, [given], [ROWS], lambda x: x)
         if jax_internals.sums_parts():
             few = (x == 0).astype(given.dtype)  # their sums are exact in all types
             wide = np.complex128 if given.dtype.kind == "c" else np.float64
             total = lambda x, wide=wide: x[::2].astype(wide).sum(0).astype(x.dtype)  # noqa: E731
-            case(f"sums of {row.name}")(m.firsts, [few], [ROWS], total)
+            case(f"sums of {row.name}", group="refused" if row.name in ("int2", "uint2") else "summed")(
+                m.firsts, [few], [ROWS], total
+            )
 
 
 if __name__ == "__main__":

@@ -49,12 +49,10 @@ static void values() {
   EXPECT_PRINTED(static_cast<unsigned short>(3), "3");
   EXPECT_PRINTED(-42, "-42");
   EXPECT_PRINTED(42u, "42");
-  EXPECT_PRINTED(-43L, "-43");
   EXPECT_PRINTED(43UL, "43");
   EXPECT_PRINTED(INT64_MIN, "-9223372036854775808");
   EXPECT_PRINTED(-9223372036854775807LL - 1, "-9223372036854775808");
   EXPECT_PRINTED(18446744073709551615ULL, "18446744073709551615");
-  EXPECT_PRINTED(0, "0");
   EXPECT_PRINTED(0.1f, "0.1");
   EXPECT_PRINTED(0.1, "0.1");
   EXPECT_PRINTED(1.0 / 3, "0.333333333333333");
@@ -78,9 +76,7 @@ static void values() {
 }
 
 static int evaluated = 0;
-static int count() {
-  return ++evaluated;
-}
+static int count() { return ++evaluated; }
 
 static void evaluation() {
   BE_CHECK(true) << count();
@@ -94,12 +90,8 @@ static void evaluation() {
 }
 
 template <class A, class B>
-struct Same {
-  static constexpr bool value = false;
-};
-template <class A>
-struct Same<A, A> {
-  static constexpr bool value = true;
+struct Unlike {
+  static constexpr bool value = sizeof(A) != sizeof(B);
 };
 
 static int in_branches(int n) {
@@ -112,7 +104,7 @@ static int in_branches(int n) {
 }
 
 static void syntax() {
-  BE_CHECK(Same<int, int>::value);
+  BE_CHECK(Unlike<int, char>::value);
   EXPECT(in_branches(0) == -1);
   EXPECT(in_branches(5) == 5);
   thrown_by<BE::CheckError>([] { in_branches(10); });
@@ -126,8 +118,8 @@ static void text() {
   EXPECT_TEXT(bare.what(), "kernel.cu:500: check failed: 1 + 1 == 3");
 #line 510 "kernel.cu"
   const auto told =
-      thrown_by<BE::CheckError>([] { BE_CHECK(Same<int, char>::value) << "have " << 3 << ", not " << 4; });
-  EXPECT_TEXT(told.what(), "kernel.cu:511: check failed: Same<int, char>::value: have 3, not 4");
+      thrown_by<BE::CheckError>([] { BE_CHECK(Unlike<int, int>::value) << "have " << 3 << ", not " << 4; });
+  EXPECT_TEXT(told.what(), "kernel.cu:511: check failed: Unlike<int, int>::value: have 3, not 4");
   char long_text[5001];
   memset(long_text, 'x', 5000);
   long_text[5000] = '\0';
@@ -158,25 +150,16 @@ static void errors() {
 
 // The CUDA macros look their names up late, so this file's stand-ins will do for the runtime.
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidConfiguration = 9, cudaErrorStreamCaptureUnsupported = 900 };
-static cudaError_t last_error = cudaSuccess;
-static cudaError_t sync_error = cudaSuccess;
+static cudaError_t last_error = cudaSuccess, sync_error = cudaSuccess;
 static cudaError_t cudaGetLastError() {
   const cudaError_t error = last_error;
   last_error = cudaSuccess;
   return error;
 }
-static cudaError_t cudaDeviceSynchronize() {
-  return last_error = sync_error;
-}
-static const char* cudaGetErrorName(cudaError_t error) {
-  return error == 9 ? "cudaErrorInvalid" : "cudaErrorOther";
-}
-static const char* cudaGetErrorString(cudaError_t) {
-  return "in words";
-}
-static cudaError_t runtime_call(cudaError_t error, int) {
-  return last_error = error;
-}
+static cudaError_t cudaDeviceSynchronize() { return last_error = sync_error; }
+static const char* cudaGetErrorName(cudaError_t error) { return error == 9 ? "cudaErrorInvalid" : "cudaErrorOther"; }
+static const char* cudaGetErrorString(cudaError_t) { return "in words"; }
+static cudaError_t runtime_call(cudaError_t error, int) { return last_error = error; }
 
 static void cuda() {
   BE_CUDA_CHECK(runtime_call(cudaSuccess, 0));

@@ -19,9 +19,7 @@ std::ostream& operator<<(std::ostream& stream, const Point& point) {
 }
 
 enum class Mode { Fast };
-std::ostream& operator<<(std::ostream& stream, Mode) {
-  return stream << "fast";
-}
+std::ostream& operator<<(std::ostream& stream, Mode) { return stream << "fast"; }
 
 struct Generic {};
 template <class Stream>

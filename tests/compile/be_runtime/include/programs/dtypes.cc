@@ -26,6 +26,11 @@ static_assert(BE::dtype_of<BE::float4_e2m1fnx2_t> == DType::Float4E2M1FN && BE::
 static_assert(BE::dtype_of<long long> == DType::Int64 && BE::dtype_of<unsigned long> == DType::UInt64, "");
 static_assert(BE::dtype_of<volatile int> == DType::Int32, "");
 
+static_assert(BE::dtype_size(DType::Float64) == 8 && BE::dtype_bits(DType::Float64) == 64, "constant expressions");
+static_assert(BE::dtype_size(DType::Int2) == 0 && BE::dtype_bits(DType::UInt2) == 2, "");
+static_assert(BE::dtype_size(DType::Invalid) == 0 && BE::dtype_bits(DType::Invalid) == 0, "");
+static_assert(BE::dtype_name(DType::Bool)[0] == 'b' && sizeof(DType) == 1, "");
+
 static_assert(std::is_trivial<BE::float8_e4m3_t>::value && std::is_standard_layout<BE::float8_e4m3_t>::value, "");
 static_assert(std::is_trivial<BE::int4x2_t>::value && std::is_standard_layout<BE::int4x2_t>::value, "");
 static_assert(std::is_trivially_copyable<BE::float16_t>::value && std::is_trivially_copyable<BE::complex64_t>::value,
@@ -35,10 +40,7 @@ static_assert(alignof(BE::complex64_t) == 8 && alignof(BE::complex128_t) == 16, 
 static void half() {
   BE::float16_t a = 1.5f;
   BE::float16_t b = a + a * 2;
-  b += a;
-  b -= 1;
-  b *= 2;
-  b /= 4.0f;
+  b += a, b -= 1, b *= 2, b /= 4.0f;
   EXPECT(b == 2.5f && a < b && -a == -1.5f && a.bits == 0x3e00);
   EXPECT(static_cast<float>(BE::float16_t(2049)) == 2048.0f);  // a tie goes to even
   BE::bfloat16_t c = 1.0f / 3;
@@ -77,20 +79,19 @@ static void complex() {
   expect_equal(conj(z), std::conj(sz));
   EXPECT(norm(z) == 25 && abs(z) == 5 && z == BE::complex64_t(sz) && z != w);
   BE::complex64_t sum = 1.0f;
-  sum += z;
-  sum *= w;
-  sum /= w;
-  sum -= z;
+  sum += z, sum *= w, sum /= w, sum -= z;
   expect_equal(sum, std::complex<float>(1, 0));
-  const BE::complex128_t wide(z);
-  EXPECT(wide.real == 3 && wide.imag == 4);
-  const BE::complex128_t huge(1e300, 1e300);
-  EXPECT((huge / huge).real == 1 && (huge / huge).imag == 0);
+  const BE::complex128_t wide(z), huge(1e300, 1e300);
+  EXPECT(wide.real == 3 && wide.imag == 4 && (huge / huge).real == 1 && (huge / huge).imag == 0);
   std::complex<double> array[1] = {{5, 6}};
   EXPECT(reinterpret_cast<double*>(array)[1] == 6 && sizeof(array) == sizeof(BE::complex128_t));
 }
 
 int main() {
+  EXPECT(static_cast<int>(DType::Invalid) == 255 && BE::dtype_size(static_cast<DType>(77)) == 0);
+  EXPECT_TEXT(BE::dtype_name(DType::Float4E2M1FN), "float4_e2m1fn");
+  EXPECT_TEXT(BE::dtype_name(DType::Invalid), "invalid");
+  EXPECT_TEXT(BE::dtype_name(static_cast<DType>(77)), "invalid");
   half();
   small();
   complex();

@@ -69,7 +69,16 @@ def python(
     interpreter = folder / "env" / "bin" / "python"
     if request.param == "pip":
         python_m("venv", "--without-pip", "env", cwd=folder)
-        install: tuple[str | Path, ...] = (sys.executable, "-m", "pip", "--python", interpreter, "--no-input", "install", "--no-compile")
+        install: tuple[str | Path, ...] = (
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            interpreter,
+            "--no-input",
+            "install",
+            "--no-compile",
+        )
     else:
         succeed(run(uv(), "venv", "--quiet", "--python", sys.executable, "env", cwd=folder))
         install = (uv(), "pip", "install", "--python", interpreter)

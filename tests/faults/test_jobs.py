@@ -14,7 +14,7 @@ import pytest
 from tests.support import jobs
 from tests.support.faults import Tally, chance, effort, seeds
 
-MEMBER = "tests.compile.be_runtime.sharing.programs.member"
+MEMBER = "tests.compile.be_runtime.sharing.member"
 SIZES = effort((5,), (8, 8, 8, 32), (8,) * 60 + (32,) * 10)
 KERNELS = 3
 SLACK_S = 30.0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import be_runtime
+from be_runtime.cache import Store
 from be_runtime.cache.validity.lookup import read_manifest
 from be_runtime.settings import Settings
 from be_runtime.sharing.archive import pack, unpack
@@ -32,6 +33,7 @@ PROCESS = f"""
 import sys, jax
 before = set(sys.modules)
 import be_runtime
+from be_runtime.cache import Store
 from be_runtime.cache.validity.lookup import read_manifest
 path = be_runtime.load_cpp_inline("shared", {SOURCE!r}).path.parent
 new = set(sys.modules) - before
@@ -44,22 +46,24 @@ WRITES = {"BE_REMOTE_CACHE_WRITE": "1"}
 def in_process(cache: Path, url: str, **variables: str) -> tuple[str, list[str], str]:
     """Load in a process: where the module is from, which modules were imported, and standard error."""
     done = run_python(PROCESS, env=environment(BE_CACHE_DIR=str(cache), BE_REMOTE_CACHE=url, **variables))
-    source, _, imported = done.stdout.partition(" ")
-    return source, imported.split(), done.stderr
+    source, *imported = done.stdout.rstrip("\n").split(" ")
+    return source, imported, done.stderr
 
 
 class Machines:
-    """Caches of machines in this process, and what their loads say."""
+    """Machines whose caches lack the module, one after the other in this process, and what their loads say."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.patch, self.capsys = folder, patch, capsys
+    def __init__(self, cache: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cache, self.patch, self.capsys = cache, patch, capsys
 
-    def load(self, name: str, url: str, **variables: str) -> tuple[bool, str]:
-        """Load as a machine: whether it built, and what was said."""
+    def load(self, url: str, *, is_new: bool = True, **variables: str) -> tuple[bool, str]:
+        """Load as another machine, or as the last one: whether it built, and what was said."""
+        if is_new:
+            Store(self.cache).clear("shared")
         with self.patch.context() as patch:
             for variable, value in {"BE_REMOTE_CACHE": url, **variables}.items():
                 patch.setenv(variable, value)
-            be_runtime.set_cache_dir(self.folder / name)
+            be_runtime.set_cache_dir(self.cache)
             path = be_runtime.load_cpp_inline("shared", SOURCE, auto_register=False).path.parent
             place = open_remote(RemoteSource(url, "BE_REMOTE_CACHE"), Settings.from_environ(os.environ), print)
             assert place is not None
@@ -69,9 +73,14 @@ class Machines:
         return manifest.made.source == "", self.capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machines:
-    return Machines(tmp_path, monkeypatch, capsys)
+def machines(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machines:
+    return Machines(cache, monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -102,36 +111,36 @@ def test_a_process_compiles_and_another_imports_what_it_takes_to_load(tmp_path: 
 
 
 def test_what_is_damaged_is_said_and_compiled_here(machines: Machines, server: FileServer):
-    assert machines.load("a", server.url, **WRITES) == (True, "")
+    assert machines.load(server.url, **WRITES) == (True, "")
     ((path, good),) = server.files.items()
     server.files[path] = good[:-1] + bytes([good[-1] ^ 1])
-    is_built, said = machines.load("b", server.url)
+    is_built, said = machines.load(server.url)
     assert is_built
     assert f"shared: the archive from {server.url} is damaged" in said
-    machines.load("c", server.url, **WRITES)
-    assert machines.load("d", server.url) == (False, ""), "who builds anew and may write puts it right"
+    machines.load(server.url, **WRITES)
+    assert machines.load(server.url) == (False, ""), "who builds anew and may write puts it right"
 
 
-def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, server: FileServer):
+def test_only_what_is_signed_by_a_trusted_key_is_loaded(machines: Machines, server: FileServer, tmp_path: Path):
     signing = pytest.importorskip("be_runtime.sharing.signing")
     (private, public), (_, other) = signing.make_keys(), signing.make_keys()
-    key = machines.folder / "key"
+    key = tmp_path / "key"
     signing.write_private_key(key, private)
-    machines.load("a", server.url, **WRITES)
-    is_built, said = machines.load("b", server.url, BE_REMOTE_CACHE_PUBLIC_KEY=public)
+    machines.load(server.url, **WRITES)
+    is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=public)
     assert is_built
     assert f"shared: the archive from {server.url} is not signed; it is not used; who builds it must sign it" in said
     assert "as BE_REMOTE_CACHE_PUBLIC_KEY is set\n" in said
-    machines.load("c", server.url, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
-    assert machines.load("d", server.url, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}") == (False, "")
-    is_built, said = machines.load("e", server.url, BE_REMOTE_CACHE_PUBLIC_KEY=other)
+    machines.load(server.url, **WRITES, BE_REMOTE_CACHE_PRIVATE_KEY=str(key), BE_REMOTE_CACHE_PUBLIC_KEY=public)
+    assert machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=f"{other},{public}") == (False, "")
+    is_built, said = machines.load(server.url, BE_REMOTE_CACHE_PUBLIC_KEY=other)
     assert is_built
     assert "is not signed by a key that is trusted here; it is not used; if you trust who signed it, add" in said
     assert "their key to BE_REMOTE_CACHE_PUBLIC_KEY\n" in said
 
 
 def test_without_its_server_a_load_builds(machines: Machines):
-    is_built, said = machines.load("a", closed_port(), **WRITES)
+    is_built, said = machines.load(closed_port(), **WRITES)
     assert is_built
     assert "Connection refused; is it running? Unset BE_REMOTE_CACHE to do without" in said
     assert said.count("reading") <= 2
@@ -154,7 +163,7 @@ def test_a_server_that_says_nothing_delays_a_process_for_a_read_and_an_upload(tm
 )
 def test_a_setting_that_means_nothing_is_an_error(machines: Machines, variable: str, value: str):
     with pytest.raises(be_runtime.ArgumentError, match=f"{variable}|{value.partition(':')[0]}"):
-        machines.load("a", "https://nowhere.invalid", **{variable: value})
+        machines.load("https://nowhere.invalid", **{variable: value})
 
 
 def tampered(data: bytes, **outputs: bytes) -> bytes:
@@ -166,7 +175,7 @@ def tampered(data: bytes, **outputs: bytes) -> bytes:
 
 
 def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, server: FileServer):
-    machines.load("a", server.url, **WRITES)
+    machines.load(server.url, **WRITES)
     ((path, good),) = server.files.items()
     library = bytes(unpack(good)[1]["module.so"]).replace(b"be_ffi_", b"be_off_")
     changes: list[dict[str, Any]] = [
@@ -175,10 +184,10 @@ def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, ser
         {"module.so": b"no library"},
         {"module.so": library},
     ]
-    for number, change in enumerate(changes):
+    for change in changes:
         server.files[path] = tampered(good, **change)
-        is_built, said = machines.load(f"b{number}", server.url)
+        is_built, said = machines.load(server.url)
         assert is_built
         assert len(said.splitlines()) == 1, said
         assert server.url in said
-    assert machines.load(f"b{number}", server.url) == (True, ""), "once is enough"
+    assert machines.load(server.url, is_new=False) == (True, ""), "once is enough"

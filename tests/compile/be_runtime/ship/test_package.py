@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -78,16 +79,16 @@ def built(built_once: Path, place: Place) -> Path:
 
 
 def test_the_same_line_finds_what_was_compiled_and_what_was_built(package: Path, built_once: Path, tmp_path: Path):
+    def found(**environ: str) -> str:
+        return python(tmp_path, "-c", CALL, **environ).stdout
+
+    cache = os.environ["BE_CACHE_DIR"]
+    assert found().startswith(f"[2.0, 2.0] {cache}/")
     prebuilt = shutil.copytree(built_once / "_kernels", tmp_path / "prebuilt" / "shipped")
-    for environ, found in (
-        ({}, "/cache/"),
-        ({**BARE, "BE_PREBUILT_DIR": str(tmp_path / "prebuilt")}, f"{prebuilt}/images"),
-    ):
-        assert python(tmp_path, "-c", CALL, **environ).stdout.startswith("[2.0, 2.0] "), found
-        assert found in python(tmp_path, "-c", CALL, **environ).stdout
+    assert found(**BARE, BE_PREBUILT_DIR=str(tmp_path / "prebuilt")).startswith(f"[2.0, 2.0] {prebuilt}/images/")
     shutil.copytree(built_once / "_kernels", package / "_kernels")
-    assert python(tmp_path, "-c", CALL, **BARE).stdout.startswith(f"[2.0, 2.0] {package}/_kernels")
-    assert "/cache/" in python(tmp_path, "-c", CALL, BE_JIT="always").stdout
+    assert found(**BARE).startswith(f"[2.0, 2.0] {package}/_kernels/images/")
+    assert found(BE_JIT="always").startswith(f"[2.0, 2.0] {cache}/")
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "shipped")
     shutil.rmtree(package)
     zipped = f"import sys; sys.path.insert(0, {archive!r}); {CALL}"
@@ -216,6 +217,11 @@ def test_names_that_are_not_unique_or_not_there(package: Path):
         _ = ops.twice
     with pytest.raises(AttributeError, match="no kernel 'thrice'; it has a, b, twice"):
         _ = ops.thrice
+    (package / "kernels.toml").unlink()
+    with pytest.raises(
+        be_runtime.ArgumentError, match=r"shipped has no kernels: neither kernels\.toml nor _kernels/in"
+    ):
+        be_runtime.package_kernels("shipped")
 
 
 def test_an_interrupt_ends_the_compilers_and_writes_nothing(package: Path, tmp_path: Path):
@@ -223,7 +229,7 @@ def test_an_interrupt_ends_the_compilers_and_writes_nothing(package: Path, tmp_p
     slow = tmp_path / "slow"
     slow.write_text('#!/bin/sh\ncase "$*" in *-c*src/*) echo "$*" > "$0.called"; exec sleep 60;; esac\nexec g++ "$@"\n')
     slow.chmod(0o755)
-    known = environment(BE_CACHE_DIR=str(tmp_path / "cache"), CXX=str(slow))
+    known = environment(CXX=str(slow))
     command = (sys.executable, "-m", "be_runtime", "build", "shipped")
     process = subprocess.Popen(command, env=known, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     jobs.wait_for(tmp_path, "slow.called")
@@ -251,8 +257,6 @@ print(len([name for name in names if name.startswith("be.")]))
     assert values == "[2.0, 2.0]; [2.0, 2.0]; [5.0, 5.0]"
     assert targets == "['other.scaling.twice', 'same.scaling.twice', 'shipped.scaling.twice']"
     assert count == "3"
-    for name in ("same", "other"):
-        sys.modules.pop(name)
 
 
 TWO_OF_ONE_NAME = '[modules.a]\nsources = ["one.cc", "two.cc"]\n[modules."a.one"]\nsources = "one.cc"\n'
@@ -262,7 +266,7 @@ TWO_OF_ONE_NAME = '[modules.a]\nsources = ["one.cc", "two.cc"]\n[modules."a.one"
 @pytest.mark.parametrize(
     ("text", "argv", "message"),
     [
-        (None, (), "the package shipped has no kernels: neither kernels.toml nor _kernels/index.json"),
+        (None, (), "the package shipped has no kernels.toml"),
         ('[modules.a]\nsources = "scaling.cc"', ("--archs", "9.9x"), "'9.9x' is not a GPU architecture"),
         ('[modules.a]\nsources = ["other", "other/a.cc"]', (), "modules.a: sources name other/a.cc twice"),
         ('[modules.a]\nsources = "missing.cc"', (), "no such file: "),
@@ -275,7 +279,7 @@ def test_what_can_not_be_built_is_named_and_nothing_is_written(
 ):
     (package / "out").symlink_to("/opt")
     for name in ("one.cc", "two.cc"):
-        (package / name).write_text("// @BE c arg ret\nvoid c(const BE::Tensor x, BE::Tensor y) {}\n")
+        (package / name).write_text(SOURCE.replace('#include "factor.h"', "#define FACTOR 1").replace("NAME", "c"))
     if text is None:
         (package / "kernels.toml").unlink()
     else:

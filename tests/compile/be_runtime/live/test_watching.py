@@ -91,7 +91,7 @@ def test_a_saved_file_is_compiled_without_a_call_and_programs_are_traced_anew_if
         save(path, f=4)
         until(lambda: jitted(X).tolist() == [0, 4, 8])
         cell = be_runtime.load_cpp_inline("live_retrace_cell", scaling(f=2))
-        program = jax.jit(lambda x: cell.f(x))
+        program = jax.jit(lambda x: cell.f(x))  # noqa: PLW0108 - looked up as it is traced
         assert program(X).tolist() == [0, 2, 4]
         cell = be_runtime.load_cpp_inline("live_retrace_cell", scaling(f=3))
         assert program(X).tolist() == [0, 3, 6]
@@ -346,6 +346,7 @@ def test_a_prebuilt_folder_is_not_looked_at_unless_nothing_may_be_compiled(
     assert fixed.f(X).tolist() == [0, 2, 4]
 
 
+@pytest.mark.full
 def test_checked_mode_checks_the_new_code(tmp_path: Path, slowly: None):
     path = save(tmp_path / "live_checked.cc", f=2)
     module = be_runtime.load_cpp_file(path)

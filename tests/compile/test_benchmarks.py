@@ -100,9 +100,7 @@ def test_beside_a_python_without_peers_stand_what_every_machine_has(bench: Bench
     ("argument", "message"),
     [("--rows=nothing", "no row nothing"), ("--repeat=0", "above 0"), ("--repeat=nothing=2", "no row nothing")],
 )
-def test_bad_arguments(
-    argument: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_bad_arguments(argument: str, message: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
         main([argument])
     assert caught.value.code == 2

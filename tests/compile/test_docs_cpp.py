@@ -18,11 +18,13 @@ PAGES = (
     *("docs/index.md", "docs/live-editing.md", "docs/profiling.md", "docs/reliability.md", "docs/settings.md"),
     *("docs/transforms.md", "docs/tuning.md", "docs/tutorial-cpp.md"),
 )
+FIRST = ("README.md", "docs/calling.md", "docs/index.md", "docs/errors.md", "docs/tutorial-cpp.md")
+"""What a newcomer reads."""
 
 
 @pytest.mark.filterwarnings("ignore:kernels can't be used as it is saved")  # docs/live-editing.md
 @pytest.mark.usefixtures("tmp_cache")
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page if page in FIRST else in_full(page) for page in PAGES])
 def test_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert run_page(page, with_cuda=False, with_openmp=has_openmp(tmp_path)) > 0
@@ -53,7 +55,8 @@ for call, array, axes in ((many, batch, P("b", None)), (fire, batch, P("b", None
 """
 
 
-@pytest.mark.parametrize("page", ["README.md", in_full("docs/index.md")])
+@pytest.mark.full
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_the_first_kernel_is_batched_and_split_as_the_page_says(page: str):
     run_python(FIRST_KERNEL, page, env=environment(XLA_FLAGS="--xla_force_host_platform_device_count=4"))
 

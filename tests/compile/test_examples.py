@@ -87,7 +87,7 @@ def test_a_neuron_has_different_targets(sparse: ModuleType):
 
 
 @pytest.mark.filterwarnings("error::be_runtime.GatherWarning")
-@pytest.mark.parametrize(("split", "forward"), [("samples", []), ("neurons", ["all-reduce"])])
+@pytest.mark.parametrize(("split", "forward"), [in_full("samples", []), ("neurons", ["all-reduce"])])
 def test_devices_exchange_currents_or_gradients_alone(sparse: ModuleType, kernels: Any, split: str, forward: list[str]):
     assert check_split(sparse, kernels, jax.devices("cpu")[:2], split) == (forward, ["all-reduce"])
 
@@ -112,9 +112,10 @@ def test_the_network_of_train_learns_and_agrees_with_plain_jax(tmp_path: Path):
     assert 0.01 < report["firing_rate"] < 0.5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("train", ("--steps", "3")), in_full("sparse", ("--neurons", "80", "--steps", "1", "--cpu-devices", "1"))],
+    [("train", ("--steps", "3")), ("sparse", ("--neurons", "80", "--steps", "1", "--cpu-devices", "1"))],
 )
 def test_a_check_that_fails_is_the_exit_status(tmp_path: Path, name: str, arguments: tuple[str, ...]):
     status, report = run_program(name, *arguments, cwd=tmp_path)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.short_form import first_of, longer
 from tests.support.faults import Tally, effort, seeds
 from tests.support.runtime import environment, forwarding_compiler
 
 Tallies = Callable[[str, int], Tally]
-PROCESSES = effort(12, 64, 64)
+PROCESSES = effort(6, 64, 64)
 ROUNDS = effort(1, 2, 10)
 MODULES = 3
 CROWD = """
@@ -80,11 +81,12 @@ def test_many_processes_compile_once(seed: int, tally: Tallies, tmp_path: Path):
     loads.check()
 
 
+@longer
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(ROUNDS))
 def test_many_threads_compile_once(seed: int, tally: Tallies, tmp_path: Path):
     """Of a few processes, which all want the same few modules."""
-    threads = PROCESSES // 4
+    threads = max(3, PROCESSES // 4)
     loads = tally(f"loads by {threads} threads of 2 processes, for each of {MODULES} modules", seed)
     loads.wrong, compiled = crowd(tmp_path / "crowd", 2, threads, MODULES)
     loads.tried, loads.notes = 2 * threads * MODULES, {"compiled": sum(compiled.values())}
@@ -96,7 +98,7 @@ FORKS = effort(8, 20, 200)
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("way", ["os.fork", "fork", "loader", "persistent loader", "forkserver", "spawn"])
+@pytest.mark.parametrize("way", first_of(["os.fork", "fork", "loader", "persistent loader", "forkserver", "spawn"]))
 def test_forks_while_a_thread_builds(way: str, tally: Tallies):
     forks = tally("builds beside forks", 0)
     argv = (sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.support.forking", str(FORKS), way)

@@ -18,6 +18,7 @@ import pytest
 
 import be_runtime
 from be_runtime.errors import BuildError
+from tests.faults.short_form import first_of
 from tests.support.faults import Tally, chance, effort, seeds
 
 pytestmark = pytest.mark.usefixtures("tmp_cache")
@@ -199,7 +200,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.needs("ar", "cc")
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(PROJECTS))
+@pytest.mark.parametrize("seed", first_of(seeds(PROJECTS)))
 def test_a_load_gives_what_a_clean_build_gives(
     seed: int, tmp_path: Path, objects: Path, tally: Callable[[str, int], Tally]
 ):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from be_runtime.cache import BuildOutput, Entry, Store, make_key
+from tests.faults.short_form import longer
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.runtime import environment
 
@@ -119,6 +120,7 @@ def loads(cache: Path, *numbers: int) -> str:
     return f"exit status {done.returncode}: {done.stdout} {done.stderr[-1000:]}"
 
 
+@longer
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_any_file_of_a_whole_cache(seed: int, tally: Tallies, tmp_path: Path):

@@ -60,8 +60,8 @@ from be_toolchain.model import ToolchainRequest
 from be_toolchain.settings.configuration import ConfigurationFile, parse_configuration
 from be_toolchain.settings.preferences import parse_preferences
 from be_toolchain.settings.table import RUNTIME
+from tests.faults.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
 from tests.support.faults import Tally, chance, effort, seeds
-from tests.support.fuzzing import SIGNS, damaged, damaged_json, flipped, judge, long_text, time_limit
 from tests.support.jobs import StoreClient
 
 INPUTS = effort(40, 1_000, 10_000)

@@ -13,8 +13,9 @@ from be_runtime.generate.codegen import Binding, render_unit
 from be_runtime.kernels.cuda.prototype import parse_name, read_prototype
 from be_runtime.source_text import SourceText
 from be_runtime.spec.discovery import discover
+from tests.faults.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
+from tests.faults.short_form import longer
 from tests.support.faults import FIRST_SEED, Tally, chance, effort, seeds
-from tests.support.fuzzing import CPP, LARGEST, judge, source, time_limit, wanted_functions
 from tests.support.large_sources import SOURCES, measure
 
 TRIED = effort(600, 10_000, 100_000)
@@ -76,6 +77,7 @@ def test_what_was_slow_is_not(what: str, tally: Callable[[str, int], Tally]):
     once.check()
 
 
+@longer
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("functions", effort((None,), (None, ["f"]), (None, ["f"])))
 def test_the_largest_sources_take_a_second(functions: object, tally: Callable[[str, int], Tally]):
@@ -94,6 +96,7 @@ def test_the_largest_sources_take_a_second(functions: object, tally: Callable[[s
     largest.check()
 
 
+@longer
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", effort((None,), (None,), CPP))
 def test_what_is_repeated_takes_no_time(first: str | None, tally: Callable[[str, int], Tally]):

@@ -17,6 +17,7 @@ import pytest
 from be_runtime.cache import Store
 from be_toolchain.install.managed import ManagedStore
 from be_toolchain.machine.store_paths import INTERRUPTED, SELECTED
+from tests.faults.short_form import longer
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.fresh_environments import STRANGERS, Environment, make_environment
 from tests.support.killed_installers import kill, resolved_site
@@ -34,7 +35,7 @@ LINE_TESTS = effort(1, 2, 8)
 @pytest.mark.parametrize("seed", seeds(LINE_TESTS))
 def test_killed_at_any_line_of_the_cache(seed: int, tally: Tallies, tmp_path: Path):
     kills = tally("kills at a line of the cache", seed)
-    argv = (sys.executable, "-m", "tests.support.killing", str(tmp_path), str(seed), str(LINES // LINE_TESTS))
+    argv = (sys.executable, "-m", "tests.faults.killing", str(tmp_path), str(seed), str(LINES // LINE_TESTS))
     done = subprocess.run(argv, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=7000, check=False)
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout.splitlines()[-1])
@@ -95,6 +96,7 @@ def leftovers(cache: Path) -> list[str]:
     return left
 
 
+@longer
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(BUILD_TESTS))
 def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
@@ -143,6 +145,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return make_environment(tmp_path_factory.mktemp("fresh"))
 
 
+@longer
 @pytest.mark.timeout(7200)
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))
@@ -185,6 +188,7 @@ def start_exchange(fresh: Environment, wheels: Path) -> subprocess.Popen[str]:
     return process
 
 
+@longer
 @pytest.mark.timeout(7200)
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))
@@ -215,7 +219,7 @@ SOURCES = re.compile(r"/be_toolchain/install/|/shutil\.py$")
 STEPS = effort(2, 40, 200)
 DYING = """
 import re, sys
-from tests.support.dying import die_at
+from tests.faults.dying import die_at
 lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
 from be_toolchain.cli.main import main
 try:
@@ -226,6 +230,7 @@ finally:
 """
 
 
+@longer
 @pytest.mark.timeout(7200)
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))

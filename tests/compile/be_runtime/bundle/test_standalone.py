@@ -89,6 +89,7 @@ def test_one_file_calls_the_kernels_with_jax_alone(package: Path):
     assert "Call it as maths.scale(x, result=..., more=..., by=2.0, mode='plain', flip=False)." in doc
 
 
+@pytest.mark.full
 def test_two_packages_may_have_the_same_kernels_and_be_runtime_uses_them_too(package: Path):
     shutil.copytree(package, package.with_name("second"))
     for name in ("first", "second"):

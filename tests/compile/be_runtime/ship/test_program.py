@@ -108,6 +108,7 @@ def test_several_kernels_share_an_image_and_may_be_exported_again(
     assert (again.nr_devices, again.platforms, again.out_avals[0].shape) == (1, ("cpu",), (8,))
 
 
+@pytest.mark.full
 def test_numba_kernels_are_carried_unless_they_need_numba(tmp_path: Path):
     numba = pytest.importorskip("numba")
 
@@ -128,6 +129,7 @@ def test_numba_kernels_are_carried_unless_they_need_numba(tmp_path: Path):
         be_runtime.export(needing, X)
 
 
+@pytest.mark.full
 def test_a_program_over_several_devices(module: CompiledModule, tmp_path: Path):
     """The partitioner's call of the kernel names the image that is carried."""
     sharding = NamedSharding(Mesh(np.array(jax.devices("cpu")[:2]), "d"), PartitionSpec("d"))

@@ -15,6 +15,7 @@ from tests.faults.short_form import first_of, longer
 from tests.support.faults import Tally, effort, seeds
 from tests.support.runtime import environment, forwarding_compiler
 
+pytestmark = pytest.mark.timeout(3600)
 Tallies = Callable[[str, int], Tally]
 PROCESSES = effort(6, 64, 64)
 ROUNDS = effort(1, 2, 10)
@@ -71,7 +72,6 @@ def crowd(folder: Path, processes: int, threads: int, modules: int) -> tuple[lis
     return wrong, {name: compiled.count(name) for name in names}
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(ROUNDS))
 def test_many_processes_compile_once(seed: int, tally: Tallies, tmp_path: Path):
     loads = tally(f"loads by {PROCESSES} processes at once", seed)
@@ -82,7 +82,6 @@ def test_many_processes_compile_once(seed: int, tally: Tallies, tmp_path: Path):
 
 
 @longer
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(ROUNDS))
 def test_many_threads_compile_once(seed: int, tally: Tallies, tmp_path: Path):
     """Of a few processes, which all want the same few modules."""
@@ -97,7 +96,6 @@ def test_many_threads_compile_once(seed: int, tally: Tallies, tmp_path: Path):
 FORKS = effort(8, 20, 200)
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("way", first_of(["os.fork", "fork", "loader", "persistent loader", "forkserver", "spawn"]))
 def test_forks_while_a_thread_builds(way: str, tally: Tallies):
     forks = tally("builds beside forks", 0)

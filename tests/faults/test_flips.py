@@ -20,6 +20,7 @@ from tests.faults.short_form import longer
 from tests.support.faults import Tally, chance, effort, seeds
 from tests.support.runtime import environment
 
+pytestmark = pytest.mark.timeout(7200)
 Tallies = Callable[[str, int], Tally]
 CONTENT = bytes(range(256)) * 4
 
@@ -75,7 +76,6 @@ EVERY = effort(97, 7, 1)
 """Of the bytes of each file, one in so many is flipped; in the full form each bit of each byte."""
 
 
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("name", ["m.so", "src/a.cc", "manifest.json", "key.json"])
 def test_every_byte_of_an_entry(name: str, seed: int, tally: Tallies, tmp_path: Path):
@@ -121,7 +121,6 @@ def loads(cache: Path, *numbers: int) -> str:
 
 
 @longer
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_any_file_of_a_whole_cache(seed: int, tally: Tallies, tmp_path: Path):
     """The toolchain's record and what all builds share are among them: the next module is built with them."""

@@ -18,6 +18,7 @@ from tests.faults.short_form import longer
 from tests.support.faults import FIRST_SEED, Tally, chance, effort, seeds
 from tests.support.large_sources import SOURCES, measure
 
+pytestmark = pytest.mark.timeout(3600)
 TRIED = effort(600, 10_000, 100_000)
 TESTS = effort(1, 4, 20)
 PART = effort(6, 1, 1)
@@ -35,7 +36,6 @@ def generate(text: str, functions: Any) -> None:
         assert render_unit("", "m", bindings, language=language)
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(TESTS))
 def test_any_source(seed: int, tally: Callable[[str, int], Tally]):
     rng, sources = chance(seed), tally("sources", seed)
@@ -78,7 +78,6 @@ def test_what_was_slow_is_not(what: str, tally: Callable[[str, int], Tally]):
 
 
 @longer
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("functions", effort((None,), (None, ["f"]), (None, ["f"])))
 def test_the_largest_sources_take_a_second(functions: object, tally: Callable[[str, int], Tally]):
     """Half a MiB each; some of them took minutes, and 1.6 GB. In the short form a part of them, by the seed."""
@@ -97,7 +96,6 @@ def test_the_largest_sources_take_a_second(functions: object, tally: Callable[[s
 
 
 @longer
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", effort((None,), (None,), CPP))
 def test_what_is_repeated_takes_no_time(first: str | None, tally: Callable[[str, int], Tally]):
     """Each piece of C++ over and over; in the full form each pair of them."""

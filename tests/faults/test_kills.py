@@ -31,7 +31,6 @@ LINES = effort(40, 500, 4_000)
 LINE_TESTS = effort(1, 2, 8)
 
 
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(LINE_TESTS))
 def test_killed_at_any_line_of_the_cache(seed: int, tally: Tallies, tmp_path: Path):
     kills = tally("kills at a line of the cache", seed)
@@ -97,7 +96,6 @@ def leftovers(cache: Path) -> list[str]:
 
 
 @longer
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", seeds(BUILD_TESTS))
 def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
     """Python alone, whose compilers live on, or all of them; now and then another process wants the same."""
@@ -146,7 +144,6 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 @longer
-@pytest.mark.timeout(7200)
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))
 def test_killed_while_a_managed_toolkit_is_built(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
@@ -189,7 +186,6 @@ def start_exchange(fresh: Environment, wheels: Path) -> subprocess.Popen[str]:
 
 
 @longer
-@pytest.mark.timeout(7200)
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))
 def test_killed_while_wheels_are_exchanged(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
@@ -220,7 +216,8 @@ STEPS = effort(2, 40, 200)
 DYING = """
 import re, sys
 from tests.faults.dying import die_at
-lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
+
+pytestmark = pytest.mark.timeout(7200)lines = die_at(int(sys.argv[1]), re.compile(sys.argv[2]))
 from be_toolchain.cli.main import main
 try:
     main(sys.argv[3:])
@@ -231,7 +228,6 @@ finally:
 
 
 @longer
-@pytest.mark.timeout(7200)
 @pytest.mark.xdist_group("killed-installers")
 @pytest.mark.parametrize("seed", seeds(1))
 def test_killed_at_any_line_of_an_installation(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):

@@ -17,7 +17,7 @@ SOURCE = """#include "brainevent/common.h"
 // @BE f
 void f(BE::Tensor y) { CHECK(y.numel() > 0); }
 """
-PLAIN, NAMING = "#define CHECK(x) (void)(x)\n", "#include <cassert>\n#define CHECK(x) assert(x)\n"
+PLAIN, NAMING = (f"#include <cassert>\n#define CHECK(x) {how}(x)\n" for how in ("(void)", "assert"))
 
 Told = Callable[..., dict[str, Any]]
 
@@ -38,7 +38,7 @@ def told(tmp_cache: Path, capsys: pytest.CaptureFixture[str]) -> Told:
 
 def project(folder: Path, header: str = PLAIN) -> Path:
     """Write a kernel and its header into a folder."""
-    folder.mkdir()
+    (folder / "include").mkdir(parents=True)
     (folder / "near.h").write_text(header)
     (folder / "k.cc").write_text(SOURCE)
     return folder
@@ -46,7 +46,8 @@ def project(folder: Path, header: str = PLAIN) -> Path:
 
 def load(folder: Path, **options: Any) -> Path:
     be_runtime.set_cache_dir(folder / "cache")
-    return be_runtime.load_cpp_file(folder / "k.cc", auto_register=False, **options).path
+    include = [folder / "include"]
+    return be_runtime.load_cpp_file(folder / "k.cc", extra_include_paths=include, auto_register=False, **options).path
 
 
 def test_why_names_the_header_and_the_flag(told: Told, tmp_path: Path):
@@ -80,9 +81,12 @@ def test_an_imported_module_is_not_compiled(told: Told, tmp_path: Path):
     assert told(second, "show", "k")["is_valid"] is True
     assert f"{second}/near.h" in told(second, "show", "k")["dependencies"]
     assert load(second) == path
-    (second / "near.h").write_text("#define CHECK(x) (void)0\n")
-    load(second)
-    assert told(second, "list")["entries"][0]["source"] == "", "the archive is of another header"
+    for name, text in (("near.h", "#define CHECK(x) (void)0\n"), ("include/cassert", "#include_next <cassert>\n")):
+        other = project(tmp_path / f"other {name.partition('/')[0]}")
+        (other / name).write_text(text)
+        told(other, "import", file)
+        load(other)
+        assert told(other, "list")["entries"][0]["source"] == "", "a build here would read something else"
     assert len(told(second, "clear")["imported"]) == 1
     assert told(second, "stats")["imported"]["archives"] == 0
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -166,28 +165,29 @@ def test_a_setting_that_means_nothing_is_an_error(machines: Machines, variable: 
         machines.load("https://nowhere.invalid", **{variable: value})
 
 
-def tampered(data: bytes, **outputs: bytes) -> bytes:
-    """An unsigned archive of the same entry with other outputs, as somebody may put there who can write."""
+def tampered(data: bytes, outputs: dict[str, bytes], **fields: str) -> bytes:
+    """An unsigned archive with other outputs or fields, as somebody may put there who can write."""
     head, contents = unpack(data)
     changed = {**{name: bytes(content) for name, content in contents.items()}, **outputs}
     rows = tuple((name, len(content), hashlib.sha256(content).hexdigest()) for name, content in changed.items())
-    return pack(head._replace(outputs=rows), changed)
+    return pack(head._replace(outputs=rows, **fields), changed)
 
 
 def test_whatever_a_server_sends_a_load_compiles_instead(machines: Machines, server: FileServer):
     machines.load(server.url, **WRITES)
     ((path, good),) = server.files.items()
     library = bytes(unpack(good)[1]["module.so"]).replace(b"be_ffi_", b"be_off_")
-    changes: list[dict[str, Any]] = [
-        {"module.json": b'{"functions": ' + b"[" * 100_000},
-        {"module.json": b'{"functions": {}}'},
-        {"module.so": b"no library"},
-        {"module.so": library},
-    ]
-    for change in changes:
-        server.files[path] = tampered(good, **change)
+    for archive, problem in (
+        (tampered(good, {"module.json": b'{"functions": ' + b"[" * 100_000}), ""),
+        (tampered(good, {"module.json": b'{"functions": {}}'}), ""),
+        (tampered(good, {"module.so": b"no library"}), ""),
+        (tampered(good, {"module.so": library}), ""),
+        (tampered(good, {}, digest="0" * 64), "is of another entry"),
+    ):
+        server.files[path] = archive
         is_built, said = machines.load(server.url)
         assert is_built
         assert len(said.splitlines()) == 1, said
         assert server.url in said
+        assert problem in said
     assert machines.load(server.url, is_new=False) == (True, ""), "once is enough"

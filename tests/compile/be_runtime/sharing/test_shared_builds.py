@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -102,24 +100,6 @@ def test_a_failed_build_fails_each_host_by_its_own_compiler(tmp_path: Path):
     assert [answer["rows"][0][0] for answer in answers] == ["BuildError", "BuildError"]
     assert hosts.compiled("k") == 2
     assert "k: process 0 could not build it: BuildError: " in said[1]
-
-
-@pytest.mark.full
-def test_a_builder_that_is_killed_while_it_compiles_is_replaced(tmp_path: Path):
-    """Its compiler goes on for a while, as one does that has lost its parent, and then fails."""
-    mark = tmp_path / "stuck"
-    stuck = (
-        f"case \"$*\" in *' -c '*) if mkdir '{mark}' 2>/dev/null; then echo > '{mark}.1'; sleep 20; exit 1; fi;; esac"
-    )
-    hosts = Hosts(tmp_path, 2, stuck)
-    with jobs.running(jobs.LOADER, hosts.arguments(first=1), hosts.variables()) as job:
-        jobs.wait_for(tmp_path, "stuck.1")
-        time.sleep(2.5)
-        job.processes[1].send_signal(signal.SIGKILL)
-        answers = job.answers(0, patience_s=60)
-        job.end()
-    assert len(answers[0]["rows"][0][0]) == 64
-    assert jobs.module_source(hosts.caches[0]) == ""
 
 
 @pytest.mark.full

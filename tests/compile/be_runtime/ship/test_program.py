@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -25,7 +26,7 @@ import be_runtime
 from be_runtime import ArgumentError, CompiledModule, LoadError, RegistrationError
 from be_runtime.bundle import baseline
 from be_runtime.cli.main import main
-from tests.support.runtime import ROOT, environment, run_python
+from tests.support.runtime import ROOT, run_python
 
 SOURCE = """
 #include "brainevent/common.h"
@@ -280,59 +281,16 @@ def test_a_hundred_calls_cost_little(module: CompiledModule, tmp_path: Path):
     assert path.stat().st_size <= 1.05 * images + 300 * 100
 
 
-CACHED = f"""
-import logging, sys, numpy as np, jax, be_runtime
-logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-module = be_runtime.load_cpp_inline("cached_kernel", {SOURCE!r}.replace("in[i] * by", sys.argv[1]), auto_register=False)
-print(float(jax.jit(lambda x: module.smooth(x, by=2.0))(np.ones(3, np.float32)).sum()), "is the sum")
-"""
+def test_what_a_program_calls_has_the_kernels_content_and_name_so_that_jaxs_cache_and_errors_tell_kernels_apart():
+    def target(source: str) -> str:
+        module = be_runtime.load_cpp_inline("named", source, auto_register=False)
+        (found,) = re.findall(
+            r"@(be\.\w+\.be_ffi_named_smooth)", jax.jit(lambda x: module.smooth(x, by=2)).lower(X).as_text()
+        )
+        return str(found)
 
-
-@pytest.mark.full
-def test_the_persistent_cache_hits_for_the_same_kernel_alone(tmp_path: Path):
-    def hits(expression: str) -> tuple[bool, str]:
-        said = run_python(CACHED, expression, env=environment(JAX_COMPILATION_CACHE_DIR=str(tmp_path))).stdout
-        line = next(line for line in said.splitlines() if "is the sum" in line)
-        return "Persistent compilation cache hit for 'jit__lambda'" in said, line.partition(" ")[0]
-
-    assert hits("in[i] * by") == (False, "9.0")
-    assert hits("in[i] * by") == (True, "9.0")
-    assert hits("in[i] + by") == (False, "12.0")
-
-
-LACKING = f"""
-import sys, numpy as np, jax, be_runtime
-from pathlib import Path
-from jax.experimental import serialize_executable
-x, trees = np.ones((8, 8), np.float32), [jax.tree_util.tree_structure(each) for each in (((0,), dict()), 0)]
-def load():
-    return be_runtime.load_cpp_inline("shipped_program", {SOURCE!r}, auto_register=False)
-def run():
-    return serialize_executable.deserialize_and_load(Path("executable").read_bytes(), *trees)(x)
-if sys.argv[1] == "save":
-    compiled = jax.jit(lambda x: load().sums(x)).lower(x).compile()
-    Path("executable").write_bytes(serialize_executable.serialize(compiled)[0])
-else:
-    try:
-        run()
-    except jax.errors.JaxRuntimeError as error:
-        print(str(error).splitlines()[0])
-    load().sums(x)
-    print(run()[0])
-"""
-
-
-@pytest.mark.full
-def test_a_serialized_executable_says_which_kernel_it_lacks(tmp_path: Path):
-    """It runs once the kernel is loaded."""
-    alone = environment(XLA_FLAGS=None)  # with one device
-    run_python(LACKING, "save", env=alone, cwd=tmp_path)
-    lacking, found = run_python(LACKING, "run", env=alone, cwd=tmp_path).stdout.splitlines()
-    assert "No FFI handler registered for be." in lacking
-    assert ".be_ffi_shipped_program_sums on a platform" in lacking
-    assert found == "8.0"
+    assert target(SOURCE) == target(SOURCE)
+    assert target(SOURCE) != target(SOURCE.replace("in[i] * by", "in[i] + by"))
 
 
 def test_show_lists_what_is_inside(

@@ -126,7 +126,6 @@ def test_killed_while_it_builds(seed: int, tally: Tallies, tmp_path: Path):
     kills.check()
 
 
-INSTALLS = effort(2, 24, 120)
 EXCHANGES = effort(1, 8, 40)
 KEPT = ("cuda-13.0.2", SELECTED)
 
@@ -141,31 +140,6 @@ def small_wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """One environment and one store for all installations here."""
     return make_environment(tmp_path_factory.mktemp("fresh"))
-
-
-@longer
-@pytest.mark.xdist_group("killed-installers")
-@pytest.mark.parametrize("seed", seeds(1))
-def test_killed_while_a_managed_toolkit_is_built(seed: int, tally: Tallies, small_wheels: Path, fresh: Environment):
-    rng, kills = chance(seed), tally("kills of an installation", seed)
-    install = ("install", "--cuda", "13.0", "--into", "managed", "--yes", "--wheels", small_wheels)
-    began = time.monotonic()
-    code, text = fresh.run(*install)
-    assert code == 0, text
-    whole_s = time.monotonic() - began
-    while kills.tried < INSTALLS:
-        for row in ManagedStore(fresh.store).list():
-            ManagedStore(fresh.store).remove(row)
-        process = fresh.start(*install)
-        time.sleep(rng.uniform(0.0, whole_s))
-        kills.tried += process.poll() is None
-        kill(process, whole_tree=rng.random() < 0.5)
-        kills.note("with a whole toolkit", resolved_site(fresh) is not None)
-    assert fresh.run(*install)[0] == 0
-    assert resolved_site(fresh) is not None
-    fresh.run("prune")
-    kills.wrong += [f"left behind: {path}" for path in fresh.store.iterdir() if path.name not in KEPT]
-    kills.check()
 
 
 def marked_ns(fresh: Environment) -> int:

@@ -6,6 +6,7 @@ import json
 import platform
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,6 @@ print(json.dumps([first_release.ops.thrice(x).tolist(), program.call(x).tolist()
 @pytest.mark.skipif(platform.machine() != "x86_64", reason=f"{OPTIONAL}the machine that the files were made on")
 def test_files_of_the_first_release_are_read(tmp_path: Path):
     shutil.copytree(FILES, tmp_path / "files")
-    bare = {"BE_JIT": "never", "BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere"}
+    bare: dict[str, Any] = {"BE_JIT": "never", "BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere"}
     said = python(tmp_path / "files", "-c", SCRIPT, **bare).stdout
     assert json.loads(said) == [[1, 4, 7, 10], [0.5, 3.5, 6.5, 9.5]]

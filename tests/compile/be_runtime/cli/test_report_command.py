@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 
 from be_runtime.cli.main import main
+from tests.compile.be_runtime.scaling import scaling
 
-SOURCE = """
-#include "brainevent/common.h"
-// @BE squares arg[n] ret[n]
-void squares(const BE::Tensor x, BE::Tensor y) {
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = x.data_ptr<float>()[i] * x.data_ptr<float>()[i];
-}
-"""
+SOURCE = scaling("squares", "x.data_ptr<float>()[i]")
 
 
 def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
@@ -38,8 +33,8 @@ def test_a_file_of_cpp_has_the_phases_and_on_request_the_loops(tmp_path: Path, c
     assert {"compile", "link"} <= {phase["name"] for phase in module["phases"]}
     (module,) = reported(capsys, str(file), "--loops")
     assert all(each.startswith(f"{file}:") for each in module["loops"])
-    assert any(":5:" in each and "vectorized" in each for each in module["loops"]), module["loops"]
-    assert any(":10:" in each and ("missed" in each or "not v" in each) for each in module["loops"]), module["loops"]
+    assert any(":4:" in each and "vectorized" in each for each in module["loops"]), module["loops"]
+    assert any(":9:" in each and ("missed" in each or "not v" in each) for each in module["loops"]), module["loops"]
     assert main(["report", str(file), "--loops"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("k: 2 entry points\n")

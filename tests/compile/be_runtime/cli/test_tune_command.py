@@ -49,7 +49,7 @@ def test_a_package_carries_its_choices(
     (package / "__init__.py").write_text(INIT)
     (package / "k.cc").write_text(SOURCE)
 
-    def used(**environ: str) -> Any:
+    def used(**environ: Any) -> Any:
         return json.loads(python(tmp_path, "-c", USE, **environ).stdout)
 
     assert used() == [{"sleep_us": 20000}, 0, 2.0], "an import times nothing"

@@ -158,12 +158,6 @@ def test_of_real_processes_one_builds(tmp_path: Path, count: int, seconds: float
 
 
 @pytest.mark.full
-def test_nobody_waits_for_a_process_that_does_not_load(tmp_path: Path):
-    with members(tmp_path, {}, {"loads": []}, {}, {"loads": [], "after": "never"}) as job:
-        assert sorted(how(job.answers(0, 2, patience_s=25))) == ["built", "fetched"]
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("ends", ["killed", "exits", "stopped"])
 def test_a_builder_that_ends_or_stops_is_replaced(tmp_path: Path, ends: str):
     builder = {"seconds": 0.6, "exits": True} if ends == "exits" else {"until": "ended-0"}

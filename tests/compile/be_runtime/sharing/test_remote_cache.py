@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,18 +17,13 @@ from be_runtime.settings import Settings
 from be_runtime.sharing.archive import pack, unpack
 from be_runtime.sharing.remote import open_remote
 from be_toolchain.settings.remote_source import RemoteSource
+from tests.compile.be_runtime.scaling import scaling
 from tests.support.faulty_server import closed_port, faulty_server
 from tests.support.file_server import FileServer, serving
 from tests.support.nginx import nginx
 from tests.support.runtime import environment, run_python
 
-SOURCE = """
-#include "brainevent/common.h"
-// @BE twice arg ret
-void twice(const BE::Tensor x, BE::Tensor out) {
-  for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
-}
-"""
+SOURCE = scaling()
 PROCESS = f"""
 import sys, jax
 before = set(sys.modules)
@@ -39,7 +35,7 @@ new = set(sys.modules) - before
 imported = sorted(name for name in new if name.startswith("be_runtime.sharing.") or name in ("cryptography", "fsspec"))
 print(read_manifest(str(path), path.parent.name).made.source, *imported)
 """
-WRITES = {"BE_REMOTE_CACHE_WRITE": "1"}
+WRITES: dict[str, Any] = {"BE_REMOTE_CACHE_WRITE": "1"}
 
 
 def in_process(cache: Path, url: str, **variables: str) -> tuple[str, list[str], str]:
@@ -161,11 +157,12 @@ def test_a_server_that_says_nothing_delays_a_process_for_a_read_and_an_upload(tm
     [("BE_REMOTE_CACHE", "https://host:port"), ("BE_REMOTE_CACHE", "nosuch://x"), ("BE_REMOTE_CACHE_PUBLIC_KEY", "x")],
 )
 def test_a_setting_that_means_nothing_is_an_error(machines: Machines, variable: str, value: str):
+    settings: dict[str, Any] = {variable: value}
     with pytest.raises(be_runtime.ArgumentError, match=f"{variable}|{value.partition(':')[0]}"):
-        machines.load("https://nowhere.invalid", **{variable: value})
+        machines.load("https://nowhere.invalid", **settings)
 
 
-def tampered(data: bytes, outputs: dict[str, bytes], **fields: str) -> bytes:
+def tampered(data: bytes, outputs: dict[str, bytes], **fields: Any) -> bytes:
     """An unsigned archive with other outputs or fields, as somebody may put there who can write."""
     head, contents = unpack(data)
     changed = {**{name: bytes(content) for name, content in contents.items()}, **outputs}

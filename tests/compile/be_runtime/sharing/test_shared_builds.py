@@ -9,19 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.compile.be_runtime.scaling import scaling
 from tests.support import jobs
 from tests.support.one_device_each import run_two
 from tests.support.requirements import in_full
 from tests.support.runtime import ROOT, environment, forwarding_compiler
 
-SOURCE = """
-#include "brainevent/common.h"
-#include "factor.h"
-// @BE twice arg ret
-void twice(const BE::Tensor x, BE::Tensor out) {
-  for (int64_t i = 0; i < x.numel(); ++i) out.data_ptr<float>()[i] = FACTOR * x.data_ptr<float>()[i];
-}
-"""
+SOURCE = scaling("twice", "FACTOR", '#include "factor.h"\n')
 
 
 class Hosts:

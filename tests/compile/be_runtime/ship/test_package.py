@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,19 +18,13 @@ import be_runtime
 from be_runtime.cli.main import main
 from be_toolchain.arch import Arch
 from tests.compile.be_runtime.processes import python
+from tests.compile.be_runtime.scaling import scaling
 from tests.support import jobs
 from tests.support.runtime import environment
 
-SOURCE = """
-#include "brainevent/common.h"
-#include "factor.h"
-// @BE NAME arg[n] ret[n]
-void NAME(const BE::Tensor x, BE::Tensor y) {
-  for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = FACTOR * x.data_ptr<float>()[i];
-}
-"""
+INCLUDE = '#include "factor.h"\n'
 CALL = "import jax.numpy as jnp, shipped; print(shipped.ops.twice(jnp.ones(2)).tolist(), shipped.ops.scaling.path)"
-BARE = {"BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere", "BE_JIT": "never"}
+BARE: dict[str, Any] = {"BE_CACHE_DIR": "/proc/none", "PATH": "/nowhere", "BE_JIT": "never"}
 Place = Callable[[Path], Path]
 
 
@@ -40,9 +35,9 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = {
         "__init__.py": "from be_runtime import package_kernels\nops = package_kernels(__name__)\n",
         "include/factor.h": "#define FACTOR 2\n",
-        "scaling.cc": SOURCE.replace("NAME", "twice"),
-        "other/a.cc": SOURCE.replace("NAME", "first"),
-        "other/b.cc": SOURCE.replace("NAME", "second"),
+        "scaling.cc": scaling("twice", "FACTOR", INCLUDE),
+        "other/a.cc": scaling("first", "FACTOR", INCLUDE),
+        "other/b.cc": scaling("second", "FACTOR", INCLUDE),
         "kernels.toml": '[modules.scaling]\nsources = "scaling.cc"\nextra_include_paths = ["include"]\n'
         '[modules.other]\nsources = "other"\nextra_include_paths = ["include"]\n',
     }
@@ -79,7 +74,7 @@ def built(built_once: Path, place: Place) -> Path:
 
 
 def test_the_same_line_finds_what_was_compiled_and_what_was_built(package: Path, built_once: Path, tmp_path: Path):
-    def found(**environ: str) -> str:
+    def found(**environ: Any) -> str:
         return python(tmp_path, "-c", CALL, **environ).stdout
 
     cache = os.environ["BE_CACHE_DIR"]
@@ -137,7 +132,7 @@ def test_two_builds_are_the_same_bytes_and_say_no_place(
 
 def test_what_was_edited_or_added_since_is_compiled(built: Path, tmp_path: Path):
     (built / "include" / "factor.h").write_text("#define FACTOR 3\n")
-    (built / "other" / "c.cc").write_text(SOURCE.replace("NAME", "third"))
+    (built / "other" / "c.cc").write_text(scaling("third", "FACTOR", INCLUDE))
     done = python(tmp_path, "-c", f"{CALL}; print(shipped.ops.third, sorted(shipped.ops.__own__._made))")
     assert done.stdout.startswith("[3.0, 3.0]")
     assert done.stdout.endswith("['other', 'scaling', 'third', 'twice']\n")
@@ -165,7 +160,7 @@ print(*[each.message for each in told])
         ("include/factor.h", "#define FACTOR 3\n"),
         ("kernels.toml", "# such as another option"),
         ("other/factor.h", "#define FACTOR 4"),  # which is found before include/factor.h
-        ("other/c.cc", SOURCE.replace("NAME", "third")),
+        ("other/c.cc", scaling("third", "FACTOR", INCLUDE)),
         ("other/c.cu", ""),
     ],
 )
@@ -279,7 +274,7 @@ def test_what_can_not_be_built_is_named_and_nothing_is_written(
 ):
     (package / "out").symlink_to("/opt")
     for name in ("one.cc", "two.cc"):
-        (package / name).write_text(SOURCE.replace('#include "factor.h"', "#define FACTOR 1").replace("NAME", "c"))
+        (package / name).write_text(scaling("c"))
     if text is None:
         (package / "kernels.toml").unlink()
     else:

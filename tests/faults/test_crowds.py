@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.short_form import first_of, longer
+from tests.faults.short_form import first_of
 from tests.support.faults import Tally, effort, seeds
 from tests.support.runtime import environment, forwarding_compiler
 
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.timeout(3600)
 Tallies = Callable[[str, int], Tally]
 PROCESSES = effort(6, 64, 64)
 ROUNDS = effort(1, 2, 10)
-MODULES = 3
 CROWD = """
 import ctypes, os, sys, threading, time, be_runtime
 from be_runtime.errors import BeRuntimeError
@@ -73,22 +72,14 @@ def crowd(folder: Path, processes: int, threads: int, modules: int) -> tuple[lis
 
 
 @pytest.mark.parametrize("seed", seeds(ROUNDS))
-def test_many_processes_compile_once(seed: int, tally: Tallies, tmp_path: Path):
-    loads = tally(f"loads by {PROCESSES} processes at once", seed)
-    loads.wrong, compiled = crowd(tmp_path / "crowd", PROCESSES, 1, 1)
-    loads.tried, loads.notes = PROCESSES, {"compiled": sum(compiled.values())}
-    loads.wrong += [] if compiled == {"1": 1} else [f"compiled {compiled} times"]
-    loads.check()
-
-
-@longer
-@pytest.mark.parametrize("seed", seeds(ROUNDS))
-def test_many_threads_compile_once(seed: int, tally: Tallies, tmp_path: Path):
-    """Of a few processes, which all want the same few modules."""
-    threads = max(3, PROCESSES // 4)
-    loads = tally(f"loads by {threads} threads of 2 processes, for each of {MODULES} modules", seed)
-    loads.wrong, compiled = crowd(tmp_path / "crowd", 2, threads, MODULES)
-    loads.tried, loads.notes = 2 * threads * MODULES, {"compiled": sum(compiled.values())}
+@pytest.mark.parametrize("crowd_of", first_of([(PROCESSES, 1, 1), (2, max(3, PROCESSES // 4), 3)]), ids=str)
+def test_many_processes_or_threads_compile_once(
+    seed: int, crowd_of: tuple[int, int, int], tally: Tallies, tmp_path: Path
+):
+    processes, threads, modules = crowd_of
+    loads = tally(f"loads by {threads} threads of {processes} processes at once, for each of {modules} modules", seed)
+    loads.wrong, compiled = crowd(tmp_path / "crowd", processes, threads, modules)
+    loads.tried, loads.notes = processes * threads * modules, {"compiled": sum(compiled.values())}
     loads.wrong += [] if set(compiled.values()) == {1} else [f"compiled {compiled} times"]
     loads.check()
 

@@ -18,7 +18,7 @@ PAGES = (
     *("docs/index.md", "docs/live-editing.md", "docs/profiling.md", "docs/reliability.md", "docs/settings.md"),
     *("docs/transforms.md", "docs/tuning.md", "docs/tutorial-cpp.md"),
 )
-FIRST = ("README.md", "docs/calling.md", "docs/index.md", "docs/errors.md", "docs/tutorial-cpp.md")
+FIRST = ("README.md", "docs/index.md", "docs/errors.md", "docs/tutorial-cpp.md")
 """What a newcomer reads."""
 
 

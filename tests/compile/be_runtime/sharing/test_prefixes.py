@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.file_server import serving
 from tests.support.prefixes import HEADER, Prefix
 
 
+@pytest.mark.full
 def test_a_module_of_another_prefix_is_taken_unless_its_header_is_another_there(tmp_path: Path):
     """The paths of the installations are not of one length, and one has a blank."""
     first, second = Prefix(tmp_path / "first"), Prefix(tmp_path / "elsewhere/a second")
